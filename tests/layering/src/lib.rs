@@ -1,0 +1,1 @@
+//! mapwire-layering
