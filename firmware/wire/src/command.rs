@@ -1,0 +1,532 @@
+//! Commands that a process writes into its NIC's command queue.
+//!
+//! A short send carries its data inside the command, a long one the virtual address of its data
+//! (VMMC §4.5). The queue is memory that the process can write at any time, so everything in it is
+//! hostile: copy a command out first, then parse the copy.
+//!
+//! | kind | target | offset | address | length | completion | handler | inline |
+//! |---|---|---|---|---|---|---|---|
+//! | short send | import | yes | 0 | data bytes | 0 | 0 | data, then the signal if flagged |
+//! | long send | import | yes | source | data bytes | yes | 0 | the signal if flagged |
+//! | fetch | import | yes | destination | data bytes | yes | 0 | none |
+//! | handler | node | 0 | 0 | data bytes | 0 | yes | data |
+//!
+//! The inline bytes of a short send are, as they stand, the payload of the store packet it becomes.
+
+use core::fmt;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{WireError, must_be_zero, must_fit, must_not_overflow};
+use crate::header::{Flags, SHORT_BYTES, SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES};
+use crate::ids::{HandlerId, ImportId, NodeId};
+use crate::signal::Signal;
+
+/// Bytes of a [`CommandHeader`].
+pub const COMMAND_BYTES: usize = 48;
+/// The version of the command format that this build speaks.
+pub const COMMAND_VERSION: u8 = 1;
+
+/// What a command asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CommandKind {
+    /// Send data that is in the command.
+    ShortSend = 1,
+    /// Send data that is in memory.
+    LongSend = 2,
+    /// Fetch data into memory.
+    Fetch = 3,
+    /// Send data in the command to a handler.
+    Handler = 4,
+}
+
+impl CommandKind {
+    /// The kind behind a command's `kind` byte.
+    #[inline]
+    pub const fn from_code(code: u8) -> Result<CommandKind, WireError> {
+        Ok(match code {
+            1 => CommandKind::ShortSend,
+            2 => CommandKind::LongSend,
+            3 => CommandKind::Fetch,
+            4 => CommandKind::Handler,
+            _ => {
+                return Err(WireError::Unknown {
+                    field: "command kind",
+                    value: code as u64,
+                });
+            }
+        })
+    }
+}
+
+/// The first 48 bytes of a command, little endian, of any alignment; inline bytes follow.
+/// Only [`CommandRepr::parse`] says whether they are legal.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct CommandHeader {
+    /// [`COMMAND_VERSION`] of the library that wrote it.
+    pub version: u8,
+    /// The code of a [`CommandKind`].
+    pub kind: u8,
+    /// [`Flags::NOTIFY`] and [`Flags::SIGNAL`], of sends only.
+    pub flags: U16,
+    /// An import, or the node a handler command goes to.
+    pub target: U32,
+    /// Bytes from the start of the import.
+    pub offset: U64,
+    /// Virtual address in the process's memory.
+    pub address: U64,
+    /// Bytes of data, without the signal.
+    pub length: U64,
+    /// What the completion will be called.
+    pub completion: U32,
+    /// A row of the receiver's handler dispatch table.
+    pub handler: U32,
+    /// Zero.
+    pub reserved: U64,
+}
+
+const _: () =
+    assert!(size_of::<CommandHeader>() == COMMAND_BYTES && align_of::<CommandHeader>() == 1);
+
+impl CommandHeader {
+    /// All zero: an unused entry. Its version, 0, is never legal.
+    pub const ZERO: CommandHeader = CommandHeader {
+        version: 0,
+        kind: 0,
+        flags: U16::ZERO,
+        target: U32::ZERO,
+        offset: U64::ZERO,
+        address: U64::ZERO,
+        length: U64::ZERO,
+        completion: U32::ZERO,
+        handler: U32::ZERO,
+        reserved: U64::ZERO,
+    };
+}
+
+/// A legal command. Data that travels inside the command is beside it, see [`CommandRepr::data`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandRepr {
+    /// Send the data inside the command.
+    ShortSend {
+        /// Where to.
+        import: ImportId,
+        /// Where in the import; `offset + length` fits in 64 bits.
+        offset: u64,
+        /// Bytes of data: at most [`SHORT_BYTES`], with a signal [`SHORT_SIGNAL_BYTES`]. May be 0.
+        length: u32,
+        /// Notify the receiver after delivery.
+        notify: bool,
+        /// Set after the data.
+        signal: Option<Signal>,
+    },
+    /// Send data from the process's memory.
+    LongSend {
+        /// Where to.
+        import: ImportId,
+        /// Where in the import; `offset + length` fits in 64 bits.
+        offset: u64,
+        /// Where the data is; `address + length` fits in 64 bits.
+        address: u64,
+        /// Bytes of data, at least 1.
+        length: u64,
+        /// Notify the receiver after delivery.
+        notify: bool,
+        /// Set after the data.
+        signal: Option<Signal>,
+        /// What the completion will be called.
+        completion: u32,
+    },
+    /// Fetch data into the process's memory.
+    Fetch {
+        /// Where from.
+        import: ImportId,
+        /// Where in the import; `offset + length` fits in 64 bits.
+        offset: u64,
+        /// Where the data goes; `address + length` fits in 64 bits.
+        address: u64,
+        /// Bytes of data, at least 1.
+        length: u64,
+        /// What the completion will be called.
+        completion: u32,
+    },
+    /// Send the data inside the command to a handler.
+    Handler {
+        /// Which node.
+        to: NodeId,
+        /// Which row of its handler dispatch table.
+        handler: HandlerId,
+        /// Bytes of data, at most [`SHORT_BYTES`]. May be 0.
+        length: u32,
+    },
+}
+
+impl CommandRepr {
+    /// Reads a command that was copied out of the queue. `inline` is what follows the header; it
+    /// may be longer than the command needs (a whole slot), the rest is not looked at.
+    #[inline]
+    pub fn parse(header: &CommandHeader, inline: &[u8]) -> Result<CommandRepr, WireError> {
+        if header.version != COMMAND_VERSION {
+            return Err(WireError::Version {
+                field: "command version",
+                found: header.version,
+                spoken: COMMAND_VERSION,
+            });
+        }
+        let kind = CommandKind::from_code(header.kind)?;
+        let flags = Flags(header.flags.get());
+        let is_send = matches!(kind, CommandKind::ShortSend | CommandKind::LongSend);
+        let legal = if is_send {
+            Flags::NOTIFY.0 | Flags::SIGNAL.0
+        } else {
+            0
+        };
+        must_be_zero("command flags", u64::from(flags.0 & !legal))?;
+        must_be_zero("command reserved", header.reserved.get())?;
+        if kind != CommandKind::Handler {
+            must_be_zero("command handler", u64::from(header.handler.get()))?;
+        }
+        if matches!(kind, CommandKind::ShortSend | CommandKind::Handler) {
+            must_be_zero("command address", header.address.get())?;
+            must_be_zero("command completion", u64::from(header.completion.get()))?;
+            must_fit("command length", header.length.get(), SHORT_BYTES as u64)?;
+        }
+        let import = ImportId(header.target.get());
+        let offset = header.offset.get();
+        let notify = flags.contains(Flags::NOTIFY);
+        let has_signal = flags.contains(Flags::SIGNAL);
+        let repr = match kind {
+            CommandKind::ShortSend => CommandRepr::ShortSend {
+                import,
+                offset,
+                length: header.length.get() as u32,
+                notify,
+                signal: read_signal(has_signal, header.length.get() as usize, inline)?,
+            },
+            CommandKind::LongSend => CommandRepr::LongSend {
+                import,
+                offset,
+                address: header.address.get(),
+                length: header.length.get(),
+                notify,
+                signal: read_signal(has_signal, 0, inline)?,
+                completion: header.completion.get(),
+            },
+            CommandKind::Fetch => CommandRepr::Fetch {
+                import,
+                offset,
+                address: header.address.get(),
+                length: header.length.get(),
+                completion: header.completion.get(),
+            },
+            CommandKind::Handler => {
+                must_be_zero("command offset", offset)?;
+                let to = u16::try_from(header.target.get()).map_err(|_| WireError::TooLarge {
+                    field: "command node",
+                    value: u64::from(header.target.get()),
+                    limit: u64::from(u16::MAX),
+                })?;
+                CommandRepr::Handler {
+                    to: NodeId(to),
+                    handler: HandlerId(header.handler.get()),
+                    length: header.length.get() as u32,
+                }
+            }
+        };
+        repr.check()?;
+        must_hold("command inline bytes", repr.inline_bytes(), inline.len())?;
+        Ok(repr)
+    }
+
+    /// Whether the fields are within what the format allows.
+    #[inline]
+    pub const fn check(&self) -> Result<(), WireError> {
+        let (import_range, memory_range, signal) = match *self {
+            CommandRepr::ShortSend {
+                offset,
+                length,
+                signal,
+                ..
+            } => {
+                let limit = if signal.is_some() {
+                    SHORT_SIGNAL_BYTES
+                } else {
+                    SHORT_BYTES
+                };
+                if let Err(e) = must_fit("short send length", length as u64, limit as u64) {
+                    return Err(e);
+                }
+                ((offset, length as u64), (0, 0), signal)
+            }
+            CommandRepr::LongSend {
+                offset,
+                address,
+                length,
+                signal,
+                ..
+            } => {
+                if length == 0 {
+                    return Err(WireError::Empty {
+                        field: "long send length",
+                    });
+                }
+                ((offset, length), (address, length), signal)
+            }
+            CommandRepr::Fetch {
+                offset,
+                address,
+                length,
+                ..
+            } => {
+                if length == 0 {
+                    return Err(WireError::Empty {
+                        field: "fetch length",
+                    });
+                }
+                ((offset, length), (address, length), None)
+            }
+            CommandRepr::Handler { length, .. } => {
+                return must_fit("handler length", length as u64, SHORT_BYTES as u64);
+            }
+        };
+        if let Err(e) = must_not_overflow("command offset", import_range.0, import_range.1) {
+            return Err(e);
+        }
+        if let Err(e) = must_not_overflow("command address", memory_range.0, memory_range.1) {
+            return Err(e);
+        }
+        match signal {
+            Some(signal) => signal.check(),
+            None => Ok(()),
+        }
+    }
+
+    /// What the command asks for.
+    #[inline]
+    pub const fn kind(&self) -> CommandKind {
+        match self {
+            CommandRepr::ShortSend { .. } => CommandKind::ShortSend,
+            CommandRepr::LongSend { .. } => CommandKind::LongSend,
+            CommandRepr::Fetch { .. } => CommandKind::Fetch,
+            CommandRepr::Handler { .. } => CommandKind::Handler,
+        }
+    }
+
+    /// Bytes of data inside the command.
+    #[inline]
+    pub const fn data_bytes(&self) -> usize {
+        match *self {
+            CommandRepr::ShortSend { length, .. } | CommandRepr::Handler { length, .. } => {
+                length as usize
+            }
+            CommandRepr::LongSend { .. } | CommandRepr::Fetch { .. } => 0,
+        }
+    }
+
+    /// Bytes behind the header: data, then the signal.
+    #[inline]
+    pub const fn inline_bytes(&self) -> usize {
+        let signal_bytes = match self {
+            CommandRepr::ShortSend {
+                signal: Some(_), ..
+            }
+            | CommandRepr::LongSend {
+                signal: Some(_), ..
+            } => SIGNAL_TRAILER_BYTES,
+            _ => 0,
+        };
+        self.data_bytes() + signal_bytes
+    }
+
+    /// The data inside a command, given the inline bytes that `parse` took.
+    #[inline]
+    pub fn data<'a>(&self, inline: &'a [u8]) -> &'a [u8] {
+        inline.get(..self.data_bytes()).unwrap_or_default()
+    }
+
+    /// Makes the header, and writes `data` and the signal to the front of `inline`; also says how
+    /// many bytes of `inline` that took, at most [`SHORT_BYTES`].
+    ///
+    /// `data` is what travels inside the command: `length` bytes for a short send or a handler,
+    /// none otherwise. Nothing is written on an error.
+    #[inline]
+    pub fn emit(
+        &self,
+        data: &[u8],
+        inline: &mut [u8],
+    ) -> Result<(CommandHeader, usize), WireError> {
+        self.check()?;
+        if data.len() != self.data_bytes() {
+            return Err(WireError::Length {
+                field: "command data",
+                expected_bytes: self.data_bytes() as u64,
+                found_bytes: data.len() as u64,
+            });
+        }
+        let used = self.inline_bytes();
+        must_hold("command inline bytes", used, inline.len())?;
+        let mut header = CommandHeader {
+            version: COMMAND_VERSION,
+            kind: self.kind() as u8,
+            ..CommandHeader::ZERO
+        };
+        let mut trailer = None;
+        match *self {
+            CommandRepr::ShortSend {
+                import,
+                offset,
+                length,
+                notify,
+                signal,
+            } => {
+                header.flags = send_flags(notify, signal);
+                header.target = import.0.into();
+                header.offset = offset.into();
+                header.length = u64::from(length).into();
+                trailer = signal;
+            }
+            CommandRepr::LongSend {
+                import,
+                offset,
+                address,
+                length,
+                notify,
+                signal,
+                completion,
+            } => {
+                header.flags = send_flags(notify, signal);
+                header.target = import.0.into();
+                header.offset = offset.into();
+                header.address = address.into();
+                header.length = length.into();
+                header.completion = completion.into();
+                trailer = signal;
+            }
+            CommandRepr::Fetch {
+                import,
+                offset,
+                address,
+                length,
+                completion,
+            } => {
+                header.target = import.0.into();
+                header.offset = offset.into();
+                header.address = address.into();
+                header.length = length.into();
+                header.completion = completion.into();
+            }
+            CommandRepr::Handler {
+                to,
+                handler,
+                length,
+            } => {
+                header.target = u32::from(to.0).into();
+                header.handler = handler.0.into();
+                header.length = u64::from(length).into();
+            }
+        }
+        inline[..data.len()].copy_from_slice(data);
+        if let Some(signal) = trailer {
+            inline[data.len()..used].copy_from_slice(&signal.to_bytes());
+        }
+        Ok((header, used))
+    }
+}
+
+#[inline]
+fn send_flags(notify: bool, signal: Option<Signal>) -> U16 {
+    Flags::NONE
+        .with(Flags::NOTIFY, notify)
+        .with(Flags::SIGNAL, signal.is_some())
+        .0
+        .into()
+}
+
+#[inline]
+fn must_hold(field: &'static str, needed: usize, found: usize) -> Result<(), WireError> {
+    if needed <= found {
+        Ok(())
+    } else {
+        Err(WireError::Truncated {
+            field,
+            needed_bytes: needed as u64,
+            found_bytes: found as u64,
+        })
+    }
+}
+
+/// Reads the signal that stands `at` bytes into `inline`.
+#[inline]
+fn read_signal(flagged: bool, at: usize, inline: &[u8]) -> Result<Option<Signal>, WireError> {
+    if !flagged {
+        return Ok(None);
+    }
+    let end = at + SIGNAL_TRAILER_BYTES;
+    must_hold("command signal", end, inline.len())?;
+    Signal::from_payload(&inline[..end]).map(Some)
+}
+
+impl fmt::Display for CommandRepr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            CommandRepr::ShortSend {
+                import,
+                offset,
+                length,
+                notify,
+                signal,
+            } => {
+                write!(f, "short send of {length} bytes to {import} at {offset:#x}")?;
+                write_send_end(f, notify, signal)
+            }
+            CommandRepr::LongSend {
+                import,
+                offset,
+                address,
+                length,
+                notify,
+                signal,
+                completion,
+            } => {
+                write!(
+                    f,
+                    "long send of {length} bytes from {address:#x} to {import} at {offset:#x}, completion {completion}"
+                )?;
+                write_send_end(f, notify, signal)
+            }
+            CommandRepr::Fetch {
+                import,
+                offset,
+                address,
+                length,
+                completion,
+            } => write!(
+                f,
+                "fetch of {length} bytes from {import} at {offset:#x} to {address:#x}, completion {completion}"
+            ),
+            CommandRepr::Handler {
+                to,
+                handler,
+                length,
+            } => {
+                write!(f, "{length} bytes for {handler} of {to}")
+            }
+        }
+    }
+}
+
+fn write_send_end(f: &mut fmt::Formatter<'_>, notify: bool, signal: Option<Signal>) -> fmt::Result {
+    if let Some(signal) = signal {
+        write!(f, ", then {signal}")?;
+    }
+    if notify {
+        f.write_str(", then notify")
+    } else {
+        Ok(())
+    }
+}

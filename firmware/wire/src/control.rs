@@ -1,0 +1,543 @@
+//! Messages that set up and end imports. Each travels alone in a `Control` packet.
+//!
+//! An importer sends `ImportRequest` and waits; the exporter answers `ImportGranted` or
+//! `ImportRefused` with the same request number, at once or when the export appears; `ImportCancel` ends the
+//! wait. `Revoked` tells an importer that the export is gone, `Released` tells the exporter that an
+//! import is, `Goodbye` that the sender leaves and answers nothing any more.
+//!
+//! Layout: version, kind, flags (u16), then the kind's fields in the order below, little endian,
+//! then the name. Fields under a flag that is not set are zero.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{WireError, must_be_zero, must_fit};
+use crate::header::VERSION;
+use crate::ids::{ExportId, Key, Rights};
+use crate::refusal::Refusal;
+
+/// Longest name of an export, in UTF-8 bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Longest encoded control message.
+pub const MAX_CONTROL_BYTES: usize = size_of::<ImportRequest>() + MAX_NAME_BYTES;
+
+const TOKEN: u16 = 1;
+const DIRECT: u16 = 1;
+
+/// What a control message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ControlKind {
+    /// Asks for an import.
+    ImportRequest = 1,
+    /// Ends the wait for one.
+    ImportCancel = 2,
+    /// Grants it.
+    ImportGranted = 3,
+    /// Refuses it.
+    ImportRefused = 4,
+    /// The exporter took an export back.
+    Revoked = 5,
+    /// An importer gave an import back.
+    Released = 6,
+    /// The sender leaves.
+    Goodbye = 7,
+}
+
+impl ControlKind {
+    /// The kind behind a message's second byte.
+    pub const fn from_code(code: u8) -> Result<ControlKind, WireError> {
+        Ok(match code {
+            1 => ControlKind::ImportRequest,
+            2 => ControlKind::ImportCancel,
+            3 => ControlKind::ImportGranted,
+            4 => ControlKind::ImportRefused,
+            5 => ControlKind::Revoked,
+            6 => ControlKind::Released,
+            7 => ControlKind::Goodbye,
+            _ => {
+                return Err(WireError::Unknown {
+                    field: "control kind",
+                    value: code as u64,
+                });
+            }
+        })
+    }
+}
+
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct Prefix {
+    version: u8,
+    kind: u8,
+    flags: U16,
+}
+
+impl Prefix {
+    fn new(kind: ControlKind, flags: u16) -> Prefix {
+        Prefix {
+            version: VERSION,
+            kind: kind as u8,
+            flags: flags.into(),
+        }
+    }
+}
+
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct ImportRequest {
+    prefix: Prefix,
+    request: U32,
+    rights: U32,
+    uid: U32,
+    name_bytes: U32,
+    token: Key,
+}
+
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct ImportCancel {
+    prefix: Prefix,
+    request: U32,
+}
+
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct ImportGranted {
+    prefix: Prefix,
+    request: U32,
+    export: U32,
+    rights: U32,
+    epoch: U32,
+    key: Key,
+    length: U64,
+    direct: U64,
+}
+
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct ImportRefused {
+    prefix: Prefix,
+    request: U32,
+    reason: U32,
+}
+
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct Revoked {
+    prefix: Prefix,
+    export: U32,
+    epoch: U32,
+}
+
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct Released {
+    prefix: Prefix,
+    export: U32,
+    key: Key,
+}
+
+/// A legal control message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlMessage<'a> {
+    /// Asks to import what is, or will be, exported under `name`.
+    ImportRequest {
+        /// The importer's number for this request; the answer repeats it.
+        request: u32,
+        /// Name of the export, 1 to [`MAX_NAME_BYTES`] bytes.
+        name: &'a str,
+        /// What the importer wants to do; not empty.
+        rights: Rights,
+        /// Shown to an exporter that lets in whoever knows its token.
+        token: Option<Key>,
+        /// The importer's user id, as it claims; the transport knows whether to believe it.
+        uid: u32,
+    },
+    /// The importer no longer waits.
+    ImportCancel {
+        /// As in the request.
+        request: u32,
+    },
+    /// The import is granted.
+    ImportGranted {
+        /// As in the request.
+        request: u32,
+        /// The exporter's number for the export.
+        export: ExportId,
+        /// Opens the export to this importer.
+        key: Key,
+        /// Bytes of the export.
+        length: u64,
+        /// What was granted; not empty.
+        rights: Rights,
+        /// The tag under which a file descriptor for mapping the pages is passed, if one is.
+        direct: Option<u64>,
+        /// Which life of the export this is; `Revoked` names it.
+        epoch: u32,
+    },
+    /// The import is refused.
+    ImportRefused {
+        /// As in the request.
+        request: u32,
+        /// Why.
+        reason: Refusal,
+    },
+    /// The exporter took the export back: stores and fetches are refused from now on.
+    Revoked {
+        /// Which export.
+        export: ExportId,
+        /// Which life of it.
+        epoch: u32,
+    },
+    /// The importer will use this import no more.
+    Released {
+        /// Which export.
+        export: ExportId,
+        /// The key it was granted.
+        key: Key,
+    },
+    /// The sender leaves the job.
+    Goodbye,
+}
+
+fn fixed<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    bytes: &[u8],
+) -> Result<(&T, &[u8]), WireError> {
+    T::ref_from_prefix(bytes).map_err(|_| WireError::Truncated {
+        field: "control message",
+        needed_bytes: size_of::<T>() as u64,
+        found_bytes: bytes.len() as u64,
+    })
+}
+
+fn whole<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    bytes: &[u8],
+) -> Result<&T, WireError> {
+    let (message, rest) = fixed::<T>(bytes)?;
+    if rest.is_empty() {
+        Ok(message)
+    } else {
+        Err(WireError::Length {
+            field: "control message",
+            expected_bytes: size_of::<T>() as u64,
+            found_bytes: bytes.len() as u64,
+        })
+    }
+}
+
+impl<'a> ControlMessage<'a> {
+    /// Reads the payload of a `Control` packet: exactly one message.
+    pub fn parse(bytes: &'a [u8]) -> Result<ControlMessage<'a>, WireError> {
+        let (prefix, _) = fixed::<Prefix>(bytes)?;
+        if prefix.version != VERSION {
+            return Err(WireError::Version {
+                field: "control version",
+                found: prefix.version,
+                spoken: VERSION,
+            });
+        }
+        let kind = ControlKind::from_code(prefix.kind)?;
+        let flags = prefix.flags.get();
+        let legal = match kind {
+            ControlKind::ImportRequest => TOKEN,
+            ControlKind::ImportGranted => DIRECT,
+            _ => 0,
+        };
+        must_be_zero("control flags", u64::from(flags & !legal))?;
+        let message = match kind {
+            ControlKind::ImportRequest => {
+                let (m, rest) = fixed::<ImportRequest>(bytes)?;
+                let token = (flags & TOKEN != 0).then_some(m.token);
+                if token.is_none() {
+                    m.token.must_be_zero("token")?;
+                }
+                ControlMessage::ImportRequest {
+                    request: m.request.get(),
+                    name: read_name(m.name_bytes.get(), rest)?,
+                    rights: Rights::from_bits(m.rights.get())?,
+                    token,
+                    uid: m.uid.get(),
+                }
+            }
+            ControlKind::ImportCancel => {
+                let m = whole::<ImportCancel>(bytes)?;
+                ControlMessage::ImportCancel {
+                    request: m.request.get(),
+                }
+            }
+            ControlKind::ImportGranted => {
+                let m = whole::<ImportGranted>(bytes)?;
+                let direct = (flags & DIRECT != 0).then_some(m.direct.get());
+                if direct.is_none() {
+                    must_be_zero("direct", m.direct.get())?;
+                }
+                ControlMessage::ImportGranted {
+                    request: m.request.get(),
+                    export: ExportId(m.export.get()),
+                    key: m.key,
+                    length: m.length.get(),
+                    rights: Rights::from_bits(m.rights.get())?,
+                    direct,
+                    epoch: m.epoch.get(),
+                }
+            }
+            ControlKind::ImportRefused => {
+                let m = whole::<ImportRefused>(bytes)?;
+                ControlMessage::ImportRefused {
+                    request: m.request.get(),
+                    reason: Refusal::from_code(u64::from(m.reason.get()))?,
+                }
+            }
+            ControlKind::Revoked => {
+                let m = whole::<Revoked>(bytes)?;
+                ControlMessage::Revoked {
+                    export: ExportId(m.export.get()),
+                    epoch: m.epoch.get(),
+                }
+            }
+            ControlKind::Released => {
+                let m = whole::<Released>(bytes)?;
+                ControlMessage::Released {
+                    export: ExportId(m.export.get()),
+                    key: m.key,
+                }
+            }
+            ControlKind::Goodbye => {
+                whole::<Prefix>(bytes)?;
+                ControlMessage::Goodbye
+            }
+        };
+        message.check()?;
+        Ok(message)
+    }
+
+    /// Whether names and rights are within what the format allows.
+    pub fn check(&self) -> Result<(), WireError> {
+        match self {
+            ControlMessage::ImportRequest { name, rights, .. } => {
+                check_name_bytes(name.len() as u64)?;
+                check_rights(*rights)
+            }
+            ControlMessage::ImportGranted { rights, .. } => check_rights(*rights),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the message is for.
+    pub const fn kind(&self) -> ControlKind {
+        match self {
+            ControlMessage::ImportRequest { .. } => ControlKind::ImportRequest,
+            ControlMessage::ImportCancel { .. } => ControlKind::ImportCancel,
+            ControlMessage::ImportGranted { .. } => ControlKind::ImportGranted,
+            ControlMessage::ImportRefused { .. } => ControlKind::ImportRefused,
+            ControlMessage::Revoked { .. } => ControlKind::Revoked,
+            ControlMessage::Released { .. } => ControlKind::Released,
+            ControlMessage::Goodbye => ControlKind::Goodbye,
+        }
+    }
+
+    /// Bytes of the encoded message, at most [`MAX_CONTROL_BYTES`] if it is legal.
+    pub const fn encoded_bytes(&self) -> usize {
+        match self {
+            ControlMessage::ImportRequest { name, .. } => size_of::<ImportRequest>() + name.len(),
+            ControlMessage::ImportCancel { .. } => size_of::<ImportCancel>(),
+            ControlMessage::ImportGranted { .. } => size_of::<ImportGranted>(),
+            ControlMessage::ImportRefused { .. } => size_of::<ImportRefused>(),
+            ControlMessage::Revoked { .. } => size_of::<Revoked>(),
+            ControlMessage::Released { .. } => size_of::<Released>(),
+            ControlMessage::Goodbye => size_of::<Prefix>(),
+        }
+    }
+
+    /// Writes the message to the front of `out` and says how many bytes it took. Room for
+    /// [`MAX_CONTROL_BYTES`] is always enough. Nothing is written if the message is not legal.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, WireError> {
+        self.check()?;
+        let needed = self.encoded_bytes();
+        let found_bytes = out.len() as u64;
+        let out = out.get_mut(..needed).ok_or(WireError::Truncated {
+            field: "control buffer",
+            needed_bytes: needed as u64,
+            found_bytes,
+        })?;
+        let kind = self.kind();
+        match *self {
+            ControlMessage::ImportRequest {
+                request,
+                name,
+                rights,
+                token,
+                uid,
+            } => {
+                let (front, back) = out.split_at_mut(size_of::<ImportRequest>());
+                put(
+                    front,
+                    &ImportRequest {
+                        prefix: Prefix::new(kind, if token.is_some() { TOKEN } else { 0 }),
+                        request: request.into(),
+                        rights: rights.bits().into(),
+                        uid: uid.into(),
+                        name_bytes: (name.len() as u32).into(),
+                        token: token.unwrap_or(Key::ZERO),
+                    },
+                );
+                back.copy_from_slice(name.as_bytes());
+            }
+            ControlMessage::ImportCancel { request } => {
+                put(
+                    out,
+                    &ImportCancel {
+                        prefix: Prefix::new(kind, 0),
+                        request: request.into(),
+                    },
+                );
+            }
+            ControlMessage::ImportGranted {
+                request,
+                export,
+                key,
+                length,
+                rights,
+                direct,
+                epoch,
+            } => put(
+                out,
+                &ImportGranted {
+                    prefix: Prefix::new(kind, if direct.is_some() { DIRECT } else { 0 }),
+                    request: request.into(),
+                    export: export.0.into(),
+                    rights: rights.bits().into(),
+                    epoch: epoch.into(),
+                    key,
+                    length: length.into(),
+                    direct: direct.unwrap_or(0).into(),
+                },
+            ),
+            ControlMessage::ImportRefused { request, reason } => put(
+                out,
+                &ImportRefused {
+                    prefix: Prefix::new(kind, 0),
+                    request: request.into(),
+                    reason: reason.code().into(),
+                },
+            ),
+            ControlMessage::Revoked { export, epoch } => put(
+                out,
+                &Revoked {
+                    prefix: Prefix::new(kind, 0),
+                    export: export.0.into(),
+                    epoch: epoch.into(),
+                },
+            ),
+            ControlMessage::Released { export, key } => put(
+                out,
+                &Released {
+                    prefix: Prefix::new(kind, 0),
+                    export: export.0.into(),
+                    key,
+                },
+            ),
+            ControlMessage::Goodbye => put(out, &Prefix::new(kind, 0)),
+        }
+        Ok(needed)
+    }
+
+    /// The encoded message in memory of its own.
+    pub fn to_vec(&self) -> Result<Vec<u8>, WireError> {
+        self.check()?;
+        let mut bytes = alloc::vec![0; self.encoded_bytes()];
+        self.emit(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// `out` is exactly as long as `T`.
+fn put<T: IntoBytes + Immutable>(out: &mut [u8], message: &T) {
+    out.copy_from_slice(message.as_bytes());
+}
+
+fn check_name_bytes(length: u64) -> Result<(), WireError> {
+    if length == 0 {
+        return Err(WireError::Empty {
+            field: "export name",
+        });
+    }
+    must_fit("export name bytes", length, MAX_NAME_BYTES as u64)
+}
+
+fn check_rights(rights: Rights) -> Result<(), WireError> {
+    if rights.is_empty() {
+        Err(WireError::Empty { field: "rights" })
+    } else {
+        Ok(())
+    }
+}
+
+fn read_name(length: u32, bytes: &[u8]) -> Result<&str, WireError> {
+    check_name_bytes(u64::from(length))?;
+    if bytes.len() as u64 != u64::from(length) {
+        return Err(WireError::Length {
+            field: "export name",
+            expected_bytes: u64::from(length),
+            found_bytes: bytes.len() as u64,
+        });
+    }
+    core::str::from_utf8(bytes).map_err(|e| WireError::NotUtf8 {
+        field: "export name",
+        valid_bytes: e.valid_up_to() as u64,
+    })
+}
+
+impl fmt::Display for ControlMessage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ControlMessage::ImportRequest {
+                request,
+                name,
+                rights,
+                token,
+                uid,
+            } => {
+                write!(
+                    f,
+                    "request {request}: import {name:?} to {rights}, user {uid}"
+                )?;
+                match token {
+                    Some(token) => write!(f, ", token {token}"),
+                    None => Ok(()),
+                }
+            }
+            ControlMessage::ImportCancel { request } => write!(f, "request {request}: cancelled"),
+            ControlMessage::ImportGranted {
+                request,
+                export,
+                key,
+                length,
+                rights,
+                direct,
+                epoch,
+            } => {
+                write!(
+                    f,
+                    "request {request}: granted {export} epoch {epoch}, {length} bytes to {rights}, key {key}"
+                )?;
+                match direct {
+                    Some(tag) => write!(f, ", direct under tag {tag}"),
+                    None => Ok(()),
+                }
+            }
+            ControlMessage::ImportRefused { request, reason } => {
+                write!(f, "request {request}: refused: {reason}")
+            }
+            ControlMessage::Revoked { export, epoch } => {
+                write!(f, "{export} epoch {epoch} revoked")
+            }
+            ControlMessage::Released { export, key } => write!(f, "{export} released, key {key}"),
+            ControlMessage::Goodbye => f.write_str("goodbye"),
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! Packets between NICs: the kinds and the legal states.
+//!
+//! | kind | key | export | message | offset | payload |
+//! |---|---|---|---|---|---|
+//! | store | of the import | yes | message id | where to store | data, then the signal if flagged |
+//! | fetch request | of the import | yes | fetch id | where to fetch | bytes wanted u64, reply key |
+//! | fetch reply | reply key | 0 | fetch id | from the start of the fetch | data |
+//! | fetch refused | reply key | 0 | fetch id | reason | none |
+//! | store refused | 0 | yes | message id | reason | none |
+//! | handler | 0 | 0 | handler id | 0 | the handler's own |
+//! | control | 0 | 0 | 0 | 0 | a [`ControlMessage`](crate::ControlMessage) |
+//! | ack | 0 | 0 | 0 | 0 | none |
+
+use core::fmt;
+
+use crate::error::{WireError, must_be_zero, must_fit, must_not_overflow};
+use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
+use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId};
+use crate::payload::{FETCH_REQUEST_BYTES, InlinePayload, read_fetch_request};
+use crate::refusal::Refusal;
+
+/// What a packet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Data for an export.
+    Store = 1,
+    /// Asks for bytes of an export.
+    FetchRequest = 2,
+    /// Bytes that were asked for.
+    FetchReply = 3,
+    /// Why a fetch is not answered.
+    FetchRefused = 4,
+    /// Why a store was not applied.
+    StoreRefused = 5,
+    /// For a row of the handler dispatch table.
+    Handler = 6,
+    /// Negotiation of exports and imports.
+    Control = 7,
+    /// Carries the link's ack and nothing else.
+    Ack = 8,
+}
+
+impl Kind {
+    /// Every kind, in the order of the codes.
+    pub const ALL: [Kind; 8] = [
+        Kind::Store,
+        Kind::FetchRequest,
+        Kind::FetchReply,
+        Kind::FetchRefused,
+        Kind::StoreRefused,
+        Kind::Handler,
+        Kind::Control,
+        Kind::Ack,
+    ];
+
+    /// The kind behind a header's `kind` byte.
+    #[inline]
+    pub const fn from_code(code: u8) -> Result<Kind, WireError> {
+        Ok(match code {
+            1 => Kind::Store,
+            2 => Kind::FetchRequest,
+            3 => Kind::FetchReply,
+            4 => Kind::FetchRefused,
+            5 => Kind::StoreRefused,
+            6 => Kind::Handler,
+            7 => Kind::Control,
+            8 => Kind::Ack,
+            _ => {
+                return Err(WireError::Unknown {
+                    field: "packet kind",
+                    value: code as u64,
+                });
+            }
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Store => "store",
+            Kind::FetchRequest => "fetch request",
+            Kind::FetchReply => "fetch reply",
+            Kind::FetchRefused => "fetch refused",
+            Kind::StoreRefused => "store refused",
+            Kind::Handler => "handler",
+            Kind::Control => "control",
+            Kind::Ack => "ack",
+        })
+    }
+}
+
+/// A legal packet, without the payload bytes that it only carries along.
+///
+/// All lengths are bytes of data: a store's `length` leaves out the signal trailer, which the header's counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repr {
+    /// Data for an export, at most [`CHUNK_BYTES`]; none at all if it only notifies or signals.
+    Store {
+        /// Opens the export.
+        key: Key,
+        /// Where to.
+        export: ExportId,
+        /// Which send this is a piece of.
+        message: MessageId,
+        /// Where in the export the data goes.
+        offset: u64,
+        /// Bytes of data. `offset + length` fits in 64 bits.
+        length: u32,
+        /// No more packets of this message follow.
+        last: bool,
+        /// Notify the receiver after delivery. Implies `last`.
+        notify: bool,
+        /// The payload ends in a [`Signal`](crate::Signal), see [`Signal::from_payload`](crate::Signal::from_payload). Implies `last`.
+        signal: bool,
+    },
+    /// Asks for bytes of an export.
+    FetchRequest {
+        /// Opens the export.
+        key: Key,
+        /// Where from.
+        export: ExportId,
+        /// The asker's number for this fetch.
+        fetch: FetchId,
+        /// Where in the export the bytes lie.
+        offset: u64,
+        /// How many bytes, at least 1. `offset + want_bytes` fits in 64 bits.
+        want_bytes: u64,
+        /// What the reply must show.
+        reply_key: Key,
+    },
+    /// A piece of what was asked for: 1 to [`CHUNK_BYTES`] bytes.
+    FetchReply {
+        /// As in the request.
+        reply_key: Key,
+        /// As in the request.
+        fetch: FetchId,
+        /// Where in the fetch (not in the export) the piece goes.
+        offset: u64,
+        /// Bytes of data. `offset + length` fits in 64 bits.
+        length: u32,
+        /// No more pieces follow.
+        last: bool,
+    },
+    /// The fetch will not be answered.
+    FetchRefused {
+        /// As in the request.
+        reply_key: Key,
+        /// As in the request.
+        fetch: FetchId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// The exporter's NIC did not apply a store.
+    StoreRefused {
+        /// As in the store.
+        message: MessageId,
+        /// As in the store.
+        export: ExportId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// For a row of the receiver's handler dispatch table, at most [`MAX_PAYLOAD_BYTES`].
+    Handler {
+        /// Which row.
+        handler: HandlerId,
+        /// Bytes of payload, opaque here.
+        length: u32,
+    },
+    /// Carries a [`ControlMessage`](crate::ControlMessage), at most [`MAX_PAYLOAD_BYTES`].
+    Control {
+        /// Bytes of the encoded message.
+        length: u32,
+    },
+    /// Carries the link's ack and nothing else.
+    Ack,
+}
+
+impl Repr {
+    /// Reads a packet from its header and, if the payload is at most
+    /// [`INLINE_BYTES`](crate::INLINE_BYTES) long, the payload.
+    ///
+    /// `inline` may be longer than the payload (a whole ring slot), and may be empty when the
+    /// payload is elsewhere. Only a fetch request is read from it. Signals are not: see
+    /// [`Signal::from_payload`](crate::Signal::from_payload).
+    #[inline]
+    pub fn parse(header: &Header, inline: &[u8]) -> Result<Repr, WireError> {
+        if header.version != VERSION {
+            return Err(WireError::Version {
+                field: "packet version",
+                found: header.version,
+                spoken: VERSION,
+            });
+        }
+        if header.kind == Kind::Store as u8 {
+            return Repr::parse_store(header);
+        }
+        Repr::parse_other(header, inline)
+    }
+
+    #[inline]
+    fn parse_store(header: &Header) -> Result<Repr, WireError> {
+        let flags = header.flags();
+        let legal = Flags::LAST.0 | Flags::NOTIFY.0 | Flags::SIGNAL.0;
+        must_be_zero("flags of a store", u64::from(flags.0 & !legal))?;
+        let signal = flags.contains(Flags::SIGNAL);
+        let trailer_bytes = if signal {
+            SIGNAL_TRAILER_BYTES as u32
+        } else {
+            0
+        };
+        let Some(length) = header.length.get().checked_sub(trailer_bytes) else {
+            return Err(WireError::Truncated {
+                field: "signal trailer",
+                needed_bytes: SIGNAL_TRAILER_BYTES as u64,
+                found_bytes: u64::from(header.length.get()),
+            });
+        };
+        let repr = Repr::Store {
+            key: header.key,
+            export: ExportId(header.export.get()),
+            message: MessageId(header.message.get()),
+            offset: header.offset.get(),
+            length,
+            last: flags.contains(Flags::LAST),
+            notify: flags.contains(Flags::NOTIFY),
+            signal,
+        };
+        repr.check()?;
+        Ok(repr)
+    }
+
+    fn parse_other(header: &Header, inline: &[u8]) -> Result<Repr, WireError> {
+        let kind = Kind::from_code(header.kind)?;
+        let legal = if kind == Kind::FetchReply {
+            Flags::LAST
+        } else {
+            Flags::NONE
+        };
+        must_be_zero("flags", u64::from(header.flags.get() & !legal.0))?;
+        // What the kind does not use is zero, so that each legal packet has one encoding.
+        if !matches!(
+            kind,
+            Kind::FetchRequest | Kind::FetchReply | Kind::FetchRefused
+        ) {
+            header.key.must_be_zero("key")?;
+        }
+        if !matches!(kind, Kind::FetchRequest | Kind::StoreRefused) {
+            must_be_zero("export", u64::from(header.export.get()))?;
+        }
+        if matches!(kind, Kind::Control | Kind::Ack) {
+            must_be_zero("message", u64::from(header.message.get()))?;
+        }
+        if matches!(kind, Kind::Handler | Kind::Control | Kind::Ack) {
+            must_be_zero("offset", header.offset.get())?;
+        }
+        if matches!(kind, Kind::FetchRefused | Kind::StoreRefused | Kind::Ack) {
+            must_be_zero("payload length", u64::from(header.length.get()))?;
+        }
+        let repr = match kind {
+            Kind::Store => return Repr::parse_store(header),
+            Kind::FetchRequest => {
+                let (want_bytes, reply_key) = read_fetch_request(header.length.get(), inline)?;
+                Repr::FetchRequest {
+                    key: header.key,
+                    export: ExportId(header.export.get()),
+                    fetch: FetchId(header.message.get()),
+                    offset: header.offset.get(),
+                    want_bytes,
+                    reply_key,
+                }
+            }
+            Kind::FetchReply => Repr::FetchReply {
+                reply_key: header.key,
+                fetch: FetchId(header.message.get()),
+                offset: header.offset.get(),
+                length: header.length.get(),
+                last: header.flags().contains(Flags::LAST),
+            },
+            Kind::FetchRefused => Repr::FetchRefused {
+                reply_key: header.key,
+                fetch: FetchId(header.message.get()),
+                reason: Refusal::from_code(header.offset.get())?,
+            },
+            Kind::StoreRefused => Repr::StoreRefused {
+                message: MessageId(header.message.get()),
+                export: ExportId(header.export.get()),
+                reason: Refusal::from_code(header.offset.get())?,
+            },
+            Kind::Handler => Repr::Handler {
+                handler: HandlerId(header.message.get()),
+                length: header.length.get(),
+            },
+            Kind::Control => Repr::Control {
+                length: header.length.get(),
+            },
+            Kind::Ack => Repr::Ack,
+        };
+        repr.check()?;
+        Ok(repr)
+    }
+
+    /// Whether the fields are within what the format allows. `parse` returns nothing that fails
+    /// this, and `emit` of something that does yields a packet which the receiver refuses.
+    #[inline]
+    pub const fn check(&self) -> Result<(), WireError> {
+        match *self {
+            Repr::Store {
+                offset,
+                length,
+                last,
+                notify,
+                signal,
+                ..
+            } => {
+                if let Err(e) = must_fit("store length", length as u64, CHUNK_BYTES as u64) {
+                    return Err(e);
+                }
+                if (notify || signal) && !last {
+                    let flags = Flags::NONE
+                        .with(Flags::NOTIFY, notify)
+                        .with(Flags::SIGNAL, signal);
+                    return Err(WireError::NotLast { flags: flags.0 });
+                }
+                must_not_overflow("store offset", offset, length as u64)
+            }
+            Repr::FetchRequest {
+                offset, want_bytes, ..
+            } => {
+                if want_bytes == 0 {
+                    return Err(WireError::Empty {
+                        field: "fetch want_bytes",
+                    });
+                }
+                must_not_overflow("fetch offset", offset, want_bytes)
+            }
+            Repr::FetchReply { offset, length, .. } => {
+                if length == 0 {
+                    return Err(WireError::Empty {
+                        field: "fetch reply length",
+                    });
+                }
+                if let Err(e) = must_fit("fetch reply length", length as u64, CHUNK_BYTES as u64) {
+                    return Err(e);
+                }
+                must_not_overflow("fetch reply offset", offset, length as u64)
+            }
+            Repr::Handler { length, .. } => {
+                must_fit("handler length", length as u64, MAX_PAYLOAD_BYTES as u64)
+            }
+            Repr::Control { length } => {
+                must_fit("control length", length as u64, MAX_PAYLOAD_BYTES as u64)
+            }
+            Repr::FetchRefused { .. } | Repr::StoreRefused { .. } | Repr::Ack => Ok(()),
+        }
+    }
+
+    /// The header for this packet, and the payload if it follows from the fields alone (that of a
+    /// fetch request; empty for all others).
+    ///
+    /// The caller puts every other payload behind the header: for a store `length` bytes of data,
+    /// then [`Signal::to_bytes`](crate::Signal::to_bytes) if `signal`. Debug builds panic on fields that [`Repr::check`] refuses.
+    #[inline]
+    pub fn emit(&self, sequence: u32, ack: u32) -> (Header, InlinePayload) {
+        debug_assert_eq!(self.check(), Ok(()), "{self} is not legal");
+        let mut header = Header {
+            version: VERSION,
+            kind: self.kind() as u8,
+            sequence: sequence.into(),
+            ack: ack.into(),
+            length: self.payload_bytes().into(),
+            ..Header::ZERO
+        };
+        let mut payload = InlinePayload::EMPTY;
+        match *self {
+            Repr::Store {
+                key,
+                export,
+                message,
+                offset,
+                last,
+                notify,
+                signal,
+                ..
+            } => {
+                header.flags = Flags::NONE
+                    .with(Flags::LAST, last)
+                    .with(Flags::NOTIFY, notify)
+                    .with(Flags::SIGNAL, signal)
+                    .0
+                    .into();
+                header.key = key;
+                header.export = export.0.into();
+                header.message = message.0.into();
+                header.offset = offset.into();
+            }
+            Repr::FetchRequest {
+                key,
+                export,
+                fetch,
+                offset,
+                want_bytes,
+                reply_key,
+            } => {
+                header.key = key;
+                header.export = export.0.into();
+                header.message = fetch.0.into();
+                header.offset = offset.into();
+                payload = InlinePayload::of_fetch_request(want_bytes, reply_key);
+            }
+            Repr::FetchReply {
+                reply_key,
+                fetch,
+                offset,
+                last,
+                ..
+            } => {
+                header.flags = Flags::NONE.with(Flags::LAST, last).0.into();
+                header.key = reply_key;
+                header.message = fetch.0.into();
+                header.offset = offset.into();
+            }
+            Repr::FetchRefused {
+                reply_key,
+                fetch,
+                reason,
+            } => {
+                header.key = reply_key;
+                header.message = fetch.0.into();
+                header.offset = u64::from(reason.code()).into();
+            }
+            Repr::StoreRefused {
+                message,
+                export,
+                reason,
+            } => {
+                header.message = message.0.into();
+                header.export = export.0.into();
+                header.offset = u64::from(reason.code()).into();
+            }
+            Repr::Handler { handler, .. } => header.message = handler.0.into(),
+            Repr::Control { .. } | Repr::Ack => {}
+        }
+        (header, payload)
+    }
+
+    /// What the packet is for.
+    #[inline]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Repr::Store { .. } => Kind::Store,
+            Repr::FetchRequest { .. } => Kind::FetchRequest,
+            Repr::FetchReply { .. } => Kind::FetchReply,
+            Repr::FetchRefused { .. } => Kind::FetchRefused,
+            Repr::StoreRefused { .. } => Kind::StoreRefused,
+            Repr::Handler { .. } => Kind::Handler,
+            Repr::Control { .. } => Kind::Control,
+            Repr::Ack => Kind::Ack,
+        }
+    }
+
+    /// Bytes behind the header, with the signal trailer if there is one.
+    #[inline]
+    pub const fn payload_bytes(&self) -> u32 {
+        match *self {
+            Repr::Store {
+                length,
+                signal: true,
+                ..
+            } => length.saturating_add(SIGNAL_TRAILER_BYTES as u32),
+            Repr::Store { length, .. }
+            | Repr::FetchReply { length, .. }
+            | Repr::Handler { length, .. }
+            | Repr::Control { length } => length,
+            Repr::FetchRequest { .. } => FETCH_REQUEST_BYTES as u32,
+            Repr::FetchRefused { .. } | Repr::StoreRefused { .. } | Repr::Ack => 0,
+        }
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Repr::Store {
+                key,
+                export,
+                message,
+                offset,
+                length,
+                last,
+                notify,
+                signal,
+            } => {
+                let flags = Flags::NONE
+                    .with(Flags::LAST, last)
+                    .with(Flags::NOTIFY, notify)
+                    .with(Flags::SIGNAL, signal);
+                write!(
+                    f,
+                    "store {length} bytes to {export} at {offset:#x} ({message}, key {key}, flags {flags})"
+                )
+            }
+            Repr::FetchRequest {
+                key,
+                export,
+                fetch,
+                offset,
+                want_bytes,
+                reply_key,
+            } => write!(
+                f,
+                "fetch {want_bytes} bytes of {export} at {offset:#x} ({fetch}, key {key}, reply key {reply_key})"
+            ),
+            Repr::FetchReply {
+                reply_key,
+                fetch,
+                offset,
+                length,
+                last,
+            } => write!(
+                f,
+                "{length} bytes for {fetch} at {offset:#x} (reply key {reply_key}, flags {})",
+                Flags::NONE.with(Flags::LAST, last)
+            ),
+            Repr::FetchRefused {
+                reply_key,
+                fetch,
+                reason,
+            } => {
+                write!(f, "{fetch} refused: {reason} (reply key {reply_key})")
+            }
+            Repr::StoreRefused {
+                message,
+                export,
+                reason,
+            } => {
+                write!(f, "store of {message} to {export} refused: {reason}")
+            }
+            Repr::Handler { handler, length } => write!(f, "{length} bytes for {handler}"),
+            Repr::Control { length } => write!(f, "control message of {length} bytes"),
+            Repr::Ack => f.write_str("ack"),
+        }
+    }
+}
