@@ -1,0 +1,1 @@
+//! What every translation design must do, as tests that any design can run.
