@@ -1,0 +1,15 @@
+//! Moves packets between nodes.
+//!
+//! * [`transport`]: the trait that every transport implements, and the payload types it uses;
+//! * [`shm`]: between processes of one host, through rings in shared memory;
+//! * [`conformance`]: the tests that every transport must pass;
+//! * [`board`]: who polls, who sleeps, who is alive;
+//! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
+
+#![deny(unsafe_code)]
+
+pub mod board;
+#[allow(unsafe_code)]
+pub mod payload;
+pub mod rendezvous;
+pub mod shm;

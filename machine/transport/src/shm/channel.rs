@@ -1,0 +1,207 @@
+//! A channel: one memfd with two rings, between two ranks of one host.
+//!
+//! The memfd is sealed against shrinking and growing before anyone maps it, so no peer can make the mapping fault
+//! by truncating the file. Nothing of the sizes in the file is trusted: each side maps what its own configuration
+//! says, after checking that the file's length and its first words agree.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use super::region::Region;
+use super::ring::{BadRingConfig, Consumer, Producer, RingConfig};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"mapwchan");
+/// Version of the layout; changes whenever a byte of it moves.
+const VERSION: u64 = 1;
+const PREFIX_BYTES: usize = 4096;
+const PREFIX_WORDS: usize = 3;
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
+/// Which end of a channel a process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The rank with the lower number: sends through the first ring.
+    Lower,
+    /// The rank with the higher number: sends through the second ring.
+    Higher,
+}
+
+impl Side {
+    /// The side of `own` in the channel with `peer`.
+    pub fn of(own: u32, peer: u32) -> Self {
+        if own < peer {
+            Self::Lower
+        } else {
+            Self::Higher
+        }
+    }
+}
+
+/// A channel could not be made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The configuration is unusable.
+    #[error(transparent)]
+    Config(#[from] BadRingConfig),
+    /// A system call failed.
+    #[error(
+        "cannot {what} a channel of {len_bytes} bytes: {source}; check the memory limits of this process"
+    )]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// The channel's length.
+        len_bytes: usize,
+        /// The kernel's answer.
+        source: rustix::io::Errno,
+    },
+    /// The file is not a channel of this configuration.
+    #[error(
+        "not a channel of this program: {what} is {found:#x}, expected {expected:#x}; start all ranks from the same build with the same settings"
+    )]
+    Mismatch {
+        /// What differs.
+        what: &'static str,
+        /// The value in the file.
+        found: u64,
+        /// The value that this side has.
+        expected: u64,
+    },
+}
+
+/// One rank's ends of the two rings between it and a peer.
+#[derive(Debug)]
+pub struct Channel {
+    /// Sends to the peer.
+    pub sender: Producer,
+    /// Receives from the peer.
+    pub receiver: Consumer,
+}
+
+impl Channel {
+    /// Length of a channel's file, two rings and a page, for rings of this configuration.
+    pub fn layout_bytes(config: &RingConfig) -> usize {
+        PREFIX_BYTES + 2 * config.layout_bytes()
+    }
+
+    /// Makes the file of a channel, sealed to its length. Both sides then [`Self::open`] it.
+    pub fn create(config: &RingConfig) -> Result<OwnedFd, ChannelError> {
+        config.check()?;
+        let len_bytes = Self::layout_bytes(config);
+        let failed = |what| {
+            move |source| ChannelError::System {
+                what,
+                len_bytes,
+                source,
+            }
+        };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("mapwire-channel", flags).map_err(failed("create"))?;
+        rustix::fs::ftruncate(&fd, len_bytes as u64).map_err(failed("size"))?;
+        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(failed("seal"))?;
+        let region = Region::map(fd.as_fd(), PREFIX_BYTES).map_err(failed("map"))?;
+        for (index, word) in prefix(config).into_iter().enumerate() {
+            region.word64(index * 8).store(word, Ordering::Release);
+        }
+        Ok(fd)
+    }
+
+    /// Maps one side of a channel. To be called once for each side: the rings start empty.
+    pub fn open(fd: impl AsFd, side: Side, config: &RingConfig) -> Result<Self, ChannelError> {
+        config.check()?;
+        let fd = fd.as_fd();
+        let len_bytes = Self::layout_bytes(config);
+        let failed = |what| {
+            move |source| ChannelError::System {
+                what,
+                len_bytes,
+                source,
+            }
+        };
+        let mismatch = |what, found, expected| {
+            Err(ChannelError::Mismatch {
+                what,
+                found,
+                expected,
+            })
+        };
+
+        let length = rustix::fs::fstat(fd).map_err(failed("measure"))?.st_size as u64;
+        if length != len_bytes as u64 {
+            return mismatch("its length in bytes", length, len_bytes as u64);
+        }
+        let seals = rustix::fs::fcntl_get_seals(fd).map_err(failed("check the seals of"))?;
+        if !seals.contains(SEALS) {
+            return mismatch(
+                "its set of seals",
+                u64::from(seals.bits()),
+                u64::from(SEALS.bits()),
+            );
+        }
+        let region = Region::map(fd, len_bytes).map_err(failed("map"))?;
+        let names = [
+            "its first word",
+            "its layout version",
+            "its ring configuration",
+        ];
+        for ((index, expected), what) in prefix(config).into_iter().enumerate().zip(names) {
+            let found = region.word64(index * 8).load(Ordering::Acquire);
+            if found != expected {
+                return mismatch(what, found, expected);
+            }
+        }
+
+        let region = Arc::new(region);
+        let (first, second) = (PREFIX_BYTES, PREFIX_BYTES + config.layout_bytes());
+        let (outgoing, incoming) = match side {
+            Side::Lower => (first, second),
+            Side::Higher => (second, first),
+        };
+        let sender = Producer::new(Arc::clone(&region), outgoing, config);
+        sender.prefault();
+        Ok(Self {
+            sender,
+            receiver: Consumer::new(region, incoming, config),
+        })
+    }
+
+    /// A channel from a rank to itself: one ring in private memory.
+    pub fn loopback(config: &RingConfig) -> Result<Self, ChannelError> {
+        config.check()?;
+        let len_bytes = config.layout_bytes();
+        let region = Region::anonymous(len_bytes).map_err(|source| ChannelError::System {
+            what: "map",
+            len_bytes,
+            source,
+        })?;
+        let region = Arc::new(region);
+        Ok(Self {
+            sender: Producer::new(Arc::clone(&region), 0, config),
+            receiver: Consumer::new(region, 0, config),
+        })
+    }
+
+    /// Tells the peer that this side neither sends nor takes any more.
+    pub fn close(&mut self) {
+        self.sender.close();
+        self.receiver.close();
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn prefix(config: &RingConfig) -> [u64; PREFIX_WORDS] {
+    let sizes = u64::from(config.slots) << 48
+        ^ u64::from(config.bulk_bytes.trailing_zeros()) << 40
+        ^ u64::from(config.max_payload_bytes);
+    [MAGIC, VERSION, sizes]
+}

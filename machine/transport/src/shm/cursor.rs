@@ -1,0 +1,294 @@
+//! The ring's protocol without its memory: who owns which slot, where a bulk payload lies, when a slot is free.
+//!
+//! Both ends run this code over [`RingWords`], so that loom can check the very same orderings which run over
+//! shared memory. Positions count packets since the ring was made and never wrap (64 bits); only their low 32 bits
+//! ever stand in shared memory. All state that decides an address is private to its process: of the peer's words
+//! only the fullness of a slot, a payload length and a release count are read, and each is checked.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::PeerCorrupt;
+
+/// Payloads in the bulk area begin on a multiple of this many bytes, one cache line.
+pub const BULK_ALIGN_BYTES: u64 = 64;
+
+/// A 64-bit word that both ends of a ring read and write.
+pub trait Word64 {
+    /// Reads the word.
+    fn load(&self, order: Ordering) -> u64;
+    /// Writes the word.
+    fn store(&self, value: u64, order: Ordering);
+}
+
+/// A 32-bit word that both ends of a ring read and write.
+pub trait Word32 {
+    /// Reads the word.
+    fn load(&self, order: Ordering) -> u32;
+    /// Writes the word.
+    fn store(&self, value: u32, order: Ordering);
+}
+
+impl Word64 for AtomicU64 {
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u64 {
+        AtomicU64::load(self, order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u64, order: Ordering) {
+        AtomicU64::store(self, value, order);
+    }
+}
+
+impl Word32 for AtomicU32 {
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u32 {
+        AtomicU32::load(self, order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u32, order: Ordering) {
+        AtomicU32::store(self, value, order);
+    }
+}
+
+/// The words that the two ends of a ring share.
+pub trait RingWords {
+    /// A slot's word: sequence number in the low half, payload length in the high half.
+    type Slot: Word64;
+    /// The consumer's count of released slots, modulo 2³².
+    type Count: Word32;
+    /// The word of slot `index`, which is below the number of slots.
+    fn slot(&self, index: usize) -> &Self::Slot;
+    /// The count of released slots.
+    fn released(&self) -> &Self::Count;
+}
+
+/// Number of slots and size of the bulk area; both powers of two.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Slots, a power of two from 2.
+    pub slots: u32,
+    /// Bytes of the bulk area, a power of two from [`BULK_ALIGN_BYTES`].
+    pub bulk_bytes: u64,
+}
+
+impl Shape {
+    #[inline(always)]
+    fn slot_of(self, position: u64) -> usize {
+        (position & u64::from(self.slots - 1)) as usize
+    }
+
+    /// Start and end of a payload of `len_bytes` when `head` bytes went before: contiguous, else at the next lap's
+    /// begin. `len_bytes` must not exceed the area.
+    #[inline(always)]
+    fn place(self, head: u64, len_bytes: u32) -> (u64, u64) {
+        let len = u64::from(len_bytes);
+        let offset = head & (self.bulk_bytes - 1);
+        let start = if offset + len > self.bulk_bytes {
+            head + (self.bulk_bytes - offset)
+        } else {
+            head
+        };
+        (start, start + len.next_multiple_of(BULK_ALIGN_BYTES))
+    }
+}
+
+/// The sequence number in the word of the slot at `position`; 0 marks a slot never written.
+#[inline(always)]
+fn sequence_of(position: u64) -> u32 {
+    match (position as u32).wrapping_add(1) {
+        0 => u32::MAX,
+        sequence => sequence,
+    }
+}
+
+/// Where a packet goes or lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the slot, below the number of slots.
+    pub slot: usize,
+    /// Offset in the bulk area; offset plus length stays within the area. 0 for a payload inside the slot.
+    pub bulk_offset: usize,
+}
+
+/// Why a packet could not be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// The consumer has not released enough yet.
+    Full,
+    /// The consumer's count of released slots is impossible.
+    Corrupt(PeerCorrupt),
+}
+
+/// The producer's private state.
+#[derive(Debug)]
+pub struct ProducerCursor {
+    shape: Shape,
+    position: u64,
+    released: u64,
+    bulk_head: u64,
+    bulk_tail: u64,
+    /// Per slot: `bulk_head` after its packet, so that one shared count releases both.
+    bulk_ends: Box<[u64]>,
+}
+
+impl ProducerCursor {
+    /// A producer at the start of an empty ring.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            position: 0,
+            released: 0,
+            bulk_head: 0,
+            bulk_tail: 0,
+            bulk_ends: vec![0; shape.slots as usize].into_boxed_slice(),
+        }
+    }
+
+    /// Finds room for a packet with `bulk_bytes` of payload outside its slot; 0 when it fits inside. Repeating the
+    /// call before [`Self::publish`] gives the same place. `bulk_bytes` must not exceed half of the bulk area, so
+    /// that an empty ring has room wherever its head stands.
+    #[inline]
+    pub fn reserve<W: RingWords>(
+        &mut self,
+        words: &W,
+        bulk_bytes: u32,
+    ) -> Result<(Place, u64), Stall> {
+        if self.position - self.released == u64::from(self.shape.slots) {
+            self.refresh(words).map_err(Stall::Corrupt)?;
+            if self.position - self.released == u64::from(self.shape.slots) {
+                return Err(Stall::Full);
+            }
+        }
+        let slot = self.shape.slot_of(self.position);
+        if bulk_bytes == 0 {
+            return Ok((
+                Place {
+                    slot,
+                    bulk_offset: 0,
+                },
+                self.bulk_head,
+            ));
+        }
+        let (start, end) = self.shape.place(self.bulk_head, bulk_bytes);
+        if end - self.bulk_tail > self.shape.bulk_bytes {
+            self.refresh(words).map_err(Stall::Corrupt)?;
+            if end - self.bulk_tail > self.shape.bulk_bytes {
+                return Err(Stall::Full);
+            }
+        }
+        let bulk_offset = (start & (self.shape.bulk_bytes - 1)) as usize;
+        Ok((Place { slot, bulk_offset }, end))
+    }
+
+    /// Hands the reserved slot to the consumer. `bulk_end` is the second value of [`Self::reserve`].
+    #[inline]
+    pub fn publish<W: RingWords>(&mut self, words: &W, bulk_end: u64, payload_bytes: u32) {
+        let slot = self.shape.slot_of(self.position);
+        let word = u64::from(payload_bytes) << 32 | u64::from(sequence_of(self.position));
+        words.slot(slot).store(word, Ordering::Release);
+        self.bulk_ends[slot] = bulk_end;
+        self.bulk_head = bulk_end;
+        self.position += 1;
+    }
+
+    /// Reads how much the consumer has released.
+    #[cold]
+    pub fn refresh<W: RingWords>(&mut self, words: &W) -> Result<(), PeerCorrupt> {
+        let shared = words.released().load(Ordering::Acquire);
+        let newly = u64::from(shared.wrapping_sub(self.released as u32));
+        if newly > self.position - self.released {
+            return Err(PeerCorrupt {
+                what: "count of released slots",
+                value: u64::from(shared),
+            });
+        }
+        if newly > 0 {
+            self.released += newly;
+            self.bulk_tail = self.bulk_ends[self.shape.slot_of(self.released - 1)];
+        }
+        Ok(())
+    }
+
+    /// Packets published and, as far as is known here, not yet released.
+    pub fn outstanding(&self) -> u64 {
+        self.position - self.released
+    }
+
+    /// Packets published since the ring was made.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+/// The consumer's private state.
+#[derive(Debug)]
+pub struct ConsumerCursor {
+    shape: Shape,
+    position: u64,
+    announced: u64,
+    announce_every: u64,
+    bulk_head: u64,
+}
+
+impl ConsumerCursor {
+    /// A consumer at the start of an empty ring. It announces released slots once a quarter of the ring has
+    /// gathered, or when told to.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            position: 0,
+            announced: 0,
+            announce_every: u64::from(shape.slots / 4).max(1),
+            bulk_head: 0,
+        }
+    }
+
+    /// Slot and payload length of the next packet, if it is there. The length is the peer's word: unchecked.
+    #[inline(always)]
+    pub fn ready<W: RingWords>(&self, words: &W) -> Option<(usize, u32)> {
+        let slot = self.shape.slot_of(self.position);
+        let word = words.slot(slot).load(Ordering::Acquire);
+        (word as u32 == sequence_of(self.position)).then_some((slot, (word >> 32) as u32))
+    }
+
+    /// Offset in the bulk area of the next packet's payload of `bulk_bytes`, at most half of the area (0: the
+    /// payload is in the slot), and the value that [`Self::release`] takes.
+    #[inline(always)]
+    pub fn place(&self, bulk_bytes: u32) -> (usize, u64) {
+        if bulk_bytes == 0 {
+            return (0, self.bulk_head);
+        }
+        let (start, end) = self.shape.place(self.bulk_head, bulk_bytes);
+        ((start & (self.shape.bulk_bytes - 1)) as usize, end)
+    }
+
+    /// Gives the next packet's slot and payload back; the producer learns of it later.
+    #[inline]
+    pub fn release<W: RingWords>(&mut self, words: &W, bulk_end: u64) {
+        self.position += 1;
+        self.bulk_head = bulk_end;
+        if self.position - self.announced >= self.announce_every {
+            self.announce(words);
+        }
+    }
+
+    /// Whether slots were released of which the producer does not know.
+    #[inline(always)]
+    pub fn unannounced(&self) -> bool {
+        self.position != self.announced
+    }
+
+    /// Tells the producer of all released slots.
+    #[inline]
+    pub fn announce<W: RingWords>(&mut self, words: &W) {
+        words
+            .released()
+            .store(self.position as u32, Ordering::Release);
+        self.announced = self.position;
+    }
+
+    /// Packets released since the ring was made.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+}

@@ -1,0 +1,18 @@
+//! Packets between processes of one host, through shared memory.
+
+pub mod channel;
+pub mod cursor;
+#[allow(unsafe_code)]
+pub(crate) mod region;
+#[allow(unsafe_code)]
+pub mod ring;
+
+/// The peer has written something into the shared memory that no correct peer writes. The channel is of no more use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer's {what} is {value}, which cannot be; the channel is closed")]
+pub struct PeerCorrupt {
+    /// The word that is impossible.
+    pub what: &'static str,
+    /// Its value.
+    pub value: u64,
+}

@@ -1,0 +1,392 @@
+//! A one-way packet ring in memory shared by two processes: one producer, one consumer, no system call.
+//!
+//! ```text
+//! slot, 192 B = 3 cache lines:  [ sequence u32 | payload length u32 | header 48 B | payload ≤ 136 B ]
+//! ```
+//!
+//! * A packet with up to 8 bytes of payload costs one cache line in one direction and nothing in the other: the
+//!   consumer polls the word of the slot that comes next, never a shared index, and the word is written last.
+//! * A longer payload than [`INLINE_BYTES`] lies in the ring's bulk area, contiguous. Both ends compute its place
+//!   from the lengths alone; no offset crosses the memory.
+//! * The consumer announces released slots seldom (a quarter ring, or when idle); the producer looks only when its
+//!   own account says full.
+//!
+//! The peer may write anything anywhere at any time. The worst outcome is a packet with wrong bytes, a ring that
+//! seems full or empty (like that of a peer that does nothing), or [`PeerCorrupt`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::PeerCorrupt;
+use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
+use super::region::Region;
+use crate::payload::{BulkPayload, Piece, Received, total_bytes};
+
+/// Bytes of a packet's header, whose contents the ring does not look at.
+pub const HEADER_BYTES: usize = 48;
+/// Longest payload inside a slot.
+pub const INLINE_BYTES: usize = 136;
+const SLOT_BYTES: usize = 192;
+const HEADER_OFFSET: usize = 8;
+const PAYLOAD_OFFSET: usize = HEADER_OFFSET + HEADER_BYTES;
+
+// Each control word has 128 bytes to itself: processors fetch lines in pairs.
+const RELEASED_OFFSET: usize = 0;
+const PRODUCER_CLOSED_OFFSET: usize = 128;
+const CONSUMER_CLOSED_OFFSET: usize = 256;
+const SLOTS_OFFSET: usize = 384;
+const PAGE_BYTES: usize = 4096;
+
+/// The sizes of a ring; both ends must agree on them beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingConfig {
+    /// Packets in flight; a power of two from 2 to 65536.
+    pub slots: u32,
+    /// Size of the bulk area; a power of two from 4096 to 2³⁰.
+    pub bulk_bytes: u32,
+    /// Longest payload; at most half of the bulk area, or [`INLINE_BYTES`] if that is more.
+    pub max_payload_bytes: u32,
+}
+
+impl Default for RingConfig {
+    fn default() -> Self {
+        Self {
+            slots: 64,
+            bulk_bytes: 256 << 10,
+            max_payload_bytes: 8192,
+        }
+    }
+}
+
+/// A ring cannot have these sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ring {what} is {value}; it must be {must}")]
+pub struct BadRingConfig {
+    what: &'static str,
+    value: u32,
+    must: &'static str,
+}
+
+impl RingConfig {
+    /// Checks the sizes.
+    pub fn check(&self) -> Result<(), BadRingConfig> {
+        let bad = |what, value, must| Err(BadRingConfig { what, value, must });
+        if !self.slots.is_power_of_two() || !(2..=1 << 16).contains(&self.slots) {
+            return bad("slots", self.slots, "a power of two from 2 to 65536");
+        }
+        if !self.bulk_bytes.is_power_of_two() || !(4096..=1 << 30).contains(&self.bulk_bytes) {
+            return bad(
+                "bulk bytes",
+                self.bulk_bytes,
+                "a power of two from 4096 to 2^30",
+            );
+        }
+        if self.max_payload_bytes > self.bulk_bytes / 2 {
+            return bad(
+                "longest payload in bytes",
+                self.max_payload_bytes,
+                "at most half of the bulk area",
+            );
+        }
+        Ok(())
+    }
+
+    /// Bytes that a ring of these sizes takes, a multiple of the page size.
+    pub fn layout_bytes(&self) -> usize {
+        self.bulk_offset() + self.bulk_bytes as usize
+    }
+
+    fn bulk_offset(&self) -> usize {
+        (SLOTS_OFFSET + self.slots as usize * SLOT_BYTES).next_multiple_of(PAGE_BYTES)
+    }
+}
+
+/// Why a packet was not pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// No room now; try again when the consumer has released packets.
+    #[error("the ring to the peer is full; try again when it has released packets")]
+    Full,
+    /// The payload is longer than the ring's configuration allows.
+    #[error(
+        "a payload of {len_bytes} bytes exceeds the longest of {max_bytes}; cut it into several packets"
+    )]
+    TooLong {
+        /// The payload's length.
+        len_bytes: usize,
+        /// The longest allowed.
+        max_bytes: usize,
+    },
+    /// The consumer's words make no sense; the ring is of no more use.
+    #[error(transparent)]
+    Corrupt(#[from] PeerCorrupt),
+}
+
+/// The ring's place in a region.
+#[derive(Clone, Debug)]
+struct Memory {
+    region: Arc<Region>,
+    base: usize,
+    slots_base: usize,
+    bulk_base: usize,
+    max_payload_bytes: usize,
+}
+
+impl Memory {
+    /// Panics when the ring does not fit into the region at `base`, a multiple of 128.
+    fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+        assert!(base % 128 == 0, "ring not aligned");
+        region.at(base, config.layout_bytes());
+        Self {
+            base,
+            slots_base: base + SLOTS_OFFSET,
+            bulk_base: base + config.bulk_offset(),
+            max_payload_bytes: config.max_payload_bytes as usize,
+            region,
+        }
+    }
+
+    #[inline(always)]
+    fn slot_offset(&self, slot: usize) -> usize {
+        self.slots_base + slot * SLOT_BYTES
+    }
+
+    fn is_set(&self, offset: usize) -> bool {
+        self.region
+            .word32(self.base + offset)
+            .load(Ordering::Acquire)
+            != 0
+    }
+
+    fn set(&self, offset: usize) {
+        self.region
+            .word32(self.base + offset)
+            .store(1, Ordering::Release);
+    }
+}
+
+impl RingWords for Memory {
+    type Slot = AtomicU64;
+    type Count = AtomicU32;
+    #[inline(always)]
+    fn slot(&self, index: usize) -> &AtomicU64 {
+        self.region.word64(self.slot_offset(index))
+    }
+    #[inline(always)]
+    fn released(&self) -> &AtomicU32 {
+        self.region.word32(self.base + RELEASED_OFFSET)
+    }
+}
+
+fn shape(config: &RingConfig) -> Shape {
+    Shape {
+        slots: config.slots,
+        bulk_bytes: u64::from(config.bulk_bytes),
+    }
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Producer {
+    memory: Memory,
+    cursor: ProducerCursor,
+}
+
+impl Producer {
+    pub(super) fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+        Self {
+            memory: Memory::new(region, base, config),
+            cursor: ProducerCursor::new(shape(config)),
+        }
+    }
+
+    /// Makes the slots present in memory, so that the first packets take no page faults.
+    pub(super) fn prefault(&self) {
+        let memory = &self.memory;
+        memory
+            .region
+            .prefault(memory.base, memory.bulk_base - memory.base);
+    }
+
+    /// Copies header and payload into the ring and hands them to the consumer. The sources may be reused at once.
+    #[inline]
+    pub fn try_push(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        pieces: &[Piece<'_>],
+    ) -> Result<(), PushError> {
+        let memory = &self.memory;
+        let len_bytes = total_bytes(pieces);
+        if len_bytes > memory.max_payload_bytes {
+            return Err(PushError::TooLong {
+                len_bytes,
+                max_bytes: memory.max_payload_bytes,
+            });
+        }
+        let payload_bytes = len_bytes as u32;
+        let bulk_bytes = if len_bytes > INLINE_BYTES {
+            payload_bytes
+        } else {
+            0
+        };
+        let (place, bulk_end) = match self.cursor.reserve(memory, bulk_bytes) {
+            Ok(reserved) => reserved,
+            Err(Stall::Full) => return Err(PushError::Full),
+            Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
+        };
+        let slot = memory.slot_offset(place.slot);
+        let mut to = if bulk_bytes == 0 {
+            slot + PAYLOAD_OFFSET
+        } else {
+            memory.bulk_base + place.bulk_offset
+        };
+        // SAFETY: a header is private memory of its full length; `copy_in` checks the destination.
+        unsafe {
+            memory
+                .region
+                .copy_in(slot + HEADER_OFFSET, header.as_ptr(), HEADER_BYTES)
+        };
+        for piece in pieces {
+            // SAFETY: a `Piece` is readable while it lives and lies in no ring.
+            unsafe { memory.region.copy_in(to, piece.address, piece.len_bytes) };
+            to += piece.len_bytes;
+        }
+        self.cursor.publish(memory, bulk_end, payload_bytes);
+        Ok(())
+    }
+
+    /// Whether the consumer has released every packet.
+    pub fn drained(&mut self) -> Result<bool, PeerCorrupt> {
+        if self.cursor.outstanding() > 0 {
+            self.cursor.refresh(&self.memory)?;
+        }
+        Ok(self.cursor.outstanding() == 0)
+    }
+
+    /// Packets pushed since the ring was made.
+    pub fn pushed(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// Whether the consumer has said that it will take no more packets.
+    #[inline(always)]
+    pub fn consumer_closed(&self) -> bool {
+        self.memory.is_set(CONSUMER_CLOSED_OFFSET)
+    }
+
+    /// Tells the consumer that no packet will follow those already pushed.
+    pub fn close(&mut self) {
+        self.memory.set(PRODUCER_CLOSED_OFFSET);
+    }
+}
+
+/// A packet at the head of the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// A private copy of the header.
+    pub header: &'a [u8; HEADER_BYTES],
+    /// The payload, whose length is checked.
+    pub payload: Received<'a>,
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub struct Consumer {
+    memory: Memory,
+    cursor: ConsumerCursor,
+    /// Private copy of header and inline payload of the packet at the head.
+    scratch: [u64; (HEADER_BYTES + INLINE_BYTES) / 8],
+    /// What releasing the packet at the head takes, once it was looked at.
+    head_bulk_end: Option<u64>,
+}
+
+impl Consumer {
+    pub(super) fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+        Self {
+            memory: Memory::new(region, base, config),
+            cursor: ConsumerCursor::new(shape(config)),
+            scratch: [0; (HEADER_BYTES + INLINE_BYTES) / 8],
+            head_bulk_end: None,
+        }
+    }
+
+    /// The packet at the head, if there is one. It stays there until [`Self::release`].
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Incoming<'_>>, PeerCorrupt> {
+        let memory = &self.memory;
+        let Some((slot, payload_bytes)) = self.cursor.ready(memory) else {
+            if self.cursor.unannounced() {
+                self.cursor.announce(memory);
+            }
+            return Ok(None);
+        };
+        let len_bytes = payload_bytes as usize;
+        if len_bytes > memory.max_payload_bytes {
+            return Err(PeerCorrupt {
+                what: "payload length in bytes",
+                value: u64::from(payload_bytes),
+            });
+        }
+        let inline = len_bytes <= INLINE_BYTES;
+        let inline_words = if inline { len_bytes.div_ceil(8) } else { 0 };
+        let words = HEADER_BYTES / 8 + inline_words;
+        let from = memory.slot_offset(slot) + HEADER_OFFSET;
+        memory.region.read_words(from, &mut self.scratch[..words]);
+        let (bulk_offset, bulk_end) = self.cursor.place(if inline { 0 } else { payload_bytes });
+        self.head_bulk_end = Some(bulk_end);
+
+        let scratch: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
+        let (header, rest) = scratch
+            .split_first_chunk()
+            .expect("a header fits the scratch");
+        let payload = if inline {
+            Received::Inline(&rest[..len_bytes])
+        } else {
+            Received::Bulk(BulkPayload {
+                region: &memory.region,
+                offset: memory.bulk_base + bulk_offset,
+                len_bytes,
+            })
+        };
+        Ok(Some(Incoming { header, payload }))
+    }
+
+    /// Whether a packet waits at the head; touches nothing but its slot's word.
+    #[inline(always)]
+    pub fn has_packet(&self) -> bool {
+        self.cursor.ready(&self.memory).is_some()
+    }
+
+    /// Gives the room of the packet that [`Self::peek`] last returned back to the producer. Does nothing when no
+    /// packet was peeked at since the last release.
+    #[inline]
+    pub fn release(&mut self) {
+        if let Some(bulk_end) = self.head_bulk_end.take() {
+            self.cursor.release(&self.memory, bulk_end);
+        }
+    }
+
+    /// Lets the producer know of all releases now. `peek` does so whenever it finds nothing.
+    #[inline]
+    pub fn announce(&mut self) {
+        if self.cursor.unannounced() {
+            self.cursor.announce(&self.memory);
+        }
+    }
+
+    /// Packets released since the ring was made.
+    pub fn released(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// Whether the producer has said that no packet follows those in the ring.
+    pub fn producer_closed(&self) -> bool {
+        self.memory.is_set(PRODUCER_CLOSED_OFFSET)
+    }
+
+    /// Tells the producer that no more packets will be taken.
+    pub fn close(&mut self) {
+        self.announce();
+        self.memory.set(CONSUMER_CLOSED_OFFSET);
+    }
+}
