@@ -1,0 +1,115 @@
+//! The name and the key of a job, as the environment carries them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rustix::net::SocketAddrUnix;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Where a job's broker listens, and the token that admits to it: `<32 hex digits>:<32 hex digits>`.
+///
+/// The text form holds the token, so it belongs in the environment of the job's own processes and
+/// nowhere else; the `Debug` form leaves the token out.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JobAddress {
+    name: [u8; 16],
+    token: [u8; 16],
+}
+
+/// Why a text is no job address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{variable} is not a job address (two numbers of 32 hexadecimal digits joined by a colon); \
+         it is set by `mapwire run`, unset it to run as a job of one rank", variable = JobAddress::VARIABLE)]
+pub struct JobAddressError;
+
+impl JobAddress {
+    /// The environment variable that carries the address to the ranks.
+    pub const VARIABLE: &'static str = "MAPWIRE_JOB";
+
+    /// Draws a fresh name and token.
+    ///
+    /// # Errors
+    /// The kernel gives no random bytes.
+    pub fn random() -> Result<Self, rustix::io::Errno> {
+        let mut bytes = [0_u8; 32];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+        }
+        let (mut name, mut token) = ([0; 16], [0; 16]);
+        name.copy_from_slice(&bytes[..16]);
+        token.copy_from_slice(&bytes[16..]);
+        Ok(Self { name, token })
+    }
+
+    /// The address in this process's environment, if it is part of a job.
+    ///
+    /// # Errors
+    /// The variable is set to something else.
+    pub fn from_env() -> Result<Option<Self>, JobAddressError> {
+        match std::env::var_os(Self::VARIABLE) {
+            None => Ok(None),
+            Some(text) if text.is_empty() => Ok(None),
+            Some(text) => text.to_str().ok_or(JobAddressError)?.parse().map(Some),
+        }
+    }
+
+    pub(super) fn socket(&self) -> Result<SocketAddrUnix, rustix::io::Errno> {
+        SocketAddrUnix::new_abstract_name(format!("mapwire-{}", hex(&self.name)).as_bytes())
+    }
+
+    pub(super) fn token(&self) -> &[u8; 16] {
+        &self.token
+    }
+
+    /// Compares in time that does not depend on where the first difference is.
+    pub(super) fn admits(&self, token: &[u8; 16]) -> bool {
+        self.token
+            .iter()
+            .zip(token)
+            .fold(0, |d, (a, b)| d | (a ^ b))
+            == 0
+    }
+}
+
+fn hex(bytes: &[u8; 16]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 16]> {
+    let digits = text.as_bytes();
+    if digits.len() != 32 {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = (high << 4 | low) as u8;
+    }
+    Some(bytes)
+}
+
+impl fmt::Display for JobAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", hex(&self.name), hex(&self.token))
+    }
+}
+
+impl fmt::Debug for JobAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobAddress({}:…)", hex(&self.name))
+    }
+}
+
+impl FromStr for JobAddress {
+    type Err = JobAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, token) = text.split_once(':').ok_or(JobAddressError)?;
+        Ok(Self {
+            name: unhex(name).ok_or(JobAddressError)?,
+            token: unhex(token).ok_or(JobAddressError)?,
+        })
+    }
+}

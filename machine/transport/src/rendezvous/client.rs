@@ -1,0 +1,615 @@
+//! A rank's side of the rendezvous.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::JobAddress;
+use super::message::{Refusal, ToBroker, ToRank};
+use super::socket::{self, Received};
+use crate::board::{Board, BoardError, RankState};
+
+/// How long a request may wait for a broker that does not take it. It always takes them, unless it
+/// is stopped.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a rank cannot join, ask or pass.
+#[derive(Debug, thiserror::Error)]
+pub enum RendezvousError {
+    /// Nobody listens at the job's address.
+    #[error(
+        "cannot reach the launcher of this job ({0}): it has ended, or MAPWIRE_JOB is stale; start the program with `mapwire run`"
+    )]
+    Unreachable(Errno),
+    /// Somebody of another user listens there.
+    #[error(
+        "the process that listens at the address in MAPWIRE_JOB belongs to user {0}, not to this one"
+    )]
+    ForeignBroker(u32),
+    /// The broker does not admit this rank.
+    #[error("the launcher refused rank {rank}: {why}")]
+    Refused {
+        /// The rank asked for.
+        rank: u32,
+        /// Its reason.
+        why: Refusal,
+    },
+    /// The broker's answer makes no sense.
+    #[error("the launcher broke the rendezvous protocol: {0}")]
+    Protocol(&'static str),
+    /// The board is not usable.
+    #[error(transparent)]
+    Board(#[from] BoardError),
+    /// The time is over.
+    #[error("{what} took longer than {} s; rank {rank} waits, states of the job: {states}", .after.as_secs_f32())]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// The waiting rank.
+        rank: u32,
+        /// The timeout.
+        after: Duration,
+        /// The ranks by state, as the board shows them.
+        states: String,
+    },
+    /// The broker has gone, so the job is over.
+    #[error("the launcher of this job has ended")]
+    JobEnded,
+    /// The peer left or died.
+    #[error("rank {0} has gone")]
+    PeerGone(u32),
+    /// No such peer, or the rank itself.
+    #[error("rank {peer} cannot be a peer of rank {rank} in a job of {size}")]
+    NoSuchPeer {
+        /// The peer asked for.
+        peer: u32,
+        /// The asking rank.
+        rank: u32,
+        /// Ranks in the job.
+        size: u32,
+    },
+    /// The kernel refused.
+    #[error("{call} at the rendezvous failed: {errno}")]
+    Os {
+        /// The system call.
+        call: &'static str,
+        /// What it answered.
+        errno: Errno,
+    },
+}
+
+/// News from the broker.
+#[derive(Debug)]
+pub enum Event {
+    /// The memory of the channel to `peer`. Comes once a peer and job, whichever side asked.
+    Channel {
+        /// The other end.
+        peer: u32,
+        /// The channel's memfd, made by the broker.
+        fd: OwnedFd,
+    },
+    /// The answer to [`Client::connect`] when `peer` has left or died.
+    PeerGone {
+        /// The other end.
+        peer: u32,
+    },
+    /// A descriptor from `from`. What it names is unchecked: it may be any kind of file.
+    Passed {
+        /// Who passed it.
+        from: u32,
+        /// The name that `from` gave it.
+        tag: u64,
+        /// The descriptor.
+        fd: OwnedFd,
+    },
+    /// A descriptor that this rank passed did not arrive: `to` has gone, or has a full queue.
+    PassLost {
+        /// Who should have got it.
+        to: u32,
+        /// Its name.
+        tag: u64,
+    },
+    /// The broker has gone: the job is over. Reported once.
+    JobEnded,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    /// The broker has gone. Set by the watcher thread, or by a read that met the end.
+    broker: AtomicBool,
+    /// This client is being dropped, so that the end of the connection is its own doing.
+    client: AtomicBool,
+}
+
+/// A rank's connection to the broker.
+///
+/// [`Client::poll`] is free of system calls while nothing waits. Requests ([`Client::connect`],
+/// [`Client::pass`]) return at once; their answers are events. Dropping the client without
+/// [`Client::leave`] tells the job that this rank died.
+#[derive(Debug)]
+pub struct Client {
+    socket: Arc<OwnedFd>,
+    board: Arc<Board>,
+    rank: u32,
+    /// The board's mail count up to which the socket has been emptied.
+    seen_mail: u32,
+    end: Arc<End>,
+    reported_end: bool,
+    /// Events that a blocking helper met while it waited for another.
+    kept: VecDeque<Event>,
+}
+
+fn os(call: &'static str) -> impl Fn(Errno) -> RendezvousError {
+    move |errno| RendezvousError::Os { call, errno }
+}
+
+impl Client {
+    /// Joins the job at `address` as `rank`. Blocks until the broker answers.
+    ///
+    /// # Errors
+    /// No broker, one that refuses, one that is silent for `timeout`, or an unusable board.
+    pub fn join(
+        address: &JobAddress,
+        rank: u32,
+        timeout: Duration,
+    ) -> Result<Self, RendezvousError> {
+        let deadline = Instant::now() + timeout;
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(os("socket"))?;
+        // A full listen queue makes connect wait; this bounds it.
+        let limit = timeout.max(Duration::from_millis(1));
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))
+            .map_err(os("setsockopt"))?;
+        let place = address.socket().map_err(os("abstract address"))?;
+        loop {
+            match rustix::net::connect(&socket, &place) {
+                Ok(()) => break,
+                Err(Errno::INTR) if Instant::now() < deadline => {}
+                Err(errno) => return Err(RendezvousError::Unreachable(errno)),
+            }
+        }
+        let broker = sockopt::socket_peercred(&socket).map_err(os("getsockopt(SO_PEERCRED)"))?;
+        if broker.uid != rustix::process::geteuid() && !broker.uid.is_root() {
+            return Err(RendezvousError::ForeignBroker(broker.uid.as_raw()));
+        }
+        let hello = ToBroker::Hello {
+            rank,
+            pid: std::process::id(),
+            token: *address.token(),
+        }
+        .encode();
+        match socket::send(&socket, &hello, None) {
+            // A broker that refuses at the door has closed by now; its answer may still wait.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            Err(errno) => return Err(RendezvousError::Unreachable(errno)),
+        }
+        let fd = Self::read_welcome(&socket, rank, deadline, timeout)?;
+        let (size, fd) = fd;
+        let board = Board::open(fd.as_fd())?;
+        if board.ranks() != size || rank >= size {
+            return Err(RendezvousError::Protocol(
+                "board and welcome disagree on the job's size",
+            ));
+        }
+        Ok(Self {
+            socket: Arc::new(socket),
+            board: Arc::new(board),
+            rank,
+            seen_mail: 0,
+            end: Arc::new(End::default()),
+            reported_end: false,
+            kept: VecDeque::with_capacity(64),
+        })
+    }
+
+    fn read_welcome(
+        socket: &OwnedFd,
+        rank: u32,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Result<(u32, OwnedFd), RendezvousError> {
+        loop {
+            match socket::receive(socket) {
+                Received::Empty => {}
+                Received::Closed => return Err(RendezvousError::JobEnded),
+                Received::Garbage => return Err(RendezvousError::Protocol("garbage")),
+                Received::Record { record, fd, fds } => match (ToRank::parse(&record, fds), fd) {
+                    (Ok(ToRank::Welcome { rank: r, size }), Some(fd)) if r == rank => {
+                        return Ok((size, fd));
+                    }
+                    (Ok(ToRank::Refused(why)), _) => {
+                        return Err(RendezvousError::Refused { rank, why });
+                    }
+                    _ => return Err(RendezvousError::Protocol("no welcome")),
+                },
+            }
+            if !wait_for(socket.as_fd(), PollFlags::IN, deadline)? {
+                return Err(RendezvousError::Timeout {
+                    what: "joining the job".into(),
+                    rank,
+                    after: timeout,
+                    states: "unknown".into(),
+                });
+            }
+        }
+    }
+
+    /// This rank's number.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of ranks in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.board.ranks()
+    }
+
+    /// The job's board.
+    #[must_use]
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// Whether the broker is known to have gone. Learnt by [`Client::poll`] when it reads, or at
+    /// once if [`Client::watch`] was called.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.end.broker.load(Ordering::Acquire)
+    }
+
+    /// Whether [`Client::poll`] would look at the socket: the cheap test for polling loops and for
+    /// the recheck of a sleep.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.kept.is_empty()
+            || self.board.mail(self.rank) != self.seen_mail
+            || (self.has_ended() && !self.reported_end)
+    }
+
+    /// The next event, if one waits. No system call while the board's mail count stands still;
+    /// call it until it gives `None`.
+    pub fn poll(&mut self) -> Option<Event> {
+        self.kept
+            .pop_front()
+            .or_else(|| if self.has_news() { self.read() } else { None })
+    }
+
+    /// Like [`Client::poll`], but always looks at the socket: for a loop that sleeps in the kernel
+    /// on [`Client::as_fd`], or does not trust the board.
+    pub fn poll_socket(&mut self) -> Option<Event> {
+        self.kept.pop_front().or_else(|| self.read())
+    }
+
+    fn read(&mut self) -> Option<Event> {
+        loop {
+            let mail = self.board.mail(self.rank);
+            match socket::receive(&*self.socket) {
+                Received::Record { record, fd, fds } => {
+                    match (ToRank::parse(&record, fds), fd) {
+                        (Ok(ToRank::Channel { peer }), Some(fd)) if self.is_peer(peer) => {
+                            return Some(Event::Channel { peer, fd });
+                        }
+                        (Ok(ToRank::Passed { from, tag }), Some(fd)) if from < self.size() => {
+                            return Some(Event::Passed { from, tag, fd });
+                        }
+                        (Ok(ToRank::PeerGone { peer }), None) => {
+                            return Some(Event::PeerGone { peer });
+                        }
+                        (Ok(ToRank::PassLost { to, tag }), None) => {
+                            return Some(Event::PassLost { to, tag });
+                        }
+                        // A broker that talks nonsense is as good as gone.
+                        _ => return self.closed(),
+                    }
+                }
+                Received::Empty => {
+                    // What was counted before this look has been read.
+                    self.seen_mail = mail;
+                    return None;
+                }
+                Received::Garbage | Received::Closed => return self.closed(),
+            }
+        }
+    }
+
+    fn closed(&mut self) -> Option<Event> {
+        self.seen_mail = self.board.mail(self.rank);
+        self.end.broker.store(true, Ordering::Release);
+        if std::mem::replace(&mut self.reported_end, true) {
+            None
+        } else {
+            Some(Event::JobEnded)
+        }
+    }
+
+    fn is_peer(&self, peer: u32) -> bool {
+        peer < self.size() && peer != self.rank
+    }
+
+    fn check_peer(&self, peer: u32) -> Result<(), RendezvousError> {
+        if self.is_peer(peer) {
+            return Ok(());
+        }
+        Err(RendezvousError::NoSuchPeer {
+            peer,
+            rank: self.rank,
+            size: self.size(),
+        })
+    }
+
+    /// Asks for the channel to `peer`: [`Event::Channel`] or [`Event::PeerGone`] follows, unless the
+    /// channel has been reported already. `peer` need not have joined: the channel can be filled
+    /// before.
+    ///
+    /// # Errors
+    /// No such peer, or the broker has gone.
+    pub fn connect(&self, peer: u32) -> Result<(), RendezvousError> {
+        self.check_peer(peer)?;
+        self.request(&ToBroker::Connect { peer }, None)
+    }
+
+    /// Hands a copy of `fd` to rank `to` under `tag`. Between two ranks, descriptors arrive in the
+    /// order in which they were passed. The rank may pass to itself.
+    ///
+    /// # Errors
+    /// No such rank, or the broker has gone. That `to` has gone is told later, by
+    /// [`Event::PassLost`].
+    pub fn pass(&self, to: u32, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
+        if to != self.rank {
+            self.check_peer(to)?;
+        }
+        self.request(&ToBroker::Pass { to, tag }, Some(fd))
+    }
+
+    /// Tells the job that this rank is done. Peers see [`RankState::Left`].
+    ///
+    /// # Errors
+    /// The broker has gone, which a leaving rank may ignore.
+    pub fn leave(self) -> Result<(), RendezvousError> {
+        self.request(&ToBroker::Leave, None)
+    }
+
+    fn request(
+        &self,
+        message: &ToBroker,
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<(), RendezvousError> {
+        let deadline = Instant::now() + SEND_TIMEOUT;
+        loop {
+            match socket::send(&*self.socket, &message.encode(), fd) {
+                Ok(()) => return Ok(()),
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
+                    return Err(RendezvousError::JobEnded);
+                }
+                Err(Errno::AGAIN) => {
+                    if !wait_for(self.socket.as_fd(), PollFlags::OUT, deadline)? {
+                        return Err(self.timeout("handing a request to the launcher", SEND_TIMEOUT));
+                    }
+                }
+                // Too many descriptors of this user are under way; the broker takes them off soon.
+                Err(Errno::TOOMANYREFS) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(errno) => {
+                    return Err(RendezvousError::Os {
+                        call: "sendmsg",
+                        errno,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Waits for the next event, asleep in the kernel.
+    ///
+    /// # Errors
+    /// [`RendezvousError::Timeout`].
+    pub fn wait(&mut self, timeout: Duration) -> Result<Event, RendezvousError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(event) = self.poll_socket() {
+                return Ok(event);
+            }
+            if self.reported_end {
+                return Err(RendezvousError::JobEnded);
+            }
+            if !wait_for(self.socket.as_fd(), PollFlags::IN, deadline)? {
+                return Err(self.timeout("an answer of the launcher", timeout));
+            }
+        }
+    }
+
+    /// [`Client::connect`], and waits for the answer; other events are kept for [`Client::poll`].
+    ///
+    /// # Errors
+    /// The peer or the broker has gone, or the time is over. A channel that was reported before is
+    /// not reported again, so that this times out.
+    pub fn connect_wait(
+        &mut self,
+        peer: u32,
+        timeout: Duration,
+    ) -> Result<OwnedFd, RendezvousError> {
+        let kept = self
+            .kept
+            .iter()
+            .position(|e| matches!(e, Event::Channel { peer: p, .. } if *p == peer));
+        if let Some(Event::Channel { fd, .. }) = kept.and_then(|at| self.kept.remove(at)) {
+            return Ok(fd);
+        }
+        self.connect(peer)?;
+        self.wait_matching(timeout, "the channel", |event| match event {
+            Event::Channel { peer: p, fd } if p == peer => Ok(Ok(fd)),
+            Event::PeerGone { peer: p } if p == peer => Ok(Err(RendezvousError::PeerGone(p))),
+            other => Err(other),
+        })?
+    }
+
+    /// Waits for a descriptor from `from` under `tag`; other events are kept for [`Client::poll`].
+    ///
+    /// # Errors
+    /// The broker has gone, or the time is over, or `from` has gone without having passed it.
+    pub fn passed_wait(
+        &mut self,
+        from: u32,
+        tag: u64,
+        timeout: Duration,
+    ) -> Result<OwnedFd, RendezvousError> {
+        let wanted = |e: &Event| matches!(e, Event::Passed { from: f, tag: t, .. } if (*f, *t) == (from, tag));
+        let kept = self.kept.iter().position(wanted);
+        if let Some(Event::Passed { fd, .. }) = kept.and_then(|at| self.kept.remove(at)) {
+            return Ok(fd);
+        }
+        self.wait_matching(timeout, "a descriptor of a peer", |event| match event {
+            Event::Passed {
+                from: f,
+                tag: t,
+                fd,
+            } if (f, t) == (from, tag) => Ok(fd),
+            other => Err(other),
+        })
+    }
+
+    fn wait_matching<T>(
+        &mut self,
+        timeout: Duration,
+        what: &'static str,
+        mut pick: impl FnMut(Event) -> Result<T, Event>,
+    ) -> Result<T, RendezvousError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            while let Some(event) = self.read() {
+                match pick(event) {
+                    Ok(found) => return Ok(found),
+                    Err(Event::JobEnded) => {
+                        self.kept.push_back(Event::JobEnded);
+                        return Err(RendezvousError::JobEnded);
+                    }
+                    Err(other) => self.kept.push_back(other),
+                }
+            }
+            if self.reported_end {
+                return Err(RendezvousError::JobEnded);
+            }
+            if !wait_for(self.socket.as_fd(), PollFlags::IN, deadline)? {
+                return Err(self.timeout(what, timeout));
+            }
+        }
+    }
+
+    fn timeout(&self, what: &str, after: Duration) -> RendezvousError {
+        RendezvousError::Timeout {
+            what: what.into(),
+            rank: self.rank,
+            after,
+            states: describe_states(&self.board),
+        }
+    }
+
+    /// Starts a sleeping thread that learns at once when the broker goes: it makes
+    /// [`Client::has_ended`] true, rings this rank's bell, then calls `on_end`. `on_end` does not
+    /// run when the client itself is dropped.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn watch(&self, on_end: impl FnOnce() + Send + 'static) -> Result<(), std::io::Error> {
+        let (socket, board, end) = (self.socket.clone(), self.board.clone(), self.end.clone());
+        let rank = self.rank;
+        let body = move || {
+            let gone = loop {
+                let mut fds = [PollFd::new(&*socket, PollFlags::RDHUP)];
+                match poll(&mut fds, None) {
+                    Err(Errno::INTR) => {}
+                    outcome => break outcome,
+                }
+            };
+            if gone.is_err() || end.client.load(Ordering::Acquire) {
+                return;
+            }
+            end.broker.store(true, Ordering::Release);
+            board.wake(rank);
+            on_end();
+        };
+        std::thread::Builder::new()
+            .name("mapwire-watch".into())
+            .stack_size(64 * 1024)
+            .spawn(body)?;
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.end.client.store(true, Ordering::Release);
+        // Not only closed: the watcher thread still holds the socket, and wakes by this.
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+impl AsFd for Client {
+    /// Readable when events wait; for loops that sleep in the kernel.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Ranks by state, for messages that must say which rank is missing: "joined 0 1, absent 3".
+fn describe_states(board: &Board) -> String {
+    let mut parts = Vec::new();
+    let all = [
+        RankState::Joined,
+        RankState::Absent,
+        RankState::Left,
+        RankState::Dead,
+        RankState::Stopped,
+    ];
+    for state in all {
+        let ranks: Vec<String> = (0..board.ranks())
+            .filter(|r| board.state(*r) == state)
+            .map(|r| r.to_string())
+            .collect();
+        if !ranks.is_empty() {
+            parts.push(format!("{state} {}", ranks.join(" ")));
+        }
+    }
+    parts.join(", ")
+}
+
+/// Waits until `flags` hold, the connection ends or the deadline passes (`false`).
+fn wait_for(
+    fd: BorrowedFd<'_>,
+    flags: PollFlags,
+    deadline: Instant,
+) -> Result<bool, RendezvousError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = rustix::time::Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+        match poll(&mut fds, Some(&limit)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(errno) => {
+                return Err(RendezvousError::Os {
+                    call: "poll",
+                    errno,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! How the ranks of a job find each other: the launcher is the *broker*, every rank its client.
+//!
+//! The broker listens on an abstract Unix socket (SOCK_SEQPACKET, random 128-bit name, so nothing is
+//! left on disk). A rank joins with the job's token and gets the [board](crate::board); it asks for
+//! a channel to a peer, and both sides get the descriptor of the same memory; it passes descriptors
+//! of its own memory to peers. Nothing else travels here: data goes through channels and mapped
+//! memory, and the broker sleeps.
+//!
+//! * [`JobAddress`]: socket name and token, as `MAPWIRE_JOB` carries them.
+//! * [`Client`]: a rank's side. One socket, no thread unless [`Client::watch`] is called.
+//! * [`Broker`]: the launcher's side, a state machine over one pollable descriptor.
+//! * [`message`]: the records, and their strict parser.
+//!
+//! Who may talk: the peer's user id as the kernel tells it must be ours, and the token must match.
+//! Both refusals are counted ([`BrokerStats`]). A client that breaks the protocol is disconnected.
+
+mod address;
+mod client;
+pub mod message;
+mod server;
+mod socket;
+
+pub use address::{JobAddress, JobAddressError};
+pub use client::{Client, Event, RendezvousError};
+pub use server::{Broker, BrokerStats, MakeChannel};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,525 @@
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::MemfdFlags;
+
+use super::message::{BYTES, ParseError, Refusal, ToBroker, ToRank};
+use super::socket::{self, Received};
+use super::*;
+use crate::board::RankState;
+
+const LONG: Duration = Duration::from_secs(10);
+
+type Order = Box<dyn FnOnce(&mut Broker) + Send>;
+
+/// A broker in a thread of its own, as the launcher would run it.
+struct Hall {
+    address: JobAddress,
+    orders: mpsc::Sender<Order>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    made: Arc<Mutex<Vec<(u32, u32)>>>,
+}
+
+fn memory(text: &str) -> OwnedFd {
+    let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+    File::from(fd.try_clone().unwrap())
+        .write_all(text.as_bytes())
+        .unwrap();
+    fd
+}
+
+fn text_of(fd: OwnedFd) -> String {
+    let mut file = File::from(fd);
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
+impl Hall {
+    fn open(ranks: u32) -> Self {
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (orders, inbox) = mpsc::channel::<Order>();
+        let (tell, told) = mpsc::channel();
+        let thread = {
+            let (made, stop) = (made.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let make = Box::new(move |low, high| {
+                    made.lock().unwrap().push((low, high));
+                    Ok(memory(&format!("channel {low} {high}")))
+                });
+                let mut broker = Broker::new(ranks, make).unwrap();
+                tell.send(broker.address().clone()).unwrap();
+                while !stop.load(Ordering::Acquire) {
+                    for order in inbox.try_iter() {
+                        order(&mut broker);
+                    }
+                    let limit = rustix::time::Timespec {
+                        tv_sec: 0,
+                        tv_nsec: 2_000_000,
+                    };
+                    let _ = poll(&mut [PollFd::new(&broker, PollFlags::IN)], Some(&limit));
+                    broker.handle_ready(Instant::now());
+                }
+            })
+        };
+        let address = told.recv().unwrap();
+        Self {
+            address,
+            orders,
+            stop,
+            thread: Some(thread),
+            made,
+        }
+    }
+
+    fn join(&self, rank: u32) -> Client {
+        Client::join(&self.address, rank, LONG).unwrap()
+    }
+
+    fn ask<T: Send + 'static>(&self, f: impl FnOnce(&mut Broker) -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        self.orders
+            .send(Box::new(move |b| drop(tell.send(f(b)))))
+            .unwrap();
+        told.recv_timeout(LONG).unwrap()
+    }
+
+    fn close(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Hall {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "never came true: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A bare connection, to say what no `Client` would.
+fn stranger(hall: &Hall) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::connect(&socket, &hall.address.socket().unwrap()).unwrap();
+    socket
+}
+
+fn hears(socket: &OwnedFd) -> Received {
+    let mut heard = Received::Empty;
+    eventually("an answer", || {
+        heard = socket::receive(socket);
+        !matches!(heard, Received::Empty)
+    });
+    heard
+}
+
+#[test]
+fn a_rank_joins_and_sees_the_board() {
+    let hall = Hall::open(3);
+    let client = hall.join(1);
+    assert_eq!((client.rank(), client.size()), (1, 3));
+    assert_eq!(client.board().state(1), RankState::Joined);
+    assert_eq!(client.board().state(0), RankState::Absent);
+    assert_eq!(client.board().pid(1), std::process::id());
+    assert_eq!(hall.ask(|b| b.stats().joined), 1);
+}
+
+#[test]
+fn both_sides_of_a_channel_get_the_same_memory_whoever_asks() {
+    let hall = Hall::open(2);
+    let mut zero = hall.join(0);
+    let mut one = hall.join(1);
+    let mine = one.connect_wait(0, LONG).unwrap();
+    let theirs = match zero.wait(LONG).unwrap() {
+        Event::Channel { peer: 1, fd } => fd,
+        other => panic!("{other:?}"),
+    };
+    let (a, b) = (
+        rustix::fs::fstat(&mine).unwrap(),
+        rustix::fs::fstat(&theirs).unwrap(),
+    );
+    assert_eq!(a.st_ino, b.st_ino);
+    assert_eq!(text_of(mine), "channel 0 1");
+    zero.connect(1).unwrap();
+    one.connect(0).unwrap();
+    hall.ask(|_| ());
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(zero.poll_socket().is_none(), "a channel is told once");
+    assert_eq!(hall.made.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn poll_makes_no_system_call_until_the_board_counts_mail() {
+    let hall = Hall::open(2);
+    let mut zero = hall.join(0);
+    assert!(!zero.has_news());
+    let one = hall.join(1);
+    one.pass(0, 9, memory("x").as_fd()).unwrap();
+    eventually("mail is counted", || zero.has_news());
+    assert!(matches!(
+        zero.poll(),
+        Some(Event::Passed {
+            from: 1,
+            tag: 9,
+            ..
+        })
+    ));
+    assert!(zero.poll().is_none());
+    assert!(!zero.has_news());
+}
+
+#[test]
+fn what_is_meant_for_an_absent_rank_waits_for_it_in_order() {
+    let hall = Hall::open(2);
+    let mut zero = hall.join(0);
+    let _mine = zero.connect_wait(1, LONG).unwrap();
+    for tag in 0..20 {
+        zero.pass(1, tag, memory(&format!("gift {tag}")).as_fd())
+            .unwrap();
+    }
+    let mut one = hall.join(1);
+    assert!(matches!(
+        one.wait(LONG).unwrap(),
+        Event::Channel { peer: 0, .. }
+    ));
+    for tag in 0..20 {
+        let fd = one.passed_wait(0, tag, LONG).unwrap();
+        assert_eq!(text_of(fd), format!("gift {tag}"));
+    }
+}
+
+#[test]
+fn blocking_helpers_keep_other_events_for_poll() {
+    let hall = Hall::open(2);
+    let mut zero = hall.join(0);
+    let one = hall.join(1);
+    one.pass(0, 1, memory("first").as_fd()).unwrap();
+    one.pass(0, 2, memory("second").as_fd()).unwrap();
+    assert_eq!(text_of(zero.passed_wait(1, 2, LONG).unwrap()), "second");
+    assert!(zero.has_news());
+    assert_eq!(text_of(zero.passed_wait(1, 1, LONG).unwrap()), "first");
+    assert!(zero.poll().is_none());
+}
+
+#[test]
+fn a_rank_may_pass_to_itself() {
+    let hall = Hall::open(1);
+    let mut zero = hall.join(0);
+    zero.pass(0, 5, memory("me").as_fd()).unwrap();
+    assert_eq!(text_of(zero.passed_wait(0, 5, LONG).unwrap()), "me");
+}
+
+#[test]
+fn many_descriptors_to_a_rank_that_does_not_read_all_arrive() {
+    let hall = Hall::open(2);
+    let zero = hall.join(0);
+    let mut one = hall.join(1);
+    let gift = memory("gift");
+    for tag in 0..600 {
+        zero.pass(1, tag, gift.as_fd()).unwrap();
+    }
+    for tag in 0..600 {
+        one.passed_wait(0, tag, LONG).unwrap();
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_is_left_and_one_that_vanishes_is_dead() {
+    let hall = Hall::open(3);
+    let mut zero = hall.join(0);
+    hall.join(1).leave().unwrap();
+    drop(hall.join(2));
+    let board = zero.board().clone();
+    eventually("rank 1 left", || board.state(1) == RankState::Left);
+    eventually("rank 2 is dead", || board.state(2) == RankState::Dead);
+    assert!(board.events() >= 4);
+    for peer in [1, 2] {
+        match zero.connect_wait(peer, LONG) {
+            Err(RendezvousError::PeerGone(p)) => assert_eq!(p, peer),
+            other => panic!("{other:?}"),
+        }
+        zero.pass(peer, 3, memory("x").as_fd()).unwrap();
+        match zero.wait(LONG).unwrap() {
+            Event::PassLost { to, tag: 3 } => assert_eq!(to, peer),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(hall.ask(|b| b.stats().pass_lost), 2);
+}
+
+#[test]
+fn what_a_rank_passed_before_it_left_still_arrives() {
+    let hall = Hall::open(2);
+    let mut zero = hall.join(0);
+    for round in 0..20 {
+        zero.pass(0, round, memory("x").as_fd()).unwrap();
+    }
+    let one = hall.join(1);
+    one.pass(0, 100, memory("last words").as_fd()).unwrap();
+    zero.connect(1).unwrap();
+    one.leave().unwrap();
+    assert_eq!(
+        text_of(zero.passed_wait(1, 100, LONG).unwrap()),
+        "last words"
+    );
+    eventually("rank 1 left", || zero.board().state(1) == RankState::Left);
+}
+
+#[test]
+fn the_launcher_tells_an_exit_from_a_death() {
+    let hall = Hall::open(4);
+    let clients: Vec<Client> = (0..3).map(|r| hall.join(r)).collect();
+    hall.ask(|b| {
+        b.handle_rank_exited(1, true, Instant::now());
+        b.handle_rank_exited(2, false, Instant::now());
+        b.handle_rank_exited(3, true, Instant::now());
+    });
+    let board = clients[0].board();
+    assert_eq!(board.state(1), RankState::Left);
+    assert_eq!(board.state(2), RankState::Dead);
+    assert_eq!(
+        board.state(3),
+        RankState::Left,
+        "also a rank that never joined"
+    );
+    hall.ask(|b| b.handle_rank_stopped(0));
+    assert_eq!(board.state(0), RankState::Stopped);
+    hall.ask(|b| b.handle_rank_continued(0));
+    assert_eq!(board.state(0), RankState::Joined);
+    match Client::join(&hall.address, 3, LONG) {
+        Err(RendezvousError::Refused {
+            rank: 3,
+            why: Refusal::Taken,
+        }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_end_of_the_broker_reaches_every_client_once() {
+    let mut hall = Hall::open(2);
+    let mut zero = hall.join(0);
+    let mut one = hall.join(1);
+    let (tell, told) = mpsc::channel();
+    zero.watch(move || tell.send(()).unwrap()).unwrap();
+    hall.close();
+    told.recv_timeout(LONG).unwrap();
+    assert!(zero.has_ended());
+    assert!(matches!(zero.poll(), Some(Event::JobEnded)));
+    assert!(zero.poll().is_none());
+    assert!(matches!(one.wait(LONG), Ok(Event::JobEnded)));
+    assert!(matches!(one.wait(LONG), Err(RendezvousError::JobEnded)));
+    assert!(matches!(one.connect(0), Err(RendezvousError::JobEnded)));
+    assert!(matches!(
+        Client::join(&hall.address, 0, LONG),
+        Err(RendezvousError::Unreachable(_))
+    ));
+}
+
+#[test]
+fn a_watcher_keeps_quiet_when_its_own_client_leaves() {
+    let hall = Hall::open(1);
+    let zero = hall.join(0);
+    let (tell, told) = mpsc::channel::<()>();
+    zero.watch(move || tell.send(()).unwrap()).unwrap();
+    zero.leave().unwrap();
+    assert_eq!(
+        told.recv_timeout(LONG),
+        Err(mpsc::RecvTimeoutError::Disconnected)
+    );
+}
+
+#[test]
+fn a_wrong_token_rank_or_second_joiner_is_refused_and_counted() {
+    let hall = Hall::open(1);
+    let token = "0".repeat(32);
+    let text = hall.address.to_string();
+    let forged: JobAddress = format!("{}:{token}", &text[..32]).parse().unwrap();
+    let refused = |address: &JobAddress, rank| match Client::join(address, rank, LONG) {
+        Err(RendezvousError::Refused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(&forged, 0), Refusal::Token);
+    assert_eq!(refused(&hall.address, 1), Refusal::Rank);
+    let _zero = hall.join(0);
+    assert_eq!(refused(&hall.address, 0), Refusal::Taken);
+    let stats = hall.ask(|b| b.stats());
+    assert_eq!(
+        (stats.refused_token, stats.refused_other, stats.joined),
+        (1, 2, 1)
+    );
+}
+
+#[test]
+fn an_own_mistake_is_an_error_and_not_a_disconnection() {
+    let hall = Hall::open(2);
+    let zero = hall.join(0);
+    assert!(matches!(
+        zero.connect(0),
+        Err(RendezvousError::NoSuchPeer { peer: 0, .. })
+    ));
+    assert!(matches!(
+        zero.connect(2),
+        Err(RendezvousError::NoSuchPeer { peer: 2, .. })
+    ));
+    assert!(zero.pass(7, 0, memory("x").as_fd()).is_err());
+    zero.pass(0, 0, memory("x").as_fd()).unwrap();
+}
+
+#[test]
+fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
+    let hall = Hall::open(2);
+    let mut zero = hall.join(0);
+    let fd = memory("x");
+    let hello = ToBroker::Hello {
+        rank: 1,
+        pid: 1,
+        token: *hall.address.token(),
+    }
+    .encode();
+
+    let before_hello = stranger(&hall);
+    socket::send(&before_hello, &ToBroker::Connect { peer: 0 }.encode(), None).unwrap();
+    assert!(matches!(hears(&before_hello), Received::Closed));
+
+    let with_fd = stranger(&hall);
+    socket::send(&with_fd, &hello, Some(fd.as_fd())).unwrap();
+    assert!(matches!(hears(&with_fd), Received::Closed));
+
+    let short = stranger(&hall);
+    rustix::net::send(&short, b"hi", rustix::net::SendFlags::empty()).unwrap();
+    assert!(matches!(hears(&short), Received::Closed));
+
+    let other_version = stranger(&hall);
+    let mut old = hello;
+    old[4] = 77;
+    socket::send(&other_version, &old, None).unwrap();
+    match hears(&other_version) {
+        Received::Record { record, fds: 0, .. } => {
+            assert_eq!(
+                ToRank::parse(&record, 0),
+                Ok(ToRank::Refused(Refusal::Version))
+            );
+        }
+        _ => panic!("no answer"),
+    }
+
+    let joined = stranger(&hall);
+    socket::send(&joined, &hello, None).unwrap();
+    assert!(matches!(hears(&joined), Received::Record { fds: 1, .. }));
+    socket::send(&joined, &ToBroker::Connect { peer: 1 }.encode(), None).unwrap();
+    assert!(matches!(hears(&joined), Received::Closed));
+    eventually("the violator is dead", || {
+        zero.board().state(1) == RankState::Dead
+    });
+
+    assert_eq!(hall.ask(|b| b.stats().broken), 4);
+    zero.pass(0, 1, fd.as_fd()).unwrap();
+    zero.passed_wait(0, 1, LONG).unwrap();
+}
+
+#[test]
+fn strangers_cannot_use_up_the_places_of_the_ranks_for_long() {
+    let hall = Hall::open(1);
+    let crowd: Vec<OwnedFd> = (0..200).map(|_| stranger(&hall)).collect();
+    eventually("the crowd is cut", || hall.ask(|b| b.stats().broken) >= 135);
+    drop(crowd);
+    eventually("rank 0 joins", || {
+        Client::join(&hall.address, 0, LONG).is_ok()
+    });
+}
+
+#[test]
+fn an_address_reads_back_and_hides_its_token_in_debug_output() {
+    let address = JobAddress::random().unwrap();
+    let text = address.to_string();
+    assert_eq!(text.parse::<JobAddress>().unwrap(), address);
+    assert!(!format!("{address:?}").contains(&text[33..]));
+    for bad in [
+        "",
+        ":",
+        "x",
+        &text[1..],
+        &text[..64],
+        &format!("{text}0"),
+        &text.replace(':', "-"),
+    ] {
+        assert_eq!(bad.parse::<JobAddress>(), Err(JobAddressError), "{bad:?}");
+    }
+    assert!(
+        format!("{}:{}", "+f".repeat(16), "0".repeat(32))
+            .parse::<JobAddress>()
+            .is_err()
+    );
+}
+
+fn to_broker() -> impl Strategy<Value = ToBroker> {
+    prop_oneof![
+        (any::<u32>(), any::<u32>(), any::<[u8; 16]>())
+            .prop_map(|(rank, pid, token)| ToBroker::Hello { rank, pid, token }),
+        any::<u32>().prop_map(|peer| ToBroker::Connect { peer }),
+        (any::<u32>(), any::<u64>()).prop_map(|(to, tag)| ToBroker::Pass { to, tag }),
+        Just(ToBroker::Leave),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_message_reads_back_and_any_changed_byte_is_seen(
+        message in to_broker(), at in 0..BYTES, flip in 1..=255_u8,
+    ) {
+        let fds = usize::from(message.carries_fd());
+        let mut record = message.encode();
+        prop_assert_eq!(ToBroker::parse(&record, fds), Ok(message.clone()));
+        prop_assert_eq!(ToBroker::parse(&record, fds + 1), Err(ParseError::Descriptors));
+        record[at] ^= flip;
+        prop_assert_ne!(ToBroker::parse(&record, fds), Ok(message));
+    }
+
+    #[test]
+    fn random_bytes_never_panic_the_parsers(bytes in prop::collection::vec(any::<u8>(), 0..64), fds in 0..3_usize) {
+        let _ = ToBroker::parse(&bytes, fds);
+        let _ = ToRank::parse(&bytes, fds);
+    }
+
+    #[test]
+    fn what_the_broker_says_reads_back(rank in any::<u32>(), number in any::<u32>(), tag in any::<u64>()) {
+        for message in [
+            ToRank::Welcome { rank, size: number },
+            ToRank::Channel { peer: rank },
+            ToRank::PeerGone { peer: rank },
+            ToRank::Passed { from: rank, tag },
+            ToRank::PassLost { to: rank, tag },
+            ToRank::Refused(Refusal::Taken),
+        ] {
+            let fds = usize::from(message.carries_fd());
+            prop_assert_eq!(ToRank::parse(&message.encode(), fds), Ok(message.clone()));
+        }
+    }
+}
