@@ -294,34 +294,27 @@ impl Client {
     }
 
     fn read(&mut self) -> Option<Event> {
-        loop {
-            let mail = self.board.mail(self.rank);
-            match socket::receive(&*self.socket) {
-                Received::Record { record, fd, fds } => {
-                    match (ToRank::parse(&record, fds), fd) {
-                        (Ok(ToRank::Channel { peer }), Some(fd)) if self.is_peer(peer) => {
-                            return Some(Event::Channel { peer, fd });
-                        }
-                        (Ok(ToRank::Passed { from, tag }), Some(fd)) if from < self.size() => {
-                            return Some(Event::Passed { from, tag, fd });
-                        }
-                        (Ok(ToRank::PeerGone { peer }), None) => {
-                            return Some(Event::PeerGone { peer });
-                        }
-                        (Ok(ToRank::PassLost { to, tag }), None) => {
-                            return Some(Event::PassLost { to, tag });
-                        }
-                        // A broker that talks nonsense is as good as gone.
-                        _ => return self.closed(),
-                    }
-                }
-                Received::Empty => {
-                    // What was counted before this look has been read.
-                    self.seen_mail = mail;
-                    return None;
-                }
-                Received::Garbage | Received::Closed => return self.closed(),
+        let mail = self.board.mail(self.rank);
+        let (record, fd, fds) = match socket::receive(&*self.socket) {
+            Received::Record { record, fd, fds } => (record, fd, fds),
+            Received::Empty => {
+                // What was counted before this look has been read.
+                self.seen_mail = mail;
+                return None;
             }
+            Received::Garbage | Received::Closed => return self.closed(),
+        };
+        match (ToRank::parse(&record, fds), fd) {
+            (Ok(ToRank::Channel { peer }), Some(fd)) if self.is_peer(peer) => {
+                Some(Event::Channel { peer, fd })
+            }
+            (Ok(ToRank::Passed { from, tag }), Some(fd)) if from < self.size() => {
+                Some(Event::Passed { from, tag, fd })
+            }
+            (Ok(ToRank::PeerGone { peer }), None) => Some(Event::PeerGone { peer }),
+            (Ok(ToRank::PassLost { to, tag }), None) => Some(Event::PassLost { to, tag }),
+            // A broker that talks nonsense is as good as gone.
+            _ => self.closed(),
         }
     }
 
