@@ -1,1 +1,43 @@
-//! mapwire-nic
+//! The firmware of a mapwire network interface: one state machine that takes commands of local processes and packets of
+//! other nodes, and says what to transmit, what to move in memory, and what to tell whom.
+//!
+//! It sees no clock, thread, socket or memory. A driver (the machine's, or a simulator's) feeds it and drains it; see
+//! [`Nic`] for the order of calls. What it decides:
+//!
+//! * whether a store or fetch is allowed ([`exports`]): nothing is applied before its 128-bit key, rights and range have
+//!   been checked, so nothing lands outside an exported range (VMMC §2);
+//! * where the bytes are ([`mapwire_translation`]): sources and destinations are virtual addresses that the NIC translates
+//!   page by page to frames (UTLB §3.3); an address that is not pinned gives the garbage frame (UTLB §4.2);
+//! * how a transfer is cut ([`sends`]): at the page boundaries of its source, each piece landing in at most two frames
+//!   (two-piece scatter, VMMC §4.5).
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod actions;
+mod budget;
+mod counters;
+mod dispatch;
+mod error;
+mod exports;
+mod fetches;
+mod imports;
+mod nic;
+mod pieces;
+mod processes;
+mod receive;
+mod sends;
+mod slots;
+mod transmit;
+
+pub use actions::{BufferId, Completion, Dma, Rejection, SignalWrite};
+pub use budget::{BudgetRow, MemoryBreakdown};
+pub use counters::{Counters, Rejections};
+pub use dispatch::{HandlerTarget, NicHandler, Outbox};
+pub use error::{CommandError, NicError};
+pub use exports::{Export, Landing};
+pub use imports::Import;
+pub use nic::{Config, Nic};
+pub use pieces::{Piece, Pieces};
+pub use transmit::{Source, Transmit};

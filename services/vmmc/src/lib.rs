@@ -1,1 +1,27 @@
-//! mapwire-vmmc
+//! Virtual memory-mapped communication, the model: who exports what under which name, who may import it, and what an import
+//! is (VMMC §2, §4.4). It has no memory and no clock: the driver gives it messages, requests and the time, and carries out
+//! the actions that it asks for.
+//!
+//! An export is *offered* under a name ([`Vmmc::offer`]). A process of another node asks for it ([`Vmmc::import`]); the
+//! request waits at the exporter until the name is offered or the importer's time is over. The exporter checks who asks
+//! ([`Importers`]), and answers with the key that the [`mapwire_nic`] of both sides checks on every packet.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod action;
+mod error;
+mod importers;
+mod offers;
+mod proxy;
+mod requests;
+mod vmmc;
+
+pub use action::{Action, Grant};
+pub use error::VmmcError;
+pub use importers::Importers;
+pub use offers::Offer;
+pub use proxy::{ProxyAddress, ProxySpace};
+pub use requests::RequestId;
+pub use vmmc::Vmmc;

@@ -1,0 +1,144 @@
+//! What the firmware asks of its driver, besides transmitting.
+
+use mapwire_wire::{FetchId, HandlerId, NodeId, ProcessId, Refusal};
+
+use crate::error::CommandError;
+use crate::pieces::{Piece, Pieces};
+
+/// Names the packet buffer that [`crate::Nic::handle_packet`] was given; the driver keeps it until the actions that name it
+/// are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferId(pub u32);
+
+/// A flag to set once the data is in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalWrite {
+    /// Eight aligned bytes within one frame.
+    pub piece: Piece,
+    /// What to store there, with release order: whoever acquires it sees the data.
+    pub value: u64,
+}
+
+/// Move the first `pieces.length()` payload bytes of packet `buffer` to `pieces` of `process`, then write `signal`; then
+/// give it back to [`crate::Nic::handle_dma_done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dma {
+    /// Whose frames these are.
+    pub process: ProcessId,
+    /// Where the bytes go, in order.
+    pub pieces: Pieces,
+    /// The flag to set after them.
+    pub signal: Option<SignalWrite>,
+    /// The packet.
+    pub buffer: BufferId,
+    /// What follows once it is done.
+    pub(crate) after: After,
+}
+
+/// What follows a DMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nothing: more of the message is to come, or nobody is told.
+    Nothing,
+    /// The message is delivered and its sender asked for a notification.
+    Notify {
+        export: mapwire_wire::ExportId,
+        from: NodeId,
+        offset: u64,
+        length: u64,
+    },
+    /// Part of a fetch is in place.
+    Fetched { fetch: FetchId, last: bool },
+}
+
+/// Something to tell a process or the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// A command is done: the source of a send may be reused, or a fetch is in place. Write the completion word.
+    Done {
+        /// Whose command.
+        process: ProcessId,
+        /// Its completion word.
+        completion: u32,
+    },
+    /// A command failed: nothing more of it will be applied.
+    Failed {
+        /// Whose command.
+        process: ProcessId,
+        /// Its completion word; `None` for a command that has none.
+        completion: Option<u32>,
+        /// Why.
+        error: CommandError,
+    },
+    /// A message with a notification has been delivered (VMMC §2).
+    Notification {
+        /// Whose export.
+        process: ProcessId,
+        /// The export.
+        export: mapwire_wire::ExportId,
+        /// The sender.
+        from: NodeId,
+        /// First byte of the message, counted from the start of the export.
+        offset: u64,
+        /// Bytes of the message.
+        length: u64,
+    },
+    /// A packet for a handler on the host: the payload is in the packet buffer.
+    Message {
+        /// The sender.
+        from: NodeId,
+        /// The handler.
+        handler: HandlerId,
+        /// Payload bytes.
+        length: u32,
+        /// The packet.
+        buffer: BufferId,
+    },
+    /// A control message for the service above: the payload is in the packet buffer.
+    Control {
+        /// The sender.
+        from: NodeId,
+        /// Payload bytes.
+        length: u32,
+        /// The packet.
+        buffer: BufferId,
+    },
+    /// A peer refused a store that this node sent.
+    StoreRefused {
+        /// The peer.
+        from: NodeId,
+        /// Its export.
+        export: mapwire_wire::ExportId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// A packet was dropped, unapplied, since it was not what it had to be.
+    Rejected {
+        /// Who sent it.
+        from: NodeId,
+        /// Why.
+        reason: Rejection,
+    },
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// It is no valid packet.
+    Malformed,
+    /// It is not the next in order of its sender: a lossless link never does that, so the sender is broken.
+    OutOfOrder {
+        /// What was due.
+        expected: u32,
+        /// What came.
+        got: u32,
+    },
+    /// It asks for something that its key does not allow.
+    Refused(Refusal),
+    /// It answers a fetch that this node did not ask for.
+    UnknownFetch(FetchId),
+    /// No handler is there for it.
+    UnknownHandler(HandlerId),
+    /// It comes from a node that this one has no link with.
+    UnknownNode,
+}

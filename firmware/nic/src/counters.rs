@@ -1,0 +1,72 @@
+//! What the NIC has done, counted always: live figures, not only those of a debug build.
+
+use core::fmt;
+
+/// Packets dropped unapplied, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rejections {
+    /// No valid packet.
+    pub malformed: u64,
+    /// Not the next in order of its sender.
+    pub out_of_order: u64,
+    /// Wrong key, range, right, or an export that is gone.
+    pub refused: u64,
+    /// An answer to nothing, or a message for no handler.
+    pub unexpected: u64,
+}
+
+impl Rejections {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.malformed + self.out_of_order + self.refused + self.unexpected
+    }
+}
+
+/// The NIC's counters since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands carried out.
+    pub commands: u64,
+    /// Commands refused.
+    pub failed_commands: u64,
+    /// Packets given to the transport.
+    pub packets_sent: u64,
+    /// Their payload bytes.
+    pub bytes_sent: u64,
+    /// Packets accepted.
+    pub packets_received: u64,
+    /// Their payload bytes.
+    pub bytes_received: u64,
+    /// Notifications raised.
+    pub notifications: u64,
+    /// Fetches completed for local processes.
+    pub fetches: u64,
+    /// Fetches served for other nodes.
+    pub fetches_served: u64,
+    /// Pieces of transfers that met the garbage frame: their page was not pinned.
+    pub garbage_pieces: u64,
+    /// Packets dropped.
+    pub rejected: Rejections,
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} commands ({} refused), sent {} packets with {} B, received {} with {} B, {} notifications, \
+             {} fetches and {} served, {} garbage pieces, {} packets rejected",
+            self.commands,
+            self.failed_commands,
+            self.packets_sent,
+            self.bytes_sent,
+            self.packets_received,
+            self.bytes_received,
+            self.notifications,
+            self.fetches,
+            self.fetches_served,
+            self.garbage_pieces,
+            self.rejected.total()
+        )
+    }
+}

@@ -1,0 +1,78 @@
+//! The handler dispatch table: a packet's handler id selects delivery to the host, or a handler that runs here on the NIC
+//! (the shape that GMS-NP's directory operations need).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use mapwire_wire::{HandlerId, NodeId};
+
+use crate::error::NicError;
+
+/// What a handler on the NIC may send: messages to handlers of other nodes.
+pub trait Outbox {
+    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of node `to`; false when it is too long or
+    /// there is no such node.
+    fn send(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool;
+}
+
+/// A handler that runs on the NIC.
+pub trait NicHandler: Send {
+    /// Takes a message of `from`; whatever it says was written by another process and must be checked.
+    fn handle(&mut self, from: NodeId, payload: &[u8], outbox: &mut dyn Outbox);
+}
+
+/// Who takes a handler's packets.
+pub enum HandlerTarget {
+    /// The host: the driver gets a [`crate::Completion::Message`].
+    Host,
+    /// The NIC itself.
+    Nic(Box<dyn NicHandler>),
+}
+
+impl fmt::Debug for HandlerTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "Host",
+            Self::Nic(_) => "Nic",
+        })
+    }
+}
+
+/// Handlers by id. Ids are small, so that dispatch is one index.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatch(Vec<Option<HandlerTarget>>);
+
+/// Handler ids a NIC can have.
+pub(crate) const MAX_HANDLERS: usize = 256;
+
+impl Dispatch {
+    pub(crate) fn install(&mut self, id: HandlerId, target: HandlerTarget) -> Result<(), NicError> {
+        let index = id.0 as usize;
+        if index >= MAX_HANDLERS {
+            return Err(NicError::TableFull {
+                what: "handler",
+                limit: MAX_HANDLERS,
+            });
+        }
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, || None);
+        }
+        match &mut self.0[index] {
+            Some(_) => Err(NicError::HandlerTaken(id)),
+            slot => {
+                *slot = Some(target);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, id: HandlerId) -> Option<&mut HandlerTarget> {
+        self.0.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.0.len() * size_of::<Option<HandlerTarget>>()) as u64
+    }
+}

@@ -1,0 +1,103 @@
+//! Errors of the firmware.
+
+use mapwire_wire::{HandlerId, ImportId, NodeId, ProcessId, Refusal, Rights, WireError};
+use thiserror::Error;
+
+/// Why a table of the NIC could not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NicError {
+    /// The NIC's memory is used up.
+    #[error(
+        "{what} needs {needed_bytes} B of NIC memory, and {left_bytes} B of the budget are left: raise the budget or close something"
+    )]
+    OutOfNicMemory {
+        /// What did not fit.
+        what: &'static str,
+        /// Bytes it needs.
+        needed_bytes: u64,
+        /// Bytes left of the budget.
+        left_bytes: u64,
+    },
+    /// A table is full.
+    #[error("the {what} table is full: it holds {limit} entries")]
+    TableFull {
+        /// Which table.
+        what: &'static str,
+        /// Its entries.
+        limit: usize,
+    },
+    /// No such process on this NIC.
+    #[error("process {0} has not been opened on this NIC")]
+    UnknownProcess(ProcessId),
+    /// The process has been opened already.
+    #[error("process {0} is open on this NIC already")]
+    ProcessOpen(ProcessId),
+    /// No such node.
+    #[error("node {0} is not among the {1} nodes that this NIC has links with")]
+    UnknownNode(NodeId, usize),
+    /// The export is not there, or not any more.
+    #[error("export {0} does not exist, or no longer does")]
+    UnknownExport(u32),
+    /// A handler id is taken.
+    #[error("handler {0} is installed already")]
+    HandlerTaken(HandlerId),
+    /// The range is not representable.
+    #[error("{length} B at {address:#x} pass the end of the address space")]
+    BadRange {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// A translation could not be installed or opened.
+    #[error(transparent)]
+    Translation(#[from] mapwire_translation::TranslationError),
+}
+
+/// Why a command of a process was not carried out. Nothing of it was applied at the destination unless a peer refused a
+/// later part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CommandError {
+    /// The entry in the queue is no command.
+    #[error("the command queue holds an entry that is no command: {0}")]
+    Malformed(WireError),
+    /// The import does not exist or belongs to another process.
+    #[error("import {0} does not exist or is another process's")]
+    UnknownImport(ImportId),
+    /// The export behind the import is gone.
+    #[error("the export behind import {0} has been revoked")]
+    Revoked(ImportId),
+    /// The range passes the end of the import.
+    #[error("{length} B at offset {offset} pass the end of an import of {import_bytes} B")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        length: u64,
+        /// Bytes of the import.
+        import_bytes: u64,
+    },
+    /// The import does not carry the right.
+    #[error("the import carries the right to {has}, not to {needs}")]
+    NoRight {
+        /// What it would take.
+        needs: Rights,
+        /// What the import has.
+        has: Rights,
+    },
+    /// A signal address is not a multiple of eight.
+    #[error("the signal's offset {0} is not a multiple of 8")]
+    UnalignedSignal(u64),
+    /// There is no such node.
+    #[error("node {0} is not in this job")]
+    UnknownNode(NodeId),
+    /// The peer is gone.
+    #[error("node {0} is gone")]
+    PeerGone(NodeId),
+    /// The exporter refused.
+    #[error("the exporter refused: {0}")]
+    Refused(Refusal),
+    /// Too many fetches are under way.
+    #[error("{0} fetches are under way already")]
+    TooManyFetches(usize),
+}

@@ -1,0 +1,87 @@
+//! Exports: what other nodes may store into and fetch from (VMMC §2; UTLB §4.1).
+
+use mapwire_wire::{Key, ProcessId, Refusal, Rights};
+
+use crate::slots::{Named, Slots};
+
+/// Another buffer of the same process, where what arrives for an export lands (UTLB §4.1, transfer redirection).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// Its first address.
+    pub address: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// A range of a process's memory that is offered to others.
+#[derive(Clone, Copy, Debug)]
+pub struct Export {
+    /// Whose memory.
+    pub process: ProcessId,
+    /// What a packet must show: 128 bits from the operating system's entropy, known to the exporter and its importers.
+    pub key: Key,
+    /// First address.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// What importers may do.
+    pub rights: Rights,
+    /// Where stores land instead, while redirected; fetches still read the export itself.
+    pub landing: Option<Landing>,
+}
+
+impl Export {
+    /// The virtual address of `length` bytes at `offset` for a store, or why there is none.
+    #[inline]
+    pub(crate) fn store_address(&self, offset: u64, length: u64) -> Result<u64, Refusal> {
+        match self.landing {
+            None => Self::within(self.address, self.length, offset, length),
+            Some(landing) => Self::within(landing.address, landing.length, offset, length),
+        }
+    }
+
+    /// The same for a fetch.
+    #[inline]
+    pub(crate) fn fetch_address(&self, offset: u64, length: u64) -> Result<u64, Refusal> {
+        Self::within(self.address, self.length, offset, length)
+    }
+
+    #[inline]
+    fn within(address: u64, bytes: u64, offset: u64, length: u64) -> Result<u64, Refusal> {
+        match offset.checked_add(length) {
+            // `address + bytes` was checked not to wrap when the export was made.
+            Some(end) if end <= bytes => Ok(address + offset),
+            _ => Err(Refusal::OutOfRange),
+        }
+    }
+}
+
+/// The exports of a NIC.
+#[derive(Debug)]
+pub(crate) struct Exports(pub(crate) Slots<Export>);
+
+impl Exports {
+    /// The export that `id` names, if `key` is its key and it gives `right`. Everything that a packet asks of an export
+    /// passes through here.
+    #[inline]
+    pub(crate) fn authenticate(
+        &self,
+        id: u32,
+        key: &Key,
+        right: Rights,
+    ) -> Result<&Export, Refusal> {
+        match self.0.named(id) {
+            Named::Entry(export) => {
+                if export.key != *key {
+                    Err(Refusal::WrongKey)
+                } else if !export.rights.contains(right) {
+                    Err(Refusal::NoRight)
+                } else {
+                    Ok(export)
+                }
+            }
+            Named::Gone => Err(Refusal::Revoked),
+            Named::Unknown => Err(Refusal::UnknownExport),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Errors of the model.
+
+use alloc::string::String;
+
+use mapwire_wire::{MAX_NAME_BYTES, NodeId, Refusal, WireError};
+use thiserror::Error;
+
+/// Why an offer or an import is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum VmmcError {
+    /// The name is not one.
+    #[error("an export's name has 1 to {MAX_NAME_BYTES} bytes; this one has {0}")]
+    BadName(usize),
+    /// Another export has the name.
+    #[error("`{0}` is exported by this node already: choose another name, or unexport it first")]
+    NameTaken(String),
+    /// The exporter did not export the name in time.
+    #[error(
+        "node {node} has not exported `{name}` within {waited_ms} ms: is the name right, and has the exporter got that far?"
+    )]
+    TimedOut {
+        /// The exporter.
+        node: NodeId,
+        /// What was asked for.
+        name: String,
+        /// How long it was waited for.
+        waited_ms: u64,
+    },
+    /// The exporter refused.
+    #[error("node {node} refused the import of `{name}`: {reason}")]
+    Refused {
+        /// The exporter.
+        node: NodeId,
+        /// What was asked for.
+        name: String,
+        /// Why.
+        reason: Refusal,
+    },
+    /// The exporter is gone.
+    #[error("node {node} is gone; `{name}` cannot be imported from it")]
+    PeerGone {
+        /// The exporter.
+        node: NodeId,
+        /// What was asked for.
+        name: String,
+    },
+    /// A control message that is none, or answers nothing.
+    #[error("node {from} sent a control message that is not valid: {error}")]
+    Malformed {
+        /// Who.
+        from: NodeId,
+        /// What is wrong with it.
+        error: WireError,
+    },
+    /// An address in no import.
+    #[error("{length} B at proxy address {address:#x} are not within one import")]
+    BadProxyAddress {
+        /// The address.
+        address: u64,
+        /// The bytes.
+        length: u64,
+    },
+}

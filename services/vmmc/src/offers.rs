@@ -1,0 +1,49 @@
+//! What this node offers, by name.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use mapwire_wire::{ExportId, Key, NodeId, Rights};
+
+use crate::importers::Importers;
+
+/// An export under its name.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Its name: 1 to 255 bytes, one of a kind at this node.
+    pub name: String,
+    /// The export in this node's NIC.
+    pub export: ExportId,
+    /// Its key.
+    pub key: Key,
+    /// Its length in bytes.
+    pub length: u64,
+    /// What importers may do.
+    pub rights: Rights,
+    /// Who they may be.
+    pub importers: Importers,
+    /// Whether its memory can be mapped by an importer that asks for all of `rights` (the direct path).
+    pub direct: bool,
+}
+
+/// An offer and who has taken it.
+#[derive(Clone, Debug)]
+pub(crate) struct Offered {
+    pub(crate) offer: Offer,
+    /// Importers, one entry an import.
+    pub(crate) taken: Vec<NodeId>,
+}
+
+/// The right to import, asked for by a peer before the name was there.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) from: NodeId,
+    pub(crate) uid: u32,
+    pub(crate) request: u32,
+    pub(crate) name: String,
+    pub(crate) rights: Rights,
+    pub(crate) token: Option<Key>,
+}
+
+/// Requests of one peer that may wait at a time: a peer cannot make this node's memory grow.
+pub(crate) const MAX_WAITING: usize = 256;

@@ -1,0 +1,19 @@
+//! Imports that this node has asked for and that are not answered yet.
+
+use alloc::string::String;
+
+use mapwire_wire::{NodeId, Rights};
+
+/// Names an import under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId(pub u32);
+
+/// An import under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) id: RequestId,
+    pub(crate) to: NodeId,
+    pub(crate) name: String,
+    pub(crate) rights: Rights,
+    pub(crate) deadline_ns: u64,
+}

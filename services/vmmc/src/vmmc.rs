@@ -1,0 +1,425 @@
+//! The model's state and its inputs.
+
+use alloc::collections::VecDeque;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use mapwire_wire::{
+    ControlMessage, ExportId, Key, MAX_CONTROL_BYTES, MAX_NAME_BYTES, NodeId, Refusal, Rights,
+};
+
+use crate::action::{Action, Grant};
+use crate::error::VmmcError;
+use crate::offers::{MAX_WAITING, Offer, Offered, Waiting};
+use crate::requests::{Request, RequestId};
+
+/// Exports and imports of one node.
+///
+/// * Commands: [`offer`](Self::offer), [`withdraw`](Self::withdraw), [`import`](Self::import), [`release`](Self::release),
+///   [`leave`](Self::leave).
+/// * `handle_*`: [`handle_control`](Self::handle_control), [`handle_peer_gone`](Self::handle_peer_gone),
+///   [`handle_time`](Self::handle_time).
+/// * `poll_*`: [`poll_action`](Self::poll_action), to be drained after each of the others, and
+///   [`poll_at`](Self::poll_at), the time at which `handle_time` has something to do.
+#[derive(Debug, Default)]
+pub struct Vmmc {
+    offers: Vec<Offered>,
+    waiting: Vec<Waiting>,
+    requests: Vec<Request>,
+    next_request: u32,
+    next_tag: u64,
+    actions: VecDeque<Action>,
+}
+
+impl Vmmc {
+    /// A node that offers and asks for nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Offers an export under its name, and answers those who wait for it.
+    ///
+    /// # Errors
+    /// [`VmmcError::BadName`], [`VmmcError::NameTaken`].
+    pub fn offer(&mut self, offer: Offer) -> Result<(), VmmcError> {
+        check_name(&offer.name)?;
+        if self
+            .offers
+            .iter()
+            .any(|other| other.offer.name == offer.name)
+        {
+            return Err(VmmcError::NameTaken(offer.name));
+        }
+        let name = offer.name.clone();
+        self.offers.push(Offered {
+            offer,
+            taken: Vec::new(),
+        });
+        let (now, later) = core::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.name == name);
+        self.waiting = later;
+        let now: Vec<Waiting> = now;
+        for waiting in now {
+            self.answer(&waiting);
+        }
+        Ok(())
+    }
+
+    /// Takes an offer back and tells its importers. The NIC must refuse the export from before this call on.
+    pub fn withdraw(&mut self, export: ExportId) -> Option<Offer> {
+        let index = self
+            .offers
+            .iter()
+            .position(|other| other.offer.export == export)?;
+        let Offered { offer, mut taken } = self.offers.remove(index);
+        taken.sort_unstable();
+        taken.dedup();
+        for to in taken {
+            self.send(to, &ControlMessage::Revoked { export, epoch: 0 });
+        }
+        Some(offer)
+    }
+
+    /// How many imports of an export are held by others; `None` when there is no such offer.
+    #[must_use]
+    pub fn holders(&self, export: ExportId) -> Option<usize> {
+        self.offers
+            .iter()
+            .find(|other| other.offer.export == export)
+            .map(|offered| offered.taken.len())
+    }
+
+    /// The offer of an export.
+    #[must_use]
+    pub fn offered(&self, export: ExportId) -> Option<&Offer> {
+        self.offers
+            .iter()
+            .find(|other| other.offer.export == export)
+            .map(|offered| &offered.offer)
+    }
+
+    /// Asks node `to` for the export `name`, for `rights`, showing `token`; gives up at `deadline_ns`, which together with
+    /// `now_ns` is on the driver's clock. The outcome comes as [`Action::Imported`] or [`Action::Failed`].
+    ///
+    /// # Errors
+    /// [`VmmcError::BadName`].
+    pub fn import(
+        &mut self,
+        to: NodeId,
+        name: &str,
+        rights: Rights,
+        token: Option<Key>,
+        deadline_ns: u64,
+    ) -> Result<RequestId, VmmcError> {
+        check_name(name)?;
+        let id = RequestId(self.next_request);
+        self.next_request = self.next_request.wrapping_add(1);
+        self.requests.push(Request {
+            id,
+            to,
+            name: name.to_string(),
+            rights,
+            deadline_ns,
+        });
+        // The user id is the driver's to know; what a peer says of itself counts for nothing.
+        self.send(
+            to,
+            &ControlMessage::ImportRequest {
+                request: id.0,
+                name,
+                rights,
+                token,
+                uid: 0,
+            },
+        );
+        Ok(id)
+    }
+
+    /// Tells the exporter that an import is no longer used.
+    pub fn release(&mut self, grant: &Grant) {
+        self.send(
+            grant.node,
+            &ControlMessage::Released {
+                export: grant.export,
+                key: grant.key,
+            },
+        );
+    }
+
+    /// Tells `peers` that this node leaves.
+    pub fn leave(&mut self, peers: impl IntoIterator<Item = NodeId>) {
+        for to in peers {
+            self.send(to, &ControlMessage::Goodbye);
+        }
+    }
+
+    /// Takes a control message of node `from`, whose processes are user `uid`'s, as the operating system says.
+    ///
+    /// # Errors
+    /// [`VmmcError::Malformed`] for bytes that are no control message; nothing has changed then. A message that is valid
+    /// and answers nothing is passed over: its request may have timed out.
+    pub fn handle_control(
+        &mut self,
+        from: NodeId,
+        uid: u32,
+        bytes: &[u8],
+    ) -> Result<(), VmmcError> {
+        let message =
+            ControlMessage::parse(bytes).map_err(|error| VmmcError::Malformed { from, error })?;
+        match message {
+            ControlMessage::ImportRequest {
+                request,
+                name,
+                rights,
+                token,
+                uid: _,
+            } => {
+                let waiting = Waiting {
+                    from,
+                    uid,
+                    request,
+                    name: name.to_string(),
+                    rights,
+                    token,
+                };
+                if self.offers.iter().any(|other| other.offer.name == name) {
+                    self.answer(&waiting);
+                } else if self
+                    .waiting
+                    .iter()
+                    .filter(|other| other.from == from)
+                    .count()
+                    >= MAX_WAITING
+                {
+                    self.send(
+                        from,
+                        &ControlMessage::ImportRefused {
+                            request,
+                            reason: Refusal::Busy,
+                        },
+                    );
+                } else {
+                    self.waiting.push(waiting);
+                }
+            }
+            ControlMessage::ImportCancel { request } => {
+                self.waiting
+                    .retain(|waiting| waiting.from != from || waiting.request != request);
+            }
+            ControlMessage::ImportGranted {
+                request,
+                export,
+                key,
+                length,
+                rights,
+                direct,
+                epoch: _,
+            } => {
+                if let Some(request) = self.answered(from, request) {
+                    let grant = Grant {
+                        node: from,
+                        export,
+                        key,
+                        length,
+                        rights,
+                        direct,
+                    };
+                    if rights.contains(request.rights) {
+                        self.actions.push_back(Action::Imported {
+                            request: request.id,
+                            grant,
+                        });
+                    } else {
+                        let error = VmmcError::Refused {
+                            node: from,
+                            name: request.name,
+                            reason: Refusal::NoRight,
+                        };
+                        self.actions.push_back(Action::Failed {
+                            request: request.id,
+                            error,
+                        });
+                    }
+                } else {
+                    // The importer gave up meanwhile: the exporter must not think that it is held.
+                    self.send(from, &ControlMessage::Released { export, key });
+                }
+            }
+            ControlMessage::ImportRefused { request, reason } => {
+                if let Some(Request { id, name, .. }) = self.answered(from, request) {
+                    let error = VmmcError::Refused {
+                        node: from,
+                        name,
+                        reason,
+                    };
+                    self.actions
+                        .push_back(Action::Failed { request: id, error });
+                }
+            }
+            ControlMessage::Revoked { export, epoch: _ } => {
+                self.actions.push_back(Action::Revoked { from, export })
+            }
+            ControlMessage::Released { export, key } => {
+                let offered = self
+                    .offers
+                    .iter_mut()
+                    .find(|other| other.offer.export == export && other.offer.key == key);
+                if let Some(offered) = offered
+                    && let Some(index) = offered.taken.iter().position(|&node| node == from)
+                {
+                    offered.taken.swap_remove(index);
+                }
+            }
+            ControlMessage::Goodbye => {
+                self.handle_peer_gone(from);
+                self.actions.push_back(Action::Goodbye { from });
+            }
+        }
+        Ok(())
+    }
+
+    /// Node `node` is gone: its imports and requests are forgotten, and what was asked of it fails.
+    pub fn handle_peer_gone(&mut self, node: NodeId) {
+        self.waiting.retain(|waiting| waiting.from != node);
+        for offered in &mut self.offers {
+            offered.taken.retain(|&holder| holder != node);
+        }
+        let (gone, left) = core::mem::take(&mut self.requests)
+            .into_iter()
+            .partition(|request| request.to == node);
+        self.requests = left;
+        let gone: Vec<Request> = gone;
+        for Request { id, name, .. } in gone {
+            self.actions.push_back(Action::Failed {
+                request: id,
+                error: VmmcError::PeerGone { node, name },
+            });
+        }
+    }
+
+    /// Ends the requests whose time is over at `now_ns`; `waited_ms` of the error is `timeout_ms` of each.
+    pub fn handle_time(&mut self, now_ns: u64, waited_ms: impl Fn(RequestId) -> u64) {
+        let (over, left) = core::mem::take(&mut self.requests)
+            .into_iter()
+            .partition(|request| request.deadline_ns <= now_ns);
+        self.requests = left;
+        let over: Vec<Request> = over;
+        for Request { id, to, name, .. } in over {
+            self.send(to, &ControlMessage::ImportCancel { request: id.0 });
+            let error = VmmcError::TimedOut {
+                node: to,
+                name,
+                waited_ms: waited_ms(id),
+            };
+            self.actions
+                .push_back(Action::Failed { request: id, error });
+        }
+    }
+
+    /// The earliest deadline, on the driver's clock.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<u64> {
+        self.requests
+            .iter()
+            .map(|request| request.deadline_ns)
+            .min()
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Answers a request for a name that is offered.
+    fn answer(&mut self, waiting: &Waiting) {
+        let Waiting {
+            from,
+            uid,
+            request,
+            rights,
+            token,
+            ..
+        } = *waiting;
+        let Some(offered) = self
+            .offers
+            .iter_mut()
+            .find(|other| other.offer.name == waiting.name)
+        else {
+            return;
+        };
+        let offer = &offered.offer;
+        let reason = if !offer.importers.include(from, uid, token) {
+            Some(Refusal::NotPermitted)
+        } else if !offer.rights.contains(rights) {
+            Some(Refusal::NoRight)
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            return self.send(from, &ControlMessage::ImportRefused { request, reason });
+        }
+        let (export, key, length) = (offer.export, offer.key, offer.length);
+        // A mapping that can be written can be read: what is mapped for storing carries both rights.
+        let writable = rights.contains(Rights::STORE);
+        let rights = if offer.direct && writable {
+            offer.rights
+        } else {
+            rights
+        };
+        let direct = offer.direct.then_some(self.next_tag);
+        offered.taken.push(from);
+        if let Some(tag) = direct {
+            self.next_tag += 1;
+            self.actions.push_back(Action::PassMemory {
+                to: from,
+                export,
+                tag,
+                writable,
+            });
+        }
+        self.send(
+            from,
+            &ControlMessage::ImportGranted {
+                request,
+                export,
+                key,
+                length,
+                rights,
+                direct,
+                epoch: 0,
+            },
+        );
+    }
+
+    /// The request of this node that `from` answers, taken out.
+    fn answered(&mut self, from: NodeId, request: u32) -> Option<Request> {
+        let index = self
+            .requests
+            .iter()
+            .position(|other| other.id.0 == request && other.to == from)?;
+        Some(self.requests.swap_remove(index))
+    }
+
+    fn send(&mut self, to: NodeId, message: &ControlMessage<'_>) {
+        // Names were checked when they came in, so every message that is made here is legal.
+        let mut bytes = [0; MAX_CONTROL_BYTES];
+        if let Ok(length) = message.emit(&mut bytes) {
+            self.actions.push_back(Action::Send {
+                to,
+                message: bytes[..length].to_vec(),
+            });
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), VmmcError> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return Err(VmmcError::BadName(name.len()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+use super::*;
+use crate::importers::Importers;
+use alloc::vec;
+
+const EXPORTER: NodeId = NodeId(0);
+const IMPORTER: NodeId = NodeId(1);
+const OTHER: NodeId = NodeId(2);
+
+/// Carries messages between two models until both are quiet; gives what else they asked for.
+fn exchange(exporter: &mut Vmmc, importer: &mut Vmmc) -> Vec<(NodeId, Action)> {
+    let mut seen = Vec::new();
+    loop {
+        let mut quiet = true;
+        while let Some(action) = exporter.poll_action() {
+            quiet = false;
+            match action {
+                Action::Send {
+                    to: IMPORTER,
+                    message,
+                } => importer.handle_control(EXPORTER, 0, &message).unwrap(),
+                action => seen.push((EXPORTER, action)),
+            }
+        }
+        while let Some(action) = importer.poll_action() {
+            quiet = false;
+            match action {
+                Action::Send {
+                    to: EXPORTER,
+                    message,
+                } => exporter.handle_control(IMPORTER, 1000, &message).unwrap(),
+                action => seen.push((IMPORTER, action)),
+            }
+        }
+        if quiet {
+            return seen;
+        }
+    }
+}
+
+fn offer(name: &str) -> Offer {
+    Offer {
+        name: name.to_string(),
+        export: ExportId(65_537),
+        key: Key([7; 16]),
+        length: 8192,
+        rights: Rights::ALL,
+        importers: Importers::Job,
+        direct: false,
+    }
+}
+
+fn granted(seen: &[(NodeId, Action)]) -> Grant {
+    match seen {
+        [.., (IMPORTER, Action::Imported { grant, .. })] => *grant,
+        other => panic!("no import in {other:?}"),
+    }
+}
+
+fn failed(seen: &[(NodeId, Action)]) -> VmmcError {
+    match seen {
+        [.., (IMPORTER, Action::Failed { error, .. })] => error.clone(),
+        other => panic!("no failure in {other:?}"),
+    }
+}
+
+#[test]
+fn an_import_waits_until_the_name_is_offered() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    importer
+        .import(EXPORTER, "field", Rights::STORE, None, 1000)
+        .unwrap();
+    assert_eq!(exchange(&mut exporter, &mut importer), vec![]);
+    exporter.offer(offer("other name")).unwrap();
+    assert_eq!(exchange(&mut exporter, &mut importer), vec![]);
+    exporter
+        .offer(Offer {
+            export: ExportId(65_538),
+            ..offer("field")
+        })
+        .unwrap();
+    let grant = granted(&exchange(&mut exporter, &mut importer));
+    assert_eq!(
+        (grant.export, grant.length, grant.rights),
+        (ExportId(65_538), 8192, Rights::STORE)
+    );
+    assert_eq!(exporter.holders(ExportId(65_538)), Some(1));
+}
+
+#[test]
+fn an_import_times_out_and_names_what_it_waited_for() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    importer
+        .import(EXPORTER, "never", Rights::STORE, None, 1000)
+        .unwrap();
+    exchange(&mut exporter, &mut importer);
+    assert_eq!(importer.poll_at(), Some(1000));
+    importer.handle_time(999, |_| 5);
+    assert_eq!(importer.poll_action(), None);
+    importer.handle_time(1000, |_| 5);
+    let error = failed(&exchange(&mut exporter, &mut importer));
+    assert_eq!(
+        error,
+        VmmcError::TimedOut {
+            node: EXPORTER,
+            name: "never".to_string(),
+            waited_ms: 5
+        }
+    );
+    // The exporter has been told, and grants nothing to nobody.
+    exporter.offer(offer("never")).unwrap();
+    assert_eq!(exchange(&mut exporter, &mut importer), vec![]);
+    assert_eq!(exporter.holders(ExportId(65_537)), Some(0));
+}
+
+#[test]
+fn a_grant_that_comes_after_the_time_is_over_is_given_back() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    importer
+        .import(EXPORTER, "late", Rights::STORE, None, 10)
+        .unwrap();
+    exchange(&mut exporter, &mut importer);
+    exporter.offer(offer("late")).unwrap();
+    importer.handle_time(10, |_| 0);
+    exchange(&mut exporter, &mut importer);
+    assert_eq!(exporter.holders(ExportId(65_537)), Some(0));
+}
+
+#[test]
+fn those_who_may_not_import_are_refused_and_told_why() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    let token = Key([1; 16]);
+    exporter
+        .offer(Offer {
+            importers: Importers::Token(token),
+            ..offer("secret")
+        })
+        .unwrap();
+    for shown in [None, Some(Key([2; 16]))] {
+        importer
+            .import(EXPORTER, "secret", Rights::STORE, shown, 10)
+            .unwrap();
+        let error = failed(&exchange(&mut exporter, &mut importer));
+        let reason = Refusal::NotPermitted;
+        assert_eq!(
+            error,
+            VmmcError::Refused {
+                node: EXPORTER,
+                name: "secret".to_string(),
+                reason
+            }
+        );
+    }
+    importer
+        .import(EXPORTER, "secret", Rights::STORE, Some(token), 10)
+        .unwrap();
+    granted(&exchange(&mut exporter, &mut importer));
+}
+
+#[test]
+fn a_user_is_who_the_system_says_not_who_the_message_says() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    exporter
+        .offer(Offer {
+            importers: Importers::User(0),
+            ..offer("root's")
+        })
+        .unwrap();
+    // The message claims user 0; `exchange` reports it as user 1000's.
+    importer
+        .import(EXPORTER, "root's", Rights::STORE, None, 10)
+        .unwrap();
+    failed(&exchange(&mut exporter, &mut importer));
+}
+
+#[test]
+fn rights_that_are_not_offered_are_refused() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    exporter
+        .offer(Offer {
+            rights: Rights::STORE,
+            ..offer("mailbox")
+        })
+        .unwrap();
+    importer
+        .import(EXPORTER, "mailbox", Rights::FETCH, None, 10)
+        .unwrap();
+    let error = failed(&exchange(&mut exporter, &mut importer));
+    assert_eq!(
+        error,
+        VmmcError::Refused {
+            node: EXPORTER,
+            name: "mailbox".to_string(),
+            reason: Refusal::NoRight
+        }
+    );
+}
+
+#[test]
+fn memory_is_passed_before_the_grant_that_names_it() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    exporter
+        .offer(Offer {
+            direct: true,
+            ..offer("pages")
+        })
+        .unwrap();
+    importer
+        .import(EXPORTER, "pages", Rights::FETCH, None, 10)
+        .unwrap();
+    importer
+        .import(EXPORTER, "pages", Rights::STORE, None, 10)
+        .unwrap();
+    let seen = exchange(&mut exporter, &mut importer);
+    let export = ExportId(65_537);
+    assert_eq!(
+        seen[0].1,
+        Action::PassMemory {
+            to: IMPORTER,
+            export,
+            tag: 0,
+            writable: false
+        }
+    );
+    assert_eq!(
+        seen[1].1,
+        Action::PassMemory {
+            to: IMPORTER,
+            export,
+            tag: 1,
+            writable: true
+        }
+    );
+    let grants: Vec<Grant> = seen
+        .iter()
+        .filter_map(|(_, action)| match action {
+            Action::Imported { grant, .. } => Some(*grant),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        (grants[0].rights, grants[0].direct),
+        (Rights::FETCH, Some(0))
+    );
+    assert_eq!((grants[1].rights, grants[1].direct), (Rights::ALL, Some(1)));
+}
+
+#[test]
+fn holders_are_told_once_when_an_export_is_withdrawn() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    exporter.offer(offer("shared")).unwrap();
+    importer
+        .import(EXPORTER, "shared", Rights::STORE, None, 10)
+        .unwrap();
+    importer
+        .import(EXPORTER, "shared", Rights::FETCH, None, 10)
+        .unwrap();
+    exchange(&mut exporter, &mut importer);
+    let export = ExportId(65_537);
+    assert_eq!(exporter.withdraw(export).unwrap().name, "shared");
+    let seen = exchange(&mut exporter, &mut importer);
+    assert_eq!(
+        seen,
+        vec![(
+            IMPORTER,
+            Action::Revoked {
+                from: EXPORTER,
+                export
+            }
+        )]
+    );
+    assert!(exporter.withdraw(export).is_none());
+    // The name is free again.
+    exporter.offer(offer("shared")).unwrap();
+}
+
+#[test]
+fn a_name_is_taken_once_and_has_a_length() {
+    let mut exporter = Vmmc::new();
+    exporter.offer(offer("one")).unwrap();
+    assert_eq!(
+        exporter.offer(offer("one")),
+        Err(VmmcError::NameTaken("one".to_string()))
+    );
+    assert_eq!(exporter.offer(offer("")), Err(VmmcError::BadName(0)));
+    assert_eq!(
+        exporter.offer(offer(&"x".repeat(256))),
+        Err(VmmcError::BadName(256))
+    );
+}
+
+#[test]
+fn what_is_asked_of_a_node_that_goes_fails_and_what_it_held_is_free() {
+    let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
+    exporter.offer(offer("a")).unwrap();
+    importer
+        .import(EXPORTER, "a", Rights::STORE, None, 10)
+        .unwrap();
+    exchange(&mut exporter, &mut importer);
+    exporter.handle_peer_gone(IMPORTER);
+    assert_eq!(exporter.holders(ExportId(65_537)), Some(0));
+    importer
+        .import(EXPORTER, "b", Rights::STORE, None, 10)
+        .unwrap();
+    importer
+        .import(OTHER, "c", Rights::STORE, None, 10)
+        .unwrap();
+    importer.handle_peer_gone(EXPORTER);
+    let failures = core::iter::from_fn(|| importer.poll_action())
+        .filter(|action| {
+            matches!(
+                action,
+                Action::Failed {
+                    error: VmmcError::PeerGone { node: EXPORTER, .. },
+                    ..
+                }
+            )
+        })
+        .count();
+    assert_eq!(failures, 1);
+}
+
+#[test]
+fn a_peer_cannot_make_the_exporter_remember_without_bound() {
+    let mut exporter = Vmmc::new();
+    let mut importer = Vmmc::new();
+    for n in 0..MAX_WAITING + 10 {
+        importer
+            .import(
+                EXPORTER,
+                &alloc::format!("name {n}"),
+                Rights::STORE,
+                None,
+                10,
+            )
+            .unwrap();
+    }
+    let seen = exchange(&mut exporter, &mut importer);
+    assert_eq!(seen.len(), 10);
+    assert_eq!(exporter.waiting.len(), MAX_WAITING);
+}
+
+#[test]
+fn bytes_that_are_no_message_change_nothing() {
+    let mut exporter = Vmmc::new();
+    exporter.offer(offer("a")).unwrap();
+    for length in 0..64 {
+        assert!(
+            exporter
+                .handle_control(IMPORTER, 0, &vec![0xa5; length])
+                .is_err()
+        );
+    }
+    assert_eq!(exporter.poll_action(), None);
+}
