@@ -10,79 +10,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::JobAddress;
-use super::message::{Refusal, ToBroker, ToRank};
+use super::message::{ToBroker, ToRank};
 use super::socket::{self, Received};
-use crate::board::{Board, BoardError, RankState};
+use super::{JobAddress, RendezvousError};
+use crate::board::{Board, RankState};
 
 /// How long a request may wait for a broker that does not take it. It always takes them, unless it
 /// is stopped.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Why a rank cannot join, ask or pass.
-#[derive(Debug, thiserror::Error)]
-pub enum RendezvousError {
-    /// Nobody listens at the job's address.
-    #[error(
-        "cannot reach the launcher of this job ({0}): it has ended, or MAPWIRE_JOB is stale; start the program with `mapwire run`"
-    )]
-    Unreachable(Errno),
-    /// Somebody of another user listens there.
-    #[error(
-        "the process that listens at the address in MAPWIRE_JOB belongs to user {0}, not to this one"
-    )]
-    ForeignBroker(u32),
-    /// The broker does not admit this rank.
-    #[error("the launcher refused rank {rank}: {why}")]
-    Refused {
-        /// The rank asked for.
-        rank: u32,
-        /// Its reason.
-        why: Refusal,
-    },
-    /// The broker's answer makes no sense.
-    #[error("the launcher broke the rendezvous protocol: {0}")]
-    Protocol(&'static str),
-    /// The board is not usable.
-    #[error(transparent)]
-    Board(#[from] BoardError),
-    /// The time is over.
-    #[error("{what} took longer than {} s; rank {rank} waits, states of the job: {states}", .after.as_secs_f32())]
-    Timeout {
-        /// What was waited for.
-        what: String,
-        /// The waiting rank.
-        rank: u32,
-        /// The timeout.
-        after: Duration,
-        /// The ranks by state, as the board shows them.
-        states: String,
-    },
-    /// The broker has gone, so the job is over.
-    #[error("the launcher of this job has ended")]
-    JobEnded,
-    /// The peer left or died.
-    #[error("rank {0} has gone")]
-    PeerGone(u32),
-    /// No such peer, or the rank itself.
-    #[error("rank {peer} cannot be a peer of rank {rank} in a job of {size}")]
-    NoSuchPeer {
-        /// The peer asked for.
-        peer: u32,
-        /// The asking rank.
-        rank: u32,
-        /// Ranks in the job.
-        size: u32,
-    },
-    /// The kernel refused.
-    #[error("{call} at the rendezvous failed: {errno}")]
-    Os {
-        /// The system call.
-        call: &'static str,
-        /// What it answered.
-        errno: Errno,
-    },
-}
 
 /// News from the broker.
 #[derive(Debug)]

@@ -16,12 +16,14 @@
 
 mod address;
 mod client;
+mod error;
 pub mod message;
 mod server;
 mod socket;
 
 pub use address::{JobAddress, JobAddressError};
-pub use client::{Client, Event, RendezvousError};
+pub use client::{Client, Event};
+pub use error::RendezvousError;
 pub use server::{Broker, BrokerStats, MakeChannel};
 
 #[cfg(test)]
