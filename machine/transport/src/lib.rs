@@ -13,3 +13,4 @@ pub mod board;
 pub mod payload;
 pub mod rendezvous;
 pub mod shm;
+pub mod transport;

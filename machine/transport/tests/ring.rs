@@ -47,7 +47,11 @@ fn expect(channel: &mut Channel, number: u64, len_bytes: usize) {
 
 #[test]
 fn every_length_up_to_the_longest_arrives_intact() {
-    let mut channel = Channel::loopback(&RingConfig::default()).unwrap();
+    let config = RingConfig {
+        max_payload_bytes: 8192,
+        ..RingConfig::default()
+    };
+    let mut channel = Channel::loopback(&config).unwrap();
     for len_bytes in 0..=8192 {
         push(
             &mut channel,
@@ -189,7 +193,7 @@ fn a_channel_of_other_sizes_is_refused_by_name() {
     let error = Channel::open(&fd, Side::Lower, &other).unwrap_err();
     assert!(error.to_string().contains("length in bytes"), "{error}");
     let other = RingConfig {
-        max_payload_bytes: 4096,
+        max_payload_bytes: 4000,
         ..config
     };
     let error = Channel::open(&fd, Side::Lower, &other).unwrap_err();

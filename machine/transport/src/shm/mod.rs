@@ -6,6 +6,9 @@ pub mod cursor;
 pub(crate) mod region;
 #[allow(unsafe_code)]
 pub mod ring;
+mod shared;
+
+pub use shared::ShmTransport;
 
 /// The peer has written something into the shared memory that no correct peer writes. The channel is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,18 +17,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
+
 use super::PeerCorrupt;
 use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
 use super::region::Region;
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
 
-/// Bytes of a packet's header, whose contents the ring does not look at.
-pub const HEADER_BYTES: usize = 48;
-/// Longest payload inside a slot.
-pub const INLINE_BYTES: usize = 136;
 const SLOT_BYTES: usize = 192;
 const HEADER_OFFSET: usize = 8;
 const PAYLOAD_OFFSET: usize = HEADER_OFFSET + HEADER_BYTES;
+const _: () = assert!(PAYLOAD_OFFSET + INLINE_BYTES == SLOT_BYTES);
 
 // Each control word has 128 bytes to itself: processors fetch lines in pairs.
 const RELEASED_OFFSET: usize = 0;
@@ -53,7 +52,7 @@ impl Default for RingConfig {
         Self {
             slots: 64,
             bulk_bytes: 256 << 10,
-            max_payload_bytes: 8192,
+            max_payload_bytes: mapwire_wire::MAX_PAYLOAD_BYTES as u32,
         }
     }
 }
@@ -289,6 +288,15 @@ pub struct Incoming<'a> {
     pub payload: Received<'a>,
 }
 
+/// The packet at the head, once it was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    len_bytes: usize,
+    /// Where the payload lies in the region, if it is not inline.
+    offset: usize,
+    bulk_end: u64,
+}
+
 /// The receiving end.
 #[derive(Debug)]
 pub struct Consumer {
@@ -296,8 +304,7 @@ pub struct Consumer {
     cursor: ConsumerCursor,
     /// Private copy of header and inline payload of the packet at the head.
     scratch: [u64; (HEADER_BYTES + INLINE_BYTES) / 8],
-    /// What releasing the packet at the head takes, once it was looked at.
-    head_bulk_end: Option<u64>,
+    head: Option<Head>,
 }
 
 impl Consumer {
@@ -306,19 +313,20 @@ impl Consumer {
             memory: Memory::new(region, base, config),
             cursor: ConsumerCursor::new(shape(config)),
             scratch: [0; (HEADER_BYTES + INLINE_BYTES) / 8],
-            head_bulk_end: None,
+            head: None,
         }
     }
 
-    /// The packet at the head, if there is one. It stays there until [`Self::release`].
+    /// Looks for a packet at the head and takes private copies of what must not change; [`Self::head`] then shows
+    /// it. It stays at the head until [`Self::release`]. An error means that the ring is of no more use.
     #[inline]
-    pub fn peek(&mut self) -> Result<Option<Incoming<'_>>, PeerCorrupt> {
+    pub fn poll(&mut self) -> Result<bool, PeerCorrupt> {
         let memory = &self.memory;
         let Some((slot, payload_bytes)) = self.cursor.ready(memory) else {
             if self.cursor.unannounced() {
                 self.cursor.announce(memory);
             }
-            return Ok(None);
+            return Ok(false);
         };
         let len_bytes = payload_bytes as usize;
         if len_bytes > memory.max_payload_bytes {
@@ -333,22 +341,38 @@ impl Consumer {
         let from = memory.slot_offset(slot) + HEADER_OFFSET;
         memory.region.read_words(from, &mut self.scratch[..words]);
         let (bulk_offset, bulk_end) = self.cursor.place(if inline { 0 } else { payload_bytes });
-        self.head_bulk_end = Some(bulk_end);
+        self.head = Some(Head {
+            len_bytes,
+            offset: memory.bulk_base + bulk_offset,
+            bulk_end,
+        });
+        Ok(true)
+    }
 
+    /// The packet that [`Self::poll`] found, until it is released.
+    #[inline]
+    pub fn head(&self) -> Option<Incoming<'_>> {
+        let head = self.head?;
         let scratch: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
         let (header, rest) = scratch
             .split_first_chunk()
             .expect("a header fits the scratch");
-        let payload = if inline {
-            Received::Inline(&rest[..len_bytes])
+        let payload = if head.len_bytes <= INLINE_BYTES {
+            Received::Inline(&rest[..head.len_bytes])
         } else {
             Received::Bulk(BulkPayload {
-                region: &memory.region,
-                offset: memory.bulk_base + bulk_offset,
-                len_bytes,
+                region: &self.memory.region,
+                offset: head.offset,
+                len_bytes: head.len_bytes,
             })
         };
-        Ok(Some(Incoming { header, payload }))
+        Some(Incoming { header, payload })
+    }
+
+    /// [`Self::poll`] and [`Self::head`] in one.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Incoming<'_>>, PeerCorrupt> {
+        Ok(if self.poll()? { self.head() } else { None })
     }
 
     /// Whether a packet waits at the head; touches nothing but its slot's word.
@@ -357,12 +381,12 @@ impl Consumer {
         self.cursor.ready(&self.memory).is_some()
     }
 
-    /// Gives the room of the packet that [`Self::peek`] last returned back to the producer. Does nothing when no
-    /// packet was peeked at since the last release.
+    /// Gives the room of the packet at the head back to the producer. Does nothing when [`Self::poll`] has found no
+    /// packet since the last release.
     #[inline]
     pub fn release(&mut self) {
-        if let Some(bulk_end) = self.head_bulk_end.take() {
-            self.cursor.release(&self.memory, bulk_end);
+        if let Some(head) = self.head.take() {
+            self.cursor.release(&self.memory, head.bulk_end);
         }
     }
 

@@ -1,0 +1,267 @@
+//! The transport between processes of one host: a channel to each peer.
+
+use mapwire_wire::{Header, NodeId};
+
+use super::PeerCorrupt;
+use super::channel::{Channel, ChannelError};
+use super::ring::{PushError, RingConfig};
+use crate::payload::Payload;
+use crate::transport::{Packet, ReceiveError, SendError, Transport};
+
+/// Idle sweeps between two looks at whether peers have closed.
+const CLOSED_CHECK_SWEEPS: u32 = 64;
+
+#[derive(Debug)]
+struct Link {
+    channel: Channel,
+    /// Nothing more may be sent: the peer is known to be gone, or has closed its receiving end.
+    ended: bool,
+}
+
+impl Link {
+    /// Whether no packet waits and none can come.
+    fn is_over(&self) -> bool {
+        // The order matters: what was published before closing is visible once the closing is.
+        (self.ended || self.channel.receiver.producer_closed())
+            && !self.channel.receiver.has_packet()
+    }
+}
+
+#[derive(Debug)]
+enum Peer {
+    Absent,
+    Connected(Box<Link>),
+    Gone,
+}
+
+/// Packets between ranks of one host.
+///
+/// Channels come from elsewhere ([`crate::rendezvous`]) by [`Self::connect`]. Polling costs one load for each
+/// connected peer and nothing for the others.
+#[derive(Debug)]
+pub struct ShmTransport {
+    peers: Vec<Peer>,
+    /// The connected ones, in the order in which they are polled.
+    connected: Vec<NodeId>,
+    /// Index in `connected` of the peer to be polled first.
+    next: usize,
+    idle_sweeps: u32,
+    max_payload_bytes: usize,
+}
+
+impl ShmTransport {
+    /// A transport without peers. All channels must have this configuration's longest payload.
+    pub fn new(config: &RingConfig) -> Self {
+        Self {
+            peers: Vec::new(),
+            connected: Vec::new(),
+            next: 0,
+            idle_sweeps: 0,
+            max_payload_bytes: config.max_payload_bytes as usize,
+        }
+    }
+
+    /// Takes the channel to a peer into service, in place of an earlier one if there was one.
+    pub fn connect(&mut self, peer: NodeId, channel: Channel) {
+        let index = usize::from(peer.0);
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || Peer::Absent);
+        }
+        let link = Link {
+            channel,
+            ended: false,
+        };
+        self.peers[index] = Peer::Connected(Box::new(link));
+        if !self.connected.contains(&peer) {
+            self.connected.push(peer);
+        }
+    }
+
+    /// Lets a node send to itself: a ring in private memory.
+    pub fn connect_self(&mut self, own: NodeId, config: &RingConfig) -> Result<(), ChannelError> {
+        self.connect(own, Channel::loopback(config)?);
+        Ok(())
+    }
+
+    /// Whether packets can be sent to this peer.
+    pub fn is_connected(&self, peer: NodeId) -> bool {
+        matches!(self.link(peer), Some(link) if !link.ended)
+    }
+
+    /// Peers with a connection, in no particular order.
+    pub fn peers(&self) -> &[NodeId] {
+        &self.connected
+    }
+
+    #[inline(always)]
+    fn link(&self, peer: NodeId) -> Option<&Link> {
+        match self.peers.get(usize::from(peer.0)) {
+            Some(Peer::Connected(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn link_mut(&mut self, peer: NodeId) -> Result<&mut Link, SendError> {
+        match self.peers.get_mut(usize::from(peer.0)) {
+            Some(Peer::Connected(link)) => Ok(link),
+            Some(Peer::Gone) => Err(SendError::PeerGone(peer)),
+            Some(Peer::Absent) | None => Err(SendError::NotConnected(peer)),
+        }
+    }
+
+    /// What is wrong when the header at the head claims another length than the ring.
+    #[inline(always)]
+    fn length_mismatch(&self, from: NodeId) -> Option<PeerCorrupt> {
+        let incoming = self.link(from)?.channel.receiver.head()?;
+        let header: &Header = zerocopy::transmute_ref!(incoming.header);
+        let claimed = header.payload_bytes();
+        (claimed as usize != incoming.payload.len_bytes()).then_some(PeerCorrupt {
+            what: "payload length in its header",
+            value: u64::from(claimed),
+        })
+    }
+
+    #[cold]
+    fn forget(&mut self, peer: NodeId) {
+        self.peers[usize::from(peer.0)] = Peer::Gone;
+        self.connected.retain(|&other| other != peer);
+        self.next = 0;
+    }
+
+    #[cold]
+    fn forget_corrupt(&mut self, peer: NodeId, corrupt: PeerCorrupt) -> ReceiveError {
+        self.forget(peer);
+        ReceiveError::PeerCorrupt { peer, corrupt }
+    }
+
+    /// The first peer found to be over, now forgotten.
+    #[cold]
+    fn reap(&mut self) -> Option<NodeId> {
+        let is_over = |peer: &&NodeId| self.link(**peer).is_some_and(Link::is_over);
+        let over = *self.connected.iter().find(is_over)?;
+        self.forget(over);
+        Some(over)
+    }
+}
+
+impl Transport for ShmTransport {
+    fn max_payload_bytes(&self) -> usize {
+        self.max_payload_bytes
+    }
+
+    #[inline]
+    fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
+        debug_assert_eq!(header.payload_bytes() as usize, payload.len_bytes());
+        let link = self.link_mut(to)?;
+        if link.ended || link.channel.sender.consumer_closed() {
+            link.ended = true;
+            return Err(SendError::PeerGone(to));
+        }
+        let header: &[u8; size_of::<Header>()] = zerocopy::transmute_ref!(header);
+        match link.channel.sender.try_push(header, payload.pieces()) {
+            Ok(()) => Ok(()),
+            Err(PushError::Full) => Err(SendError::WouldBlock(to)),
+            Err(PushError::TooLong {
+                len_bytes,
+                max_bytes,
+            }) => Err(SendError::TooLong {
+                len_bytes,
+                max_bytes,
+            }),
+            Err(PushError::Corrupt(corrupt)) => {
+                link.ended = true;
+                Err(SendError::PeerCorrupt { peer: to, corrupt })
+            }
+        }
+    }
+
+    #[inline]
+    fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
+        let count = self.connected.len();
+        let mut found = None;
+        let mut index = self.next;
+        for _ in 0..count {
+            if index >= count {
+                index = 0;
+            }
+            let from = self.connected[index];
+            index += 1;
+            let Some(Peer::Connected(link)) = self.peers.get_mut(usize::from(from.0)) else {
+                continue;
+            };
+            match link.channel.receiver.poll() {
+                Ok(false) => {}
+                Ok(true) => {
+                    found = Some(from);
+                    break;
+                }
+                Err(corrupt) => return Err(self.forget_corrupt(from, corrupt)),
+            }
+        }
+        let Some(from) = found else {
+            self.idle_sweeps = self.idle_sweeps.wrapping_add(1);
+            if self.idle_sweeps % CLOSED_CHECK_SWEEPS == 0 {
+                if let Some(peer) = self.reap() {
+                    return Err(ReceiveError::PeerGone(peer));
+                }
+            }
+            return Ok(None);
+        };
+        self.next = index;
+
+        if let Some(corrupt) = self.length_mismatch(from) {
+            return Err(self.forget_corrupt(from, corrupt));
+        }
+        let head = self
+            .link(from)
+            .and_then(|link| link.channel.receiver.head());
+        Ok(head.map(|incoming| Packet {
+            from,
+            header: zerocopy::transmute_ref!(incoming.header),
+            payload: incoming.payload,
+        }))
+    }
+
+    #[inline]
+    fn release(&mut self, from: NodeId) {
+        if let Some(Peer::Connected(link)) = self.peers.get_mut(usize::from(from.0)) {
+            link.channel.receiver.release();
+        }
+    }
+
+    fn has_input(&self) -> bool {
+        self.connected.iter().any(|&peer| {
+            self.link(peer)
+                .is_some_and(|link| link.channel.receiver.has_packet() || link.is_over())
+        })
+    }
+
+    fn flush(&mut self) {
+        for index in 0..self.connected.len() {
+            if let Ok(link) = self.link_mut(self.connected[index]) {
+                link.channel.receiver.announce();
+            }
+        }
+    }
+
+    fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
+        let link = self.link_mut(to)?;
+        if link.ended {
+            return Err(SendError::PeerGone(to));
+        }
+        match link.channel.sender.drained() {
+            Ok(drained) => Ok(drained),
+            Err(corrupt) => {
+                link.ended = true;
+                Err(SendError::PeerCorrupt { peer: to, corrupt })
+            }
+        }
+    }
+
+    fn disconnect(&mut self, peer: NodeId) {
+        if let Ok(link) = self.link_mut(peer) {
+            link.ended = true;
+        }
+    }
+}
