@@ -1,0 +1,41 @@
+//! The kernel's error numbers, printed by name.
+
+use core::fmt;
+
+/// A kernel error number: prints its name and the system's words for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub(crate) rustix::io::Errno);
+
+impl Errno {
+    /// The number, as `errno` would hold it.
+    pub fn number(self) -> i32 {
+        self.0.raw_os_error()
+    }
+}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self(errno)
+    }
+}
+
+impl From<std::io::Error> for Errno {
+    fn from(error: std::io::Error) -> Self {
+        Self(rustix::io::Errno::from_raw_os_error(
+            error.raw_os_error().unwrap_or(libc::EIO),
+        ))
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The system's words already end in "(os error N)".
+        write!(f, "{}", std::io::Error::from_raw_os_error(self.number()))
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,313 @@
+//! Protection of the pages of application views, and the handler that their page faults reach.
+//!
+//! A page of a view is closed, open to loads or open to stores ([`Access`]). Two backends change
+//! that ([`Protection`]), with the same behaviour and different costs:
+//!
+//! | backend | a fault arrives as | closing, opening | needs |
+//! |---|---|---|---|
+//! | [`Userfaultfd`] | SIGBUS | page table entries alone, no range is ever split | Linux 6.4 |
+//! | [`Mprotect`] | SIGSEGV | `mprotect`, which splits and joins mapped ranges | `vm.max_map_count` above the number of runs of pages with one protection |
+//!
+//! With both, the faulting thread itself runs the handler that [`watch`] installed, so no other
+//! processor need wake up. The handler runs in a signal: see [`FaultHandler`] for what it may do.
+//!
+//! A system call that is handed a pointer into a closed page does not fault: it fails with
+//! `EFAULT`. Touch the memory first.
+//!
+//! # Faults on open pages
+//! With [`Userfaultfd`] the kernel may drop a page table entry under memory pressure; the next
+//! access faults although the page is open. [`Protection::set`] with `from == to` opens it again.
+
+mod mprotect;
+mod probe;
+#[allow(unsafe_code)]
+mod signals;
+#[allow(unsafe_code)]
+mod uffd_abi;
+mod userfaultfd;
+
+#[cfg(test)]
+mod conformance;
+
+use core::fmt;
+use core::str::FromStr;
+use std::sync::Arc;
+
+pub use mprotect::Mprotect;
+pub use probe::{Probe, probe, probe_all};
+pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, watch};
+pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};
+pub use userfaultfd::Userfaultfd;
+
+use crate::errno::Errno;
+use crate::views::MultiView;
+
+/// What application threads may do with a page of a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Access {
+    /// Nothing: loads and stores fault.
+    #[default]
+    None,
+    /// Load; stores fault.
+    Read,
+    /// Load and store.
+    Write,
+}
+
+/// Which backend protects pages and so which signal a fault arrives as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FaultBackend {
+    /// userfaultfd in SIGBUS mode, [`Userfaultfd`].
+    Userfaultfd,
+    /// mprotect and SIGSEGV, [`Mprotect`].
+    Sigsegv,
+}
+
+impl FaultBackend {
+    /// Every backend, the preferred one first.
+    pub const ALL: [Self; 2] = [Self::Userfaultfd, Self::Sigsegv];
+
+    /// The signal that a fault on a protected page raises.
+    pub fn signal(self) -> FaultSignal {
+        match self {
+            Self::Userfaultfd => FaultSignal::Bus,
+            Self::Sigsegv => FaultSignal::Segv,
+        }
+    }
+}
+
+impl fmt::Display for FaultBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Userfaultfd => "userfaultfd",
+            Self::Sigsegv => "sigsegv",
+        })
+    }
+}
+
+/// A word that names no backend.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{found:?} is no way to catch faults: use userfaultfd or sigsegv (MAPWIRE_FAULTS)")]
+pub struct ParseBackendError {
+    found: String,
+}
+
+impl FromStr for FaultBackend {
+    type Err = ParseBackendError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|backend| backend.to_string() == word)
+            .ok_or_else(|| ParseBackendError {
+                found: word.to_owned(),
+            })
+    }
+}
+
+/// The signal that a fault arrives as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FaultSignal {
+    /// SIGBUS.
+    Bus,
+    /// SIGSEGV.
+    Segv,
+}
+
+impl fmt::Display for FaultSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bus => "SIGBUS",
+            Self::Segv => "SIGSEGV",
+        })
+    }
+}
+
+/// Changes what application threads may do with pages of a view.
+///
+/// Every call is safe in a fault handler: it allocates nothing and takes no lock.
+pub trait Protection: Send + Sync + fmt::Debug {
+    /// Gives `pages` pages of view `view` from page `first_page` on the access `to`. All have
+    /// the access `from` now; `from == to` restores what memory pressure may have taken.
+    ///
+    /// When it returns, every thread of the process is bound by `to`. A page opened for the
+    /// first time is given memory, zeroed.
+    ///
+    /// Calls that concern the same page must be ordered by the caller; others may run at once.
+    ///
+    /// # Errors
+    /// The pages are not in the view, or a limit of the kernel is reached.
+    fn set(
+        &self,
+        view: usize,
+        first_page: usize,
+        pages: usize,
+        from: Access,
+        to: Access,
+    ) -> Result<(), ProtectionError>;
+
+    /// Which backend this is.
+    fn backend(&self) -> FaultBackend;
+
+    /// The views whose pages it protects.
+    fn views(&self) -> &Arc<MultiView>;
+}
+
+/// Either backend behind one type, without a virtual call.
+#[derive(Debug)]
+pub enum PageProtection {
+    /// userfaultfd in SIGBUS mode.
+    Userfaultfd(Userfaultfd),
+    /// mprotect and SIGSEGV.
+    Mprotect(Mprotect),
+}
+
+impl PageProtection {
+    /// Protects `views`, all pages closed at first, by `backend`.
+    ///
+    /// # Errors
+    /// The kernel refuses the backend; the error says which setting to change.
+    pub fn new(backend: FaultBackend, views: Arc<MultiView>) -> Result<Self, ProtectionError> {
+        Ok(match backend {
+            FaultBackend::Userfaultfd => Self::Userfaultfd(Userfaultfd::new(views)?),
+            FaultBackend::Sigsegv => Self::Mprotect(Mprotect::new(views)?),
+        })
+    }
+
+    /// The first backend of [`FaultBackend::ALL`] that this computer allows.
+    ///
+    /// # Errors
+    /// Why the last one was refused, if all were.
+    pub fn best(views: Arc<MultiView>) -> Result<Self, ProtectionError> {
+        Self::new(FaultBackend::Userfaultfd, Arc::clone(&views))
+            .or_else(|_| Self::new(FaultBackend::Sigsegv, views))
+    }
+}
+
+impl Protection for PageProtection {
+    #[inline]
+    fn set(
+        &self,
+        view: usize,
+        first_page: usize,
+        pages: usize,
+        from: Access,
+        to: Access,
+    ) -> Result<(), ProtectionError> {
+        match self {
+            Self::Userfaultfd(backend) => backend.set(view, first_page, pages, from, to),
+            Self::Mprotect(backend) => backend.set(view, first_page, pages, from, to),
+        }
+    }
+
+    fn backend(&self) -> FaultBackend {
+        match self {
+            Self::Userfaultfd(backend) => backend.backend(),
+            Self::Mprotect(backend) => backend.backend(),
+        }
+    }
+
+    fn views(&self) -> &Arc<MultiView> {
+        match self {
+            Self::Userfaultfd(backend) => backend.views(),
+            Self::Mprotect(backend) => backend.views(),
+        }
+    }
+}
+
+/// Why pages could not be protected. Holds no allocation, so that a fault handler may make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProtectionError {
+    /// Pages outside of the view.
+    #[error(
+        "pages {first_page}..{first_page}+{pages} of view {view} do not exist: there are {views} views of {view_pages} pages"
+    )]
+    OutOfRange {
+        /// View asked for.
+        view: usize,
+        /// First page asked for.
+        first_page: usize,
+        /// Pages asked for.
+        pages: usize,
+        /// Views that exist.
+        views: usize,
+        /// Pages that each has.
+        view_pages: usize,
+    },
+    /// Neither the device nor the system call gives a userfaultfd.
+    #[error(
+        "userfaultfd is refused ({DEVICE}: {device}; system call: {call}): \
+         give this user the device (`chmod 666 {DEVICE}`), or let the container's seccomp \
+         profile pass userfaultfd (vm.unprivileged_userfaultfd may stay 0); \
+         or set MAPWIRE_FAULTS=sigsegv"
+    )]
+    UserfaultfdRefused {
+        /// What opening the device gave.
+        device: Errno,
+        /// What the system call gave.
+        call: Errno,
+    },
+    /// The kernel's userfaultfd cannot do what is needed.
+    #[error(
+        "this kernel's userfaultfd lacks {missing}: \
+         Linux 6.4 or later has it; or set MAPWIRE_FAULTS=sigsegv"
+    )]
+    UserfaultfdTooOld {
+        /// The feature that is missing.
+        missing: &'static str,
+    },
+    /// mprotect splits mapped ranges, and the kernel's limit of them is reached.
+    #[error(
+        "protections differ from page to page so much that this process reached the kernel's \
+         limit of {limit} mapped ranges: raise it with `sysctl vm.max_map_count={wanted}`, \
+         or use MAPWIRE_FAULTS=userfaultfd, which needs no ranges"
+    )]
+    TooManyRanges {
+        /// `vm.max_map_count`.
+        limit: u64,
+        /// A higher value.
+        wanted: u64,
+    },
+    /// No memory is left for a page opened for the first time.
+    #[error(
+        "no memory left for {pages} pages of shared memory: {errno}; free memory, or raise the limit of the control group"
+    )]
+    OutOfMemory {
+        /// Pages that were to be opened.
+        pages: usize,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+    /// A system call failed for a reason of its own.
+    #[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// First address.
+        address: usize,
+        /// Bytes concerned.
+        bytes: usize,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+}
+
+/// The address range of pages of a view, or the error that says what exists.
+fn check_pages(
+    views: &MultiView,
+    view: usize,
+    first_page: usize,
+    pages: usize,
+) -> Result<(usize, usize), ProtectionError> {
+    let layout = views.layout();
+    layout
+        .pages_range(view, first_page, pages)
+        .ok_or(ProtectionError::OutOfRange {
+            view,
+            first_page,
+            pages,
+            views: layout.views,
+            view_pages: layout.pages(),
+        })
+}

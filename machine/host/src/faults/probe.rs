@@ -1,0 +1,64 @@
+//! Which backends this computer allows, found out by protecting a page.
+
+use std::sync::Arc;
+
+use super::{Access, FaultBackend, PageProtection, Protection};
+use crate::page::PAGE_BYTES;
+use crate::views::{MultiView, ViewError, ViewLayout};
+
+/// What came of trying a backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// The backend tried.
+    pub backend: FaultBackend,
+    /// Nothing, or why it does not work and how to mend it.
+    pub result: Result<(), String>,
+}
+
+/// Takes one page through all its states with `backend`, without touching it. For `mapwire doctor`.
+pub fn probe(backend: FaultBackend) -> Probe {
+    let result = try_views()
+        .map_err(|error| error.to_string())
+        .and_then(|views| {
+            let protection =
+                PageProtection::new(backend, views).map_err(|error| error.to_string())?;
+            use Access::{None, Read, Write};
+            for (from, to) in [
+                (None, Read),
+                (Read, Write),
+                (Write, Read),
+                (Read, None),
+                (None, Write),
+            ] {
+                protection
+                    .set(0, 0, 1, from, to)
+                    .map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        });
+    Probe { backend, result }
+}
+
+/// Every backend, the preferred one first.
+pub fn probe_all() -> [Probe; 2] {
+    FaultBackend::ALL.map(probe)
+}
+
+/// One page at the first of some addresses that is free.
+fn try_views() -> Result<Arc<MultiView>, ViewError> {
+    let mut last = ViewError::Empty { bytes: 0, views: 0 };
+    for base in [
+        0x2f00_0000_0000,
+        0x2e00_0000_0000,
+        0x0040_0000_0000,
+        0x0020_0000_0000,
+    ] {
+        match ViewLayout::new(base, PAGE_BYTES, 1)
+            .and_then(|layout| MultiView::new("probe", layout))
+        {
+            Ok(views) => return Ok(Arc::new(views)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,464 @@
+//! The handler of SIGBUS and SIGSEGV: passes faults in watched ranges on, and all others to
+//! whoever handled them before.
+//!
+//! The kernel's handler is installed with the first [`watch`] of a signal and taken out with the
+//! last. It runs on the ordinary stack of the faulting thread, since it runs a whole protocol,
+//! and may itself fault in a watched range. Other signals wait meanwhile. One price: while
+//! SIGSEGV is watched, a thread that overflows its stack dies of SIGSEGV without Rust's message.
+//!
+//! A forked child does not serve faults: what it inherits is passed to the earlier handler.
+
+use core::ffi::{c_int, c_void};
+use core::mem::{self, MaybeUninit};
+use core::ops::Range;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::FaultSignal;
+use crate::errno::Errno;
+
+/// What kind of access faulted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// A load, or the fetch of an instruction.
+    Read,
+    /// A store, or an operation that loads and stores.
+    Write,
+    /// The processor or the kernel does not tell. Treat it as a load; if it was a store, it
+    /// faults again, on a page that is then open to loads.
+    Unknown,
+}
+
+/// A page fault in a watched range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultInfo {
+    /// The address that was accessed, to the byte.
+    pub address: usize,
+    /// How it was accessed.
+    pub kind: FaultKind,
+    /// What was given to [`watch`].
+    pub context: usize,
+}
+
+/// What a handler made of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// The access is repeated.
+    Retry,
+    /// The fault is not the handler's: an earlier handler gets it, else the process dies of it.
+    Refuse,
+}
+
+/// Serves a fault on the thread that faulted, in a signal handler: it must not allocate, must
+/// take no lock that the interrupted code may hold, and must not panic (the process aborts).
+/// `errno` is preserved.
+pub type FaultHandler = fn(&FaultInfo) -> Resolution;
+
+/// Why a range could not be watched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// All places are taken.
+    #[error("{MAX_WATCHES} ranges are watched for faults already: drop one first")]
+    TooMany,
+    /// Another watch has part of the range.
+    #[error("faults in {wanted:#x?} are to be watched, but {found:#x?} is watched already")]
+    Overlap {
+        /// The range asked for.
+        wanted: Range<usize>,
+        /// The range that is watched.
+        found: Range<usize>,
+    },
+    /// The range has no address.
+    #[error("the range {wanted:#x?} to be watched for faults is empty")]
+    Empty {
+        /// The range asked for.
+        wanted: Range<usize>,
+    },
+    /// The kernel refused the handler.
+    #[error("sigaction({signal}): {errno}")]
+    System {
+        /// The signal.
+        signal: FaultSignal,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+}
+
+/// Ranges that can be watched at once.
+const MAX_WATCHES: usize = 16;
+
+/// One watched range. Written under [`INSTALL`], read by the handler without a lock.
+struct Slot {
+    start: AtomicUsize,
+    /// 0 while the slot is free.
+    end: AtomicUsize,
+    handler: AtomicUsize,
+    context: AtomicUsize,
+    signal: AtomicI32,
+    /// Threads that may be using `handler` and `context`.
+    active: AtomicU32,
+}
+
+static SLOTS: [Slot; MAX_WATCHES] = [const {
+    Slot {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        handler: AtomicUsize::new(0),
+        context: AtomicUsize::new(0),
+        signal: AtomicI32::new(0),
+        active: AtomicU32::new(0),
+    }
+}; MAX_WATCHES];
+
+/// Who handled a signal before.
+struct Previous {
+    installed: AtomicBool,
+    action: AtomicUsize,
+    flags: AtomicI32,
+}
+
+static PREVIOUS: [Previous; 2] = [const {
+    Previous {
+        installed: AtomicBool::new(false),
+        action: AtomicUsize::new(libc::SIG_DFL),
+        flags: AtomicI32::new(0),
+    }
+}; 2];
+
+/// The process that the watches belong to.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// Orders installations. Never taken in the handler.
+static INSTALL: Mutex<()> = Mutex::new(());
+
+impl FaultSignal {
+    fn number(self) -> c_int {
+        match self {
+            Self::Bus => libc::SIGBUS,
+            Self::Segv => libc::SIGSEGV,
+        }
+    }
+
+    fn previous(self) -> &'static Previous {
+        &PREVIOUS[self as usize]
+    }
+}
+
+/// A watched range; faults in it reach the handler until this is dropped. Dropping it waits for
+/// handlers that run at the moment, so `context` may be freed afterwards; never drop it in a
+/// handler.
+#[derive(Debug)]
+pub struct Watch {
+    slot: usize,
+    signal: FaultSignal,
+}
+
+/// Calls `handler` for every fault in `range` that arrives as `signal`.
+///
+/// # Errors
+/// The range is empty or overlaps another, or 16 are watched.
+pub fn watch(
+    range: Range<usize>,
+    signal: FaultSignal,
+    context: usize,
+    handler: FaultHandler,
+) -> Result<Watch, WatchError> {
+    if range.is_empty() {
+        return Err(WatchError::Empty { wanted: range });
+    }
+    let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    if OWNER.swap(process, Ordering::SeqCst) != process {
+        // The first watch of this process: what a fork brought along is not ours.
+        for slot in &SLOTS {
+            slot.end.store(0, Ordering::SeqCst);
+            slot.active.store(0, Ordering::SeqCst);
+        }
+    }
+    let mut free = None;
+    for (index, slot) in SLOTS.iter().enumerate() {
+        let found = slot.start.load(Ordering::Relaxed)..slot.end.load(Ordering::Relaxed);
+        if found.end == 0 {
+            free = free.or(Some(index));
+        } else if slot.signal.load(Ordering::Relaxed) == signal.number()
+            && found.start < range.end
+            && range.start < found.end
+        {
+            return Err(WatchError::Overlap {
+                wanted: range,
+                found,
+            });
+        }
+    }
+    let index = free.ok_or(WatchError::TooMany)?;
+    let slot = &SLOTS[index];
+    slot.handler.store(handler as usize, Ordering::Relaxed);
+    slot.context.store(context, Ordering::Relaxed);
+    slot.signal.store(signal.number(), Ordering::Relaxed);
+    slot.start.store(range.start, Ordering::Relaxed);
+    install(signal)?;
+    slot.end.store(range.end, Ordering::SeqCst);
+    Ok(Watch {
+        slot: index,
+        signal,
+    })
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if OWNER.load(Ordering::SeqCst) != rustix::process::getpid().as_raw_nonzero().get() {
+            return;
+        }
+        let slot = &SLOTS[self.slot];
+        slot.end.store(0, Ordering::SeqCst);
+        while slot.active.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+        let still_watched = SLOTS.iter().any(|slot| {
+            slot.end.load(Ordering::Relaxed) != 0
+                && slot.signal.load(Ordering::Relaxed) == self.signal.number()
+        });
+        if !still_watched {
+            uninstall(self.signal);
+        }
+    }
+}
+
+/// Makes [`on_signal`] the handler of `signal`, unless it is, or somebody else took over who may
+/// be passing faults on to it.
+fn install(signal: FaultSignal) -> Result<(), WatchError> {
+    let previous = signal.previous();
+    let fail = |errno: std::io::Error| WatchError::System {
+        signal,
+        errno: errno.into(),
+    };
+    let current = sigaction(signal, None).map_err(fail)?;
+    let replaced = current.sa_sigaction == libc::SIG_DFL || current.sa_sigaction == libc::SIG_IGN;
+    if is_ours(&current) || (previous.installed.load(Ordering::Relaxed) && !replaced) {
+        return Ok(());
+    }
+    previous
+        .action
+        .store(current.sa_sigaction, Ordering::Relaxed);
+    previous.flags.store(current.sa_flags, Ordering::Relaxed);
+    let mut ours = zeroed_action();
+    ours.sa_sigaction = on_signal as *const () as usize;
+    // Not SA_ONSTACK: the protocol needs an ordinary stack. SA_NODEFER: it may fault itself.
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
+    // SAFETY: the set is a plain value, initialised by sigfillset before use.
+    unsafe {
+        libc::sigfillset(&raw mut ours.sa_mask);
+        // Signals that the processor raises must not wait: the kernel would kill the process.
+        for raised in [
+            libc::SIGBUS,
+            libc::SIGSEGV,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGABRT,
+            libc::SIGSYS,
+        ] {
+            libc::sigdelset(&raw mut ours.sa_mask, raised);
+        }
+    }
+    sigaction(signal, Some(&ours)).map_err(fail)?;
+    previous.installed.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Gives `signal` back to who handled it before, unless somebody took over since.
+fn uninstall(signal: FaultSignal) {
+    let previous = signal.previous();
+    if !sigaction(signal, None).is_ok_and(|current| is_ours(&current)) {
+        return;
+    }
+    let mut action = zeroed_action();
+    action.sa_sigaction = previous.action.load(Ordering::Relaxed);
+    action.sa_flags = previous.flags.load(Ordering::Relaxed);
+    if sigaction(signal, Some(&action)).is_ok() {
+        previous.installed.store(false, Ordering::Relaxed);
+    }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == on_signal as *const () as usize
+}
+
+fn zeroed_action() -> libc::sigaction {
+    // SAFETY: all fields are integers, sets of bits and an optional function pointer, for which
+    // zero is valid: the default action, no flags, an empty mask.
+    unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() }
+}
+
+/// Sets the action of `signal` if there is a new one; returns the old one.
+fn sigaction(
+    signal: FaultSignal,
+    new: Option<&libc::sigaction>,
+) -> Result<libc::sigaction, std::io::Error> {
+    let mut old = zeroed_action();
+    // SAFETY: both pointers are to a `sigaction` or null; a new handler is either `on_signal`,
+    // fit for SA_SIGINFO, or one that was installed before with the same flags.
+    let result = unsafe {
+        libc::sigaction(
+            signal.number(),
+            new.map_or(ptr::null(), ptr::from_ref),
+            &raw mut old,
+        )
+    };
+    if result == 0 {
+        Ok(old)
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// The kernel calls this on the faulting thread.
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: errno is a word of this thread.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel hands over a valid siginfo; these two signals carry an address if the
+    // kernel raised them (si_code above 0).
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
+    // SAFETY: `context` is the kernel's ucontext of this signal.
+    let kind = || unsafe { fault_kind(context) };
+    if !(code > 0 && serve(signal, address, kind)) {
+        // SAFETY: the arguments are those of this very signal.
+        unsafe { pass_on(signal, info, context) };
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Offers a fault to the watch whose range has it; whether that resolved it.
+fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> bool {
+    let has = |slot: &Slot| {
+        address < slot.end.load(Ordering::SeqCst)
+            && address >= slot.start.load(Ordering::Relaxed)
+            && signal == slot.signal.load(Ordering::Relaxed)
+    };
+    let Some(slot) = SLOTS.iter().find(|slot| has(slot)) else {
+        return false;
+    };
+    if OWNER.load(Ordering::Relaxed) != rustix::process::getpid().as_raw_nonzero().get() {
+        return false;
+    }
+    // Counted first, then looked at again: `Watch::drop` clears first, then waits for the count.
+    slot.active.fetch_add(1, Ordering::SeqCst);
+    let resolution = has(slot).then(|| {
+        let handler = slot.handler.load(Ordering::Relaxed);
+        // SAFETY: a slot with a range holds a `FaultHandler`, and keeps it while `active` counts.
+        let handler: FaultHandler = unsafe { mem::transmute::<usize, FaultHandler>(handler) };
+        handler(&FaultInfo {
+            address,
+            kind: kind(),
+            context: slot.context.load(Ordering::Relaxed),
+        })
+    });
+    slot.active.fetch_sub(1, Ordering::SeqCst);
+    resolution == Some(Resolution::Retry)
+}
+
+/// Does what would have happened without the watch.
+///
+/// # Safety
+/// The arguments are those of a signal that is being handled.
+unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let previous = if signal == libc::SIGBUS {
+        FaultSignal::Bus.previous()
+    } else {
+        FaultSignal::Segv.previous()
+    };
+    let action = previous.action.load(Ordering::Relaxed);
+    // SAFETY: `info` is valid by this function's contract.
+    let raised_by_kernel = unsafe { (*info).si_code } > 0;
+    if action == libc::SIG_IGN && !raised_by_kernel {
+        return;
+    }
+    if action == libc::SIG_DFL || action == libc::SIG_IGN {
+        let default = zeroed_action();
+        // SAFETY: installs the default action; the pointers are valid or null.
+        unsafe { libc::sigaction(signal, &raw const default, ptr::null_mut()) };
+        // A fault repeats when this handler returns, and then kills the process with the right
+        // address; a signal that was sent must be sent again.
+        if !raised_by_kernel {
+            // SAFETY: raise has no preconditions.
+            unsafe { libc::raise(signal) };
+        }
+        return;
+    }
+    if previous.flags.load(Ordering::Relaxed) & libc::SA_SIGINFO != 0 {
+        type Action = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+        // SAFETY: the action was installed with SA_SIGINFO, so it has this type.
+        let action = unsafe { mem::transmute::<usize, Action>(action) };
+        action(signal, info, context);
+    } else {
+        // SAFETY: the action was installed without SA_SIGINFO, so it has this type.
+        let action = unsafe { mem::transmute::<usize, extern "C" fn(c_int)>(action) };
+        action(signal);
+    }
+}
+
+/// Whether the faulting instruction loaded or stored.
+///
+/// # Safety
+/// `context` is the ucontext of a SIGBUS or SIGSEGV that the kernel raised.
+#[cfg(target_arch = "x86_64")]
+unsafe fn fault_kind(context: *const c_void) -> FaultKind {
+    /// Page fault error code: the access was a store.
+    const STORE: i64 = 1 << 1;
+    // SAFETY: valid by this function's contract.
+    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    if registers[libc::REG_ERR as usize] & STORE != 0 {
+        FaultKind::Write
+    } else {
+        FaultKind::Read
+    }
+}
+
+/// Whether the faulting instruction loaded or stored.
+///
+/// # Safety
+/// `context` is the ucontext of a SIGBUS or SIGSEGV that the kernel raised.
+#[cfg(target_arch = "aarch64")]
+unsafe fn fault_kind(context: *const c_void) -> FaultKind {
+    /// Bytes of records that end the kernel's `struct sigcontext`.
+    const RECORDS_BYTES: usize = 4096;
+    /// Marks the record with the syndrome of the fault.
+    const ESR_MAGIC: u32 = 0x4553_5201;
+    /// Syndrome of a data abort: write, not read; and: the abort is of a cache operation.
+    const WRITE_NOT_READ: u64 = 1 << 6;
+    const CACHE_OPERATION: u64 = 1 << 8;
+    // SAFETY: valid by this function's contract.
+    let machine = unsafe { &raw const (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    let records = machine
+        .wrapping_add(1)
+        .cast::<u8>()
+        .wrapping_sub(RECORDS_BYTES);
+    let mut offset = 0;
+    while offset + 16 <= RECORDS_BYTES {
+        let record = records.wrapping_add(offset);
+        // SAFETY: within the records; each is 16-byte aligned and starts with magic and size.
+        let (magic, size) = unsafe { (*record.cast::<u32>(), *record.cast::<u32>().add(1)) };
+        if magic == ESR_MAGIC {
+            // SAFETY: the record of the syndrome has its 8 bytes after the header.
+            let syndrome = unsafe { *record.cast::<u64>().add(1) };
+            let store = syndrome & WRITE_NOT_READ != 0 && syndrome & CACHE_OPERATION == 0;
+            return if store {
+                FaultKind::Write
+            } else {
+                FaultKind::Read
+            };
+        }
+        if magic == 0 || size < 8 {
+            break;
+        }
+        offset += size as usize;
+    }
+    FaultKind::Unknown
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("mapwire runs on Linux on x86_64 and aarch64");

@@ -1,0 +1,195 @@
+//! The kernel's userfaultfd interface: numbers and structures of `linux/userfaultfd.h`, and one
+//! function for each call that is used.
+//!
+//! Only what SIGBUS mode needs: no events are ever read from the descriptor.
+
+use core::ffi::c_void;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno as Os;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Updater, opcode};
+use rustix::mm::UserfaultfdFlags;
+
+/// The device that gives a userfaultfd to whoever may open it.
+pub const DEVICE: &str = "/dev/userfaultfd";
+
+const TYPE: u8 = 0xAA;
+const API_VERSION: u64 = 0xAA;
+
+pub(super) const FEATURE_FAULT_FLAG_WP: u64 = 1 << 0;
+pub(super) const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
+pub(super) const FEATURE_SIGBUS: u64 = 1 << 7;
+pub(super) const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
+pub(super) const FEATURE_WP_SHMEM: u64 = 1 << 12;
+
+/// A userfaultfd that catches no fault of a system call, and so needs no privilege.
+const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
+
+const REGISTER_MODE_MISSING: u64 = 1 << 0;
+const REGISTER_MODE_WP: u64 = 1 << 1;
+const REGISTER_MODE_MINOR: u64 = 1 << 2;
+
+const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
+const WRITEPROTECT_MODE_DONTWAKE: u64 = 1 << 1;
+
+const CONTINUE_MODE_DONTWAKE: u64 = 1 << 0;
+const CONTINUE_MODE_WP: u64 = 1 << 1;
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Register {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct WriteProtect {
+    start: u64,
+    len: u64,
+    mode: u64,
+}
+
+#[repr(C)]
+struct Continue {
+    start: u64,
+    len: u64,
+    mode: u64,
+    mapped: i64,
+}
+
+const API: Opcode = opcode::read_write::<Api>(TYPE, 0x3F);
+const REGISTER: Opcode = opcode::read_write::<Register>(TYPE, 0x00);
+const WRITEPROTECT: Opcode = opcode::read_write::<WriteProtect>(TYPE, 0x06);
+const CONTINUE: Opcode = opcode::read_write::<Continue>(TYPE, 0x07);
+const DEVICE_NEW: Opcode = opcode::none(TYPE, 0x00);
+
+/// Makes a userfaultfd, or says why the device and why the system call gave none.
+pub type Opener = fn() -> Result<OwnedFd, (Os, Os)>;
+
+/// A new userfaultfd for faults of user mode: from the device, which has permissions of its own,
+/// else from the system call, which needs none since Linux 5.11.
+///
+/// # Errors
+/// What the device and what the system call said.
+pub fn open_userfaultfd() -> Result<OwnedFd, (Os, Os)> {
+    let flags = UserfaultfdFlags::CLOEXEC.union(USER_MODE_ONLY);
+    let by_device = || {
+        use rustix::fs::{Mode, OFlags};
+        let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        // SAFETY: the opcode takes its flags by value and answers with a new descriptor.
+        unsafe { rustix::ioctl::ioctl(&device, DeviceNew(flags.bits() as usize)) }
+    };
+    by_device().or_else(|device| {
+        // SAFETY: the descriptor is used by this crate alone, on ranges that it owns.
+        unsafe { rustix::mm::userfaultfd(flags) }.map_err(|call| (device, call))
+    })
+}
+
+struct DeviceNew(usize);
+
+// SAFETY: the kernel reads no memory through the argument, which is a number; the output is a
+// descriptor that nobody else owns.
+unsafe impl Ioctl for DeviceNew {
+    type Output = OwnedFd;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        DEVICE_NEW
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        core::ptr::without_provenance_mut(self.0)
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<OwnedFd> {
+        // SAFETY: a success of this opcode is a fresh descriptor.
+        Ok(unsafe { OwnedFd::from_raw_fd(out) })
+    }
+}
+
+/// Agrees with the kernel on `features`; all of them, or the error `INVAL`.
+pub(super) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
+    let mut api = Api {
+        api: API_VERSION,
+        features,
+        ioctls: 0,
+    };
+    // SAFETY: the opcode reads and writes one `Api`.
+    unsafe { rustix::ioctl::ioctl(uffd, Updater::<API, Api>::new(&mut api)) }?;
+    Ok(api.features)
+}
+
+/// Routes the missing, minor and write-protect faults of a range to `uffd`.
+///
+/// The range must be owned by the caller: accesses to it will raise SIGBUS.
+pub(super) fn register(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os> {
+    let mut register = Register {
+        start: start as u64,
+        len: bytes as u64,
+        mode: REGISTER_MODE_MISSING | REGISTER_MODE_WP | REGISTER_MODE_MINOR,
+        ioctls: 0,
+    };
+    // SAFETY: the opcode reads and writes one `Register`.
+    unsafe { rustix::ioctl::ioctl(uffd, Updater::<REGISTER, Register>::new(&mut register)) }
+}
+
+/// Bars stores to the mapped pages of a range, or allows them again.
+pub(super) fn write_protect(
+    uffd: impl AsFd,
+    start: usize,
+    bytes: usize,
+    protect: bool,
+) -> Result<(), Os> {
+    let mut argument = WriteProtect {
+        start: start as u64,
+        len: bytes as u64,
+        // Nobody sleeps on a fault in SIGBUS mode, so nobody need be woken. The kernel refuses
+        // DONTWAKE when protecting, where it would mean nothing.
+        mode: if protect {
+            WRITEPROTECT_MODE_WP
+        } else {
+            WRITEPROTECT_MODE_DONTWAKE
+        },
+    };
+    // SAFETY: the opcode reads one `WriteProtect`.
+    unsafe {
+        rustix::ioctl::ioctl(
+            uffd,
+            Updater::<WRITEPROTECT, WriteProtect>::new(&mut argument),
+        )
+    }
+}
+
+/// Maps pages of the range that have memory, until one fails. Returns the bytes mapped, and the
+/// error of the page after them unless all were.
+pub(super) fn resume(
+    uffd: impl AsFd,
+    start: usize,
+    bytes: usize,
+    protect: bool,
+) -> (usize, Result<(), Os>) {
+    let mut argument = Continue {
+        start: start as u64,
+        len: bytes as u64,
+        mode: CONTINUE_MODE_DONTWAKE | if protect { CONTINUE_MODE_WP } else { 0 },
+        mapped: 0,
+    };
+    // SAFETY: the opcode reads and writes one `Continue`.
+    let done =
+        unsafe { rustix::ioctl::ioctl(uffd, Updater::<CONTINUE, Continue>::new(&mut argument)) };
+    // On failure the kernel stores the bytes done before it, or the negated error.
+    let mapped = if done.is_ok() {
+        bytes
+    } else {
+        argument.mapped.max(0) as usize
+    };
+    (mapped.min(bytes), done)
+}

@@ -1,0 +1,216 @@
+//! Pages protected through userfaultfd in SIGBUS mode: page table entries change, mapped ranges
+//! never do.
+//!
+//! | page | page table entry |
+//! |---|---|
+//! | closed | none, or a marker left by write protection |
+//! | open to loads | present, write-protected by userfaultfd |
+//! | open to stores | present |
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno as Os;
+
+use super::uffd_abi::{self, Opener};
+use super::{Access, FaultBackend, Protection, ProtectionError, check_pages};
+use crate::mapping::Rights;
+use crate::page::PAGE_BYTES;
+use crate::views::MultiView;
+
+/// The features needed, and how an error names them.
+const FEATURES: [(u64, &str); 5] = [
+    (uffd_abi::FEATURE_FAULT_FLAG_WP, "write protection"),
+    (
+        uffd_abi::FEATURE_MISSING_SHMEM,
+        "missing faults of shared memory",
+    ),
+    (uffd_abi::FEATURE_SIGBUS, "SIGBUS mode"),
+    (
+        uffd_abi::FEATURE_MINOR_SHMEM,
+        "minor faults of shared memory",
+    ),
+    (
+        uffd_abi::FEATURE_WP_SHMEM,
+        "write protection of shared memory",
+    ),
+];
+
+/// Protects by userfaultfd. No privilege is needed since Linux 5.11, as only faults of user mode
+/// are caught.
+#[derive(Debug)]
+pub struct Userfaultfd {
+    views: Arc<MultiView>,
+    uffd: OwnedFd,
+}
+
+impl Userfaultfd {
+    /// Protects `views`, all pages closed at first.
+    ///
+    /// # Errors
+    /// [`ProtectionError::UserfaultfdRefused`] or [`ProtectionError::UserfaultfdTooOld`].
+    pub fn new(views: Arc<MultiView>) -> Result<Self, ProtectionError> {
+        Self::with_opener(views, uffd_abi::open_userfaultfd)
+    }
+
+    /// As [`new`](Self::new), with the userfaultfd that `open` makes.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_opener(views: Arc<MultiView>, open: Opener) -> Result<Self, ProtectionError> {
+        let uffd = open().map_err(|(device, call)| ProtectionError::UserfaultfdRefused {
+            device: device.into(),
+            call: call.into(),
+        })?;
+        agree(&uffd)?;
+        let layout = *views.layout();
+        for view in 0..layout.views {
+            let range = layout.view_range(view);
+            let fail = |call| {
+                move |errno: Os| ProtectionError::System {
+                    call,
+                    address: range.start,
+                    bytes: layout.bytes,
+                    errno: errno.into(),
+                }
+            };
+            // Registered while still closed to all: nothing slips through in between.
+            uffd_abi::register(&uffd, range.start, layout.bytes)
+                .map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
+            views
+                .zap(view, 0, layout.pages())
+                .map_err(fail("madvise(MADV_DONTNEED)"))?;
+            views
+                .protect(view, 0, layout.pages(), Rights::ReadWrite)
+                .map_err(fail("mprotect"))?;
+        }
+        Ok(Self { views, uffd })
+    }
+
+    /// Maps pages that may or may not be mapped already, with or without stores.
+    fn open_pages(&self, start: usize, bytes: usize, protect: bool) -> Result<(), ProtectionError> {
+        let end = start + bytes;
+        let mut at = start;
+        let mut populated_to = start;
+        while at < end {
+            let (mapped, done) = uffd_abi::resume(&self.uffd, at, end - at, protect);
+            at += mapped;
+            match done {
+                Ok(()) => break,
+                // Interrupted after `mapped` bytes; the next call meets the reason, if any.
+                Err(Os::AGAIN) => {}
+                // This page is mapped already, perhaps with the other protection.
+                Err(Os::EXIST) => {
+                    self.write_protect(at, PAGE_BYTES, protect)?;
+                    at += PAGE_BYTES;
+                }
+                // This page never had memory.
+                Err(Os::FAULT) if populated_to <= at => {
+                    self.populate(at, end)?;
+                    populated_to = end;
+                }
+                Err(errno) => return Err(system("ioctl(UFFDIO_CONTINUE)", at, end - at, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn populate(&self, start: usize, end: usize) -> Result<(), ProtectionError> {
+        let pages = (end - start) / PAGE_BYTES;
+        let layout = self.views.layout();
+        let offset = layout.locate(start).map_or(0, |(_, offset)| offset);
+        loop {
+            match self.views.populate(offset / PAGE_BYTES, pages) {
+                Ok(()) => return Ok(()),
+                Err(Os::INTR) => {}
+                Err(errno) => {
+                    return Err(ProtectionError::OutOfMemory {
+                        pages,
+                        errno: errno.into(),
+                    });
+                }
+            }
+        }
+    }
+
+    fn write_protect(
+        &self,
+        start: usize,
+        bytes: usize,
+        protect: bool,
+    ) -> Result<(), ProtectionError> {
+        loop {
+            match uffd_abi::write_protect(&self.uffd, start, bytes, protect) {
+                Ok(()) => return Ok(()),
+                Err(Os::AGAIN) => {}
+                Err(errno) => {
+                    return Err(system("ioctl(UFFDIO_WRITEPROTECT)", start, bytes, errno));
+                }
+            }
+        }
+    }
+}
+
+impl Protection for Userfaultfd {
+    fn set(
+        &self,
+        view: usize,
+        first_page: usize,
+        pages: usize,
+        from: Access,
+        to: Access,
+    ) -> Result<(), ProtectionError> {
+        let (start, bytes) = check_pages(&self.views, view, first_page, pages)?;
+        match (from, to) {
+            (_, Access::None) => self
+                .views
+                .zap(view, first_page, pages)
+                .map_err(|errno| system("madvise(MADV_DONTNEED)", start, bytes, errno)),
+            (Access::Read, Access::Write) => self.write_protect(start, bytes, false),
+            (Access::Write, Access::Read) => self.write_protect(start, bytes, true),
+            (_, Access::Read) => self.open_pages(start, bytes, true),
+            (_, Access::Write) => self.open_pages(start, bytes, false),
+        }
+    }
+
+    fn backend(&self) -> FaultBackend {
+        FaultBackend::Userfaultfd
+    }
+
+    fn views(&self) -> &Arc<MultiView> {
+        &self.views
+    }
+}
+
+impl Drop for Userfaultfd {
+    fn drop(&mut self) {
+        // Closing the descriptor would leave the views open to everything.
+        let layout = *self.views.layout();
+        for view in 0..layout.views {
+            let _ = self.views.protect(view, 0, layout.pages(), Rights::None);
+        }
+    }
+}
+
+fn agree(uffd: &OwnedFd) -> Result<(), ProtectionError> {
+    let wanted = FEATURES.iter().fold(0, |all, (feature, _)| all | feature);
+    let Err(errno) = uffd_abi::agree(uffd, wanted) else {
+        return Ok(());
+    };
+    // Asked for nothing, the kernel says what it has.
+    let found = uffd_abi::agree(uffd, 0).map_err(|_| system("ioctl(UFFDIO_API)", 0, 0, errno))?;
+    let missing = FEATURES.iter().find(|(feature, _)| found & feature == 0);
+    Err(match missing {
+        Some((_, missing)) => ProtectionError::UserfaultfdTooOld { missing },
+        None => system("ioctl(UFFDIO_API)", 0, 0, errno),
+    })
+}
+
+fn system(call: &'static str, address: usize, bytes: usize, errno: Os) -> ProtectionError {
+    ProtectionError::System {
+        call,
+        address,
+        bytes,
+        errno: errno.into(),
+    }
+}

@@ -1,0 +1,31 @@
+//! What this computer gives to mapwire: memory that other processes can map, pages that stay
+//! where they are, several views of the same memory, page faults, and ways of waiting.
+//!
+//! | module | gives |
+//! |---|---|
+//! | [`memory`] | buffers that a peer of the same host can map, and raw copies into memory |
+//! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
+//! | [`faults`] | the protection of those views, and the handler that their page faults reach |
+//! | [`waiting`] | polling, sleeping, or first the one and then the other |
+//! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
+//!
+//! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
+//! or settings; an error names the one that was in the way and how to change it.
+//!
+//! `unsafe` is denied but for the modules that talk to the kernel or touch shared memory.
+#![deny(unsafe_code)]
+
+pub mod faults;
+pub mod limits;
+pub mod memory;
+pub mod page;
+pub mod views;
+pub mod waiting;
+
+mod errno;
+#[allow(unsafe_code)]
+mod mapping;
+mod maps;
+
+#[cfg(test)]
+mod testing;

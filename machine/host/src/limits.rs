@@ -1,0 +1,206 @@
+//! What this computer allows: limits of the process, settings of the kernel.
+//!
+//! Read by error messages, which name the limit that was in the way, and by `mapwire doctor`,
+//! which prints [`Limits`] with what each is for.
+
+use core::fmt;
+
+use rustix::process::{Resource, getrlimit};
+
+/// A limit of the process in bytes or in pieces; `None` means unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit(pub Option<u64>);
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(limit) => write!(f, "{limit}"),
+            None => f.write_str("unlimited"),
+        }
+    }
+}
+
+/// Bytes that this process may lock in memory (RLIMIT_MEMLOCK). A process with CAP_IPC_LOCK is
+/// not bound by it, see [`may_lock_without_limit`].
+pub fn locked_memory() -> Limit {
+    Limit(getrlimit(Resource::Memlock).current)
+}
+
+/// Bytes of address space (RLIMIT_AS).
+pub fn address_space() -> Limit {
+    Limit(getrlimit(Resource::As).current)
+}
+
+/// Open files, one more than the highest descriptor (RLIMIT_NOFILE).
+pub fn descriptors() -> Limit {
+    Limit(getrlimit(Resource::Nofile).current)
+}
+
+/// Mapped ranges that a process may have (`vm.max_map_count`); `None` without `/proc`.
+pub fn max_map_count() -> Option<u64> {
+    setting("/proc/sys/vm/max_map_count")
+}
+
+/// `kernel.io_uring_disabled`: 0 open to all, 1 to a group, 2 to nobody. `None` on kernels
+/// without the setting, where io_uring is open.
+pub fn io_uring_disabled() -> Option<u64> {
+    setting("/proc/sys/kernel/io_uring_disabled")
+}
+
+/// `vm.unprivileged_userfaultfd`: whether everybody may catch faults that happen inside system
+/// calls. mapwire needs it only on kernels before 5.11; `None` without the setting.
+pub fn unprivileged_userfaultfd() -> Option<u64> {
+    setting("/proc/sys/vm/unprivileged_userfaultfd")
+}
+
+/// Whether the process holds CAP_IPC_LOCK and so may lock any amount of memory.
+pub fn may_lock_without_limit() -> bool {
+    const CAP_IPC_LOCK: u64 = 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << CAP_IPC_LOCK) != 0)
+}
+
+fn setting(path: &str) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The choice in brackets of a setting such as `always [madvise] never`.
+fn choice(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// All limits and settings that matter, as read at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// RLIMIT_MEMLOCK, bytes.
+    pub locked_memory: Limit,
+    /// Whether CAP_IPC_LOCK lifts that limit.
+    pub may_lock_without_limit: bool,
+    /// RLIMIT_AS, bytes.
+    pub address_space: Limit,
+    /// RLIMIT_NOFILE.
+    pub descriptors: Limit,
+    /// `vm.max_map_count`.
+    pub max_map_count: Option<u64>,
+    /// Mapped ranges of this process now.
+    pub mapped_ranges: usize,
+    /// `kernel.io_uring_disabled`.
+    pub io_uring_disabled: Option<u64>,
+    /// `vm.unprivileged_userfaultfd`.
+    pub unprivileged_userfaultfd: Option<u64>,
+    /// Processors that this process may run on.
+    pub processors: usize,
+    /// Kernel release.
+    pub kernel: String,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Setting of transparent huge pages for shared memory (`shmem_enabled`).
+    pub huge_shared_pages: Option<String>,
+}
+
+impl Limits {
+    /// Reads them now. What cannot be read (no `/proc`) is `None`.
+    pub fn read() -> Self {
+        Self {
+            locked_memory: locked_memory(),
+            may_lock_without_limit: may_lock_without_limit(),
+            address_space: address_space(),
+            descriptors: descriptors(),
+            max_map_count: max_map_count(),
+            mapped_ranges: crate::maps::mapped_ranges().len(),
+            io_uring_disabled: io_uring_disabled(),
+            unprivileged_userfaultfd: unprivileged_userfaultfd(),
+            processors: processors(),
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
+            page_bytes: rustix::param::page_size(),
+            huge_shared_pages: choice("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+        }
+    }
+}
+
+/// Processors that this process may run on, at least 1.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Known<T>(Option<T>);
+        impl<T: fmt::Display> fmt::Display for Known<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match &self.0 {
+                    Some(value) => value.fmt(f),
+                    None => f.write_str("unknown"),
+                }
+            }
+        }
+        writeln!(f, "kernel                       {}", self.kernel)?;
+        writeln!(f, "processors                   {}", self.processors)?;
+        writeln!(f, "page                         {} bytes", self.page_bytes)?;
+        let lifted = if self.may_lock_without_limit {
+            " (lifted by CAP_IPC_LOCK)"
+        } else {
+            ""
+        };
+        writeln!(
+            f,
+            "locked memory, bytes         {}{lifted}",
+            self.locked_memory
+        )?;
+        writeln!(f, "address space, bytes         {}", self.address_space)?;
+        writeln!(f, "file descriptors             {}", self.descriptors)?;
+        writeln!(
+            f,
+            "vm.max_map_count             {} ({} in use)",
+            Known(self.max_map_count),
+            self.mapped_ranges
+        )?;
+        writeln!(
+            f,
+            "kernel.io_uring_disabled     {}",
+            Known(self.io_uring_disabled)
+        )?;
+        writeln!(
+            f,
+            "vm.unprivileged_userfaultfd  {}",
+            Known(self.unprivileged_userfaultfd)
+        )?;
+        write!(
+            f,
+            "huge pages of shared memory  {}",
+            Known(self.huge_shared_pages.as_ref())
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_this_machine_are_read_and_each_printed_on_a_line() {
+        let limits = Limits::read();
+        assert!(limits.processors >= 1);
+        assert!(limits.mapped_ranges > 0);
+        assert!(limits.max_map_count.is_some_and(|count| count > 0));
+        assert_eq!(limits.page_bytes, 4096);
+        let text = limits.to_string();
+        assert_eq!(text.lines().count(), 10, "{text}");
+        assert!(text.contains(&limits.kernel));
+    }
+
+    #[test]
+    fn an_unlimited_limit_says_so() {
+        assert_eq!(Limit(None).to_string(), "unlimited");
+        assert_eq!(Limit(Some(7)).to_string(), "7");
+    }
+}

@@ -1,0 +1,195 @@
+//! A range of address space that this process mapped, unmapped when dropped.
+//!
+//! The only place that calls `mmap` and `munmap`. Everything above it is bounds-checked against
+//! [`Mapping::bytes`].
+
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+/// What loads and stores a mapping allows at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rights {
+    /// Neither loads nor stores.
+    None,
+    /// Loads only.
+    Read,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+impl Rights {
+    fn prot(self) -> ProtFlags {
+        match self {
+            Self::None => ProtFlags::empty(),
+            Self::Read => ProtFlags::READ,
+            Self::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+/// Address space owned by this value: nobody else unmaps it or maps over it while it lives.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; it holds no thread-local state.
+unsafe impl Send for Mapping {}
+// SAFETY: `&Mapping` hands out addresses and atomics only; plain accesses through the addresses
+// are the caller's affair.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` of `file` from `offset` at an address of the kernel's choice, shared.
+    pub(crate) fn shared(
+        file: impl AsFd,
+        offset: u64,
+        bytes: usize,
+        rights: Rights,
+    ) -> Result<Self, Errno> {
+        // SAFETY: without MAP_FIXED the kernel picks unused address space, so no memory that
+        // Rust knows of changes.
+        let start = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                bytes,
+                rights.prot(),
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                offset,
+            )
+        }?;
+        Self::from_raw(start, bytes)
+    }
+
+    /// Reserves `bytes` of address space at exactly `address`, without access and without
+    /// memory. `Errno::EXIST` if anything is mapped there.
+    pub(crate) fn reserve_at(address: usize, bytes: usize) -> Result<Self, Errno> {
+        // SAFETY: MAP_FIXED_NOREPLACE refuses to map over existing mappings.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::without_provenance_mut(address),
+                bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
+            )
+        }?;
+        let mapping = Self::from_raw(start, bytes)?;
+        if mapping.address() == address {
+            Ok(mapping)
+        } else {
+            // A kernel older than 4.17 takes the address as a hint only.
+            Err(Errno::EXIST)
+        }
+    }
+
+    fn from_raw(start: *mut c_void, bytes: usize) -> Result<Self, Errno> {
+        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::INVAL)?;
+        Ok(Self { start, bytes })
+    }
+
+    /// First byte.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// First address.
+    pub(crate) fn address(&self) -> usize {
+        self.start.as_ptr().addr()
+    }
+
+    /// Length, a multiple of the page size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn contains(&self, offset: usize, bytes: usize) -> bool {
+        offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes)
+    }
+
+    /// Replaces `bytes` at `offset` by a shared mapping of `file` from `file_offset`.
+    ///
+    /// The old pages vanish from this address in one step: a concurrent access sees the old or
+    /// the new memory, never a hole.
+    pub(crate) fn replace(
+        &self,
+        offset: usize,
+        bytes: usize,
+        file: impl AsFd,
+        file_offset: u64,
+        rights: Rights,
+    ) -> Result<(), Errno> {
+        if !self.contains(offset, bytes) {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: the range lies within address space that `self` owns; accesses to it are raw
+        // (no Rust reference to plain data is ever made from it).
+        unsafe {
+            rustix::mm::mmap(
+                self.start.as_ptr().add(offset).cast(),
+                bytes,
+                rights.prot(),
+                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
+                file,
+                file_offset,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Changes the rights of whole pages.
+    pub(crate) fn protect(&self, offset: usize, bytes: usize, rights: Rights) -> Result<(), Errno> {
+        if !self.contains(offset, bytes) {
+            return Err(Errno::INVAL);
+        }
+        let flags = match rights {
+            Rights::None => MprotectFlags::empty(),
+            Rights::Read => MprotectFlags::READ,
+            Rights::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
+        };
+        // SAFETY: the range lies within address space that `self` owns.
+        unsafe { rustix::mm::mprotect(self.start.as_ptr().add(offset).cast(), bytes, flags) }
+    }
+
+    /// Gives advice that leaves the contents as they are, all memory here being shared.
+    pub(crate) fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
+        if !self.contains(offset, bytes) {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: the range lies within address space that `self` owns; it maps shared memory,
+        // of which even MADV_DONTNEED drops the page table entries only.
+        unsafe { rustix::mm::madvise(self.start.as_ptr().add(offset).cast(), bytes, advice) }
+    }
+
+    /// The atomic word at `offset`, which must be aligned and must be readable.
+    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
+        assert!(self.contains(offset, 4) && offset % 4 == 0);
+        // SAFETY: within the mapping and aligned (mappings start on a page); every access to
+        // these bytes, in all processes, is atomic.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
+    }
+
+    /// The atomic word of 8 bytes at `offset`, which must be aligned and must be readable.
+    pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
+        assert!(self.contains(offset, 8) && offset % 8 == 0);
+        // SAFETY: within the mapping and aligned; bytes that are also copied plainly are so in
+        // turns that the protocol on this very word keeps apart.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by this value and is unmapped once, here.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
+    }
+}

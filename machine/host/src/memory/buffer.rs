@@ -1,0 +1,336 @@
+//! The exporter's buffer and the importer's mapping of it.
+
+use core::sync::atomic::Ordering;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, SealFlags, SeekFrom};
+
+use super::memfd::{self, REVOKED, STANDING};
+use super::{MemoryError, raw};
+use crate::mapping::{Mapping, Rights};
+
+/// Memory that peers of this host can map; the exporter's side.
+///
+/// Zeroed at first. Dropping it revokes it: importers keep the memory as an orphan.
+#[derive(Debug)]
+pub struct SharedBuffer {
+    name: String,
+    bytes: usize,
+    data_bytes: usize,
+    file: OwnedFd,
+    mapping: Mapping,
+    no_new_writers: bool,
+}
+
+impl SharedBuffer {
+    /// Memory of at least `bytes`, in whole pages. `name` shows in `/proc/PID/maps`.
+    ///
+    /// Pages are taken from the system when they are first touched.
+    ///
+    /// # Errors
+    /// Zero bytes, more than the address space or a limit allows, or no descriptor left.
+    pub fn allocate(name: &str, bytes: usize) -> Result<Self, MemoryError> {
+        let (data_bytes, all_bytes) = memfd::layout(bytes)?;
+        let file = memfd::create(name, bytes)?;
+        let mapping = Mapping::shared(&file, 0, all_bytes, Rights::ReadWrite)
+            .map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
+        Ok(Self {
+            name: name.to_owned(),
+            bytes,
+            data_bytes,
+            file,
+            mapping,
+            no_new_writers: false,
+        })
+    }
+
+    /// First byte; on a page boundary. Stays the same for the buffer's life, revoked or not.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.mapping.as_ptr()
+    }
+
+    /// Bytes asked for.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the data pages: [`len`](Self::len) rounded up. The status page is not counted.
+    pub fn mapped_bytes(&self) -> usize {
+        self.data_bytes
+    }
+
+    /// The memfd, which gives its holder loads and stores. Another one after each revocation.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// A new descriptor of the memory that maps for loads only.
+    ///
+    /// # Errors
+    /// No descriptor left, or `/proc` is not mounted.
+    pub fn read_only_fd(&self) -> Result<OwnedFd, MemoryError> {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| MemoryError::of_call("open(/proc/self/fd)", self.bytes, errno))
+    }
+
+    /// From now on nobody can map the memory for stores any more, whatever descriptor he holds.
+    /// This buffer itself, and mappings that exist, keep theirs.
+    ///
+    /// # Errors
+    /// The kernel is older than 5.1 (`EINVAL`).
+    pub fn forbid_new_writers(&mut self) -> Result<(), MemoryError> {
+        rustix::fs::fcntl_add_seals(&self.file, SealFlags::FUTURE_WRITE)
+            .map_err(|errno| MemoryError::of_call("fcntl(F_ADD_SEALS)", self.bytes, errno))?;
+        self.no_new_writers = true;
+        Ok(())
+    }
+
+    /// Moves this buffer onto fresh memory with the same contents at the same address; the old
+    /// memory is left to the importers as an orphan and marked as revoked.
+    ///
+    /// A store that an importer finished before it found [`MappedBuffer::revoked`] false is part
+    /// of the contents. Stores of other threads of this process must not race with the call.
+    /// Pages pinned before it are pages of the orphan: unpin them first.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate). The export then stands as before.
+    pub fn revoke(&mut self) -> Result<(), MemoryError> {
+        let all_bytes = self.mapping.bytes();
+        let fresh_file = memfd::create(&self.name, self.bytes)?;
+        {
+            let fresh = Mapping::shared(&fresh_file, 0, all_bytes, Rights::ReadWrite)
+                .map_err(|errno| MemoryError::of_call("mmap", self.bytes, errno))?;
+            // Marked before the copy: what an importer stored before it could see the mark is
+            // copied, what it stores after may be lost, and it can know.
+            self.status().store(REVOKED, Ordering::SeqCst);
+            let moved = self.copy_extents(&fresh).and_then(|()| {
+                self.mapping
+                    .replace(0, all_bytes, &fresh_file, 0, Rights::ReadWrite)
+                    .map_err(|errno| MemoryError::of_call("mmap", self.bytes, errno))
+            });
+            if let Err(error) = moved {
+                self.status().store(STANDING, Ordering::SeqCst);
+                return Err(error);
+            }
+        }
+        self.file = fresh_file;
+        if self.no_new_writers {
+            self.forbid_new_writers()?;
+        }
+        Ok(())
+    }
+
+    /// Copies the pages that were ever touched, so that a sparse buffer stays sparse.
+    fn copy_extents(&self, fresh: &Mapping) -> Result<(), MemoryError> {
+        let fail = |errno| MemoryError::of_call("lseek", self.bytes, errno);
+        let mut at = 0;
+        while at < self.data_bytes {
+            let start = match rustix::fs::seek(&self.file, SeekFrom::Data(at as u64)) {
+                Ok(start) => (start as usize).min(self.data_bytes),
+                Err(rustix::io::Errno::NXIO) => break,
+                Err(errno) => return Err(fail(errno)),
+            };
+            let end = rustix::fs::seek(&self.file, SeekFrom::Hole(start as u64)).map_err(fail)?;
+            let end = (end as usize).min(self.data_bytes);
+            copy_between(&self.mapping, fresh, start, end - start);
+            at = end.max(start + 1);
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> &core::sync::atomic::AtomicU32 {
+        self.mapping.word32(self.data_bytes)
+    }
+
+    /// Copies `from` to byte `offset` of the buffer.
+    ///
+    /// # Errors
+    /// The range leaves the buffer.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
+        write(&self.mapping, self.bytes, offset, from)
+    }
+
+    /// Copies bytes of the buffer from `offset` to `to`.
+    ///
+    /// # Errors
+    /// The range leaves the buffer.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryError> {
+        read(&self.mapping, self.bytes, offset, to)
+    }
+
+    /// Stores a word in one piece, after every store made before it.
+    ///
+    /// # Errors
+    /// The word leaves the buffer or is not aligned.
+    pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), MemoryError> {
+        check_word(self.bytes, offset)?;
+        self.mapping.word64(offset).store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Loads a word in one piece, before every load made after it.
+    ///
+    /// # Errors
+    /// The word leaves the buffer or is not aligned.
+    pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, MemoryError> {
+        check_word(self.bytes, offset)?;
+        Ok(self.mapping.word64(offset).load(Ordering::Acquire))
+    }
+}
+
+impl Drop for SharedBuffer {
+    fn drop(&mut self) {
+        self.status().store(REVOKED, Ordering::SeqCst);
+    }
+}
+
+/// An importer's mapping of a peer's [`SharedBuffer`].
+#[derive(Debug)]
+pub struct MappedBuffer {
+    bytes: usize,
+    writable: bool,
+    data: Mapping,
+    status: Mapping,
+}
+
+impl MappedBuffer {
+    /// Maps the exporter's memory of `bytes`, for loads and, if `writable`, for stores. The
+    /// descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// The memory is shorter than claimed or could become so, the descriptor lacks the right to
+    /// store (`EACCES`, or `EPERM` if the exporter forbade new writers), or there is no address
+    /// space.
+    pub fn map(file: impl AsFd, bytes: usize, writable: bool) -> Result<Self, MemoryError> {
+        let (data_bytes, _) = memfd::layout(bytes)?;
+        memfd::verify(&file, bytes)?;
+        let rights = if writable {
+            Rights::ReadWrite
+        } else {
+            Rights::Read
+        };
+        let fail = |errno| MemoryError::of_call("mmap", bytes, errno);
+        let data = Mapping::shared(&file, 0, data_bytes, rights).map_err(fail)?;
+        let status = Mapping::shared(
+            &file,
+            data_bytes as u64,
+            crate::page::PAGE_BYTES,
+            Rights::Read,
+        )
+        .map_err(fail)?;
+        Ok(Self {
+            bytes,
+            writable,
+            data,
+            status,
+        })
+    }
+
+    /// Whether the exporter moved away: stores no longer reach it. One load.
+    #[inline]
+    pub fn revoked(&self) -> bool {
+        self.status.word32(0).load(Ordering::Acquire) != STANDING
+    }
+
+    /// First byte; on a page boundary. Stays mapped after a revocation.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.data.as_ptr()
+    }
+
+    /// Bytes of the export.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether stores are allowed.
+    pub fn writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Copies `from` to byte `offset` of the export.
+    ///
+    /// # Errors
+    /// The range leaves the export, or it was mapped for loads only.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
+        if !self.writable {
+            return Err(MemoryError::ReadOnly);
+        }
+        write(&self.data, self.bytes, offset, from)
+    }
+
+    /// Copies bytes of the export from `offset` to `to`.
+    ///
+    /// # Errors
+    /// The range leaves the export.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryError> {
+        read(&self.data, self.bytes, offset, to)
+    }
+
+    /// Stores a word in one piece, after every store made before it.
+    ///
+    /// # Errors
+    /// The word leaves the export or is not aligned, or it was mapped for loads only.
+    pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), MemoryError> {
+        if !self.writable {
+            return Err(MemoryError::ReadOnly);
+        }
+        check_word(self.bytes, offset)?;
+        self.data.word64(offset).store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Loads a word in one piece, before every load made after it.
+    ///
+    /// # Errors
+    /// The word leaves the export or is not aligned.
+    pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, MemoryError> {
+        check_word(self.bytes, offset)?;
+        Ok(self.data.word64(offset).load(Ordering::Acquire))
+    }
+}
+
+fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryError> {
+    if offset.checked_add(bytes).is_some_and(|end| end <= len) {
+        Ok(())
+    } else {
+        Err(MemoryError::OutOfRange { offset, bytes, len })
+    }
+}
+
+fn check_word(len: usize, offset: usize) -> Result<(), MemoryError> {
+    check_range(len, offset, 8)?;
+    if offset % 8 == 0 {
+        Ok(())
+    } else {
+        Err(MemoryError::Misaligned { offset, align: 8 })
+    }
+}
+
+#[allow(unsafe_code)]
+fn write(to: &Mapping, len: usize, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
+    check_range(len, offset, from.len())?;
+    // SAFETY: the range was just checked against the buffer, which is mapped for stores; no
+    // reference into it exists, so it cannot overlap `from`.
+    unsafe { raw::copy_in(to.as_ptr().add(offset), from) };
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+fn read(from: &Mapping, len: usize, offset: usize, to: &mut [u8]) -> Result<(), MemoryError> {
+    check_range(len, offset, to.len())?;
+    // SAFETY: the range was just checked against the buffer, which is mapped for loads; no
+    // reference into it exists, so it cannot overlap `to`.
+    unsafe { raw::copy_out(from.as_ptr().add(offset), to) };
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+fn copy_between(from: &Mapping, to: &Mapping, offset: usize, bytes: usize) {
+    assert!(offset + bytes <= from.bytes() && offset + bytes <= to.bytes());
+    // SAFETY: both ranges were just checked; both mappings allow what is done to them.
+    unsafe { raw::copy_within(from.as_ptr().add(offset), to.as_ptr().add(offset), bytes) };
+}

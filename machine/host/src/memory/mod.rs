@@ -1,0 +1,156 @@
+//! Memory that a process lends to its peers on the same host, and raw access to memory.
+//!
+//! [`SharedBuffer`] is the exporter's side: memory behind a memfd, so nothing is left on disk or
+//! in `/dev/shm` whatever happens to the processes. [`MappedBuffer`] is an importer's mapping of
+//! it. A store through either is seen by the other without any call.
+//!
+//! # Layout of the memfd
+//! Whole pages of data, then one page whose first word is the *status*: 0 while the export
+//! stands, 1 once it was revoked. The memfd is sealed against shrinking and growing, and an
+//! importer refuses one that is not: an exporter cannot make an importer's loads fault.
+//!
+//! # Revocation (VMMC §4)
+//! [`SharedBuffer::revoke`] moves the exporter onto fresh memory with the same contents at the
+//! same address. Importers keep the old memory, an orphan that nobody reads: their stores stay
+//! harmless and need no check; [`MappedBuffer::revoked`] tells them.
+//!
+//! # Who may write
+//! [`SharedBuffer::read_only_fd`] gives a descriptor that maps for loads only. It guards against
+//! mistakes, not against an enemy with the same user id, who could reopen it for writing through
+//! `/proc`; [`SharedBuffer::forbid_new_writers`] does, for a buffer nobody else may store into.
+
+mod buffer;
+mod memfd;
+#[allow(unsafe_code)]
+pub mod raw;
+
+pub use buffer::{MappedBuffer, SharedBuffer};
+pub(crate) use memfd::{REVOKED, create as create_memfd};
+pub use raw::memory_is_mapped;
+
+pub use crate::errno::Errno;
+pub use crate::maps::check_memory;
+
+/// Why memory could not be allocated, mapped or reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// A buffer of no bytes was asked for.
+    #[error("a buffer of 0 bytes was asked for: ask for at least 1")]
+    Zero,
+    /// More bytes than an address space or a file can hold.
+    #[error("{bytes} bytes are more than this computer can address: ask for fewer")]
+    TooLong {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// The address space has no room, because of the limit or of its size.
+    #[error(
+        "no address space left for {bytes} bytes (RLIMIT_AS is {limit}): \
+         free other memory, or raise the limit with `ulimit -v`"
+    )]
+    AddressSpace {
+        /// Bytes asked for.
+        bytes: usize,
+        /// RLIMIT_AS.
+        limit: crate::limits::Limit,
+    },
+    /// No descriptor is left for a memfd.
+    #[error(
+        "no file descriptor left for a memory of {bytes} bytes (RLIMIT_NOFILE is {limit}): \
+         raise the limit with `ulimit -n`"
+    )]
+    Descriptors {
+        /// Bytes asked for.
+        bytes: usize,
+        /// RLIMIT_NOFILE.
+        limit: crate::limits::Limit,
+    },
+    /// An import claims more than the exporter's memory holds.
+    #[error("the exporter's memory has {found_bytes} bytes, its export needs {needed_bytes}")]
+    TooShort {
+        /// Bytes of the memfd.
+        found_bytes: u64,
+        /// Bytes that the export needs, its status page included.
+        needed_bytes: u64,
+    },
+    /// The exporter could make loads of an importer fault.
+    #[error(
+        "the exporter's memory is not sealed against shrinking, \
+         so its loads could fault at any time: it was not made by mapwire"
+    )]
+    NotSealed,
+    /// A range leaves the buffer.
+    #[error("bytes {offset}..{offset}+{bytes} leave a buffer of {len} bytes")]
+    OutOfRange {
+        /// First byte.
+        offset: usize,
+        /// How many.
+        bytes: usize,
+        /// Bytes of the buffer.
+        len: usize,
+    },
+    /// A word is not aligned to its size.
+    #[error("the word at byte {offset} is not aligned to {align} bytes")]
+    Misaligned {
+        /// First byte of the word.
+        offset: usize,
+        /// What it should be a multiple of.
+        align: usize,
+    },
+    /// A store into a mapping for loads only.
+    #[error("the buffer was mapped for loads only: import it with the right to store")]
+    ReadOnly,
+    /// A range has pages with nothing mapped, or without the access needed.
+    #[error(
+        "memory {address:#x}+{bytes} is not all mapped for {wanted}: {at:#x} is {found}; \
+         was the buffer freed?"
+    )]
+    NotMapped {
+        /// First address of the range.
+        address: usize,
+        /// Its length.
+        bytes: usize,
+        /// What was to be done with it.
+        wanted: &'static str,
+        /// First address that lacks it.
+        at: usize,
+        /// What is there.
+        found: &'static str,
+    },
+    /// The kernel's pages are of another size.
+    #[error(transparent)]
+    PageSize(#[from] crate::page::PageSizeError),
+    /// A system call failed for a reason of its own.
+    #[error("{call} of {bytes} bytes: {errno}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// Bytes concerned.
+        bytes: usize,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+}
+
+impl MemoryError {
+    pub(crate) fn of_call(call: &'static str, bytes: usize, errno: rustix::io::Errno) -> Self {
+        use rustix::io::Errno as E;
+        match errno {
+            E::NOMEM if call == "mmap" => Self::AddressSpace {
+                bytes,
+                limit: crate::limits::address_space(),
+            },
+            E::MFILE | E::NFILE => Self::Descriptors {
+                bytes,
+                limit: crate::limits::descriptors(),
+            },
+            E::FBIG | E::OVERFLOW => Self::TooLong { bytes },
+            _ => Self::System {
+                call,
+                bytes,
+                errno: errno.into(),
+            },
+        }
+    }
+}

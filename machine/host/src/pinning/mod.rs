@@ -1,0 +1,1 @@
+//! Pages made usable by the NIC.

@@ -1,0 +1,1 @@
+//! What the tests of several modules need: children that may be denied things, and counts.

@@ -1,0 +1,433 @@
+//! One memory at several addresses: MultiView (Millipage §2.1).
+//!
+//! A memfd is mapped once as the *privileged view*, always open, and several times as
+//! *application views*, each page of which has a protection of its own
+//! ([`Protection`](crate::faults::Protection)). Variables that share a page but are used through
+//! different views are so protected independently.
+//!
+//! All views lie at fixed addresses, so that a pointer means the same in every process that
+//! chose the same settings:
+//!
+//! ```text
+//! base                    privileged view, then a hole
+//! base + 1 × stride       view 0, then a hole
+//! base + (v + 1) × stride view v, then a hole
+//! ```
+//!
+//! The hole is at least 2 MiB: running over the end of a view faults. Application views start
+//! without any access. They are not inherited by a forked child: only the process that joined
+//! the job can serve their faults.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno as Os;
+use rustix::mm::Advice;
+
+use crate::mapping::{Mapping, Rights};
+use crate::memory::{Errno, MemoryError, REVOKED, create_memfd};
+use crate::page::{PAGE_BYTES, round_to_pages};
+
+/// Default address of the privileged view.
+pub const DEFAULT_BASE: usize = 0x3000_0000_0000;
+
+/// Views are aligned to this, and the holes between them are at least as long.
+const ALIGN_BYTES: usize = 2 << 20;
+
+/// Where the views of a memory lie. A pure function of base, bytes and views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewLayout {
+    /// Address of the privileged view.
+    pub base: usize,
+    /// Bytes of each view, whole pages.
+    pub bytes: usize,
+    /// Application views.
+    pub views: usize,
+    /// Bytes from the start of one view to the start of the next.
+    pub stride: usize,
+}
+
+impl ViewLayout {
+    /// The layout of `views` application views of `bytes` (rounded up to pages) from `base`.
+    ///
+    /// # Errors
+    /// Zero bytes or views, a base that is not a multiple of 2 MiB, or more than can be
+    /// addressed.
+    pub fn new(base: usize, bytes: usize, views: usize) -> Result<Self, ViewError> {
+        if bytes == 0 || views == 0 {
+            return Err(ViewError::Empty { bytes, views });
+        }
+        if base == 0 || base % ALIGN_BYTES != 0 {
+            return Err(ViewError::Base { base });
+        }
+        let too_long = ViewError::TooLong { base, bytes, views };
+        let layout = (|| {
+            let bytes = round_to_pages(bytes)?;
+            let stride = bytes
+                .checked_next_multiple_of(ALIGN_BYTES)?
+                .checked_add(ALIGN_BYTES)?;
+            let all = stride.checked_mul(views.checked_add(1)?)?;
+            isize::try_from(base.checked_add(all)?).ok()?;
+            Some(Self {
+                base,
+                bytes,
+                views,
+                stride,
+            })
+        })();
+        layout.ok_or(too_long)
+    }
+
+    /// All addresses, privileged view and holes included.
+    pub fn range(&self) -> Range<usize> {
+        self.base..self.base + self.stride * (self.views + 1)
+    }
+
+    /// Addresses of application view `view`.
+    pub fn view_range(&self, view: usize) -> Range<usize> {
+        let start = self.base + (view + 1) * self.stride;
+        start..start + self.bytes
+    }
+
+    /// Addresses of all application views, from the first of view 0 to the last of the last.
+    pub fn views_range(&self) -> Range<usize> {
+        self.view_range(0).start..self.view_range(self.views - 1).end
+    }
+
+    /// The application view and the offset in it that `address` lies at; `None` outside of the
+    /// application views, in the privileged view and in the holes.
+    #[inline]
+    pub fn locate(&self, address: usize) -> Option<(usize, usize)> {
+        let from_base = address.checked_sub(self.base)?;
+        let (slot, offset) = (from_base / self.stride, from_base % self.stride);
+        let view = slot.checked_sub(1)?;
+        (view < self.views && offset < self.bytes).then_some((view, offset))
+    }
+
+    /// Pages of each view.
+    pub fn pages(&self) -> usize {
+        self.bytes / PAGE_BYTES
+    }
+
+    /// First address of page `page` of application view `view`, and the bytes of `pages` pages.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfRange`].
+    #[inline]
+    pub(crate) fn pages_range(
+        &self,
+        view: usize,
+        page: usize,
+        pages: usize,
+    ) -> Option<(usize, usize)> {
+        let inside = view < self.views
+            && pages > 0
+            && page
+                .checked_add(pages)
+                .is_some_and(|end| end <= self.pages());
+        inside.then(|| {
+            (
+                self.view_range(view).start + page * PAGE_BYTES,
+                pages * PAGE_BYTES,
+            )
+        })
+    }
+}
+
+/// Why views could not be made or reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// No bytes or no views were asked for.
+    #[error("{views} views of {bytes} bytes were asked for: ask for at least one of each")]
+    Empty {
+        /// Bytes asked for.
+        bytes: usize,
+        /// Views asked for.
+        views: usize,
+    },
+    /// The base address is not usable.
+    #[error(
+        "the shared base {base:#x} is not a multiple of 2 MiB above 0: \
+         set MAPWIRE_SHARED_BASE to one, such as {DEFAULT_BASE:#x}"
+    )]
+    Base {
+        /// Address asked for.
+        base: usize,
+    },
+    /// The views do not fit into any address space.
+    #[error(
+        "{views} views of {bytes} bytes at {base:#x} are more than can be addressed: \
+         lower MAPWIRE_SHARED or MAPWIRE_VIEWS"
+    )]
+    TooLong {
+        /// Address asked for.
+        base: usize,
+        /// Bytes asked for.
+        bytes: usize,
+        /// Views asked for.
+        views: usize,
+    },
+    /// Something else is mapped there.
+    #[error(
+        "shared memory is to lie at {wanted:#x?}, but {found:#x?} is taken by {name}: \
+         set MAPWIRE_SHARED_BASE, alike in all ranks, to the start of a free range of {bytes:#x} bytes"
+    )]
+    Clash {
+        /// Addresses of the views.
+        wanted: Range<usize>,
+        /// Length of them.
+        bytes: usize,
+        /// The first range in the way.
+        found: Range<usize>,
+        /// What it is.
+        name: String,
+    },
+    /// The address space has no room, because of the limit or of its size.
+    #[error(
+        "no address space for {views} views of {bytes} bytes and a privileged one at {base:#x}, \
+         {all_bytes} bytes in all (RLIMIT_AS is {limit}): raise it with `ulimit -v`, \
+         lower MAPWIRE_SHARED or MAPWIRE_VIEWS, or move MAPWIRE_SHARED_BASE below the end of user space"
+    )]
+    AddressSpace {
+        /// Address of the privileged view.
+        base: usize,
+        /// Bytes of each view.
+        bytes: usize,
+        /// Application views.
+        views: usize,
+        /// Bytes of address space in all.
+        all_bytes: usize,
+        /// RLIMIT_AS.
+        limit: crate::limits::Limit,
+    },
+    /// The process has as many mapped ranges as the kernel allows.
+    #[error(
+        "this process has {in_use} mapped ranges and the kernel allows {limit}: \
+         raise it with `sysctl vm.max_map_count={wanted}`"
+    )]
+    TooManyRanges {
+        /// Ranges now mapped.
+        in_use: usize,
+        /// `vm.max_map_count`.
+        limit: u64,
+        /// A value that suffices.
+        wanted: u64,
+    },
+    /// An offset outside of the memory.
+    #[error("bytes {offset}..{offset}+{len} leave the shared memory of {bytes} bytes")]
+    OutOfRange {
+        /// First byte.
+        offset: usize,
+        /// How many.
+        len: usize,
+        /// Bytes of the memory.
+        bytes: usize,
+    },
+    /// The memory behind the views could not be made.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A system call failed for a reason of its own.
+    #[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// First address.
+        address: usize,
+        /// Bytes concerned.
+        bytes: usize,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+}
+
+/// A memory with its privileged view and its application views. Dropping it unmaps them all and
+/// marks the memory as revoked for peers that mapped it.
+///
+/// Its memfd has the layout of a [`SharedBuffer`](crate::memory::SharedBuffer): a peer maps it
+/// with [`MappedBuffer::map`](crate::memory::MappedBuffer::map).
+#[derive(Debug)]
+pub struct MultiView {
+    layout: ViewLayout,
+    file: OwnedFd,
+    span: Mapping,
+}
+
+impl MultiView {
+    /// Makes a memory of `bytes`, zeroed and sparse, and maps it as `layout` says.
+    ///
+    /// # Errors
+    /// Something is mapped there already, or a limit of address space, mapped ranges or
+    /// descriptors is reached; each error names the setting to change.
+    pub fn new(name: &str, layout: ViewLayout) -> Result<Self, ViewError> {
+        let file = create_memfd(name, layout.bytes)?;
+        let range = layout.range();
+        let span = Mapping::reserve_at(range.start, range.len())
+            .map_err(|errno| explain(&layout, errno))?;
+        let map = |offset, bytes, rights| {
+            span.replace(offset, bytes, &file, 0, rights)
+                .map_err(|errno| explain(&layout, errno))
+        };
+        // The page after the data is the status page of the memfd.
+        map(0, layout.bytes + PAGE_BYTES, Rights::ReadWrite)?;
+        for view in 0..layout.views {
+            map((view + 1) * layout.stride, layout.bytes, Rights::None)?;
+        }
+        for view in 0..layout.views {
+            let offset = (view + 1) * layout.stride;
+            span.advise(offset, layout.bytes, Advice::LinuxDontFork)
+                .map_err(|errno| ViewError::System {
+                    call: "madvise(MADV_DONTFORK)",
+                    address: layout.base + offset,
+                    bytes: layout.bytes,
+                    errno: errno.into(),
+                })?;
+        }
+        Ok(Self { layout, file, span })
+    }
+
+    /// Where the views lie.
+    pub fn layout(&self) -> &ViewLayout {
+        &self.layout
+    }
+
+    /// The memfd, for peers to map. Its holder may load and store.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The application view and the offset in it that `address` lies at.
+    #[inline]
+    pub fn locate(&self, address: usize) -> Option<(usize, usize)> {
+        self.layout.locate(address)
+    }
+
+    /// Address of `len` bytes at `offset` in the privileged view, always open to loads and
+    /// stores.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfRange`].
+    #[inline]
+    pub fn privileged(&self, offset: usize, len: usize) -> Result<*mut u8, ViewError> {
+        let bytes = self.layout.bytes;
+        if offset.checked_add(len).is_some_and(|end| end <= bytes) {
+            Ok(self.span.as_ptr().wrapping_add(offset))
+        } else {
+            Err(ViewError::OutOfRange { offset, len, bytes })
+        }
+    }
+
+    /// Address of `offset` in application view `view`; what may be done there is a matter of
+    /// protection.
+    ///
+    /// # Panics
+    /// If there is no such view or byte.
+    #[inline]
+    pub fn application(&self, view: usize, offset: usize) -> *mut u8 {
+        assert!(view < self.layout.views && offset < self.layout.bytes);
+        self.span
+            .as_ptr()
+            .wrapping_add((view + 1) * self.layout.stride + offset)
+    }
+
+    /// Sets the rights of whole pages of an application view.
+    pub(crate) fn protect(
+        &self,
+        view: usize,
+        page: usize,
+        pages: usize,
+        rights: Rights,
+    ) -> Result<(), Os> {
+        let (start, bytes) = self
+            .layout
+            .pages_range(view, page, pages)
+            .ok_or(Os::INVAL)?;
+        self.span.protect(start - self.layout.base, bytes, rights)
+    }
+
+    /// Drops the page table entries of whole pages of an application view; contents stay.
+    pub(crate) fn zap(&self, view: usize, page: usize, pages: usize) -> Result<(), Os> {
+        let (start, bytes) = self
+            .layout
+            .pages_range(view, page, pages)
+            .ok_or(Os::INVAL)?;
+        self.span
+            .advise(start - self.layout.base, bytes, Advice::LinuxDontNeed)
+    }
+
+    /// Gives pages their memory, zeroed if they never had any.
+    pub(crate) fn populate(&self, page: usize, pages: usize) -> Result<(), Os> {
+        if page
+            .checked_add(pages)
+            .is_none_or(|end| end > self.layout.pages())
+        {
+            return Err(Os::INVAL);
+        }
+        rustix::fs::fallocate(
+            &self.file,
+            rustix::fs::FallocateFlags::empty(),
+            (page * PAGE_BYTES) as u64,
+            (pages * PAGE_BYTES) as u64,
+        )
+    }
+}
+
+impl Drop for MultiView {
+    fn drop(&mut self) {
+        self.span
+            .word32(self.layout.bytes)
+            .store(REVOKED, Ordering::SeqCst);
+    }
+}
+
+/// What a refusal to map the views means.
+fn explain(layout: &ViewLayout, errno: Os) -> ViewError {
+    let wanted = layout.range();
+    let ranges = crate::maps::mapped_ranges();
+    match errno {
+        Os::EXIST => {
+            let found = ranges
+                .iter()
+                .find(|r| r.start < wanted.end && wanted.start < r.end);
+            ViewError::Clash {
+                bytes: wanted.len(),
+                found: found.map_or(wanted.clone(), |r| r.start..r.end),
+                name: found.map_or_else(
+                    || "an unknown mapping".to_owned(),
+                    |r| {
+                        if r.name.is_empty() {
+                            "anonymous memory".to_owned()
+                        } else {
+                            r.name.clone()
+                        }
+                    },
+                ),
+                wanted,
+            }
+        }
+        Os::NOMEM => {
+            let needed = 2 * (layout.views as u64 + 1);
+            match crate::limits::max_map_count() {
+                Some(limit) if ranges.len() as u64 + needed > limit => ViewError::TooManyRanges {
+                    in_use: ranges.len(),
+                    limit,
+                    wanted: (ranges.len() as u64 + needed).next_power_of_two(),
+                },
+                _ => ViewError::AddressSpace {
+                    base: layout.base,
+                    bytes: layout.bytes,
+                    views: layout.views,
+                    all_bytes: wanted.len(),
+                    limit: crate::limits::address_space(),
+                },
+            }
+        }
+        _ => ViewError::System {
+            call: "mmap",
+            address: wanted.start,
+            bytes: wanted.len(),
+            errno: errno.into(),
+        },
+    }
+}
