@@ -1,0 +1,246 @@
+//! Barriers, and the broadcast that rides on one.
+//!
+//! The manager of a barrier (its number modulo the ranks) counts the ranks that arrived and releases them all.
+//! Rounds are numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
+
+use crate::threads::Wait;
+use crate::{Barrier, Config, Dsm, Error, Message, Outcome, Rank, Thread, Violation};
+use alloc::vec;
+use alloc::vec::Vec;
+
+#[derive(Debug)]
+pub(crate) struct Barriers {
+    slots: Vec<Slot>,
+    gathered: Vec<Gathered>,
+}
+
+/// A barrier as this rank sees it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    /// How many times it was passed, modulo 2³².
+    epoch: u32,
+    /// Threads of this rank that arrived in this round.
+    arrived: u16,
+    /// Whether the manager was told that all of them did.
+    told: bool,
+}
+
+/// A barrier as its manager sees it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Gathered {
+    /// Ranks that arrived, bit per rank.
+    ranks: u64,
+    root: Rank,
+    value: u64,
+}
+
+impl Barriers {
+    pub(crate) fn new(config: &Config) -> Self {
+        let count = config.barriers as usize + 1;
+        Barriers {
+            slots: vec![Slot::default(); count],
+            gathered: vec![Gathered::default(); count],
+        }
+    }
+}
+
+impl Dsm {
+    /// Waits until [`Config::participants`] threads of every rank arrived. A resume with [`Outcome::Passed`]
+    /// always follows.
+    pub fn barrier(&mut self, thread: Thread, barrier: Barrier) -> Result<(), Error> {
+        let barriers = self.config.barriers;
+        if barrier >= barriers {
+            return Err(Error::UnknownBarrier { barrier, barriers });
+        }
+        self.begin(thread)?;
+        let participants = self.config.participants;
+        let slot = &mut self.barriers.slots[barrier as usize];
+        if slot.told {
+            return Err(Error::BarrierFull {
+                barrier,
+                participants,
+            });
+        }
+        slot.arrived += 1;
+        let complete = slot.arrived == participants;
+        self.threads[usize::from(thread)].waits = Wait::Barrier(barrier);
+        if complete {
+            self.arrive(barrier, 0, 0);
+        }
+        Ok(())
+    }
+
+    /// Hands `value` of rank `root` to every rank. One thread of each rank calls it, in the same order in all
+    /// ranks; the value of the others is ignored. A resume with [`Outcome::Value`] always follows.
+    pub fn broadcast(&mut self, thread: Thread, root: Rank, value: u64) -> Result<(), Error> {
+        if root >= self.config.ranks {
+            return Err(Error::UnknownRank {
+                rank: root,
+                ranks: self.config.ranks,
+            });
+        }
+        self.begin(thread)?;
+        let barrier = self.config.barriers;
+        let slot = &mut self.barriers.slots[barrier as usize];
+        if slot.told {
+            return Err(Error::BroadcastBusy);
+        }
+        let gathered = &self.barriers.gathered[barrier as usize];
+        if gathered.ranks != 0 && gathered.root != root {
+            return Err(Error::OtherRoot {
+                root,
+                others: gathered.root,
+            });
+        }
+        slot.arrived = 1;
+        self.threads[usize::from(thread)].waits = Wait::Barrier(barrier);
+        self.arrive(
+            barrier,
+            root,
+            if root == self.config.rank { value } else { 0 },
+        );
+        Ok(())
+    }
+
+    /// Changes how many threads of this rank take part in barriers, between two barriers.
+    pub fn set_participants(&mut self, participants: u16) -> Result<(), Error> {
+        let threads = self.config.threads;
+        let idle = self.barriers.slots.iter().all(|slot| slot.arrived == 0);
+        if participants == 0 || participants > threads || !idle {
+            return Err(Error::BadParticipants {
+                participants,
+                threads,
+            });
+        }
+        self.config.participants = participants;
+        Ok(())
+    }
+
+    fn barrier_manager(&self, barrier: Barrier) -> Rank {
+        (barrier % u32::from(self.config.ranks)) as Rank
+    }
+
+    /// All participants of this rank are there.
+    fn arrive(&mut self, barrier: Barrier, root: Rank, value: u64) {
+        let slot = &mut self.barriers.slots[barrier as usize];
+        slot.told = true;
+        let epoch = slot.epoch;
+        let manager = self.barrier_manager(barrier);
+        if manager != self.config.rank {
+            self.out.send(
+                manager,
+                Message::BarrierArrive {
+                    barrier,
+                    epoch,
+                    root,
+                    value,
+                },
+            );
+            return;
+        }
+        self.barriers.gathered[barrier as usize].root = root;
+        self.gather(self.config.rank, barrier, root, value);
+    }
+
+    /// Notes at the manager that a rank is there.
+    fn gather(&mut self, from: Rank, barrier: Barrier, root: Rank, value: u64) {
+        let everybody = u64::MAX >> (64 - u32::from(self.config.ranks));
+        let gathered = &mut self.barriers.gathered[barrier as usize];
+        gathered.ranks |= 1 << from;
+        if from == root {
+            gathered.value = value;
+        }
+        if gathered.ranks != everybody {
+            return;
+        }
+        let value = core::mem::take(gathered).value;
+        let epoch = self.barriers.slots[barrier as usize].epoch;
+        for to in (0..self.config.ranks).filter(|&to| to != self.config.rank) {
+            self.out.send(
+                to,
+                Message::BarrierRelease {
+                    barrier,
+                    epoch,
+                    value,
+                },
+            );
+        }
+        self.release(barrier, value);
+    }
+
+    /// Everybody is there.
+    fn release(&mut self, barrier: Barrier, value: u64) {
+        let slot = &mut self.barriers.slots[barrier as usize];
+        *slot = Slot {
+            epoch: slot.epoch.wrapping_add(1),
+            arrived: 0,
+            told: false,
+        };
+        self.out.counters.barriers += 1;
+        let outcome = if barrier == self.config.barriers {
+            Outcome::Value(value)
+        } else {
+            Outcome::Passed
+        };
+        for thread in 0..self.config.threads {
+            let waiter = &mut self.threads[usize::from(thread)];
+            if waiter.waits == Wait::Barrier(barrier) {
+                waiter.waits = Wait::Nothing;
+                self.out.resume(thread, outcome);
+            }
+        }
+    }
+
+    pub(crate) fn handle_barrier_arrive(
+        &mut self,
+        from: Rank,
+        barrier: Barrier,
+        epoch: u32,
+        root: Rank,
+        value: u64,
+    ) -> Result<(), Violation> {
+        if barrier > self.config.barriers || root >= self.config.ranks {
+            return Err(Violation::OutOfRange);
+        }
+        if self.barrier_manager(barrier) != self.config.rank {
+            return Err(Violation::NotManager);
+        }
+        if epoch != self.barriers.slots[barrier as usize].epoch {
+            return Err(Violation::Epoch);
+        }
+        let gathered = &mut self.barriers.gathered[barrier as usize];
+        if gathered.ranks & 1 << from != 0 {
+            return Err(Violation::Repeated);
+        }
+        if gathered.ranks != 0 && gathered.root != root {
+            return Err(Violation::Root);
+        }
+        gathered.root = root;
+        self.gather(from, barrier, root, value);
+        Ok(())
+    }
+
+    pub(crate) fn handle_barrier_release(
+        &mut self,
+        from: Rank,
+        barrier: Barrier,
+        epoch: u32,
+        value: u64,
+    ) -> Result<(), Violation> {
+        if barrier > self.config.barriers {
+            return Err(Violation::OutOfRange);
+        }
+        if self.barrier_manager(barrier) != from {
+            return Err(Violation::NotManager);
+        }
+        let slot = &self.barriers.slots[barrier as usize];
+        if !slot.told {
+            return Err(Violation::Unasked);
+        }
+        if epoch != slot.epoch {
+            return Err(Violation::Epoch);
+        }
+        self.release(barrier, value);
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! The shape of the shared memory; the same in every rank but for `rank`.
+
+use crate::Rank;
+use thiserror::Error;
+
+/// The most ranks of a job: a copyset is one 64-bit word.
+pub const MAX_RANKS: u16 = 64;
+/// The most views of the segment.
+pub const MAX_VIEWS: u16 = 512;
+/// The most pages of the segment (a page less than 1 TiB).
+pub const MAX_PAGES: u32 = (1 << 28) - 1;
+
+/// The shape of the shared memory and the sizes of its tables. All ranks must agree on all but `rank`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// This rank.
+    pub rank: Rank,
+    /// Ranks of the job, 1 to 64.
+    pub ranks: u16,
+    /// The most application threads of a rank that may use the shared memory.
+    pub threads: u16,
+    /// How many threads of each rank must arrive at a barrier; 1 to `threads`.
+    pub participants: u16,
+    /// Pages of 4 KiB in the segment.
+    pub pages: u32,
+    /// Application views, 1 to 512: the most minipages that share a page.
+    pub views: u16,
+    /// How many locks there are.
+    pub locks: u32,
+    /// How many barriers there are.
+    pub barriers: u32,
+    /// Pages that rank 0 hands to a rank at a time for its small allocations.
+    pub chunk_pages: u32,
+    /// How long a thread keeps a minipage it was just granted while others ask for it, so that it can finish
+    /// the access that faulted; 0: not at all. See [`Dsm::release_holds`](crate::Dsm::release_holds).
+    pub hold_ns: u64,
+    /// How many times threads of one rank may hand a lock to each other while another rank waits for it.
+    pub lock_local_passes: u8,
+}
+
+impl Config {
+    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs,
+    /// 4 local lock passes.
+    pub fn new(rank: Rank, ranks: u16, threads: u16, pages: u32, views: u16) -> Self {
+        let share = pages / u32::from(ranks.max(1)) / 4;
+        Config {
+            rank,
+            ranks,
+            threads,
+            participants: 1,
+            pages,
+            views,
+            locks: 4096,
+            barriers: 256,
+            chunk_pages: share.clamp(1, 256),
+            hold_ns: 5_000,
+            lock_local_passes: 4,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if self.ranks == 0 || self.ranks > MAX_RANKS {
+            return Err(ConfigError::Ranks(self.ranks));
+        }
+        if self.rank >= self.ranks {
+            return Err(ConfigError::Rank {
+                rank: self.rank,
+                ranks: self.ranks,
+            });
+        }
+        if self.threads == 0
+            || u32::from(self.threads) * u32::from(self.ranks) >= u32::from(u16::MAX)
+        {
+            return Err(ConfigError::Threads {
+                threads: self.threads,
+                ranks: self.ranks,
+            });
+        }
+        if self.participants == 0 || self.participants > self.threads {
+            return Err(ConfigError::Participants {
+                participants: self.participants,
+                threads: self.threads,
+            });
+        }
+        if self.pages == 0 || self.pages > MAX_PAGES {
+            return Err(ConfigError::Pages(self.pages));
+        }
+        if self.views == 0 || self.views > MAX_VIEWS {
+            return Err(ConfigError::Views(self.views));
+        }
+        if self.chunk_pages == 0 {
+            return Err(ConfigError::ChunkPages);
+        }
+        if self.barriers == u32::MAX {
+            return Err(ConfigError::Barriers);
+        }
+        Ok(())
+    }
+}
+
+/// A shape that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No ranks, or too many.
+    #[error("{0} ranks: the shared memory serves 1 to {MAX_RANKS}")]
+    Ranks(u16),
+    /// This rank is outside the job.
+    #[error("rank {rank} is outside a job of {ranks} ranks")]
+    Rank {
+        /// This rank.
+        rank: Rank,
+        /// Ranks of the job.
+        ranks: u16,
+    },
+    /// No threads, or too many in the job.
+    #[error(
+        "{threads} threads in each of {ranks} ranks: between 1 thread a rank and 65534 in the job"
+    )]
+    Threads {
+        /// Threads of a rank.
+        threads: u16,
+        /// Ranks of the job.
+        ranks: u16,
+    },
+    /// More barrier participants than threads, or none.
+    #[error(
+        "{participants} barrier participants of {threads} threads: between 1 and the number of threads"
+    )]
+    Participants {
+        /// Participants of a rank.
+        participants: u16,
+        /// Threads of a rank.
+        threads: u16,
+    },
+    /// No pages, or too many.
+    #[error("{0} pages: the segment has 1 to {MAX_PAGES}")]
+    Pages(u32),
+    /// No views, or too many.
+    #[error("{0} views: the segment has 1 to {MAX_VIEWS}")]
+    Views(u16),
+    /// Chunks of no pages.
+    #[error("chunks of 0 pages hold nothing; give at least 1")]
+    ChunkPages,
+    /// A number of barriers that leaves none for broadcasts.
+    #[error("too many barriers; at most {}", u32::MAX - 1)]
+    Barriers,
+    /// The tables would not fit the address space of this machine.
+    #[error(
+        "tables for {pages} pages in {views} views do not fit the address space; use fewer views or pages"
+    )]
+    TooLarge {
+        /// Pages of the segment.
+        pages: u32,
+        /// Views of the segment.
+        views: u16,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_that_cannot_be_is_refused_by_name() {
+        let good = Config::new(0, 4, 2, 1024, 32);
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(
+            Config { ranks: 65, ..good }.check(),
+            Err(ConfigError::Ranks(65))
+        );
+        assert_eq!(
+            Config { ranks: 0, ..good }.check(),
+            Err(ConfigError::Ranks(0))
+        );
+        assert_eq!(
+            Config { rank: 4, ..good }.check(),
+            Err(ConfigError::Rank { rank: 4, ranks: 4 })
+        );
+        assert!(matches!(
+            Config { threads: 0, ..good }.check(),
+            Err(ConfigError::Threads { .. })
+        ));
+        assert!(matches!(
+            Config {
+                threads: 20_000,
+                ..good
+            }
+            .check(),
+            Err(ConfigError::Threads { .. })
+        ));
+        assert!(matches!(
+            Config {
+                participants: 3,
+                ..good
+            }
+            .check(),
+            Err(ConfigError::Participants { .. })
+        ));
+        assert_eq!(
+            Config { pages: 0, ..good }.check(),
+            Err(ConfigError::Pages(0))
+        );
+        assert_eq!(
+            Config { views: 513, ..good }.check(),
+            Err(ConfigError::Views(513))
+        );
+        assert_eq!(
+            Config {
+                chunk_pages: 0,
+                ..good
+            }
+            .check(),
+            Err(ConfigError::ChunkPages)
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! The shared memory of Millipage: the protocol of one rank, without a machine.
+//!
+//! [`Dsm`] decides which rank may read or write which *minipage* (one allocation, reached through a *view*
+//! of its own so that its neighbours on the same physical page have rights of their own; Millipage §2.1), and
+//! keeps the job's locks, barriers and allocator. It reads no clock, starts no thread and touches no memory:
+//! a driver feeds it inputs and executes the [`Action`]s it answers with. See [`Dsm`] for the order of calls.
+//!
+//! What it relies on: messages between two ranks arrive once, unchanged and in order, and a minipage's bytes
+//! stored before a message arrive before it. What it promises: sequential consistency for accesses that
+//! respect the page protections it asks for, every fault served, locks exclusive and handed on in the order
+//! their manager saw the ranks ask, barriers never early.
+//!
+//! After [`Dsm::new`], faults, locks and barriers allocate no memory, so all of it may run in a signal handler.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod action;
+mod address;
+mod allocation;
+mod allocator;
+mod barriers;
+mod config;
+mod counters;
+mod directory;
+mod dsm;
+mod error;
+mod faults;
+mod holds;
+mod locks;
+mod manager;
+mod map;
+mod message;
+mod spread;
+mod threads;
+
+pub use action::{Action, Outcome, Progress};
+pub use address::{Access, Address, Minipage, PAGE_BYTES, Protection};
+pub use config::{Config, ConfigError, MAX_PAGES, MAX_RANKS, MAX_VIEWS};
+pub use counters::Counters;
+pub use dsm::Dsm;
+pub use error::{Error, PeerError, Violation};
+pub use message::{MAX_MESSAGE_BYTES, Message, ParseError};
+
+/// The number of a process in its job, from 0.
+pub type Rank = u16;
+/// The number of an application thread within its rank, from 0 to [`Config::threads`] − 1.
+pub type Thread = u16;
+/// The number of a lock, from 0 to [`Config::locks`] − 1; the same lock in every rank.
+pub type Lock = u32;
+/// The number of a barrier, from 0 to [`Config::barriers`] − 1; the same barrier in every rank.
+pub type Barrier = u32;
