@@ -250,7 +250,7 @@ mod tests {
         };
         let apart = places(true);
         assert!(
-            apart.windows(2).all(|pair| pair[1] - pair[0] >= 300),
+            apart.windows(2).all(|pair| pair[1] - pair[0] >= 256),
             "{apart:?}"
         );
         assert_eq!(places(false), [1000; 16]);

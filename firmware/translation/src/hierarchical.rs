@@ -143,3 +143,129 @@ impl TranslationDesign for Hierarchical {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{self, Op};
+    use proptest::prelude::*;
+
+    fn design(entries: usize, offset: bool) -> Hierarchical {
+        let config = CacheConfig::default()
+            .with_entries(entries)
+            .with_offset_per_process(offset);
+        Hierarchical::new(config).unwrap()
+    }
+
+    #[test]
+    fn it_conforms_with_the_default_cache() {
+        conformance::suite(|| Hierarchical::new(CacheConfig::default()).unwrap());
+    }
+
+    #[test]
+    fn it_conforms_when_all_processes_share_the_same_places() {
+        conformance::suite(|| design(16, false));
+    }
+
+    #[test]
+    fn it_conforms_with_a_cache_of_one_entry() {
+        conformance::suite(|| design(1, true));
+    }
+
+    #[test]
+    fn a_hand_computed_trace_gives_its_golden_counts() {
+        // Four entries, no offset: page n lives in place n % 4.
+        let mut nic = design(4, false);
+        let (a, b) = (Process(0), Process(1));
+        nic.open(a).unwrap();
+        nic.open(b).unwrap();
+        for page in 0..6 {
+            nic.install(a, Page(page), Frame(page)).unwrap();
+            nic.install(b, Page(page), Frame(page + 100)).unwrap();
+        }
+        let trace = [
+            (a, 0, false), // compulsory
+            (a, 1, false), // compulsory
+            (a, 0, true),
+            (a, 4, false), // takes place 0 from page 0
+            (a, 0, false), // conflict, takes it back
+            (a, 1, true),
+            (b, 1, false), // the other process takes place 1
+            (a, 1, false), // and loses it again
+            (b, 3, false), // compulsory
+            (b, 3, true),
+            (b, 9, false), // not pinned: a miss that takes no place
+            (a, 1, true),
+        ];
+        for (step, (process, page, hit)) in trace.into_iter().enumerate() {
+            assert_eq!(nic.lookup(process, Page(page)).hit, hit, "step {step}");
+        }
+        assert_eq!(
+            nic.counters(),
+            Counters {
+                lookups: 12,
+                nic_misses: 8,
+                ..Counters::default()
+            }
+        );
+    }
+
+    #[test]
+    fn offsets_make_equal_pages_of_two_processes_coexist() {
+        let misses = |offset| {
+            let mut nic = design(1024, offset);
+            for process in [Process(0), Process(1)] {
+                nic.open(process).unwrap();
+                for page in 0..100 {
+                    nic.install(process, Page(page), Frame(page)).unwrap();
+                }
+            }
+            for _ in 0..10 {
+                for page in 0..100 {
+                    nic.lookup(Process(0), Page(page));
+                    nic.lookup(Process(1), Page(page));
+                }
+            }
+            nic.counters().nic_misses
+        };
+        assert_eq!((misses(true), misses(false)), (200, 2000));
+    }
+
+    #[test]
+    fn memory_is_charged_to_the_level_that_it_is_in() {
+        let mut nic = design(8192, true);
+        nic.open(Process(0)).unwrap();
+        nic.open(Process(3)).unwrap();
+        nic.install(Process(3), Page(0), Frame(0)).unwrap();
+        let listed: Vec<_> = nic.nic_memory().collect();
+        assert_eq!(listed[0], ("shared translation cache", 131_072));
+        assert_eq!(listed[1], ("translation directories", 2048));
+        assert_eq!(nic.host_memory_bytes(), 8192);
+        nic.close(Process(3)).unwrap();
+        assert_eq!(nic.host_memory_bytes(), 0);
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let process = (0u16..3).prop_map(Process);
+        let page = prop_oneof![0u64..40, 1020u64..1030, (1u64 << 35)..(1 << 35) + 5].prop_map(Page);
+        (process, page, 0u64..1000, 0u8..20).prop_map(|(process, page, frame, kind)| match kind {
+            0..2 => Op::Open(process),
+            2 => Op::Close(process),
+            3..9 => Op::Install(process, page, Frame(frame)),
+            9..12 => Op::Remove(process, page),
+            _ => Op::Lookup(process, page),
+        })
+    }
+
+    proptest! {
+        #![proptest_config(crate::testing::seeded())]
+        #[test]
+        fn any_sequence_of_requests_agrees_with_a_plain_map(
+            shift in 0u32..7,
+            offset in any::<bool>(),
+            ops in prop::collection::vec(op(), 0..300),
+        ) {
+            conformance::agrees_with_oracle(&mut design(1 << shift, offset), &ops, 0);
+        }
+    }
+}

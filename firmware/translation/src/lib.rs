@@ -55,6 +55,7 @@ mod leaves;
 pub mod limit;
 pub mod page;
 pub mod pin_map;
+pub mod pinned_pages;
 mod sparse;
 pub mod table;
 #[cfg(test)]
@@ -65,8 +66,9 @@ pub use cache::{CacheConfig, CacheError, SharedCache};
 pub use counters::Counters;
 pub use design::{Lookup, TranslationDesign, TranslationError};
 pub use hierarchical::Hierarchical;
-pub use limit::{PinError, PinLimit, PinnedPages};
+pub use limit::{PinError, PinLimit};
 pub use page::{Frame, PAGE_BYTES, PAGE_SHIFT, Page, PageRange, Process, RangeError};
 pub use pin_map::{Check, PinMap};
+pub use pinned_pages::PinnedPages;
 pub use table::TranslationTable;
 pub use user::{PinPlan, Prepared, UserTable};

@@ -221,7 +221,7 @@ mod tests {
             let mut table = TranslationTable::new();
             let mut oracle = BTreeMap::new();
             for (high, low, frame) in ops {
-                let page = Page(high << 33 | high << 10 | low * 200);
+                let page = Page((high << 33) | (high << 10) | (low * 200));
                 match frame {
                     Some(frame) => {
                         table.install(page, Frame(frame)).unwrap();
@@ -234,7 +234,7 @@ mod tests {
                 prop_assert_eq!(table.installed_pages(), oracle.len() as u64);
             }
             for (high, low) in (0..6).flat_map(|high| (0..6).map(move |low| (high, low))) {
-                let page = Page(high << 33 | high << 10 | low * 200);
+                let page = Page((high << 33) | (high << 10) | (low * 200));
                 prop_assert_eq!(table.walk(page), oracle.get(&page).copied().unwrap_or(Frame::GARBAGE));
             }
         }

@@ -5,9 +5,10 @@
 //! it commits, what it has not done it does not, and the table is right at every step.
 
 use crate::Counters;
-use crate::limit::{PinError, PinLimit, PinnedPages};
+use crate::limit::{PinError, PinLimit};
 use crate::page::{Page, PageRange};
 use crate::pin_map::{Check, PinMap};
+use crate::pinned_pages::PinnedPages;
 use alloc::vec::Vec;
 
 /// What [`UserTable::prepare`] found.
@@ -91,7 +92,7 @@ impl UserTable {
     }
 
     /// Whether a transfer of the range can start, and if not, the plan that makes it possible. Under a limit the
-    /// range's pinned pages count as used now.
+    /// range's pinned pages count as used now. Each page of a plan is a check miss.
     ///
     /// # Errors
     /// [`PinError::LimitTooSmall`] if the range cannot fit; [`PinError::Range`] if it leaves the address space. The
@@ -127,13 +128,14 @@ impl UserTable {
             };
         }
         let fresh = plan.pages_to_pin();
-        self.check_misses += fresh;
         let Some(order) = &mut self.order else {
+            self.check_misses += fresh;
             return Ok(());
         };
         order.touch(range);
         let over = (order.pinned_pages() + fresh).saturating_sub(order.limit_pages());
         if order.victims(over, range, &mut plan.to_unpin) {
+            self.check_misses += fresh;
             return Ok(());
         }
         plan.clear();
@@ -225,5 +227,230 @@ fn too_small(order: &PinnedPages, range: PageRange, held_pages: u64) -> PinError
         needed_pages: range.count,
         limit_pages: order.limit_pages(),
         held_pages,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::{PAGE_NUMBER_END, RangeError};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn range(first: u64, count: u64) -> PageRange {
+        PageRange {
+            first: Page(first),
+            count,
+        }
+    }
+
+    /// Does what the plan says, as a driver that never fails.
+    fn carry_out(user: &mut UserTable, plan: &PinPlan) {
+        plan.to_unpin
+            .iter()
+            .for_each(|page| user.commit_unpinned(*page));
+        plan.to_pin
+            .iter()
+            .for_each(|run| user.commit_pinned(*run).unwrap());
+    }
+
+    fn send(user: &mut UserTable, pages: PageRange) -> Result<PinPlan, PinError> {
+        let mut plan = PinPlan::new();
+        user.prepare(pages, &mut plan)?;
+        carry_out(user, &plan);
+        user.hold(pages)?;
+        user.release(pages)?;
+        Ok(plan)
+    }
+
+    #[test]
+    fn without_a_limit_pages_are_pinned_once_and_never_given_up() {
+        let mut user = UserTable::new(PinLimit::Unlimited);
+        assert_eq!(send(&mut user, range(5, 3)).unwrap().to_pin, [range(5, 3)]);
+        assert_eq!(
+            send(&mut user, range(3, 7)).unwrap().to_pin,
+            [range(3, 2), range(8, 2)]
+        );
+        assert_eq!(send(&mut user, range(3, 7)).unwrap(), PinPlan::new());
+        assert_eq!(
+            user.counters(),
+            Counters {
+                check_misses: 7,
+                pins: 7,
+                pinned_pages: 7,
+                ..Counters::default()
+            }
+        );
+    }
+
+    #[test]
+    fn a_hand_computed_trace_under_a_limit_gives_its_golden_counts() {
+        let mut user = UserTable::new(PinLimit::Pages(4));
+        send(&mut user, range(0, 3)).unwrap(); // 0 1 2, oldest first
+        send(&mut user, range(0, 1)).unwrap(); // 1 2 0
+        send(&mut user, range(9, 1)).unwrap(); // 1 2 0 9
+        let plan = send(&mut user, range(1, 3)).unwrap(); // 1 and 2 are there, 3 takes the place of 0
+        assert_eq!(
+            (plan.to_unpin, plan.to_pin),
+            (Vec::from([Page(0)]), Vec::from([range(3, 1)]))
+        );
+        let plan = send(&mut user, range(0, 4)).unwrap(); // 0 takes the place of 9
+        assert_eq!(
+            (plan.to_unpin, plan.to_pin),
+            (Vec::from([Page(9)]), Vec::from([range(0, 1)]))
+        );
+        let expected = Counters {
+            check_misses: 6,
+            pins: 6,
+            unpins: 2,
+            pinned_pages: 4,
+            ..Counters::default()
+        };
+        assert_eq!(user.counters(), expected);
+    }
+
+    #[test]
+    fn a_transfer_larger_than_the_limit_is_refused_with_the_numbers() {
+        let mut user = UserTable::new(PinLimit::Pages(4));
+        let refused = send(&mut user, range(0, 5));
+        assert_eq!(
+            refused,
+            Err(PinError::LimitTooSmall {
+                needed_pages: 5,
+                limit_pages: 4,
+                held_pages: 0
+            })
+        );
+        assert_eq!(user.counters(), Counters::default());
+        assert!(send(&mut user, range(0, PAGE_NUMBER_END)).is_err());
+        send(&mut user, range(0, 4)).unwrap();
+    }
+
+    #[test]
+    fn a_transfer_waits_for_others_that_hold_the_room() {
+        let mut user = UserTable::new(PinLimit::Pages(4));
+        let mut plan = PinPlan::new();
+        send(&mut user, range(0, 4)).unwrap();
+        user.hold(range(0, 3)).unwrap();
+        let refused = user.prepare(range(2, 4), &mut plan);
+        assert_eq!(
+            refused,
+            Err(PinError::LimitTooSmall {
+                needed_pages: 4,
+                limit_pages: 4,
+                held_pages: 2
+            })
+        );
+        assert_eq!(plan, PinPlan::new());
+        user.release(range(0, 3)).unwrap();
+        assert_eq!(
+            send(&mut user, range(2, 4)).unwrap().to_unpin,
+            [Page(0), Page(1)]
+        );
+    }
+
+    #[test]
+    fn pages_outside_the_address_space_are_refused() {
+        for limit in [PinLimit::Unlimited, PinLimit::Pages(4)] {
+            let mut user = UserTable::new(limit);
+            let outside = range(PAGE_NUMBER_END - 1, 2);
+            let error = RangeError::PagesOutside {
+                first: PAGE_NUMBER_END - 1,
+                count: 2,
+            };
+            assert_eq!(send(&mut user, outside), Err(error.into()));
+            assert_eq!(user.commit_pinned(outside), Err(error.into()));
+            assert_eq!(user.counters(), Counters::default());
+        }
+    }
+
+    #[test]
+    fn a_driver_that_fails_halfway_leaves_a_table_that_plans_the_rest() {
+        let mut user = UserTable::new(PinLimit::Pages(4));
+        let mut plan = PinPlan::new();
+        send(&mut user, range(0, 4)).unwrap();
+        user.prepare(range(8, 3), &mut plan).unwrap();
+        assert_eq!(plan.to_unpin, [Page(0), Page(1), Page(2)]);
+        // Two are unpinned, one page is pinned, then the system refuses.
+        user.commit_unpinned(Page(0));
+        user.commit_unpinned(Page(1));
+        user.commit_pinned(range(8, 1)).unwrap();
+        user.prepare(range(8, 3), &mut plan).unwrap();
+        assert_eq!(
+            (plan.to_unpin.as_slice(), plan.to_pin.as_slice()),
+            (&[Page(2)][..], &[range(9, 2)][..])
+        );
+    }
+
+    proptest! {
+        #![proptest_config(crate::testing::seeded())]
+        #[test]
+        fn a_driver_that_may_fail_never_breaks_the_limit_or_a_hold(
+            limit in 1u64..12,
+            sends in prop::collection::vec((0u64..30, 1u64..7, 0usize..12, any::<bool>()), 0..120),
+        ) {
+            let mut user = UserTable::new(PinLimit::Pages(limit));
+            let mut pinned = BTreeSet::new();
+            let mut holds: Vec<PageRange> = Vec::new();
+            let mut plan = PinPlan::new();
+            let mut check_misses = 0;
+            for (first, count, steps, finish) in sends {
+                let pages = range(first, count);
+                let held: BTreeSet<_> = holds.iter().flat_map(|held| held.iter()).collect();
+                let elsewhere = held.iter().filter(|page| !pages.contains(**page)).count() as u64;
+                match user.prepare(pages, &mut plan) {
+                    Ok(Prepared::AllPinned) => {
+                        prop_assert!(pages.iter().all(|page| pinned.contains(&page)));
+                        user.hold(pages).unwrap();
+                        holds.push(pages);
+                    }
+                    Ok(Prepared::MustPin) => {
+                        check_misses += plan.pages_to_pin();
+                        let missing: BTreeSet<_> = pages.iter().filter(|page| !pinned.contains(page)).collect();
+                        let planned: BTreeSet<_> = plan.to_pin.iter().flat_map(|run| run.iter()).collect();
+                        prop_assert_eq!(&planned, &missing);
+                        let over = (pinned.len() + missing.len()).saturating_sub(limit as usize);
+                        prop_assert_eq!(plan.to_unpin.len(), over);
+                        let victims: BTreeSet<_> = plan.to_unpin.iter().copied().collect();
+                        prop_assert_eq!(victims.len(), over);
+                        prop_assert!(victims.is_subset(&pinned));
+                        prop_assert!(victims.iter().all(|page| !held.contains(page) && !pages.contains(*page)));
+                        // The driver gets so far, in order, before it fails.
+                        for page in plan.to_unpin.iter().take(steps) {
+                            user.commit_unpinned(*page);
+                            pinned.remove(page);
+                        }
+                        let left = steps.saturating_sub(over);
+                        for page in plan.to_pin.iter().flat_map(|run| run.iter()).take(left) {
+                            user.commit_pinned(PageRange::single(page)).unwrap();
+                            pinned.insert(page);
+                        }
+                        if left >= missing.len() {
+                            user.hold(pages).unwrap();
+                            holds.push(pages);
+                        } else {
+                            prop_assert!(user.hold(pages).is_err());
+                        }
+                    }
+                    Err(error) => {
+                        let expected =
+                            PinError::LimitTooSmall { needed_pages: count, limit_pages: limit, held_pages: elsewhere };
+                        if count <= limit {
+                            prop_assert_eq!(error, expected);
+                        }
+                        prop_assert!(count + elsewhere > limit);
+                        prop_assert_eq!(&plan, &PinPlan::new());
+                    }
+                }
+                if finish && !holds.is_empty() {
+                    user.release(holds.remove(0)).unwrap();
+                }
+                let counters = user.counters();
+                prop_assert!(pinned.len() as u64 <= limit);
+                prop_assert_eq!(counters.pinned_pages, pinned.len() as u64);
+                prop_assert_eq!(counters.pins - counters.unpins, counters.pinned_pages);
+                prop_assert_eq!(counters.check_misses, check_misses);
+            }
+        }
     }
 }
