@@ -24,9 +24,13 @@ impl Dsm {
 
     /// Places an allocation, or asks for pages for it unless another thread has.
     fn place(&mut self, thread: Thread, bytes: u64) {
-        if let Some(minipage) = self.arena.reserve(bytes) {
-            self.make_known(thread, minipage);
-        } else if self.chunk_asker.is_none() {
+        while let Some(minipage) = self.arena.reserve(bytes) {
+            // Taken pages would mean that rank 0 gave them out twice; they are passed over.
+            if self.map.is_free(&minipage) {
+                return self.make_known(thread, minipage);
+            }
+        }
+        if self.chunk_asker.is_none() {
             self.chunk_asker = Some(thread);
             let need_pages = pages_for(bytes);
             let want_pages = self.config.chunk_pages;
