@@ -41,17 +41,19 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
         }
     }
 
+    /// Base of the leaf with this number, if it is the one used last.
+    #[inline(always)]
+    pub(crate) fn last(&self, number: u64) -> Option<usize> {
+        (number == self.last_number).then_some(self.last_base)
+    }
+
     /// Base of the leaf with this number, if it exists.
     #[inline(always)]
     pub(crate) fn find(&mut self, number: u64) -> Option<usize> {
-        if number == self.last_number {
-            Some(self.last_base)
-        } else {
-            self.find_other(number)
-        }
+        self.last(number).or_else(|| self.find_other(number))
     }
 
-    #[inline]
+    #[inline(never)]
     fn find_other(&mut self, number: u64) -> Option<usize> {
         let base = self.peek(number)?;
         self.last_number = number;

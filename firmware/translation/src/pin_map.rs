@@ -59,22 +59,44 @@ impl PinMap {
     /// Whether every page of the range is pinned; an empty range is.
     #[inline]
     pub fn check(&mut self, range: PageRange) -> Check {
-        let first = range.first.0;
-        let bit = first % WORD_PAGES;
-        // Most transfers lie within one word: 256 KiB, aligned.
-        if range.count <= WORD_PAGES - bit && range.count != 0 {
-            let wanted = (u64::MAX >> (WORD_PAGES - range.count)) << bit;
-            if let Some(base) = self.leaves.find(first >> LEAF_SHIFT) {
-                let missing = wanted & !self.leaves.cells[base + word_in_leaf(first)];
-                if missing == 0 {
-                    return Check::AllPinned;
-                }
-            }
+        if self.pinned_nearby(range) {
+            Check::AllPinned
+        } else {
+            self.check_words(range)
         }
-        self.check_words(range)
+    }
+
+    /// Whether the range is pinned and lies in at most two words of the leaf used last, as most transfers do.
+    #[inline(always)]
+    fn pinned_nearby(&self, range: PageRange) -> bool {
+        let PageRange {
+            first: Page(first),
+            count,
+        } = range;
+        let Some(base) = self.leaves.last(first >> LEAF_SHIFT) else {
+            return false;
+        };
+        let (word, bit) = (word_in_leaf(first), first % WORD_PAGES);
+        let Some(words) = self.leaves.cells.get(base + word..base + LEAF_WORDS) else {
+            return false;
+        };
+        // Of an empty range this is the largest number, which is left to the general way as well.
+        let more = count.wrapping_sub(1);
+        if more >= 2 * WORD_PAGES {
+            return false;
+        }
+        let last = bit + more;
+        let head = u64::MAX << bit;
+        let tail = u64::MAX >> (WORD_PAGES - 1 - last % WORD_PAGES);
+        match (last / WORD_PAGES, words) {
+            (0, [one, ..]) => head & tail & !one == 0,
+            (1, [one, two, ..]) => (head & !one) | (tail & !two) == 0,
+            _ => false,
+        }
     }
 
     /// [`check`](Self::check) of any range, word by word.
+    #[inline(never)]
     fn check_words(&mut self, range: PageRange) -> Check {
         match self.find(range, false) {
             Some(page) => Check::FirstUnpinned(page),
@@ -243,6 +265,16 @@ mod tests {
             map.check(range(u64::MAX - 3, 3)),
             Check::FirstUnpinned(Page(u64::MAX - 3))
         );
+        for count in [u64::MAX, u64::MAX - 1, u64::MAX - 62] {
+            assert_ne!(
+                map.check(range(PAGE_NUMBER_END - 1, count)),
+                Check::AllPinned
+            );
+            assert_ne!(
+                map.check(range(PAGE_NUMBER_END - 62, count)),
+                Check::AllPinned
+            );
+        }
         assert_eq!(map.clear(range(PAGE_NUMBER_END - 1, u64::MAX)), 1);
         assert!(!map.contains(Page(u64::MAX)));
     }

@@ -5,7 +5,7 @@
 
 use crate::leaves::Leaves;
 use crate::limit::PinError;
-use crate::page::{PAGE_NUMBER_END, Page, PageRange, RangeError};
+use crate::page::{Page, PageRange, RangeError};
 use alloc::vec::Vec;
 
 const LEAF_PAGES: usize = 256;
@@ -38,6 +38,13 @@ const ABSENT: Node = Node {
     holds: 0,
     state: State::Absent,
 };
+
+/// Nodes `base + from .. base + to`, all of one leaf.
+struct Piece {
+    base: usize,
+    from: usize,
+    to: usize,
+}
 
 /// The pinned pages of a process that has a limit, in the order of their last use.
 ///
@@ -109,10 +116,10 @@ impl PinnedPages {
                     self.nodes.occupy(base, 1);
                     self.pinned += 1;
                 }
-                State::Listed => self.unlink(at),
+                State::Listed => self.unlink(at, at),
                 State::Parked => {}
             }
-            self.link_newest(at);
+            self.link_newest(at, at);
         }
         self.last_touched = PageRange::EMPTY;
         Ok(())
@@ -126,7 +133,7 @@ impl PinnedPages {
         let at = base + page_in_leaf(page);
         match self.nodes.cells[at].state {
             State::Absent => return false,
-            State::Listed => self.unlink(at),
+            State::Listed => self.unlink(at, at),
             State::Parked => {}
         }
         self.nodes.cells[at].state = State::Absent;
@@ -144,80 +151,104 @@ impl PinnedPages {
     }
 
     fn touch_pages(&mut self, range: PageRange) {
-        let end = range.end().0.min(PAGE_NUMBER_END);
-        let mut at = range.first.0;
-        while at < end {
-            let stop = end.min((at | (LEAF_PAGES as u64 - 1)) + 1);
-            if let Some(base) = self.nodes.find(at >> LEAF_SHIFT) {
-                for page in at..stop {
-                    self.touch_node(base + page_in_leaf(Page(page)));
-                }
+        let mut rest = range;
+        while rest.first.in_address_space() && !rest.is_empty() {
+            if let Some(piece) = self.next_piece(&mut rest) {
+                self.touch_nodes(piece.base + piece.from, piece.base + piece.to);
             }
-            at = stop;
         }
         self.last_touched = range;
     }
 
-    #[inline]
-    fn touch_node(&mut self, at: usize) {
-        match self.nodes.cells[at].state {
-            State::Absent => return,
-            State::Listed if self.newest == at as u32 => return,
-            State::Listed => self.unlink(at),
-            State::Parked => {}
+    /// Makes the nodes `from..to` of one leaf the newest, the last of them newest of all. Pages that were touched
+    /// together before stand in the order already and move as one.
+    fn touch_nodes(&mut self, from: usize, to: usize) {
+        let mut first = from;
+        while first < to {
+            let mut last = first;
+            match self.nodes.cells[first].state {
+                State::Absent => {}
+                State::Parked => self.link_newest(first, first),
+                State::Listed => {
+                    while last + 1 < to && self.nodes.cells[last].newer == (last + 1) as u32 {
+                        last += 1;
+                    }
+                    if self.newest != last as u32 {
+                        self.unlink(first, last);
+                        self.link_newest(first, last);
+                    }
+                }
+            }
+            first = last + 1;
         }
-        self.link_newest(at);
     }
 
     /// A transfer now needs the pages: none is a victim before as many releases as holds.
     ///
     /// # Errors
     /// The first page that is not pinned; nothing is held then.
-    #[inline]
     pub fn hold(&mut self, range: PageRange) -> Result<(), PinError> {
-        let held = self.for_each_node(range, |pinned, at, base| {
-            let node = &mut pinned.nodes.cells[at];
-            if node.state == State::Absent {
-                return Err(());
+        let mut rest = range;
+        while !rest.is_empty() {
+            let start = rest.first;
+            let mut absent = Some(0);
+            if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
+                let nodes = &mut self.nodes.cells[base + from..base + to];
+                absent = nodes.iter().position(|node| node.state == State::Absent);
+                let mut fresh = 0;
+                for node in &mut nodes[..absent.unwrap_or(to - from)] {
+                    fresh += u32::from(node.holds == 0);
+                    node.holds += 1;
+                }
+                self.held += u64::from(fresh);
+                self.nodes.occupy(base, fresh);
             }
-            node.holds += 1;
-            if node.holds == 1 {
-                pinned.held += 1;
-                pinned.nodes.occupy(base, 1);
-            }
-            Ok(())
-        });
-        match held {
-            Ok(()) => Ok(()),
-            Err(page) => {
-                let before = PageRange {
+            if let Some(after) = absent {
+                let page = Page(start.0 + after as u64);
+                self.release(PageRange {
                     first: range.first,
                     count: page.0 - range.first.0,
-                };
-                self.release(before)?;
-                Err(PinError::NotPinned { page })
+                })?;
+                return Err(PinError::NotPinned { page });
             }
         }
+        Ok(())
     }
 
     /// A transfer is done with the pages that it held.
     ///
     /// # Errors
     /// The first page that nothing holds; those before it are released, those after it are not.
-    #[inline]
     pub fn release(&mut self, range: PageRange) -> Result<(), PinError> {
-        self.for_each_node(range, |pinned, at, base| {
-            let node = &mut pinned.nodes.cells[at];
-            if node.holds == 0 {
-                return Err(());
+        let mut rest = range;
+        while !rest.is_empty() {
+            let start = rest.first;
+            let mut idle = Some(0);
+            if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
+                let nodes = &mut self.nodes.cells[base + from..base + to];
+                idle = nodes.iter().position(|node| node.holds == 0);
+                let done = idle.unwrap_or(to - from);
+                let (mut freed, mut parked) = (0, false);
+                for node in &mut nodes[..done] {
+                    node.holds -= 1;
+                    freed += u32::from(node.holds == 0);
+                    parked |= node.state == State::Parked;
+                }
+                if parked {
+                    self.take_back(base + from, base + from + done);
+                }
+                self.held -= u64::from(freed);
+                if freed > 0 {
+                    self.nodes.vacate(base, freed);
+                }
             }
-            node.holds -= 1;
-            if node.holds == 0 {
-                pinned.last_release(at, base);
+            if let Some(after) = idle {
+                return Err(PinError::NotHeld {
+                    page: Page(start.0 + after as u64),
+                });
             }
-            Ok(())
-        })
-        .map_err(|page| PinError::NotHeld { page })
+        }
+        Ok(())
     }
 
     /// Whether a transfer holds the page.
@@ -238,7 +269,7 @@ impl PinnedPages {
             let node = self.nodes.cells[at as usize];
             let page = self.page_at(at as usize);
             if node.holds > 0 {
-                self.unlink(at as usize);
+                self.unlink(at as usize, at as usize);
                 self.nodes.cells[at as usize].state = State::Parked;
                 self.last_touched = PageRange::EMPTY;
             } else if !keep.contains(page) {
@@ -262,43 +293,40 @@ impl PinnedPages {
         self.nodes.memory_bytes()
     }
 
-    /// Calls `visit(self, node, base of its leaf)` for the pages in rising order, until it fails or a page has no
-    /// node; that page is the error.
+    /// Takes from `rest` what lies in one leaf; `None` if the leaf does not exist.
     #[inline(always)]
-    fn for_each_node(
-        &mut self,
-        range: PageRange,
-        mut visit: impl FnMut(&mut Self, usize, usize) -> Result<(), ()>,
-    ) -> Result<(), Page> {
-        let end = range.end().0;
-        let mut at = range.first.0;
-        while at < end {
-            let Some(base) = self.nodes.find(at >> LEAF_SHIFT) else {
-                return Err(Page(at));
-            };
-            let leaf_end = (at | (LEAF_PAGES as u64 - 1)) + 1;
-            let stop = end.min(leaf_end);
-            while at < stop {
-                visit(self, base + page_in_leaf(Page(at)), base).map_err(|()| Page(at))?;
-                at += 1;
+    fn next_piece(&mut self, rest: &mut PageRange) -> Option<Piece> {
+        let from = page_in_leaf(rest.first);
+        let count = rest.count.min((LEAF_PAGES - from) as u64);
+        let base = self.nodes.find(rest.first.0 >> LEAF_SHIFT);
+        *rest = PageRange {
+            first: Page(rest.first.0.saturating_add(count)),
+            count: rest.count - count,
+        };
+        Some(Piece {
+            base: base?,
+            from,
+            to: from + count as usize,
+        })
+    }
+
+    /// Puts parked nodes that nothing holds any more back into the order.
+    #[cold]
+    fn take_back(&mut self, from: usize, to: usize) {
+        for at in from..to {
+            let Node { state, holds, .. } = self.nodes.cells[at];
+            if state == State::Parked && holds == 0 {
+                self.link_newest(at, at);
             }
         }
-        Ok(())
+        self.last_touched = PageRange::EMPTY;
     }
 
+    /// Takes the nodes from `first` to `last`, which stand in the order one after the other, out of it.
     #[inline]
-    fn last_release(&mut self, at: usize, base: usize) {
-        self.held -= 1;
-        if self.nodes.cells[at].state == State::Parked {
-            self.link_newest(at);
-            self.last_touched = PageRange::EMPTY;
-        }
-        self.nodes.vacate(base, 1);
-    }
-
-    #[inline]
-    fn unlink(&mut self, at: usize) {
-        let Node { newer, older, .. } = self.nodes.cells[at];
+    fn unlink(&mut self, first: usize, last: usize) {
+        let older = self.nodes.cells[first].older;
+        let newer = self.nodes.cells[last].newer;
         match newer {
             NIL => self.newest = older,
             newer => self.nodes.cells[newer as usize].older = older,
@@ -309,18 +337,18 @@ impl PinnedPages {
         }
     }
 
+    /// Puts the nodes from `first` to `last`, which are linked to one another, at the newest end.
     #[inline]
-    fn link_newest(&mut self, at: usize) {
+    fn link_newest(&mut self, first: usize, last: usize) {
         let older = self.newest;
-        let node = &mut self.nodes.cells[at];
-        node.newer = NIL;
-        node.older = older;
-        node.state = State::Listed;
+        self.nodes.cells[first].older = older;
+        self.nodes.cells[first].state = State::Listed;
+        self.nodes.cells[last].newer = NIL;
         match older {
-            NIL => self.oldest = at as u32,
-            older => self.nodes.cells[older as usize].newer = at as u32,
+            NIL => self.oldest = first as u32,
+            older => self.nodes.cells[older as usize].newer = first as u32,
         }
-        self.newest = at as u32;
+        self.newest = last as u32;
     }
 
     fn page_at(&self, at: usize) -> Page {
