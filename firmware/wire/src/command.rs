@@ -18,7 +18,7 @@ use core::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::error::{WireError, must_be_zero, must_fit, must_not_overflow};
+use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{Flags, SHORT_BYTES, SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES};
 use crate::ids::{HandlerId, ImportId, NodeId};
 use crate::signal::Signal;
@@ -178,75 +178,96 @@ impl CommandRepr {
                 spoken: COMMAND_VERSION,
             });
         }
-        let kind = CommandKind::from_code(header.kind)?;
+        match CommandKind::from_code(header.kind)? {
+            CommandKind::ShortSend => CommandRepr::parse_short_send(header, inline),
+            CommandKind::LongSend => CommandRepr::parse_long_send(header, inline),
+            CommandKind::Fetch => CommandRepr::parse_fetch(header),
+            CommandKind::Handler => CommandRepr::parse_handler(header, inline),
+        }
+    }
+
+    /// The common command, apart so that it stays small.
+    #[inline]
+    fn parse_short_send(header: &CommandHeader, inline: &[u8]) -> Result<CommandRepr, WireError> {
         let flags = Flags(header.flags.get());
-        let is_send = matches!(kind, CommandKind::ShortSend | CommandKind::LongSend);
-        let legal = if is_send {
-            Flags::NOTIFY.0 | Flags::SIGNAL.0
-        } else {
-            0
-        };
-        must_be_zero("command flags", u64::from(flags.0 & !legal))?;
+        check_send_flags(flags)?;
+        must_be_zero("command address", header.address.get())?;
+        must_be_zero("command completion", u64::from(header.completion.get()))?;
+        must_be_zero("command handler", u64::from(header.handler.get()))?;
         must_be_zero("command reserved", header.reserved.get())?;
-        if kind != CommandKind::Handler {
-            must_be_zero("command handler", u64::from(header.handler.get()))?;
-        }
-        if matches!(kind, CommandKind::ShortSend | CommandKind::Handler) {
-            must_be_zero("command address", header.address.get())?;
-            must_be_zero("command completion", u64::from(header.completion.get()))?;
-            must_fit("command length", header.length.get(), SHORT_BYTES as u64)?;
-        }
-        let import = ImportId(header.target.get());
-        let offset = header.offset.get();
-        let notify = flags.contains(Flags::NOTIFY);
-        let has_signal = flags.contains(Flags::SIGNAL);
-        let repr = match kind {
-            CommandKind::ShortSend => CommandRepr::ShortSend {
-                import,
-                offset,
-                length: header.length.get() as u32,
-                notify,
-                signal: read_signal(has_signal, header.length.get() as usize, inline)?,
-            },
-            CommandKind::LongSend => CommandRepr::LongSend {
-                import,
-                offset,
-                address: header.address.get(),
-                length: header.length.get(),
-                notify,
-                signal: read_signal(has_signal, 0, inline)?,
-                completion: header.completion.get(),
-            },
-            CommandKind::Fetch => CommandRepr::Fetch {
-                import,
-                offset,
-                address: header.address.get(),
-                length: header.length.get(),
-                completion: header.completion.get(),
-            },
-            CommandKind::Handler => {
-                must_be_zero("command offset", offset)?;
-                let to = u16::try_from(header.target.get()).map_err(|_| WireError::TooLarge {
-                    field: "command node",
-                    value: u64::from(header.target.get()),
-                    limit: u64::from(u16::MAX),
-                })?;
-                CommandRepr::Handler {
-                    to: NodeId(to),
-                    handler: HandlerId(header.handler.get()),
-                    length: header.length.get() as u32,
-                }
-            }
+        must_fit("command length", header.length.get(), SHORT_BYTES as u64)?;
+        let length = header.length.get() as u32;
+        let repr = CommandRepr::ShortSend {
+            import: ImportId(header.target.get()),
+            offset: header.offset.get(),
+            length,
+            notify: flags.contains(Flags::NOTIFY),
+            signal: read_signal(flags.contains(Flags::SIGNAL), length as usize, inline)?,
         };
         repr.check()?;
         must_hold("command inline bytes", repr.inline_bytes(), inline.len())?;
         Ok(repr)
     }
 
+    fn parse_long_send(header: &CommandHeader, inline: &[u8]) -> Result<CommandRepr, WireError> {
+        let flags = Flags(header.flags.get());
+        check_send_flags(flags)?;
+        must_be_zero("command handler", u64::from(header.handler.get()))?;
+        must_be_zero("command reserved", header.reserved.get())?;
+        let repr = CommandRepr::LongSend {
+            import: ImportId(header.target.get()),
+            offset: header.offset.get(),
+            address: header.address.get(),
+            length: header.length.get(),
+            notify: flags.contains(Flags::NOTIFY),
+            signal: read_signal(flags.contains(Flags::SIGNAL), 0, inline)?,
+            completion: header.completion.get(),
+        };
+        repr.check()?;
+        Ok(repr)
+    }
+
+    fn parse_fetch(header: &CommandHeader) -> Result<CommandRepr, WireError> {
+        must_be_zero("command flags", u64::from(header.flags.get()))?;
+        must_be_zero("command handler", u64::from(header.handler.get()))?;
+        must_be_zero("command reserved", header.reserved.get())?;
+        let repr = CommandRepr::Fetch {
+            import: ImportId(header.target.get()),
+            offset: header.offset.get(),
+            address: header.address.get(),
+            length: header.length.get(),
+            completion: header.completion.get(),
+        };
+        repr.check()?;
+        Ok(repr)
+    }
+
+    fn parse_handler(header: &CommandHeader, inline: &[u8]) -> Result<CommandRepr, WireError> {
+        must_be_zero("command flags", u64::from(header.flags.get()))?;
+        must_be_zero("command offset", header.offset.get())?;
+        must_be_zero("command address", header.address.get())?;
+        must_be_zero("command completion", u64::from(header.completion.get()))?;
+        must_be_zero("command reserved", header.reserved.get())?;
+        must_fit("command length", header.length.get(), SHORT_BYTES as u64)?;
+        let node = header.target.get();
+        let to = u16::try_from(node).map_err(|_| WireError::TooLarge {
+            field: "command node",
+            value: u64::from(node),
+            limit: u64::from(u16::MAX),
+        })?;
+        let repr = CommandRepr::Handler {
+            to: NodeId(to),
+            handler: HandlerId(header.handler.get()),
+            length: header.length.get() as u32,
+        };
+        must_hold("command inline bytes", repr.inline_bytes(), inline.len())?;
+        Ok(repr)
+    }
+
     /// Whether the fields are within what the format allows.
     #[inline]
-    pub const fn check(&self) -> Result<(), WireError> {
-        let (import_range, memory_range, signal) = match *self {
+    pub fn check(&self) -> Result<(), WireError> {
+        match *self {
             CommandRepr::ShortSend {
                 offset,
                 length,
@@ -258,10 +279,9 @@ impl CommandRepr {
                 } else {
                     SHORT_BYTES
                 };
-                if let Err(e) = must_fit("short send length", length as u64, limit as u64) {
-                    return Err(e);
-                }
-                ((offset, length as u64), (0, 0), signal)
+                must_fit("short send length", u64::from(length), limit as u64)?;
+                must_not_overflow("command offset", offset, u64::from(length))?;
+                signal.map_or(Ok(()), Signal::check)
             }
             CommandRepr::LongSend {
                 offset,
@@ -270,12 +290,10 @@ impl CommandRepr {
                 signal,
                 ..
             } => {
-                if length == 0 {
-                    return Err(WireError::Empty {
-                        field: "long send length",
-                    });
-                }
-                ((offset, length), (address, length), signal)
+                must_not_be_empty("long send length", length)?;
+                must_not_overflow("command offset", offset, length)?;
+                must_not_overflow("command address", address, length)?;
+                signal.map_or(Ok(()), Signal::check)
             }
             CommandRepr::Fetch {
                 offset,
@@ -283,26 +301,13 @@ impl CommandRepr {
                 length,
                 ..
             } => {
-                if length == 0 {
-                    return Err(WireError::Empty {
-                        field: "fetch length",
-                    });
-                }
-                ((offset, length), (address, length), None)
+                must_not_be_empty("fetch length", length)?;
+                must_not_overflow("command offset", offset, length)?;
+                must_not_overflow("command address", address, length)
             }
             CommandRepr::Handler { length, .. } => {
-                return must_fit("handler length", length as u64, SHORT_BYTES as u64);
+                must_fit("handler length", u64::from(length), SHORT_BYTES as u64)
             }
-        };
-        if let Err(e) = must_not_overflow("command offset", import_range.0, import_range.1) {
-            return Err(e);
-        }
-        if let Err(e) = must_not_overflow("command address", memory_range.0, memory_range.1) {
-            return Err(e);
-        }
-        match signal {
-            Some(signal) => signal.check(),
-            None => Ok(()),
         }
     }
 
@@ -445,6 +450,12 @@ fn send_flags(notify: bool, signal: Option<Signal>) -> U16 {
         .with(Flags::SIGNAL, signal.is_some())
         .0
         .into()
+}
+
+#[inline]
+fn check_send_flags(flags: Flags) -> Result<(), WireError> {
+    let unused = flags.0 & !(Flags::NOTIFY.0 | Flags::SIGNAL.0);
+    must_be_zero("command flags", u64::from(unused))
 }
 
 #[inline]

@@ -131,6 +131,16 @@ pub(crate) const fn must_not_overflow(
     }
 }
 
+/// Demands that there is something.
+#[inline]
+pub(crate) const fn must_not_be_empty(field: &'static str, length: u64) -> Result<(), WireError> {
+    if length == 0 {
+        Err(WireError::Empty { field })
+    } else {
+        Ok(())
+    }
+}
+
 /// Demands `value <= limit`.
 #[inline]
 pub(crate) const fn must_fit(field: &'static str, value: u64, limit: u64) -> Result<(), WireError> {

@@ -13,7 +13,7 @@
 
 use core::fmt;
 
-use crate::error::{WireError, must_be_zero, must_fit, must_not_overflow};
+use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
 use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId};
 use crate::payload::{FETCH_REQUEST_BYTES, InlinePayload, read_fetch_request};
@@ -304,7 +304,7 @@ impl Repr {
     /// Whether the fields are within what the format allows. `parse` returns nothing that fails
     /// this, and `emit` of something that does yields a packet which the receiver refuses.
     #[inline]
-    pub const fn check(&self) -> Result<(), WireError> {
+    pub fn check(&self) -> Result<(), WireError> {
         match *self {
             Repr::Store {
                 offset,
@@ -314,44 +314,36 @@ impl Repr {
                 signal,
                 ..
             } => {
-                if let Err(e) = must_fit("store length", length as u64, CHUNK_BYTES as u64) {
-                    return Err(e);
-                }
+                must_fit("store length", u64::from(length), CHUNK_BYTES as u64)?;
                 if (notify || signal) && !last {
                     let flags = Flags::NONE
                         .with(Flags::NOTIFY, notify)
                         .with(Flags::SIGNAL, signal);
                     return Err(WireError::NotLast { flags: flags.0 });
                 }
-                must_not_overflow("store offset", offset, length as u64)
+                must_not_overflow("store offset", offset, u64::from(length))
             }
             Repr::FetchRequest {
                 offset, want_bytes, ..
             } => {
-                if want_bytes == 0 {
-                    return Err(WireError::Empty {
-                        field: "fetch want_bytes",
-                    });
-                }
+                must_not_be_empty("fetch want_bytes", want_bytes)?;
                 must_not_overflow("fetch offset", offset, want_bytes)
             }
             Repr::FetchReply { offset, length, .. } => {
-                if length == 0 {
-                    return Err(WireError::Empty {
-                        field: "fetch reply length",
-                    });
-                }
-                if let Err(e) = must_fit("fetch reply length", length as u64, CHUNK_BYTES as u64) {
-                    return Err(e);
-                }
-                must_not_overflow("fetch reply offset", offset, length as u64)
+                must_not_be_empty("fetch reply length", u64::from(length))?;
+                must_fit("fetch reply length", u64::from(length), CHUNK_BYTES as u64)?;
+                must_not_overflow("fetch reply offset", offset, u64::from(length))
             }
-            Repr::Handler { length, .. } => {
-                must_fit("handler length", length as u64, MAX_PAYLOAD_BYTES as u64)
-            }
-            Repr::Control { length } => {
-                must_fit("control length", length as u64, MAX_PAYLOAD_BYTES as u64)
-            }
+            Repr::Handler { length, .. } => must_fit(
+                "handler length",
+                u64::from(length),
+                MAX_PAYLOAD_BYTES as u64,
+            ),
+            Repr::Control { length } => must_fit(
+                "control length",
+                u64::from(length),
+                MAX_PAYLOAD_BYTES as u64,
+            ),
             Repr::FetchRefused { .. } | Repr::StoreRefused { .. } | Repr::Ack => Ok(()),
         }
     }

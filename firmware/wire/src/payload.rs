@@ -27,7 +27,7 @@ pub(crate) fn read_fetch_request(length: u32, inline: &[u8]) -> Result<(u64, Key
     Ok((u64::from_le_bytes(*want_bytes), Key(*reply_key)))
 }
 
-/// A payload that [`Repr::emit`] made itself: empty, or that of a fetch request. Dereferences to its bytes.
+/// A payload that [`Repr::emit`](crate::Repr::emit) made itself: empty, or that of a fetch request. Dereferences to its bytes.
 #[derive(Clone, Copy)]
 pub struct InlinePayload {
     bytes: [u8; FETCH_REQUEST_BYTES],
