@@ -333,3 +333,141 @@ pub fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed
         "seed {seed}: counters"
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CacheConfig, Counters, Hierarchical, Lookup};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Fault {
+        None,
+        ForgetsNothing,
+        IgnoresNewFrames,
+        ConfusesProcesses,
+        SurvivesClosing,
+        AlwaysHits,
+        CountsTwice,
+        FailsUnpinnedPages,
+    }
+
+    /// A right design with one thing wrong.
+    struct Faulty {
+        inner: Hierarchical,
+        fault: Fault,
+        extra: u64,
+    }
+
+    impl Faulty {
+        fn has(&self, fault: Fault) -> bool {
+            self.fault == fault
+        }
+    }
+
+    impl TranslationDesign for Faulty {
+        const NAME: &'static str = "faulty";
+
+        fn open(&mut self, process: Process) -> Result<(), TranslationError> {
+            let reopened = self.has(Fault::SurvivesClosing) && self.inner.table(process).is_some();
+            if reopened {
+                Ok(())
+            } else {
+                self.inner.open(process)
+            }
+        }
+
+        fn close(&mut self, process: Process) -> Result<(), TranslationError> {
+            let survives = self.has(Fault::SurvivesClosing) && self.inner.table(process).is_some();
+            if survives {
+                Ok(())
+            } else {
+                self.inner.close(process)
+            }
+        }
+
+        fn install(
+            &mut self,
+            process: Process,
+            page: Page,
+            frame: Frame,
+        ) -> Result<(), TranslationError> {
+            let installed = self
+                .inner
+                .table(process)
+                .is_some_and(|table| table.walk(page) != Frame::GARBAGE);
+            if installed && self.has(Fault::IgnoresNewFrames) {
+                return Ok(());
+            }
+            self.inner.install(process, page, frame)
+        }
+
+        fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError> {
+            if self.has(Fault::ForgetsNothing) && self.inner.table(process).is_some() {
+                return Ok(());
+            }
+            self.inner.remove(process, page)
+        }
+
+        fn lookup(&mut self, process: Process, page: Page) -> Lookup {
+            self.extra += u64::from(self.has(Fault::CountsTwice));
+            let asked = if self.has(Fault::ConfusesProcesses) {
+                Process(process.0 & !1)
+            } else {
+                process
+            };
+            let mut found = self.inner.lookup(asked, page);
+            found.hit |= self.has(Fault::AlwaysHits);
+            if found.frame.is_garbage() && self.has(Fault::FailsUnpinnedPages) {
+                found.frame = Frame(0);
+            }
+            found
+        }
+
+        fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
+            self.inner.nic_memory()
+        }
+
+        fn host_memory_bytes(&self) -> usize {
+            self.inner.host_memory_bytes()
+        }
+
+        fn counters(&self) -> Counters {
+            let counted = self.inner.counters();
+            Counters {
+                lookups: counted.lookups + self.extra,
+                ..counted
+            }
+        }
+    }
+
+    #[test]
+    fn the_suite_notices_every_fault_and_passes_a_design_without() {
+        use Fault::*;
+        let faults = [
+            None,
+            ForgetsNothing,
+            IgnoresNewFrames,
+            ConfusesProcesses,
+            SurvivesClosing,
+            AlwaysHits,
+            CountsTwice,
+            FailsUnpinnedPages,
+        ];
+        for fault in faults {
+            let make = || Faulty {
+                inner: Hierarchical::new(CacheConfig::default()).unwrap(),
+                fault,
+                extra: 0,
+            };
+            let passed = catch_unwind(AssertUnwindSafe(|| suite(make))).is_ok();
+            assert_eq!(passed, fault == None, "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn a_seed_always_draws_the_same_steps() {
+        assert_eq!(random_ops(7, 50), random_ops(7, 50));
+        assert_ne!(random_ops(7, 50), random_ops(8, 50));
+    }
+}

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// second-level table in host memory, which fills the cache.
 ///
 /// The garbage frame is never cached: a process that names unpinned pages takes no entry from the others, and
-/// `install` has no stale entry to mend.
+/// a later `install` finds nothing stale. The process list is as long as the highest process number that was opened.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
     cache: SharedCache,

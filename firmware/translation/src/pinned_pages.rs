@@ -23,7 +23,7 @@ enum State {
     Parked,
 }
 
-/// 16 bytes a page of the leaves that exist.
+/// 16 bytes a page of the leaves that exist. Links are positions of nodes: 32 bits reach 64 GiB of them.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     newer: u32,

@@ -4,8 +4,9 @@
 //! * A second-level table has 1024 frames of 8 bytes, 8 KiB, and covers 4 MiB of address space. Every entry starts
 //!   as the garbage frame (UTLB §4.2). A table whose last page is removed goes back to the host.
 //! * The paper's directory has a slot for each possible second-level table: 1024 for 32-bit addresses. For 48 bits
-//!   that would be 2²⁶ slots, so here the directory is a hash table of 16-byte slots, twice to four times as many as
-//!   there are second-level tables (64 at least, 1 KiB). 1 GiB of pinned neighbours costs 8 KiB of NIC memory.
+//!   that would be 2²⁶ slots, so here the directory is a hash table of 16-byte slots: 64 at first, 1 KiB, later twice
+//!   to four times as many as the most second-level tables there have been. 1 GiB of pinned neighbours costs 8 KiB
+//!   of NIC memory.
 //!   A walk reads 1.5 slots on average where the paper's reads one, and then one entry in host memory.
 
 use crate::page::{Frame, Page, PageRange, RangeError};
