@@ -4,6 +4,7 @@
 //! | module | gives |
 //! |---|---|
 //! | [`memory`] | buffers that a peer of the same host can map, and raw copies into memory |
+//! | [`pinning`] | pages made usable by the NIC and given back, under the limits of this computer |
 //! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
@@ -19,6 +20,7 @@ pub mod faults;
 pub mod limits;
 pub mod memory;
 pub mod page;
+pub mod pinning;
 pub mod views;
 pub mod waiting;
 

@@ -1,1 +1,87 @@
 //! What the tests of several modules need: children that may be denied things, and counts.
+#![allow(unsafe_code)]
+
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A base for views that no other test uses, 64 GiB apart. Tests of one process run at once.
+pub(crate) fn free_base() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    0x2000_0000_0000 + NEXT.fetch_add(1, Ordering::Relaxed) * (64 << 30)
+}
+
+/// Mapped ranges whose name has `name` in it, and open descriptors that lead to one.
+pub(crate) fn count_of(name: &str) -> (usize, usize) {
+    let ranges = crate::maps::mapped_ranges();
+    let mapped = ranges
+        .iter()
+        .filter(|range| range.name.contains(name))
+        .count();
+    let open = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|target| target.to_string_lossy().contains(name))
+        .count();
+    (mapped, open)
+}
+
+/// Runs `body` in a process of its own, where limits may be lowered, privileges dropped and
+/// faults left to kill: this test program is started anew with the calling test alone, and comes
+/// back here. `label` tells the children of one test apart. Returns how it ended and its output.
+pub(crate) fn child<F: FnOnce()>(label: &str, body: F) -> (ExitStatus, String) {
+    const CHILD: &str = "MAPWIRE_TEST_CHILD";
+    // crate::module::test::{{closure}}…: the path of the test, but for crate and closures.
+    let path = std::any::type_name::<F>();
+    let path = path.split("::{{closure}}").next().unwrap_or(path);
+    let test = path.split_once("::").map_or(path, |(_, test)| test);
+    if let Ok(wanted) = std::env::var(CHILD) {
+        if wanted == label {
+            body();
+            std::process::exit(0);
+        }
+        let status = std::os::unix::process::ExitStatusExt::from_raw(0);
+        return (status, String::new());
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, label)
+        .output()
+        .unwrap();
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    assert!(
+        text.contains("running 1 test"),
+        "{test} was not found: {text}"
+    );
+    (output.status, text)
+}
+
+/// As [`child`], and fails unless `body` ran through.
+pub(crate) fn in_child<F: FnOnce()>(label: &str, body: F) {
+    let (status, text) = child(label, body);
+    assert!(status.success(), "{label} ended with {status}: {text}");
+}
+
+/// Gives up root, if held, for good: no capability is left. For use in a child.
+pub(crate) fn drop_privileges() {
+    // SAFETY: plain system calls on the child's own credentials.
+    unsafe {
+        if libc::geteuid() == 0 {
+            assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+            assert_eq!(libc::setresgid(65534, 65534, 65534), 0);
+            assert_eq!(libc::setresuid(65534, 65534, 65534), 0);
+            // Without this the child could no longer read its own /proc files.
+            assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
+        }
+    }
+    assert!(!crate::limits::may_lock_without_limit());
+}
+
+/// Lowers a limit of the calling process. For use in a child.
+pub(crate) fn lower_limit(resource: rustix::process::Resource, to: u64) {
+    let limit = rustix::process::Rlimit {
+        current: Some(to),
+        maximum: Some(to),
+    };
+    rustix::process::setrlimit(resource, limit).unwrap();
+}

@@ -26,7 +26,7 @@ use rustix::io::Errno as Os;
 use rustix::mm::Advice;
 
 use crate::mapping::{Mapping, Rights};
-use crate::memory::{Errno, MemoryError, REVOKED, create_memfd};
+use crate::memory::{Errno, MemoryError, Owner, REVOKED, create_memfd};
 use crate::page::{PAGE_BYTES, round_to_pages};
 
 /// Default address of the privileged view.
@@ -252,6 +252,7 @@ pub struct MultiView {
     layout: ViewLayout,
     file: OwnedFd,
     span: Mapping,
+    owner: Owner,
 }
 
 impl MultiView {
@@ -284,7 +285,12 @@ impl MultiView {
                     errno: errno.into(),
                 })?;
         }
-        Ok(Self { layout, file, span })
+        Ok(Self {
+            layout,
+            file,
+            span,
+            owner: Owner::me(),
+        })
     }
 
     /// Where the views lie.
@@ -375,9 +381,11 @@ impl MultiView {
 
 impl Drop for MultiView {
     fn drop(&mut self) {
-        self.span
-            .word32(self.layout.bytes)
-            .store(REVOKED, Ordering::SeqCst);
+        if self.owner.is_me() {
+            self.span
+                .word32(self.layout.bytes)
+                .store(REVOKED, Ordering::SeqCst);
+        }
     }
 }
 
@@ -431,3 +439,6 @@ fn explain(layout: &ViewLayout, errno: Os) -> ViewError {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,7 +134,7 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 static INSTALL: Mutex<()> = Mutex::new(());
 
 impl FaultSignal {
-    fn number(self) -> c_int {
+    pub(super) fn number(self) -> c_int {
         match self {
             Self::Bus => libc::SIGBUS,
             Self::Segv => libc::SIGSEGV,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, SealFlags, SeekFrom};
 
-use super::memfd::{self, REVOKED, STANDING};
+use super::memfd::{self, Owner, REVOKED, STANDING};
 use super::{MemoryError, raw};
 use crate::mapping::{Mapping, Rights};
 
@@ -20,6 +20,7 @@ pub struct SharedBuffer {
     file: OwnedFd,
     mapping: Mapping,
     no_new_writers: bool,
+    owner: Owner,
 }
 
 impl SharedBuffer {
@@ -41,6 +42,7 @@ impl SharedBuffer {
             file,
             mapping,
             no_new_writers: false,
+            owner: Owner::me(),
         })
     }
 
@@ -183,7 +185,9 @@ impl SharedBuffer {
 
 impl Drop for SharedBuffer {
     fn drop(&mut self) {
-        self.status().store(REVOKED, Ordering::SeqCst);
+        if self.owner.is_me() {
+            self.status().store(REVOKED, Ordering::SeqCst);
+        }
     }
 }
 

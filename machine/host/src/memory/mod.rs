@@ -23,9 +23,11 @@ mod buffer;
 mod memfd;
 #[allow(unsafe_code)]
 pub mod raw;
+#[cfg(test)]
+mod tests;
 
 pub use buffer::{MappedBuffer, SharedBuffer};
-pub(crate) use memfd::{REVOKED, create as create_memfd};
+pub(crate) use memfd::{Owner, REVOKED, create as create_memfd};
 pub use raw::memory_is_mapped;
 
 pub use crate::errno::Errno;

@@ -1,1 +1,297 @@
-//! Pages made usable by the NIC.
+//! Pages made usable by the NIC, and given back: the driver's part of UTLB (§3.1, §5.1).
+//!
+//! Two pinners do the same by different means ([`Pinner`]):
+//!
+//! | pinner | pins by | frame | limit |
+//! |---|---|---|---|
+//! | [`MlockPinner`] | `mlock` | the page's number | RLIMIT_MEMLOCK of the process |
+//! | [`UringPinner`] | a registered buffer of an io_uring | a slot of its table, and the page in it | slots; RLIMIT_MEMLOCK of the user |
+//!
+//! `mlock` keeps pages in memory, though the kernel may still move them; a registered buffer
+//! also keeps them where they are, as a NIC needs, and costs a third.
+//!
+//! A pinner pins what it is told to: which pages are pinned already, and which to give up, is
+//! known to [`mapwire_translation::UserTable`]. Neither pinner allocates in a call.
+
+#[cfg(test)]
+mod conformance;
+mod mlock;
+#[allow(unsafe_code)]
+mod sys;
+mod uring;
+
+use core::fmt;
+use core::str::FromStr;
+
+use mapwire_translation::{Frame, Page, PageRange};
+
+pub use mlock::MlockPinner;
+pub use uring::{DEFAULT_SLOTS, MAX_SLOTS, UringPinner};
+
+use crate::errno::Errno;
+use crate::limits::Limit;
+
+/// Makes pages usable by the NIC.
+pub trait Pinner: Send + fmt::Debug {
+    /// Pins `pages`, none of which is pinned, and writes their frames in order of pages. On an
+    /// error none is pinned.
+    ///
+    /// # Errors
+    /// A limit is reached or a page is not mapped; see [`PinError`]. `frames` must have one
+    /// place for each page.
+    fn pin(&mut self, pages: PageRange, frames: &mut [Frame]) -> Result<(), PinError>;
+
+    /// Gives `pages` back; `frames` are what [`pin`](Self::pin) wrote for them. They may have
+    /// been pinned in other runs, together with pages that stay pinned.
+    ///
+    /// # Errors
+    /// [`PinError::NotPinned`] if a frame is not that of its page; no page is then given back.
+    fn unpin(&mut self, pages: PageRange, frames: &[Frame]) -> Result<(), PinError>;
+
+    /// Address of a frame's first byte; `None` if it is the frame of no pinned page, as far as
+    /// the pinner can tell, and always of [`Frame::GARBAGE`].
+    fn address_of(&self, frame: Frame) -> Option<*mut u8>;
+
+    /// The most pages that can be pinned at once, if anything limits them.
+    fn limit_pages(&self) -> Option<u64>;
+
+    /// Pages pinned now.
+    fn pinned_pages(&self) -> u64;
+
+    /// `mlock` or `io_uring`.
+    fn name(&self) -> &'static str;
+}
+
+/// Which pinner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PinnerKind {
+    /// [`MlockPinner`].
+    Mlock,
+    /// [`UringPinner`].
+    IoUring,
+}
+
+impl PinnerKind {
+    /// Every pinner, the preferred one first.
+    pub const ALL: [Self; 2] = [Self::IoUring, Self::Mlock];
+
+    /// A pinner of this kind.
+    ///
+    /// # Errors
+    /// The kernel refuses it; the error says which setting to change.
+    pub fn open(self) -> Result<Box<dyn Pinner>, PinError> {
+        Ok(match self {
+            Self::Mlock => Box::new(MlockPinner::new()),
+            Self::IoUring => Box::new(UringPinner::new(DEFAULT_SLOTS)?),
+        })
+    }
+
+    /// Opens a pinner of this kind and pins a page with it, for `mapwire doctor`.
+    ///
+    /// # Errors
+    /// Why it does not work, and how to mend it.
+    pub fn probe(self) -> Result<(), PinError> {
+        let memory = vec![1u8; crate::page::PAGE_BYTES];
+        let page = PageRange::single(Page::containing(memory.as_ptr().addr() as u64));
+        let mut pinner = self.open()?;
+        let mut frames = [Frame::GARBAGE];
+        pinner.pin(page, &mut frames)?;
+        pinner.unpin(page, &frames)
+    }
+}
+
+impl fmt::Display for PinnerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mlock => "mlock",
+            Self::IoUring => "io_uring",
+        })
+    }
+}
+
+/// A word that names no pinner.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{found:?} is no way to pin pages: use mlock or io_uring (MAPWIRE_PINNER)")]
+pub struct ParsePinnerError {
+    found: String,
+}
+
+impl FromStr for PinnerKind {
+    type Err = ParsePinnerError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.to_string() == word)
+            .ok_or_else(|| ParsePinnerError {
+                found: word.to_owned(),
+            })
+    }
+}
+
+/// Why pages could not be pinned or given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PinError {
+    /// The limit of locked memory.
+    #[error(
+        "cannot lock {pages} in memory: RLIMIT_MEMLOCK is {limit} bytes and {pinned_pages} pages \
+         of 4096 bytes are pinned: raise it with `ulimit -l` or `memlock` in \
+         /etc/security/limits.conf, give the program CAP_IPC_LOCK, or lower MAPWIRE_PIN_LIMIT"
+    )]
+    LockedMemory {
+        /// Pages asked for.
+        pages: PageRange,
+        /// Pages that this pinner has pinned.
+        pinned_pages: u64,
+        /// RLIMIT_MEMLOCK, bytes.
+        limit: Limit,
+    },
+    /// The io_uring's table is full.
+    #[error(
+        "cannot pin {pages}: {pinned_pages} of the io_uring's {slots} pages are in use; \
+         unpin some (a pin limit below {slots} pages does so by itself), \
+         or set MAPWIRE_PINNER=mlock"
+    )]
+    SlotsExhausted {
+        /// Pages asked for.
+        pages: PageRange,
+        /// Pages that this pinner has pinned.
+        pinned_pages: u64,
+        /// Pages that it can pin.
+        slots: u32,
+    },
+    /// A page has no memory behind it.
+    #[error("cannot pin {pages}: {page} is not mapped; was the buffer freed?")]
+    NotMapped {
+        /// Pages asked for.
+        pages: PageRange,
+        /// The first that is not mapped.
+        page: Page,
+    },
+    /// A frame is not that of its page.
+    #[error("cannot unpin {page}: {frame} is not its frame")]
+    NotPinned {
+        /// The page.
+        page: Page,
+        /// The frame given for it.
+        frame: Frame,
+    },
+    /// Not one frame for each page.
+    #[error("{pages} need {} frames, not {frames}", pages.count)]
+    FrameCount {
+        /// Pages asked for.
+        pages: PageRange,
+        /// Frames given.
+        frames: usize,
+    },
+    /// Locking part of a mapped range splits it, and the kernel's limit of ranges is reached.
+    #[error(
+        "cannot lock {pages}: this process reached the kernel's limit of {limit} mapped ranges, \
+         which mlock splits: raise it with `sysctl vm.max_map_count`, or set \
+         MAPWIRE_PINNER=io_uring"
+    )]
+    TooManyRanges {
+        /// Pages asked for.
+        pages: PageRange,
+        /// `vm.max_map_count`.
+        limit: u64,
+    },
+    /// The kernel gives no io_uring.
+    #[error(
+        "io_uring is refused ({errno}; kernel.io_uring_disabled is {}): \
+         allow it with `sysctl kernel.io_uring_disabled=0` and in the container's seccomp \
+         profile, or set MAPWIRE_PINNER=mlock",
+        Setting(*disabled)
+    )]
+    IoUringRefused {
+        /// The kernel's reason.
+        errno: Errno,
+        /// `kernel.io_uring_disabled`, if there is that setting.
+        disabled: Option<u64>,
+    },
+    /// The kernel's io_uring has no table of buffers that can be changed slot by slot.
+    #[error(
+        "this kernel's io_uring cannot register {slots} buffers one by one ({errno}): \
+         Linux 5.13 or later can, up to {MAX_SLOTS}; or set MAPWIRE_PINNER=mlock"
+    )]
+    IoUringTooOld {
+        /// Slots asked for.
+        slots: u32,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+    /// A system call failed for a reason of its own.
+    #[error("{call} of {pages}: {errno}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// Pages concerned.
+        pages: PageRange,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+}
+
+struct Setting(Option<u64>);
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => write!(f, "{value}"),
+            None => f.write_str("not known here"),
+        }
+    }
+}
+
+/// The pages' count, if there is one frame for each.
+fn check_frames(pages: PageRange, frames: usize) -> Result<usize, PinError> {
+    match usize::try_from(pages.count) {
+        Ok(count) if count == frames => Ok(count),
+        _ => Err(PinError::FrameCount { pages, frames }),
+    }
+}
+
+/// What a refusal to lock or register `pages` means.
+#[cold]
+fn explain(
+    call: &'static str,
+    pages: PageRange,
+    pinned_pages: u64,
+    errno: rustix::io::Errno,
+) -> PinError {
+    use rustix::io::Errno as E;
+    let limit = crate::limits::locked_memory();
+    let unmapped = || {
+        pages
+            .iter()
+            .find(|page| !crate::memory::memory_is_mapped(page.address() as usize, 1))
+    };
+    match errno {
+        E::NOMEM | E::FAULT | E::INVAL if unmapped().is_some() => PinError::NotMapped {
+            pages,
+            page: unmapped().unwrap_or(pages.first),
+        },
+        E::PERM => PinError::LockedMemory {
+            pages,
+            pinned_pages,
+            limit,
+        },
+        E::NOMEM | E::AGAIN if !crate::limits::may_lock_without_limit() && limit.0.is_some() => {
+            PinError::LockedMemory {
+                pages,
+                pinned_pages,
+                limit,
+            }
+        }
+        E::NOMEM if call == "mlock" => PinError::TooManyRanges {
+            pages,
+            limit: crate::limits::max_map_count().unwrap_or(0),
+        },
+        _ => PinError::System {
+            call,
+            pages,
+            errno: errno.into(),
+        },
+    }
+}
