@@ -19,7 +19,8 @@ use alloc::vec::Vec;
 ///
 /// Four kinds of method:
 ///
-/// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at);
+/// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
+///   [`manager`](Self::manager);
 /// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`alloc`](Self::alloc), [`lock`](Self::lock),
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
@@ -101,6 +102,11 @@ impl Dsm {
             return None;
         }
         self.map.lookup(view, page as u32)
+    }
+
+    /// The rank that manages the minipages starting on that page; `None` outside the segment.
+    pub fn manager(&self, page: u64) -> Option<Rank> {
+        (page < u64::from(self.config.pages)).then(|| self.spread.manager(page as u32))
     }
 
     /// The next thing to do; `None` when nothing is left. Strictly in order.

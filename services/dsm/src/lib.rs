@@ -26,6 +26,7 @@ mod config;
 mod counters;
 mod directory;
 mod dsm;
+mod encoding;
 mod error;
 mod faults;
 mod holds;
@@ -41,8 +42,9 @@ pub use address::{Access, Address, Minipage, PAGE_BYTES, Protection};
 pub use config::{Config, ConfigError, MAX_PAGES, MAX_RANKS, MAX_VIEWS};
 pub use counters::Counters;
 pub use dsm::Dsm;
+pub use encoding::{MAX_MESSAGE_BYTES, ParseError};
 pub use error::{Error, PeerError, Violation};
-pub use message::{MAX_MESSAGE_BYTES, Message, ParseError};
+pub use message::Message;
 
 /// The number of a process in its job, from 0.
 pub type Rank = u16;

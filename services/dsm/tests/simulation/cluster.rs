@@ -1,8 +1,8 @@
 //! A job in virtual time: ranks with real bytes and enforced protections, and a network that delays at will but
 //! keeps the order of each pair. It checks at every step what must hold at every moment.
 
-use crate::common::Random;
 use crate::program::{Thread, ThreadState};
+use crate::random::Random;
 use mapwire_dsm::{
     Action, Address, Config, Dsm, Message, Minipage, Outcome, PAGE_BYTES, Protection, Rank,
 };

@@ -4,9 +4,8 @@
 //! `MAPWIRE_DSM_SEED=n` runs that seed alone; `MAPWIRE_DSM_SEEDS=n` runs that many.
 
 mod cluster;
-#[path = "../common/mod.rs"]
-mod common;
 mod program;
+mod random;
 
 use cluster::Cluster;
 use std::env;

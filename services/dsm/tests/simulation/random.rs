@@ -1,4 +1,4 @@
-//! Shared by the tests: a reproducible source of randomness.
+//! A reproducible source of randomness.
 
 /// xorshift64*: small, seeded, good enough to choose with.
 #[derive(Debug, Clone)]

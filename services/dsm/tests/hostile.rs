@@ -1,0 +1,412 @@
+//! A rank among peers that send whatever they like: it may refuse, it may not panic, loop or answer nonsense.
+//!
+//! `MAPWIRE_DSM_SEED=n` repeats one seed.
+
+#[path = "simulation/random.rs"]
+mod random;
+
+use mapwire_dsm::{Access, Action, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome};
+use random::Random;
+
+const RANKS: u16 = 3;
+const THREADS: u16 = 2;
+const PAGES: u32 = 24;
+const VIEWS: u16 = 3;
+
+/// Mostly a number that could be right, at times one that cannot.
+fn number(random: &mut Random, likely: u64) -> u64 {
+    match random.below(40) {
+        0 => random.next(),
+        1 => u64::MAX,
+        2 => likely,
+        _ => random.below(likely),
+    }
+}
+
+fn minipage(random: &mut Random, known: &[Minipage]) -> Minipage {
+    if !known.is_empty() && random.chance(70) {
+        return known[random.below(known.len() as u64) as usize];
+    }
+    let page = number(random, u64::from(PAGES));
+    let length_bytes = match random.below(4) {
+        0 => 4096,
+        1 => number(random, 5 * 4096),
+        _ => number(random, 300),
+    };
+    let within = if length_bytes < 4096 {
+        random.below(4096)
+    } else {
+        0
+    };
+    Minipage {
+        view: number(random, u64::from(VIEWS)) as u16,
+        offset_bytes: page.wrapping_mul(4096).wrapping_add(within),
+        length_bytes,
+    }
+}
+
+fn message(random: &mut Random, known: &[Minipage]) -> Message {
+    let minipage = minipage(random, known);
+    let view = minipage.view;
+    let page = (minipage.offset_bytes / 4096) as u32;
+    let thread = number(random, u64::from(THREADS)) as u16;
+    let rank = number(random, u64::from(RANKS)) as u16;
+    let access = if random.chance(50) {
+        Access::Read
+    } else {
+        Access::Write
+    };
+    let acks = if random.chance(60) {
+        0
+    } else {
+        number(random, 8)
+    };
+    let lock = number(random, 3) as u32;
+    let barrier = number(random, 4) as u32;
+    let epoch = number(random, 4) as u32;
+    let (pages, left) = (number(random, 8) as u32, number(random, 24) as u32);
+    let value = random.next();
+    match random.below(18) {
+        0 => Message::Request {
+            thread,
+            view,
+            page,
+            access,
+        },
+        1 => Message::Refuse { thread, view, page },
+        2 => Message::Forward {
+            minipage,
+            requester: rank,
+            thread,
+            access,
+            acks,
+        },
+        3 | 4 => {
+            let (data, done) = (random.chance(50), random.chance(50));
+            Message::Grant {
+                minipage,
+                thread,
+                access,
+                acks,
+                data,
+                done,
+            }
+        }
+        5 => Message::Invalidate {
+            view,
+            page,
+            requester: rank,
+            thread,
+        },
+        6 => Message::InvalidateAck { thread, view, page },
+        7 => Message::Done { thread, view, page },
+        8 => Message::Register { minipage, thread },
+        9 => Message::Registered { thread },
+        10 => Message::ChunkRequest {
+            thread,
+            need_pages: pages,
+            want_pages: left,
+        },
+        11 => Message::ChunkGrant {
+            thread,
+            first_page: left,
+            pages,
+        },
+        12 => Message::ChunkRefuse {
+            thread,
+            left_pages: left,
+        },
+        13 => Message::LockRequest { lock },
+        14 => Message::LockForward {
+            lock,
+            successor: rank,
+        },
+        15 => Message::LockToken { lock },
+        16 => Message::BarrierArrive {
+            barrier,
+            epoch,
+            root: rank,
+            value,
+        },
+        _ => Message::BarrierRelease {
+            barrier,
+            epoch,
+            value,
+        },
+    }
+}
+
+/// What a peer might answer to a message, often correctly.
+fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
+    let right = if random.chance(50) {
+        Access::Read
+    } else {
+        Access::Write
+    };
+    match asked {
+        Message::Request {
+            thread,
+            view,
+            page,
+            access,
+        } if random.chance(80) => {
+            let at = |minipage: &&Minipage| {
+                (minipage.view, minipage.first_page()) == (view, u64::from(page))
+            };
+            let offset_bytes = u64::from(page).wrapping_mul(4096);
+            let new = Minipage {
+                view,
+                offset_bytes,
+                length_bytes: 1 + random.below(4096),
+            };
+            let minipage = known.iter().find(at).copied().unwrap_or(new);
+            let access = if random.chance(90) { access } else { right };
+            let acks = if random.chance(70) {
+                0
+            } else {
+                random.below(8)
+            };
+            Message::Grant {
+                minipage,
+                thread,
+                access,
+                acks,
+                data: random.chance(80),
+                done: random.chance(30),
+            }
+        }
+        Message::Request {
+            thread, view, page, ..
+        } => Message::Refuse { thread, view, page },
+        Message::Forward {
+            minipage,
+            thread,
+            access,
+            acks,
+            ..
+        } => Message::Grant {
+            minipage,
+            thread,
+            access,
+            acks,
+            data: true,
+            done: false,
+        },
+        Message::Grant {
+            minipage, thread, ..
+        } => {
+            let page = minipage.first_page() as u32;
+            Message::Done {
+                thread,
+                view: minipage.view,
+                page,
+            }
+        }
+        Message::Invalidate {
+            view, page, thread, ..
+        } => Message::InvalidateAck { thread, view, page },
+        Message::Register { thread, .. } => Message::Registered { thread },
+        Message::ChunkRequest {
+            thread, need_pages, ..
+        } if random.chance(90) => {
+            let first_page = random.below(u64::from(PAGES)) as u32;
+            Message::ChunkGrant {
+                thread,
+                first_page,
+                pages: need_pages.wrapping_add(random.below(2) as u32),
+            }
+        }
+        Message::LockRequest { lock } | Message::LockForward { lock, .. } => {
+            Message::LockToken { lock }
+        }
+        Message::BarrierArrive {
+            barrier,
+            epoch,
+            value,
+            ..
+        } => Message::BarrierRelease {
+            barrier,
+            epoch,
+            value,
+        },
+        Message::BarrierRelease {
+            barrier,
+            epoch,
+            value,
+        } => Message::BarrierArrive {
+            barrier,
+            epoch: epoch.wrapping_add(1),
+            root: 0,
+            value,
+        },
+        _ => message(random, known),
+    }
+}
+
+struct Attacked {
+    dsm: Dsm,
+    /// The last messages it sent, and to whom.
+    sent: Vec<(u16, Message)>,
+    rank: u16,
+    /// Minipages that were named in actions.
+    known: Vec<Minipage>,
+    waits: [bool; THREADS as usize],
+    accepted: u64,
+}
+
+impl Attacked {
+    fn new(random: &mut Random) -> Self {
+        let rank = random.below(u64::from(RANKS)) as u16;
+        let config = Config {
+            locks: 3,
+            barriers: 3,
+            chunk_pages: 2,
+            hold_ns: random.below(2) * 100,
+            ..Config::new(rank, RANKS, THREADS, PAGES, VIEWS)
+        };
+        let dsm = Dsm::new(config).unwrap();
+        Attacked {
+            dsm,
+            rank,
+            known: Vec::new(),
+            waits: [false; THREADS as usize],
+            accepted: 0,
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut count = 0;
+        while let Some(action) = self.dsm.poll_action() {
+            count += 1;
+            assert!(count < 1000, "no end of actions");
+            match action {
+                Action::Send { to, message } => self.check_send(to, message),
+                Action::SendMinipage {
+                    to,
+                    minipage,
+                    message,
+                } => {
+                    self.check_send(to, message);
+                    self.check_minipage(minipage);
+                }
+                Action::Protect { minipage, .. } => self.check_minipage(minipage),
+                Action::Resume { thread, outcome } => {
+                    assert!(
+                        self.waits[usize::from(thread)],
+                        "{thread} was resumed but did not wait: {outcome:?}"
+                    );
+                    self.waits[usize::from(thread)] = false;
+                    if let Outcome::Allocated(address) = outcome {
+                        assert!(address.offset_bytes < u64::from(PAGES) * 4096);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_send(&mut self, to: u16, message: Message) {
+        assert!(to < RANKS && to != self.rank, "a message to rank {to}");
+        if self.sent.len() == 4 {
+            self.sent.remove(0);
+        }
+        self.sent.push((to, message));
+        let mut bytes = [0; MAX_MESSAGE_BYTES];
+        let length = message.encode(&mut bytes);
+        assert_eq!(Message::parse(&bytes[..length]), Ok(message));
+    }
+
+    /// The driver stores to and protects what it is told: it must lie within the segment.
+    fn check_minipage(&mut self, minipage: Minipage) {
+        let end = minipage
+            .offset_bytes
+            .checked_add(minipage.length_bytes)
+            .unwrap();
+        assert!(
+            minipage.view < VIEWS && minipage.length_bytes > 0 && end <= u64::from(PAGES) * 4096
+        );
+        if !self.known.contains(&minipage) {
+            self.known.push(minipage);
+        }
+    }
+
+    fn input(&mut self, random: &mut Random, now_ns: u64) {
+        let thread = random.below(u64::from(THREADS)) as u16;
+        let lock = number(random, 3) as u32;
+        let place = minipage(random, &self.known);
+        let (view, page) = (place.view, place.offset_bytes / 4096);
+        let access = if random.chance(50) {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let pending = mapwire_dsm::Progress::Pending;
+        let waits = match random.below(6) {
+            0 | 1 => self.dsm.handle_fault(now_ns, thread, view, page, access) == Ok(pending),
+            2 => self.dsm.alloc(thread, number(random, 9000)).is_ok(),
+            3 => self.dsm.lock(thread, lock) == Ok(pending),
+            4 => {
+                let _ = self.dsm.unlock(thread, lock);
+                return;
+            }
+            _ if random.chance(50) => self.dsm.barrier(thread, lock).is_ok(),
+            _ => self
+                .dsm
+                .broadcast(thread, number(random, 3) as u16, 9)
+                .is_ok(),
+        };
+        self.waits[usize::from(thread)] |= waits;
+    }
+}
+
+fn run(seed: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let mut attacked = Attacked::new(&mut random);
+    for step in 0..600 {
+        let now_ns = step * 20;
+        if random.chance(25) {
+            attacked.input(&mut random, now_ns);
+        } else {
+            let (from, message) = match attacked.sent.get(random.below(6) as usize) {
+                Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known)),
+                None => (
+                    number(&mut random, u64::from(RANKS)) as u16,
+                    message(&mut random, &attacked.known),
+                ),
+            };
+            let answer = attacked.dsm.handle_message(now_ns, from, message);
+            attacked.accepted += u64::from(answer.is_ok());
+        }
+        attacked.drain();
+        let _ = attacked.dsm.poll_hold();
+        for view in 0..VIEWS {
+            for page in 0..u64::from(PAGES) {
+                if let Some((minipage, _)) = attacked.dsm.minipage_at(view, page) {
+                    let first = minipage.offset_bytes / 4096;
+                    assert!(
+                        minipage.view == view && first <= page && page < first + minipage.pages()
+                    );
+                }
+            }
+        }
+    }
+    attacked.accepted
+}
+
+#[test]
+fn no_message_of_a_peer_makes_a_rank_panic_or_act_outside_the_segment() {
+    if let Ok(seed) = std::env::var("MAPWIRE_DSM_SEED") {
+        run(seed.parse().expect("MAPWIRE_DSM_SEED is a number"));
+        return;
+    }
+    let mut accepted = 0;
+    for seed in 0..1_000 {
+        accepted += std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|panic| {
+            eprintln!("MAPWIRE_DSM_SEED={seed} fails");
+            std::panic::resume_unwind(panic)
+        });
+    }
+    assert!(
+        accepted > 50_000,
+        "only {accepted} messages got past the first check"
+    );
+}

@@ -1,0 +1,137 @@
+//! Faults, locks, barriers and broadcasts run in signal handlers, so they must not allocate once all is set up.
+
+#[allow(dead_code)]
+#[path = "protocol/net.rs"]
+mod net;
+
+use mapwire_dsm::{Access, Config, Progress};
+use net::Net;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, counting what this thread asks of it.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has lost its counter; nobody asks for it any more.
+    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: every call is passed unchanged to the system's allocator, whose contract is this one's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's obligations are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
+        unsafe { System.realloc(at, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn faults_locks_and_barriers_allocate_nothing() {
+    let ranks = 4;
+    let mut net = Net::new(Config {
+        hold_ns: 1000,
+        participants: 2,
+        ..Config::new(0, ranks, 3, 512, 8)
+    });
+    let minipages: Vec<_> = (0..40)
+        .map(|i| net.alloc(i % ranks, if i % 5 == 0 { 9000 } else { 200 }))
+        .collect();
+
+    let before = ALLOCATIONS.with(Cell::get);
+    for round in 0..50u32 {
+        net.clear();
+        for (at, &minipage) in minipages.iter().enumerate() {
+            for rank in 0..ranks {
+                for thread in 0..3 {
+                    let write = (at + usize::from(rank) + usize::from(thread)) % 3 == 0;
+                    let access = if write { Access::Write } else { Access::Read };
+                    let _ = net.start(rank, thread, minipage, access);
+                }
+            }
+            net.settle();
+            net.now_ns += 5000;
+            let now_ns = net.now_ns;
+            // Whatever was held back comes after the hold.
+            for _ in 0..20 {
+                for rank in 0..ranks {
+                    net.rank(rank).release_holds(now_ns + 5000);
+                }
+                net.settle();
+                net.now_ns += 5000;
+            }
+        }
+        net.clear();
+        for thread in 0..3 {
+            for rank in 0..ranks {
+                let _ = net.rank(rank).lock(thread, round % 7).unwrap();
+            }
+        }
+        net.settle();
+        for _ in 0..12 {
+            for rank in 0..ranks {
+                for thread in 0..3 {
+                    if net.rank(rank).unlock(thread, round % 7).is_ok() {
+                        net.settle();
+                    }
+                }
+            }
+        }
+        for rank in 0..ranks {
+            for thread in 0..2 {
+                net.rank(rank).barrier(thread, round % 5).unwrap();
+            }
+            net.rank(rank).broadcast(2, 1, 7).unwrap();
+        }
+        net.settle();
+        assert_eq!(
+            net.rank(0)
+                .lock(0, 6)
+                .map(|progress| progress == Progress::Done)
+                .is_ok(),
+            true
+        );
+        net.settle();
+        for rank in 0..ranks {
+            for thread in 0..3 {
+                for lock in 0..7 {
+                    if net.rank(rank).unlock(thread, lock).is_ok() {
+                        net.settle();
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+
+    let counters = net.ranks[0].counters();
+    for count in [
+        counters.read_faults,
+        counters.write_faults,
+        counters.upgrades,
+        counters.invalidations,
+        counters.downgrades,
+        counters.held_back,
+        counters.lock_acquires_local,
+        counters.lock_acquires_remote,
+        counters.barriers,
+    ] {
+        assert!(count > 40, "too little was exercised: {counters:?}");
+    }
+}

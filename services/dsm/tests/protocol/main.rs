@@ -1,0 +1,7 @@
+//! The protocol step by step: costs in messages, order of actions, errors.
+
+mod allocation;
+mod faults;
+mod holds;
+mod net;
+mod synchronisation;

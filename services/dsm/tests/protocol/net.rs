@@ -1,0 +1,159 @@
+//! A few ranks and an obedient network: messages arrive in the order they were sent, one step at a time.
+
+use mapwire_dsm::{
+    Access, Action, Config, Dsm, Message, Minipage, Outcome, Progress, Rank, Thread,
+};
+use std::collections::VecDeque;
+
+/// Something that happened, with the rank that asked for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Happened {
+    pub(crate) rank: Rank,
+    pub(crate) action: Action,
+    /// Messages delivered before.
+    pub(crate) delivered: u64,
+}
+
+pub(crate) struct Net {
+    pub(crate) ranks: Vec<Dsm>,
+    under_way: VecDeque<(Rank, Rank, Message)>,
+    pub(crate) log: Vec<Happened>,
+    pub(crate) delivered: u64,
+    pub(crate) now_ns: u64,
+}
+
+impl Net {
+    pub(crate) fn new(config: Config) -> Self {
+        let ranks = (0..config.ranks)
+            .map(|rank| Dsm::new(Config { rank, ..config }).unwrap())
+            .collect();
+        Net {
+            ranks,
+            under_way: VecDeque::with_capacity(1000),
+            log: Vec::with_capacity(100_000),
+            delivered: 0,
+            now_ns: 0,
+        }
+    }
+
+    pub(crate) fn rank(&mut self, rank: Rank) -> &mut Dsm {
+        &mut self.ranks[usize::from(rank)]
+    }
+
+    /// Carries out what a rank asks for.
+    pub(crate) fn drain(&mut self, rank: Rank) {
+        while let Some(action) = self.ranks[usize::from(rank)].poll_action() {
+            self.log.push(Happened {
+                rank,
+                action,
+                delivered: self.delivered,
+            });
+            if let Action::Send { to, message } | Action::SendMinipage { to, message, .. } = action
+            {
+                self.under_way.push_back((rank, to, message));
+            }
+        }
+    }
+
+    /// Delivers one message.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some((from, to, message)) = self.under_way.pop_front() else {
+            return false;
+        };
+        self.delivered += 1;
+        let now_ns = self.now_ns;
+        self.rank(to).handle_message(now_ns, from, message).unwrap();
+        self.drain(to);
+        true
+    }
+
+    /// Delivers all messages.
+    pub(crate) fn settle(&mut self) {
+        for rank in 0..self.ranks.len() {
+            self.drain(rank as Rank);
+        }
+        while self.step() {}
+    }
+
+    /// Forgets what happened.
+    pub(crate) fn clear(&mut self) {
+        self.log.clear();
+        self.delivered = 0;
+    }
+
+    pub(crate) fn alloc(&mut self, rank: Rank, bytes: u64) -> Minipage {
+        self.clear();
+        self.rank(rank).alloc(0, bytes).unwrap();
+        self.settle();
+        match self.outcome(rank, 0) {
+            Some((Outcome::Allocated(address), _)) => Minipage {
+                view: address.view,
+                offset_bytes: address.offset_bytes,
+                length_bytes: bytes,
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A page of `owner` that `manager` manages.
+    pub(crate) fn page_of(&mut self, owner: Rank, manager: Rank) -> Minipage {
+        loop {
+            let minipage = self.alloc(owner, 4096);
+            if self.ranks[0].manager(minipage.first_page()) == Some(manager) {
+                self.clear();
+                return minipage;
+            }
+        }
+    }
+
+    /// Faults without delivering anything.
+    pub(crate) fn start(
+        &mut self,
+        rank: Rank,
+        thread: Thread,
+        minipage: Minipage,
+        access: Access,
+    ) -> Progress {
+        let now_ns = self.now_ns;
+        let dsm = self.rank(rank);
+        let progress = dsm
+            .handle_fault(now_ns, thread, minipage.view, minipage.first_page(), access)
+            .unwrap();
+        self.drain(rank);
+        progress
+    }
+
+    /// Faults and serves; messages until the thread goes on, and altogether.
+    pub(crate) fn fault(&mut self, rank: Rank, minipage: Minipage, access: Access) -> (u64, u64) {
+        self.clear();
+        if self.start(rank, 0, minipage, access) == Progress::Done {
+            return (0, 0);
+        }
+        self.settle();
+        let (outcome, delivered) = self.outcome(rank, 0).expect("the fault was served");
+        assert_eq!(outcome, Outcome::Served(access));
+        (delivered, self.delivered)
+    }
+
+    /// The last outcome of a thread, and how many messages had been delivered.
+    pub(crate) fn outcome(&self, of: Rank, which: Thread) -> Option<(Outcome, u64)> {
+        self.log
+            .iter()
+            .rev()
+            .find_map(|happened| match happened.action {
+                Action::Resume { thread, outcome } if (happened.rank, thread) == (of, which) => {
+                    Some((outcome, happened.delivered))
+                }
+                _ => None,
+            })
+    }
+
+    /// What a rank was asked to do, in order.
+    pub(crate) fn actions(&self, rank: Rank) -> Vec<Action> {
+        self.log
+            .iter()
+            .filter(|happened| happened.rank == rank)
+            .map(|happened| happened.action)
+            .collect()
+    }
+}
