@@ -1,0 +1,204 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Joins the memory of separate processes: run parallel programs on one memory, measure, diagnose.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mapwire",
+    version,
+    propagate_version = true,
+    after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire doctor\n  mapwire bench --list"
+)]
+pub(crate) struct Cli {
+    /// Read options from this TOML file, not from ./mapwire.toml or ~/.config/mapwire/config.toml
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "MAPWIRE_CONFIG",
+        hide_env_values = true
+    )]
+    pub(crate) config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a parallel program: N processes that share memory
+    ///
+    /// Starts N copies of a program, the ranks 0 to N-1 of a job. Each finds its number in
+    /// MAPWIRE_RANK and the number of ranks in MAPWIRE_SIZE (also RANK, WORLD_SIZE, LOCAL_RANK).
+    /// Output appears line by line behind the rank's number. Standard input goes to rank 0.
+    /// The first rank that fails ends all others, and its exit code is passed on (128 + signal
+    /// if a signal killed it). When the command ends, however it ends, no process of the job is
+    /// left, nor any of its shared memory.
+    #[command(
+        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
+    )]
+    Run(RunArgs),
+    /// Print the options that a job would get, and where each comes from
+    #[command(
+        after_help = "Example:\n  MAPWIRE_WAIT=poll mapwire config --shared 1G\n\nOrder: file, then MAPWIRE_* variables, then flags; the later wins. A file:\n  [run]\n  wait = \"adaptive\"\n  shared = \"1G\""
+    )]
+    Config(ConfigArgs),
+    /// Check what this computer allows, and how to mend what it does not
+    #[command(
+        after_help = "Example:\n  mapwire doctor --json\n\nThe exit code is 0 unless mapwire cannot work at all here."
+    )]
+    Doctor(DoctorArgs),
+    /// Measure; every figure stands beside the raw limit measured in the same run
+    #[command(
+        after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
+    )]
+    Bench(BenchArgs),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  mapwire completions bash > ~/.local/share/bash-completion/completions/mapwire"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(after_help = "Example:\n  mapwire man ~/.local/share/man/man1")]
+    Man {
+        /// The folder; made if it does not exist
+        folder: PathBuf,
+    },
+}
+
+/// Options that file and environment can give too. Their values are checked in `config`, which
+/// can then say where a wrong one comes from.
+#[derive(Debug, Default, Args)]
+pub(crate) struct JobOptions {
+    /// Number of ranks
+    #[arg(
+        short = 'n',
+        long = "ranks",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
+    pub(crate) ranks: Option<String>,
+    /// How ranks reach each other
+    #[arg(long, value_name = "shm")]
+    pub(crate) transport: Option<String>,
+    /// How a rank waits: spin, sleep, or spin briefly and then sleep
+    #[arg(long, value_name = "poll|event|adaptive")]
+    pub(crate) wait: Option<String>,
+    /// How accesses to shared memory are noticed (default: the best that this computer allows)
+    #[arg(long, value_name = "userfaultfd|sigsegv")]
+    pub(crate) faults: Option<String>,
+    /// How pages are pinned (default: the best that this computer allows)
+    #[arg(long, value_name = "mlock|io_uring")]
+    pub(crate) pinner: Option<String>,
+    /// Most memory that a rank may keep pinned (default: what the system allows)
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) pin_limit: Option<String>,
+    /// Size of the shared memory; only pages that are used take memory
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) shared: Option<String>,
+    /// Views of the shared memory: allocations on one page that can be told apart
+    #[arg(long, value_name = "V")]
+    pub(crate) views: Option<String>,
+    /// Entries of the NIC's translation cache
+    #[arg(long, value_name = "N")]
+    pub(crate) cache_entries: Option<String>,
+    /// Seconds that a rank waits for another (to join, to export) before it gives up
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub(crate) timeout: Option<String>,
+    /// Seconds that a rank may be stopped (SIGSTOP) before the job is ended
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub(crate) stop_grace: Option<String>,
+    /// Bind each rank to a core, in turn
+    #[arg(long, value_name = "none|core")]
+    pub(crate) bind: Option<String>,
+    /// Start the ranks in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) wdir: Option<String>,
+    /// Print lines as they are, without `[rank] ` before them
+    #[arg(long)]
+    pub(crate) no_tag: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) options: JobOptions,
+    /// Set a variable for the ranks, or insist that it is set here (they get the whole environment)
+    #[arg(short = 'x', value_name = "VAR[=VALUE]")]
+    pub(crate) variables: Vec<OsString>,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(flatten)]
+    pub(crate) options: JobOptions,
+    /// One JSON object a line: option, value, source
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// One JSON object a line: check, state, finding, mend
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure; see --list
+    #[arg(required_unless_present = "list")]
+    pub(crate) name: Option<String>,
+    /// Print the names and what they measure
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Fewer and shorter runs: shows that it works, the figures are rough
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_in_its_help() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn what_follows_the_program_is_its_own() {
+        let cli = Cli::parse_from(["mapwire", "run", "-n", "2", "prog", "-n", "9", "--help"]);
+        let Command::Run(run) = cli.command else {
+            panic!()
+        };
+        assert_eq!(run.options.ranks.as_deref(), Some("2"));
+        assert_eq!(run.program, ["prog", "-n", "9", "--help"]);
+    }
+}

@@ -1,0 +1,77 @@
+//! `mapwire bench`: every figure stands beside the raw limit measured in the same run.
+//!
+//! A bench is a row of [`BENCHES`]: a name, what it measures, and a function that hands its rows to
+//! a [`Report`], one by one as they come. [`measure`] holds what benches share: baselines before and
+//! after each point, points dropped when the machine changed meanwhile; [`pair`] runs the other
+//! half of a measurement in a process of its own.
+
+// Until the first bench is registered, only tests call the parts that benches share.
+#![cfg_attr(not(test), allow(dead_code))]
+
+pub(crate) mod measure;
+#[allow(unsafe_code)]
+pub(crate) mod pair;
+pub(crate) mod row;
+
+use std::process::ExitCode;
+
+use row::Report;
+
+use crate::args::BenchArgs;
+
+/// How a bench is to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Few and short runs: to show that the bench works, not to be quoted.
+    pub(crate) quick: bool,
+}
+
+/// What went wrong, for the user. The rows so far have been printed.
+pub(crate) type BenchError = Box<dyn std::error::Error>;
+
+/// One bench.
+pub(crate) struct Bench {
+    pub(crate) name: &'static str,
+    /// One line: what is measured, against what.
+    pub(crate) summary: &'static str,
+    pub(crate) run: fn(Plan, &mut Report) -> Result<(), BenchError>,
+}
+
+/// All benches, in the order of `--list`.
+const BENCHES: &[Bench] = &[];
+
+/// `mapwire bench`.
+pub(crate) fn command(args: &BenchArgs) -> ExitCode {
+    if args.list {
+        list(args.json);
+        return ExitCode::SUCCESS;
+    }
+    let name = args.name.as_deref().unwrap_or_default();
+    let Some(bench) = BENCHES.iter().find(|b| b.name == name) else {
+        eprintln!(
+            "mapwire: there is no bench `{name}`; `mapwire bench --list` prints those there are"
+        );
+        return ExitCode::from(2);
+    };
+    let mut report = Report::new(bench.name, args.json);
+    let outcome = (bench.run)(Plan { quick: args.quick }, &mut report);
+    report.finish();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => crate::fail(error.as_ref(), 1),
+    }
+}
+
+fn list(json: bool) {
+    let width = BENCHES.iter().map(|b| b.name.len()).max().unwrap_or(0);
+    for bench in BENCHES {
+        if json {
+            println!(
+                "{}",
+                serde_json::json!({"bench": bench.name, "summary": bench.summary})
+            );
+        } else {
+            println!("{:<width$}  {}", bench.name, bench.summary);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Rows of figures: one JSON object a line, or a table.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::measure::Figure;
+
+/// One figure beside its raw limit.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The case's own fields (`path`, `bytes`, `wait`, …) in the order in which they are printed.
+    pub(crate) case: Vec<(&'static str, Value)>,
+    /// In `unit`; the median of `runs`.
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    /// What the value is compared with.
+    pub(crate) baseline: &'static str,
+    /// The baseline in the same run, in `unit`.
+    pub(crate) baseline_value: f64,
+    /// The median of value ÷ baseline of each run, which on a machine whose speed changes is not
+    /// the quotient of the medians.
+    pub(crate) ratio: f64,
+    /// Lowest and highest value.
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    /// Runs that count.
+    pub(crate) runs: usize,
+}
+
+impl Row {
+    /// A row of a paired measurement.
+    pub(crate) fn of(
+        case: Vec<(&'static str, Value)>,
+        unit: &'static str,
+        baseline: &'static str,
+        figure: &Figure,
+    ) -> Self {
+        Self {
+            case,
+            value: figure.value,
+            unit,
+            baseline,
+            baseline_value: figure.baseline,
+            ratio: figure.ratio,
+            min: figure.min,
+            max: figure.max,
+            runs: figure.runs,
+        }
+    }
+
+    fn to_json(&self, bench: &str) -> Value {
+        let mut object = Map::new();
+        object.insert("bench".into(), json!(bench));
+        for (name, value) in &self.case {
+            object.insert((*name).into(), value.clone());
+        }
+        for (name, value) in [
+            ("value", json!(rounded(self.value))),
+            ("unit", json!(self.unit)),
+            ("baseline", json!(self.baseline)),
+            ("baseline_value", json!(rounded(self.baseline_value))),
+            ("ratio", json!(rounded(self.ratio))),
+            ("min", json!(rounded(self.min))),
+            ("max", json!(rounded(self.max))),
+            ("runs", json!(self.runs)),
+        ] {
+            object.insert(name.into(), value);
+        }
+        Value::Object(object)
+    }
+
+    fn case_text(&self) -> String {
+        let parts = self.case.iter().map(|(name, value)| match value {
+            Value::String(text) => format!("{name}={text}"),
+            other => format!("{name}={other}"),
+        });
+        parts.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Six significant digits: more is noise, fewer hides differences.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// Takes rows as they come. JSON lines are printed at once, the table line by line.
+pub(crate) struct Report {
+    bench: &'static str,
+    json: bool,
+    headed: bool,
+    rows: usize,
+}
+
+impl Report {
+    pub(crate) fn new(bench: &'static str, json: bool) -> Self {
+        Self {
+            bench,
+            json,
+            headed: false,
+            rows: 0,
+        }
+    }
+
+    /// Prints a row.
+    pub(crate) fn row(&mut self, row: &Row) {
+        self.rows += 1;
+        let mut out = std::io::stdout().lock();
+        // Nobody reads any more: the bench may as well finish.
+        let _ = if self.json {
+            writeln!(out, "{}", row.to_json(self.bench))
+        } else {
+            if !std::mem::replace(&mut self.headed, true) {
+                let _ = writeln!(out, "{}", heading());
+            }
+            writeln!(out, "{}", table_line(row))
+        }
+        .and_then(|()| out.flush());
+    }
+
+    /// A remark for the reader of the table; JSON readers get figures only.
+    pub(crate) fn remark(&mut self, text: &str) {
+        if !self.json {
+            println!("{text}");
+        }
+    }
+
+    /// Ends the report.
+    pub(crate) fn finish(&self) {
+        if !self.json && self.rows > 1 {
+            println!("ratio = value ÷ baseline, both of the same run");
+        }
+    }
+}
+
+fn heading() -> String {
+    format!(
+        "{:<40} {:>12} {:<8} {:>8}  {:>12} {:<24} {:>12} {:>12} {:>5}",
+        "case", "value", "unit", "ratio", "baseline", "which is", "min", "max", "runs"
+    )
+}
+
+fn table_line(row: &Row) -> String {
+    format!(
+        "{:<40} {:>12} {:<8} {:>8.3}  {:>12} {:<24} {:>12} {:>12} {:>5}",
+        row.case_text(),
+        figure(row.value),
+        row.unit,
+        row.ratio,
+        figure(row.baseline_value),
+        row.baseline,
+        figure(row.min),
+        figure(row.max),
+        row.runs
+    )
+}
+
+/// Four significant digits without an exponent.
+fn figure(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        v if v >= 1.0 => 3,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Row {
+        Row {
+            case: vec![("path", json!("direct")), ("bytes", json!(64))],
+            value: 0.266_666_666,
+            unit: "us",
+            baseline: "plain put",
+            baseline_value: 0.26,
+            ratio: 1.025_641_025_6,
+            min: 0.25,
+            max: 12345.6,
+            runs: 31,
+        }
+    }
+
+    #[test]
+    fn a_json_row_has_the_contracts_fields() {
+        let text = example().to_json("send-latency").to_string();
+        let back: Map<String, Value> = serde_json::from_str(&text).unwrap();
+        let mut keys: Vec<_> = back.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let mut wanted = vec![
+            "bench",
+            "path",
+            "bytes",
+            "value",
+            "unit",
+            "baseline",
+            "baseline_value",
+            "ratio",
+            "min",
+            "max",
+            "runs",
+        ];
+        wanted.sort_unstable();
+        assert_eq!(keys, wanted);
+        assert_eq!(back["value"], json!(0.266_667));
+        assert_eq!(back["bytes"], json!(64));
+    }
+
+    #[test]
+    fn table_lines_stand_under_their_heading() {
+        let (head, line) = (heading(), table_line(&example()));
+        assert_eq!(head.chars().count(), line.chars().count(), "{head}\n{line}");
+        assert!(line.starts_with("path=direct bytes=64 "));
+        assert!(line.contains("12346"), "{line}");
+    }
+}

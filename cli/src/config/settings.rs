@@ -1,0 +1,185 @@
+//! The options with their types.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mapwire_transport::board::MAX_RANKS;
+
+use super::layers::{ConfigError, Layers, OPTIONS};
+use crate::size;
+
+/// Where ranks may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bind {
+    /// Wherever the kernel puts them.
+    None,
+    /// Rank r on the r-th of the processors that the launcher may use, in turn.
+    Core,
+}
+
+/// What a job gets.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Number of ranks, if given.
+    pub(crate) ranks: Option<u32>,
+    /// A rank that is stopped for this long ends the job.
+    pub(crate) stop_grace: Duration,
+    pub(crate) bind: Bind,
+    pub(crate) wdir: Option<PathBuf>,
+    /// Whether output lines begin with the rank.
+    pub(crate) tag: bool,
+    /// The options that the ranks themselves read, as variables.
+    pub(crate) environment: Vec<(&'static str, String)>,
+}
+
+/// Options that only the launcher reads.
+const LAUNCHERS_OWN: &[&str] = &["ranks", "stop_grace", "bind", "wdir", "tag"];
+
+type Checked = Result<String, String>;
+
+fn one_of(allowed: &[&str], text: &str) -> Checked {
+    if allowed.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("`{text}` is not one of {}", allowed.join(", ")))
+}
+
+fn number(text: &str, low: u64, high: u64) -> Checked {
+    match text.trim().parse::<u64>() {
+        Ok(n) if (low..=high).contains(&n) => Ok(n.to_string()),
+        _ => Err(format!("`{text}` is not a number from {low} to {high}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a number of seconds from 0 to 1000000000");
+    let value: f64 = text.trim().parse().map_err(|_| wrong())?;
+    if !(0.0..=1e9).contains(&value) {
+        return Err(wrong());
+    }
+    Ok(Duration::from_secs_f64(value))
+}
+
+fn transport(text: &str) -> Checked {
+    match text {
+        "udp" | "ofi" => Err(format!(
+            "transport `{text}` joins hosts, which this version does not do; use shm"
+        )),
+        _ => one_of(&["shm"], text),
+    }
+}
+
+/// Checks one option and gives the text that ranks read.
+fn check(key: &str, text: &str) -> Checked {
+    match key {
+        "ranks" => match text.trim().parse::<u64>() {
+            Ok(0) => Err("a job needs at least one rank; give -n 1 or more".into()),
+            Ok(n) if n <= u64::from(MAX_RANKS) => Ok(n.to_string()),
+            Ok(n) => Err(format!(
+                "{n} ranks are too many; a job has at most {MAX_RANKS}"
+            )),
+            Err(_) => Err(format!(
+                "`{text}` is not a number of ranks from 1 to {MAX_RANKS}"
+            )),
+        },
+        "transport" => transport(text),
+        "wait" => one_of(&["poll", "event", "adaptive"], text),
+        "faults" => one_of(&["userfaultfd", "sigsegv"], text),
+        "pinner" => one_of(&["mlock", "io_uring"], text),
+        "bind" => one_of(&["none", "core"], text),
+        "tag" => one_of(&["true", "false"], text),
+        "pin_limit" => Ok(size::parse(text)?.to_string()),
+        "shared" => match size::parse(text)? {
+            0 => Err("the shared memory cannot be empty".into()),
+            bytes => Ok(bytes.to_string()),
+        },
+        "views" => number(text, 1, 65536),
+        "cache_entries" => number(text, 1, 1 << 24),
+        "timeout" | "stop_grace" => seconds(text).map(|_| text.trim().to_owned()),
+        _ if text.is_empty() => Err("must not be empty".into()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+impl Settings {
+    /// Checks all layers and gives them their types.
+    pub(crate) fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
+        let mut environment = Vec::new();
+        for row in OPTIONS {
+            let Some((text, source)) = layers.get(row.key) else {
+                continue;
+            };
+            let text = check(row.key, text).map_err(|why| ConfigError::Value {
+                source_name: source.to_owned(),
+                why,
+            })?;
+            if !LAUNCHERS_OWN.contains(&row.key) {
+                environment.push((row.variable, text));
+            }
+        }
+        let text = |key| layers.get(key).map(|(text, _)| text.trim());
+        Ok(Self {
+            ranks: text("ranks").and_then(|t| t.parse().ok()),
+            stop_grace: text("stop_grace")
+                .and_then(|t| seconds(t).ok())
+                .unwrap_or_default(),
+            bind: if text("bind") == Some("core") {
+                Bind::Core
+            } else {
+                Bind::None
+            },
+            wdir: layers.get("wdir").map(|(text, _)| text.into()),
+            tag: text("tag") != Some("false"),
+            environment,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(key: &'static str, text: &str) -> Result<Settings, String> {
+        Settings::from_layers(&Layers::of(key, text)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn wrong_values_are_refused_and_name_their_source_and_the_choices() {
+        for (key, text, says) in [
+            ("ranks", "0", "at least one rank"),
+            ("ranks", "100000", "at most 4096"),
+            ("ranks", "-3", "`-3` is not a number of ranks"),
+            ("wait", "spin", "poll, event, adaptive"),
+            ("transport", "udp", "use shm"),
+            ("shared", "4X", "--shared"),
+            ("views", "0", "from 1"),
+            ("timeout", "soon", "seconds"),
+            ("timeout", "NaN", "seconds"),
+            ("stop_grace", "-1", "seconds"),
+            ("bind", "socket", "none, core"),
+        ] {
+            let error = outcome(key, text).unwrap_err();
+            assert!(error.contains(says), "{key}={text}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_reach_the_ranks_in_bytes_and_launcher_options_do_not() {
+        let settings = outcome("shared", "1G").unwrap();
+        let value = |name| {
+            settings
+                .environment
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| v.as_str())
+        };
+        assert_eq!(value("MAPWIRE_SHARED"), Some("1073741824"));
+        assert_eq!(value("MAPWIRE_WAIT"), Some("adaptive"));
+        assert_eq!(value("MAPWIRE_STOP_GRACE"), None);
+        assert_eq!(value("MAPWIRE_FAULTS"), None, "left to each rank");
+        assert_eq!(
+            outcome("stop_grace", "0.5").unwrap().stop_grace,
+            Duration::from_millis(500)
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! `mapwire doctor`: what this computer allows, tried out rather than looked up where that can be
+//! done, and how to mend what it does not.
+
+mod checks;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// mapwire works, but slower or smaller than it could.
+    Warn,
+    /// mapwire cannot work without it.
+    Fail,
+}
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    state: State,
+    finding: String,
+    /// What to do, as a command where there is one.
+    mend: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, finding: impl Into<String>) -> Self {
+        Self {
+            check,
+            state: State::Ok,
+            finding: finding.into(),
+            mend: None,
+        }
+    }
+
+    fn warn(check: &'static str, finding: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            check,
+            state: State::Warn,
+            finding: finding.into(),
+            mend: Some(mend.into()),
+        }
+    }
+
+    fn fail(check: &'static str, finding: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            check,
+            state: State::Fail,
+            finding: finding.into(),
+            mend: Some(mend.into()),
+        }
+    }
+}
+
+/// `mapwire doctor`.
+pub(crate) fn command(args: &DoctorArgs) -> ExitCode {
+    let findings = checks::all();
+    for finding in &findings {
+        if args.json {
+            println!("{}", serde_json::json!(finding));
+            continue;
+        }
+        let state = match finding.state {
+            State::Ok => "ok  ",
+            State::Warn => "warn",
+            State::Fail => "FAIL",
+        };
+        println!("{state}  {:<14} {}", finding.check, finding.finding);
+        if let Some(mend) = &finding.mend {
+            println!("{:21} mend: {mend}", "");
+        }
+    }
+    if findings.iter().any(|f| f.state == State::Fail) {
+        eprintln!(
+            "mapwire: mapwire cannot work on this computer as it is; see the lines marked FAIL"
+        );
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,109 @@
+//! How ranks end, and how every process of a job is ended.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
+
+use super::signals;
+
+/// How a rank's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RankEnd {
+    Exited(i32),
+    Killed(i32),
+}
+
+impl RankEnd {
+    pub(super) fn of(status: WaitStatus) -> Option<Self> {
+        let killed = || status.terminating_signal().map(Self::Killed);
+        status.exit_status().map(Self::Exited).or_else(killed)
+    }
+
+    pub(super) fn is_clean(self) -> bool {
+        self == Self::Exited(0)
+    }
+
+    /// As a shell would pass it on.
+    pub(super) fn exit_code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code as u8,
+            Self::Killed(signal) => 128 + signal as u8,
+        }
+    }
+}
+
+impl fmt::Display for RankEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exited with code {code}"),
+            Self::Killed(signal) => write!(f, "was killed by {}", signals::name(*signal)),
+        }
+    }
+}
+
+/// Kills and reaps every descendant of this process, which must be a child subreaper: orphans then
+/// become its children, level by level, and a child's id cannot be reused before it is reaped.
+/// `false` if one does not die within seconds (stuck in the kernel).
+pub(super) fn end_descendants() -> bool {
+    let limit = Instant::now() + Duration::from_secs(10);
+    loop {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Err(_) => return true,
+                Ok(None) => break,
+            }
+        }
+        for child in children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        if Instant::now() >= limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The children of this process, by `/proc`.
+fn children() -> Vec<Pid> {
+    let me = getpid().as_raw_nonzero().get();
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbers = entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    numbers
+        .filter(|pid| parent_of(*pid) == Some(me))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // "pid (name) state parent …", and the name may hold anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_passed_on_as_a_shell_would() {
+        assert_eq!(RankEnd::Exited(3).exit_code(), 3);
+        assert_eq!(RankEnd::Killed(9).exit_code(), 137);
+        assert!(RankEnd::Exited(0).is_clean() && !RankEnd::Killed(15).is_clean());
+        assert_eq!(RankEnd::Killed(11).to_string(), "was killed by SIGSEGV");
+    }
+
+    #[test]
+    fn the_parent_of_this_process_is_found_in_proc() {
+        let parent = std::os::unix::process::parent_id() as i32;
+        assert_eq!(parent_of(std::process::id() as i32), Some(parent));
+        assert_eq!(parent_of(-1), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! The outer process of `mapwire run`: it starts the launcher, passes signals on, and if the
+//! launcher is killed, ends what it left.
+//!
+//! It holds no state worth protecting and does nothing in normal operation, so that hardly anything
+//! can go wrong in it. As child subreaper it inherits every process of the job whose parents died.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
+
+use super::ending;
+use super::signals::{self, ENDING, Signals};
+
+/// What the launcher holds of the keeper: a byte a signal, and the end when the keeper dies.
+pub(crate) struct Link {
+    pub(crate) pipe: OwnedFd,
+    pub(crate) signals: Signals,
+}
+
+/// Which of the two this process has become.
+pub(crate) enum Role {
+    /// The launcher: go on and do the work.
+    Launcher(Link),
+    /// The keeper, and the job is over: exit with this code.
+    Keeper(u8),
+}
+
+/// Splits into keeper and launcher. Returns twice: in the launcher at once, in the keeper when the
+/// job has ended and nothing of it is left.
+pub(crate) fn start() -> io::Result<Role> {
+    let (launchers, keepers) = pipe_with(PipeFlags::CLOEXEC)?;
+    let handled: Vec<i32> = ENDING
+        .into_iter()
+        .filter(|s| !signals::is_ignored(*s))
+        .collect();
+    let mut mine = handled.clone();
+    mine.push(libc::SIGCHLD);
+    // Blocked before the fork, so that neither process misses one.
+    let signals = Signals::block(&mine)?;
+    let Some(launcher) = signals::fork()? else {
+        drop(keepers);
+        // A descriptor of its own: the keeper's would tell the keeper's signals.
+        let mut mine = handled;
+        mine.extend([libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
+        return Ok(Role::Launcher(Link {
+            pipe: launchers,
+            signals: Signals::block(&mine)?,
+        }));
+    };
+    drop(launchers);
+    set_child_subreaper(Some(getpid()))?;
+    let code = keep(launcher, &keepers, &signals);
+    if !ending::end_descendants() {
+        eprintln!(
+            "mapwire: a process of the job does not die; see `ps --ppid {}`",
+            std::process::id()
+        );
+    }
+    Ok(Role::Keeper(code))
+}
+
+/// Waits for the launcher, and gives its exit code.
+fn keep(launcher: Pid, pipe: &OwnedFd, signals: &Signals) -> u8 {
+    loop {
+        let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], None);
+        while let Some(signal) = signals.next() {
+            if signal != libc::SIGCHLD {
+                // The launcher may just have ended, then there is nobody to tell.
+                let _ = rustix::io::write(pipe, &[signal as u8]);
+            }
+        }
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid == launcher {
+                return launchers_code(status);
+            }
+        }
+    }
+}
+
+fn launchers_code(status: WaitStatus) -> u8 {
+    if let Some(code) = status.exit_status() {
+        return code as u8;
+    }
+    let signal = status.terminating_signal().unwrap_or(libc::SIGKILL);
+    eprintln!(
+        "mapwire: the launcher was killed by {}; ending the job",
+        signals::name(signal)
+    );
+    128 + signal as u8
+}

@@ -1,0 +1,525 @@
+//! The event loop of a job: children, signals, the broker, and output.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use mapwire_transport::board::RankState;
+use mapwire_transport::rendezvous::Broker;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, wait};
+
+use super::Job;
+use super::ending::{self, RankEnd};
+use super::keeper::Link;
+use super::lines::Lines;
+use super::signals::{self, Signals};
+use super::sink::Sink;
+use super::start;
+
+/// Between SIGTERM and SIGKILL for ranks that must end.
+const KILL_GRACE: Duration = Duration::from_secs(3);
+/// What ranks started and left behind may take to finish its output, after a clean end.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+/// The terminal and the keeper may tell of one Ctrl-C both.
+const SAME_SIGNAL: Duration = Duration::from_millis(100);
+
+const SIGNALS: u64 = 0;
+const KEEPER: u64 = 1;
+const BROKER: u64 = 2;
+const WRITTEN: u64 = 3;
+const PIPES: u64 = 8;
+
+/// One output pipe of a rank.
+pub(super) struct Pipe {
+    fd: OwnedFd,
+    lines: Lines,
+    watched: bool,
+}
+
+impl Pipe {
+    pub(super) fn new(fd: OwnedFd, rank: u32, tag: bool) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        Ok(Self {
+            fd,
+            lines: Lines::new(rank, tag),
+            watched: false,
+        })
+    }
+}
+
+/// One rank as the launcher sees it.
+pub(super) struct Rank {
+    pub(super) pid: Pid,
+    /// Standard output and standard error, until their ends.
+    pub(super) pipes: [Option<Pipe>; 2],
+    pub(super) end: Option<RankEnd>,
+    pub(super) stopped_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Ranks were asked to end (SIGTERM); they are killed at this time.
+    Ending(Instant),
+    /// Ranks were killed.
+    Killed,
+    /// All ranks have ended; what they left may finish its output until this time.
+    Leftover(Instant),
+    /// Nothing of the job is left but output that the user has not read.
+    Flushing,
+}
+
+pub(super) struct Launcher {
+    pub(super) broker: Broker,
+    pub(super) ranks: Vec<Rank>,
+    epoll: OwnedFd,
+    signals: Signals,
+    keeper: OwnedFd,
+    /// The user's stdout and stderr.
+    sinks: [Sink; 2],
+    phase: Phase,
+    code: Option<u8>,
+    stop_grace: Duration,
+    last_signal: Option<(i32, Instant)>,
+    buffer: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+/// Runs the job and gives the exit code. When it returns, no process of the job is left.
+pub(crate) fn run(job: Job, link: Link) -> u8 {
+    let mut launcher = match Launcher::prepare(&job, link) {
+        Ok(launcher) => launcher,
+        Err(why) => {
+            eprintln!("mapwire: {why}");
+            return 1;
+        }
+    };
+    if let Err((code, why)) = start::ranks(&mut launcher, &job) {
+        launcher.say(&why);
+        launcher.code = Some(code);
+        launcher.kill_ranks();
+    }
+    launcher.work();
+    launcher.code.unwrap_or(0)
+}
+
+impl Launcher {
+    fn prepare(job: &Job, link: Link) -> Result<Self, String> {
+        start::raise_descriptor_limit(job.ranks);
+        rustix::process::set_child_subreaper(Some(getpid()))
+            .map_err(|errno| format!("cannot become a child subreaper: {errno}"))?;
+        let broker = start::broker(job.ranks)?;
+        let loop_error = |error: io::Error| format!("cannot set up the event loop: {error}");
+        let os = |errno: Errno| loop_error(errno.into());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
+        let sinks = [
+            Sink::start(rustix::stdio::stdout()).map_err(loop_error)?,
+            Sink::start(rustix::stdio::stderr()).map_err(loop_error)?,
+        ];
+        let watch = |fd: BorrowedFd<'_>, token| {
+            epoll::add(
+                &epoll,
+                fd,
+                epoll::EventData::new_u64(token),
+                epoll::EventFlags::IN,
+            )
+        };
+        watch(link.signals.as_fd(), SIGNALS).map_err(os)?;
+        watch(link.pipe.as_fd(), KEEPER).map_err(os)?;
+        watch(broker.as_fd(), BROKER).map_err(os)?;
+        watch(sinks[0].as_fd(), WRITTEN).map_err(os)?;
+        watch(sinks[1].as_fd(), WRITTEN).map_err(os)?;
+        Ok(Self {
+            broker,
+            ranks: Vec::new(),
+            epoll,
+            signals: link.signals,
+            keeper: link.pipe,
+            sinks,
+            phase: Phase::Running,
+            code: None,
+            stop_grace: job.settings.stop_grace,
+            last_signal: None,
+            buffer: vec![0; 64 * 1024],
+            lines: Vec::new(),
+        })
+    }
+
+    /// Tells the user something, between the ranks' lines.
+    pub(super) fn say(&self, text: &str) {
+        self.sinks[1].push(format!("mapwire: {text}\n").as_bytes());
+    }
+
+    /// Serves everything until the job is over and its output written.
+    fn work(&mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
+        loop {
+            self.watch_pipes();
+            let now = Instant::now();
+            if self.advance(now) {
+                return;
+            }
+            let wait = self.next_time(now).map(|t| {
+                let left = t.saturating_duration_since(now);
+                rustix::time::Timespec {
+                    tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                    tv_nsec: i64::from(left.subsec_nanos()),
+                }
+            });
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), wait.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    self.say(&format!("the event loop broke ({errno}); ending the job"));
+                    self.code.get_or_insert(1);
+                    ending::end_descendants();
+                    return;
+                }
+            }
+            let now = Instant::now();
+            for event in &events {
+                let data = event.data;
+                match data.u64() {
+                    SIGNALS => self.handle_signals(now),
+                    KEEPER => self.handle_keeper(now),
+                    // Served below, in every turn.
+                    BROKER => {}
+                    WRITTEN => self.sinks.iter().for_each(Sink::clear_event),
+                    token => {
+                        let at = (token - PIPES) as usize;
+                        self.read_pipe(at / 2, at % 2, 16);
+                    }
+                }
+            }
+            self.broker.handle_ready(now);
+        }
+    }
+
+    fn next_time(&self, now: Instant) -> Option<Instant> {
+        let phase = match self.phase {
+            Phase::Ending(at) | Phase::Leftover(at) => Some(at),
+            _ => None,
+        };
+        let stops = self
+            .live()
+            .filter_map(|r| r.stopped_at)
+            .map(|t| t + self.stop_grace);
+        let stops = if self.phase == Phase::Running {
+            stops.min()
+        } else {
+            None
+        };
+        [phase, stops, self.broker.poll_at(now)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Moves to the next phase if its time has come; `true` at the end of the job.
+    fn advance(&mut self, now: Instant) -> bool {
+        if self.sinks[0].is_broken() && self.phase == Phase::Running {
+            self.say("nobody reads the output any more; ending the job");
+            self.begin_ending(128 + libc::SIGPIPE as u8, now);
+        }
+        if self.phase == Phase::Running {
+            self.check_stopped(now);
+        }
+        match self.phase {
+            Phase::Running | Phase::Ending(_) | Phase::Killed if self.live().count() == 0 => {
+                let clean = self.phase == Phase::Running;
+                self.phase = Phase::Leftover(if clean { now + LEFTOVER_GRACE } else { now });
+                self.advance(now)
+            }
+            Phase::Ending(at) if now >= at => {
+                let late: Vec<String> = self.numbers(|r| r.end.is_none());
+                self.say(&format!(
+                    "rank {} did not end within {} s of SIGTERM; killing",
+                    late.join(", "),
+                    KILL_GRACE.as_secs()
+                ));
+                self.kill_ranks();
+                false
+            }
+            Phase::Leftover(at) if now >= at || self.pipes_are_closed() => {
+                if !ending::end_descendants() {
+                    self.say("a process of the job does not die, even by SIGKILL");
+                }
+                for rank in 0..self.ranks.len() {
+                    self.read_pipe(rank, 0, usize::MAX);
+                    self.read_pipe(rank, 1, usize::MAX);
+                    self.close_pipe(rank, 0);
+                    self.close_pipe(rank, 1);
+                }
+                self.phase = Phase::Flushing;
+                self.advance(now)
+            }
+            Phase::Flushing => self.sinks.iter().all(Sink::is_empty),
+            _ => false,
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Rank> {
+        self.ranks.iter().filter(|r| r.end.is_none())
+    }
+
+    fn numbers(&self, wanted: impl Fn(&Rank) -> bool) -> Vec<String> {
+        let all = self.ranks.iter().enumerate();
+        all.filter(|(_, r)| wanted(r))
+            .map(|(n, _)| n.to_string())
+            .collect()
+    }
+
+    fn signal_ranks(&self, signal: Signal) {
+        for rank in self.live() {
+            // Not reaped yet, so the number is still this group's.
+            let _ = kill_process_group(rank.pid, signal);
+        }
+    }
+
+    /// Asks all ranks to end. The first cause decides the exit code.
+    fn begin_ending(&mut self, code: u8, now: Instant) {
+        self.code.get_or_insert(code);
+        if self.phase == Phase::Running {
+            self.phase = Phase::Ending(now + KILL_GRACE);
+            self.signal_ranks(Signal::TERM);
+            // A stopped process sees the signal only when it continues.
+            self.signal_ranks(Signal::CONT);
+        }
+    }
+
+    fn kill_ranks(&mut self) {
+        self.phase = Phase::Killed;
+        self.signal_ranks(Signal::KILL);
+    }
+
+    fn check_stopped(&mut self, now: Instant) {
+        let late = |r: &Rank| r.stopped_at.is_some_and(|t| now >= t + self.stop_grace);
+        let late = self.numbers(|r| r.end.is_none() && late(r));
+        if !late.is_empty() {
+            self.say(&format!(
+                "rank {} is stopped for more than {} s (--stop-grace), so its peers wait in vain; ending the job",
+                late.join(", "),
+                self.stop_grace.as_secs_f32()
+            ));
+            self.begin_ending(128 + libc::SIGSTOP as u8, now);
+        }
+    }
+
+    fn handle_keeper(&mut self, now: Instant) {
+        let mut bytes = [0; 16];
+        match rustix::io::read(&self.keeper, &mut bytes) {
+            Ok(0) => {
+                // Nobody waits for this job any more.
+                self.code.get_or_insert(128 + libc::SIGKILL as u8);
+                let _ = epoll::delete(&self.epoll, &self.keeper);
+                self.kill_ranks();
+            }
+            Ok(count) => {
+                for byte in &bytes[..count] {
+                    self.handle_ending_signal(i32::from(*byte), now);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn handle_signals(&mut self, now: Instant) {
+        while let Some(signal) = self.signals.next() {
+            match signal {
+                libc::SIGCHLD => self.reap(now),
+                libc::SIGTSTP => self.pause(),
+                // Left blocked: reading the terminal from the background is an error instead.
+                libc::SIGTTIN | libc::SIGTTOU => {}
+                signal => self.handle_ending_signal(signal, now),
+            }
+        }
+    }
+
+    fn handle_ending_signal(&mut self, signal: i32, now: Instant) {
+        let same = |(last, at): (i32, Instant)| last == signal && now < at + SAME_SIGNAL;
+        if self.last_signal.is_some_and(same) {
+            return;
+        }
+        self.last_signal = Some((signal, now));
+        let code = 128 + signal as u8;
+        match self.phase {
+            Phase::Running if signal != libc::SIGQUIT => {
+                self.say(&format!(
+                    "{}: ending {} (once more kills at once)",
+                    signals::name(signal),
+                    ranks_text(self.live().count())
+                ));
+                self.begin_ending(code, now);
+            }
+            Phase::Running | Phase::Ending(_) => {
+                self.code.get_or_insert(code);
+                self.kill_ranks();
+            }
+            Phase::Killed => {}
+            Phase::Leftover(_) => {
+                self.code.get_or_insert(code);
+                self.phase = Phase::Leftover(now);
+            }
+            Phase::Flushing => {
+                // The user does not want the rest of the output: nothing else is left to do.
+                std::process::exit(i32::from(self.code.unwrap_or(code)));
+            }
+        }
+    }
+
+    /// Ctrl-Z: ranks are in groups of their own, so they are stopped and continued by hand.
+    fn pause(&mut self) {
+        self.signal_ranks(Signal::STOP);
+        let _ = kill_process(getpid(), Signal::STOP);
+        self.signal_ranks(Signal::CONT);
+    }
+
+    fn reap(&mut self, now: Instant) {
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+        while let Ok(Some((pid, status))) = wait(options) {
+            let Some(number) = self.ranks.iter().position(|r| r.pid == pid) else {
+                // An orphan that a rank left.
+                continue;
+            };
+            if let Some(end) = RankEnd::of(status) {
+                self.handle_end(number, end, now);
+            } else if let Some(signal) = status.stopping_signal() {
+                self.handle_stop(number, signal, now);
+            } else {
+                self.ranks[number].stopped_at = None;
+                self.broker.handle_rank_continued(number as u32);
+            }
+        }
+    }
+
+    fn handle_stop(&mut self, number: usize, signal: i32, now: Instant) {
+        self.ranks[number].stopped_at.get_or_insert(now);
+        self.broker.handle_rank_stopped(number as u32);
+        if self.phase == Phase::Running {
+            let pid = self.ranks[number].pid.as_raw_nonzero();
+            self.say(&format!(
+                "rank {number} (process {pid}) was stopped by {}; the job ends in {} s unless it continues: kill -CONT {pid}",
+                signals::name(signal),
+                self.stop_grace.as_secs_f32()
+            ));
+        }
+    }
+
+    fn handle_end(&mut self, number: usize, end: RankEnd, now: Instant) {
+        let joined = self.broker.has_joined(number as u32);
+        let left = self.broker.board().state(number as u32) == RankState::Left;
+        self.broker
+            .handle_rank_exited(number as u32, end.is_clean(), now);
+        self.ranks[number].end = Some(end);
+        self.ranks[number].stopped_at = None;
+        // Its last words come before what is said of it.
+        self.read_pipe(number, 0, 16);
+        self.read_pipe(number, 1, 16);
+        if end.is_clean() {
+            if joined && !left {
+                tracing::info!("rank {number} ended without leaving the job");
+            }
+            return;
+        }
+        if self.phase == Phase::Running {
+            let pid = self.ranks[number].pid.as_raw_nonzero();
+            let others = match self.live().count() {
+                0 => String::new(),
+                count => format!("; ending the other {}", ranks_text(count)),
+            };
+            self.say(&format!("rank {number} (process {pid}) {end}{others}"));
+            self.begin_ending(end.exit_code(), now);
+        }
+    }
+
+    /// Reads ranks' pipes whose sink has room, and leaves the others to fill.
+    fn watch_pipes(&mut self) {
+        let room = [!self.sinks[0].is_full(), !self.sinks[1].is_full()];
+        for (number, rank) in self.ranks.iter_mut().enumerate() {
+            for (stream, pipe) in rank.pipes.iter_mut().enumerate() {
+                let Some(pipe) = pipe else { continue };
+                if pipe.watched == room[stream] {
+                    continue;
+                }
+                let data = epoll::EventData::new_u64(PIPES + (number * 2 + stream) as u64);
+                let outcome = if room[stream] {
+                    epoll::add(&self.epoll, &pipe.fd, data, epoll::EventFlags::IN)
+                } else {
+                    epoll::delete(&self.epoll, &pipe.fd)
+                };
+                if outcome.is_ok() {
+                    pipe.watched = room[stream];
+                }
+            }
+        }
+    }
+
+    fn read_pipe(&mut self, number: usize, stream: usize, limit: usize) {
+        let Some(rank) = self.ranks.get_mut(number) else {
+            return;
+        };
+        let mut ended = false;
+        self.lines.clear();
+        for _ in 0..limit {
+            let Some(pipe) = rank.pipes[stream].as_mut() else {
+                break;
+            };
+            match rustix::io::read(&pipe.fd, &mut self.buffer[..]) {
+                Ok(0) => {
+                    ended = true;
+                    break;
+                }
+                Ok(count) => pipe.lines.feed(&self.buffer[..count], &mut self.lines),
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        self.sinks[stream].push(&self.lines);
+        if ended {
+            self.close_pipe(number, stream);
+        }
+    }
+
+    fn close_pipe(&mut self, number: usize, stream: usize) {
+        if let Some(mut pipe) = self.ranks[number].pipes[stream].take() {
+            self.lines.clear();
+            pipe.lines.finish(&mut self.lines);
+            self.sinks[stream].push(&self.lines);
+        }
+    }
+
+    fn pipes_are_closed(&self) -> bool {
+        self.ranks
+            .iter()
+            .all(|r| r.pipes.iter().all(Option::is_none))
+    }
+}
+
+fn ranks_text(count: usize) -> String {
+    if count == 1 {
+        "rank".into()
+    } else {
+        format!("{count} ranks")
+    }
+}
+
+/// What a rank finds in its environment, beside the launcher's own and the options.
+pub(super) fn rank_variables(broker: &Broker, rank: u32, size: u32) -> Vec<(OsString, OsString)> {
+    let (rank, size) = (rank.to_string(), size.to_string());
+    let pairs = [
+        ("MAPWIRE_JOB", broker.address().to_string()),
+        ("MAPWIRE_RANK", rank.clone()),
+        ("MAPWIRE_SIZE", size.clone()),
+        ("RANK", rank.clone()),
+        ("WORLD_SIZE", size),
+        ("LOCAL_RANK", rank),
+    ];
+    pairs
+        .into_iter()
+        .map(|(k, v)| (k.into(), v.into()))
+        .collect()
+}

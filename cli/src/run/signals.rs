@@ -1,0 +1,130 @@
+//! Signals as readable events: blocked for the whole process, and read from a descriptor.
+//!
+//! `unsafe`: the signal calls of libc, which have no safe wrapper among our crates.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Signals that end the job, with the usual default.
+pub(super) const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the whole set, which sigaddset then only changes.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Whether the signal was set to be ignored by who started us (`nohup`, a shell's `&`), which we
+/// respect.
+pub(super) fn is_ignored(signal: i32) -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: with a null new action the call only writes the old one, and a zeroed sigaction is
+    // a valid value in case it fails.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr());
+        now.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Unblocks every signal: for a new rank, between fork and exec.
+pub(super) fn unblock_all() {
+    let none = set_of(&[]);
+    // SAFETY: `none` is an initialised set; a null old set is allowed. Async-signal-safe.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) };
+}
+
+/// The descriptor from which blocked signals are read.
+pub(super) struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Blocks `signals` for this thread and all that it starts, and opens a descriptor for them.
+    pub(super) fn block(signals: &[i32]) -> io::Result<Self> {
+        let set = set_of(signals);
+        // SAFETY: `set` is an initialised set; a null old set is allowed.
+        if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: -1 asks for a new descriptor, for an initialised set.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just opened and has no other owner.
+        Ok(Self {
+            fd: unsafe { OwnedFd::from_raw_fd(fd) },
+        })
+    }
+
+    /// The next signal that waits.
+    pub(super) fn next(&self) -> Option<i32> {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+        let bytes = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the buffer is `bytes` long, and any bytes are a valid siginfo.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), bytes) };
+        if got != bytes as isize {
+            return None;
+        }
+        // SAFETY: zeroed before, and now filled by the kernel.
+        let info = unsafe { info.assume_init() };
+        i32::try_from(info.ssi_signo).ok()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Splits this process. `Ok(None)` in the child, the child's id in the parent.
+///
+/// Call it while the process has one thread: the child then may do all that the parent may.
+pub(super) fn fork() -> io::Result<Option<rustix::process::Pid>> {
+    // SAFETY: called by `keeper::start` only, before any thread is started.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(rustix::process::Pid::from_raw(pid))
+}
+
+/// The name of a signal, as `kill -l` has it.
+pub(crate) fn name(signal: i32) -> String {
+    let known = [
+        (libc::SIGHUP, "SIGHUP"),
+        (libc::SIGINT, "SIGINT"),
+        (libc::SIGQUIT, "SIGQUIT"),
+        (libc::SIGILL, "SIGILL"),
+        (libc::SIGTRAP, "SIGTRAP"),
+        (libc::SIGABRT, "SIGABRT"),
+        (libc::SIGBUS, "SIGBUS"),
+        (libc::SIGFPE, "SIGFPE"),
+        (libc::SIGKILL, "SIGKILL"),
+        (libc::SIGUSR1, "SIGUSR1"),
+        (libc::SIGSEGV, "SIGSEGV"),
+        (libc::SIGUSR2, "SIGUSR2"),
+        (libc::SIGPIPE, "SIGPIPE"),
+        (libc::SIGALRM, "SIGALRM"),
+        (libc::SIGTERM, "SIGTERM"),
+        (libc::SIGSTOP, "SIGSTOP"),
+        (libc::SIGTSTP, "SIGTSTP"),
+        (libc::SIGTTIN, "SIGTTIN"),
+        (libc::SIGTTOU, "SIGTTOU"),
+        (libc::SIGXCPU, "SIGXCPU"),
+        (libc::SIGXFSZ, "SIGXFSZ"),
+        (libc::SIGSYS, "SIGSYS"),
+    ];
+    match known.iter().find(|(number, _)| *number == signal) {
+        Some((_, name)) => (*name).to_owned(),
+        None => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,135 @@
+//! Writes to the user's stdout or stderr from a thread of its own, so that a reader who pauses
+//! (a pager, Ctrl-S) never stops the loop that must serve ranks and signals.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+
+/// With more than this waiting, the ranks' pipes are left unread, so that ranks wait for the reader.
+const FULL: usize = 1 << 20;
+
+#[derive(Default)]
+struct Queue {
+    bytes: Vec<u8>,
+    writing: bool,
+    broken: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    more: Condvar,
+    /// Readable after each write: there is room, or nothing waits, or the reader has gone.
+    written: OwnedFd,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // The queue is consistent between any two statements.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One output stream.
+pub(super) struct Sink {
+    shared: Arc<Shared>,
+}
+
+impl Sink {
+    /// Starts the writer of `target`.
+    pub(super) fn start(target: BorrowedFd<'static>) -> io::Result<Self> {
+        let written = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let queue = Mutex::new(Queue::default());
+        let shared = Arc::new(Shared {
+            queue,
+            more: Condvar::new(),
+            written,
+        });
+        let writers = shared.clone();
+        std::thread::Builder::new()
+            .name("output".into())
+            .stack_size(128 * 1024)
+            .spawn(move || write_forever(&writers, target))?;
+        Ok(Self { shared })
+    }
+
+    /// Queues bytes; never blocks.
+    pub(super) fn push(&self, bytes: &[u8]) {
+        let mut queue = self.shared.lock();
+        if !queue.broken && !bytes.is_empty() {
+            queue.bytes.extend_from_slice(bytes);
+            self.shared.more.notify_one();
+        }
+    }
+
+    /// Whether the ranks should wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.shared.lock().bytes.len() >= FULL
+    }
+
+    /// Whether everything has been written.
+    pub(super) fn is_empty(&self) -> bool {
+        let queue = self.shared.lock();
+        queue.broken || (queue.bytes.is_empty() && !queue.writing)
+    }
+
+    /// Whether the reader has gone.
+    pub(super) fn is_broken(&self) -> bool {
+        self.shared.lock().broken
+    }
+
+    /// Takes note of the event that the descriptor told.
+    pub(super) fn clear_event(&self) {
+        let _ = rustix::io::read(&self.shared.written, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Sink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.written.as_fd()
+    }
+}
+
+fn write_forever(shared: &Shared, target: BorrowedFd<'_>) {
+    loop {
+        let mut queue = shared.lock();
+        while queue.bytes.is_empty() {
+            queue = shared
+                .more
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let bytes = std::mem::take(&mut queue.bytes);
+        queue.writing = true;
+        drop(queue);
+        let outcome = write_all(target, &bytes);
+        let mut queue = shared.lock();
+        queue.writing = false;
+        queue.broken = outcome.is_err();
+        drop(queue);
+        let _ = rustix::io::write(&shared.written, &1_u64.to_ne_bytes());
+        if outcome.is_err() {
+            return;
+        }
+    }
+}
+
+fn write_all(target: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(target, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            // Somebody made the user's stdout non-blocking.
+            Err(Errno::AGAIN) => {
+                let _ = poll(
+                    &mut [PollFd::from_borrowed_fd(target, PollFlags::OUT)],
+                    None,
+                );
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

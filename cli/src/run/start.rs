@@ -1,0 +1,138 @@
+//! Everything between the command line and a running job.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mapwire_transport::rendezvous::Broker;
+use mapwire_transport::shm::channel::Channel;
+use mapwire_transport::shm::ring::RingConfig;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::Job;
+use super::launcher::{Launcher, Pipe, Rank, rank_variables};
+use super::spawn;
+use crate::config::Bind;
+
+/// The broker of the job, which makes channels of the usual size.
+pub(super) fn broker(ranks: u32) -> Result<Broker, String> {
+    let make = |_, _| Channel::create(&RingConfig::default()).map_err(io::Error::other);
+    Broker::new(ranks, Box::new(make)).map_err(|error| error.to_string())
+}
+
+/// Raises the soft limit on descriptors to what the launcher and its ranks (who inherit it) need:
+/// pipes and sockets here, a channel a peer there, and descriptors under way between them.
+pub(super) fn raise_descriptor_limit(ranks: u32) {
+    let ranks = u64::from(ranks);
+    let wanted = 256 + 16 * ranks + ranks * ranks;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(wanted, |most| wanted.min(most));
+    if current.is_some_and(|now| now < wanted) {
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(wanted),
+                maximum,
+            },
+        );
+    }
+}
+
+/// Starts all ranks. On an error, those started so far run; the exit code and the reason follow.
+pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, String)> {
+    let processors = match job.settings.bind {
+        Bind::None => Vec::new(),
+        Bind::Core => spawn::processors().map_err(|error| {
+            (
+                1,
+                format!("--bind core: cannot read the processors: {error}"),
+            )
+        })?,
+    };
+    let mut stdin = Some(stdin_of_rank_0());
+    for rank in 0..job.ranks {
+        let mut environment = rank_variables(&launcher.broker, rank, job.ranks);
+        for (name, value) in &job.settings.environment {
+            environment.push((name.into(), value.into()));
+        }
+        // First, so that -x cannot break what ranks rely on.
+        environment.splice(0..0, job.variables.iter().cloned());
+        let processor =
+            (!processors.is_empty()).then(|| processors[rank as usize % processors.len()]);
+        let stdin = stdin.take().unwrap_or_else(Stdio::null);
+        let name = job.program.name.to_string_lossy();
+        let started = spawn::start(&job.program, &environment, stdin, processor)
+            .and_then(|s| {
+                let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
+                let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
+                let pipes = [Some(out), Some(err)];
+                Ok(Rank {
+                    pid: s.pid,
+                    pipes,
+                    end: None,
+                    stopped_at: None,
+                })
+            })
+            .map_err(|error| {
+                (
+                    126,
+                    format!("cannot start rank {rank}, {name}: {}", explain(&error)),
+                )
+            })?;
+        launcher.ranks.push(started);
+    }
+    Ok(())
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => format!("{error}: too many processes; see `ulimit -u`"),
+        Some(libc::EMFILE) => format!("{error}; see `ulimit -Hn`"),
+        _ => error.to_string(),
+    }
+}
+
+/// Our own standard input, unless that is a terminal: ranks are not in its foreground group and
+/// would be stopped when they read it, so the launcher reads it for them.
+fn stdin_of_rank_0() -> Stdio {
+    if !io::stdin().is_terminal() {
+        return Stdio::inherit();
+    }
+    let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else {
+        return Stdio::null();
+    };
+    let carry = move || carry_terminal(writer);
+    match std::thread::Builder::new()
+        .name("stdin".into())
+        .stack_size(128 * 1024)
+        .spawn(carry)
+    {
+        Ok(_) => Stdio::from(reader),
+        Err(_) => Stdio::null(),
+    }
+}
+
+/// Copies the terminal to rank 0 until either ends. In the background, where the terminal may not
+/// be read, it waits.
+fn carry_terminal(writer: OwnedFd) {
+    let mut writer = File::from(writer);
+    let mut bytes = [0; 4096];
+    loop {
+        match io::stdin().lock().read(&mut bytes) {
+            Ok(0) => return,
+            Ok(count) => {
+                if writer.write_all(&bytes[..count]).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
