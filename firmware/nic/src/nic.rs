@@ -348,6 +348,13 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(self.translation.remove(TableOwner(process.0), page)?)
     }
 
+    /// The frame under which `page` of `process` is installed, the garbage frame if it is not. Counts no lookup and leaves
+    /// the translation cache as it is.
+    #[must_use]
+    pub fn frame_of(&self, process: ProcessId, page: Page) -> Frame {
+        self.translation.installed(TableOwner(process.0), page)
+    }
+
     /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted); or call
     /// [`handle_transmit_blocked`](Self::handle_transmit_blocked) when the transport has no room. `None` when nothing waits,
     /// or all that waits is blocked.

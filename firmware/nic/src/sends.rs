@@ -17,7 +17,6 @@ use crate::transmit::{Source, Transmit};
 /// What a store carries besides its data.
 #[derive(Clone, Copy)]
 struct Tail {
-
     notify: bool,
     signal: Option<Signal>,
 }
@@ -50,11 +49,7 @@ impl<D: TranslationDesign> Nic<D> {
                 notify,
                 signal,
             }) => {
-                let tail = Tail {
-                    last: true,
-                    notify,
-                    signal,
-                };
+                let tail = Tail { notify, signal };
                 (
                     None,
                     self.short_send(process, import, offset, &inline[..length as usize], tail),
@@ -277,6 +272,17 @@ impl<D: TranslationDesign> Nic<D> {
         }
         self.push_handler(to, handler, payload);
         Ok(())
+    }
+
+    /// Sends a message of a service of this node's host to a handler of node `to`; false when it is longer than
+    /// [`mapwire_wire::SHORT_BYTES`] or there is no such node.
+    #[inline]
+    pub fn send_message(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool {
+        if payload.len() > mapwire_wire::SHORT_BYTES || !self.links.has(to) {
+            return false;
+        }
+        self.push_handler(to, handler, payload);
+        true
     }
 
     /// Queues a packet for a handler of node `to`, which exists; `payload` is at most [`INLINE_BYTES`].

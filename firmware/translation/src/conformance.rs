@@ -25,6 +25,7 @@ pub fn suite<D: TranslationDesign>(make: impl Fn() -> D) {
     closing_forgets_and_a_new_process_starts_empty(&make);
     wrong_requests_are_refused_and_change_nothing(&make);
     counters_add_up(&make);
+    asking_what_is_installed_leaves_no_trace(&make);
     memory_is_listed_by_distinct_names(&make);
     for seed in 0..64 {
         agrees_with_oracle(&mut make(), &random_ops(seed, 400), seed);
@@ -225,6 +226,37 @@ fn counters_add_up<D: TranslationDesign>(make: &impl Fn() -> D) {
     assert_eq!((counted.lookups, counted.nic_misses), (200, misses));
 }
 
+fn asking_what_is_installed_leaves_no_trace<D: TranslationDesign>(make: &impl Fn() -> D) {
+    let mut unasked = opened(make);
+    unasked.install(ONE, Page(3), Frame(30)).expect("install");
+    let mut design = opened(make);
+    design.install(ONE, Page(3), Frame(30)).expect("install");
+    let before = design.counters();
+    for _ in 0..2 {
+        assert_eq!(design.installed(ONE, Page(3)), Frame(30));
+        for (process, page) in [
+            (ONE, Page(4)),
+            (ONE, Page(u64::MAX)),
+            (TWO, Page(3)),
+            (Process(9), Page(3)),
+        ] {
+            assert_eq!(design.installed(process, page), Frame::GARBAGE);
+        }
+    }
+    assert_eq!(
+        design.counters(),
+        before,
+        "asking what is installed counts no lookup"
+    );
+    assert_eq!(
+        design.lookup(ONE, Page(3)),
+        unasked.lookup(ONE, Page(3)),
+        "asking what is installed fills no cache"
+    );
+    design.remove(ONE, Page(3)).expect("remove");
+    assert_eq!(design.installed(ONE, Page(3)), Frame::GARBAGE);
+}
+
 fn memory_is_listed_by_distinct_names<D: TranslationDesign>(make: &impl Fn() -> D) {
     let mut design = opened(make);
     design.install(ONE, Page(0), Frame(1)).expect("install");
@@ -321,6 +353,7 @@ pub fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed
                     .copied()
                     .unwrap_or(Frame::GARBAGE);
                 assert_eq!(found.frame, expected, "{}", place());
+                assert_eq!(design.installed(process, page), expected, "{}", place());
                 lookups += 1;
                 misses += u64::from(!found.hit);
             }
@@ -350,6 +383,7 @@ mod tests {
         AlwaysHits,
         CountsTwice,
         FailsUnpinnedPages,
+        ForgetsWhatIsInstalled,
     }
 
     /// A right design with one thing wrong.
@@ -424,6 +458,13 @@ mod tests {
             found
         }
 
+        fn installed(&self, process: Process, page: Page) -> Frame {
+            if self.has(Fault::ForgetsWhatIsInstalled) {
+                return Frame::GARBAGE;
+            }
+            self.inner.installed(process, page)
+        }
+
         fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
             self.inner.nic_memory()
         }
@@ -453,6 +494,7 @@ mod tests {
             AlwaysHits,
             CountsTwice,
             FailsUnpinnedPages,
+            ForgetsWhatIsInstalled,
         ];
         for fault in faults {
             let make = || Faulty {

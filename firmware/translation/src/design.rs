@@ -31,7 +31,7 @@ pub enum TranslationError {
 /// * Kept up to date by the driver: [`install`](Self::install) after a page has been pinned,
 ///   [`remove`](Self::remove) *before* it is unpinned, so that the NIC never holds the frame of an unpinned page.
 /// * Used on the way of a transfer: [`lookup`](Self::lookup).
-/// * Getters: [`counters`](Self::counters), [`nic_memory`](Self::nic_memory),
+/// * Getters: [`installed`](Self::installed), [`counters`](Self::counters), [`nic_memory`](Self::nic_memory),
 ///   [`host_memory_bytes`](Self::host_memory_bytes).
 ///
 /// The suite in `conformance` (feature `conformance`) says the same as tests.
@@ -60,6 +60,10 @@ pub trait TranslationDesign {
     /// Where `page` lives. Never fails: an unpinned page, a page outside the address space and a process that is
     /// not open all give the garbage frame (UTLB §4.2).
     fn lookup(&mut self, process: Process, page: Page) -> Lookup;
+
+    /// The frame under which `page` is installed, the garbage frame if it is not: what [`lookup`](Self::lookup) would
+    /// find, asked by the host. Counts nothing and leaves every cache as it is.
+    fn installed(&self, process: Process, page: Page) -> Frame;
 
     /// Every structure in NIC memory by name, with its bytes: what a memory budget charges.
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)>;

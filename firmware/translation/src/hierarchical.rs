@@ -51,9 +51,7 @@ impl Hierarchical {
     #[inline(never)]
     fn miss(&mut self, process: Process, page: Page) -> Lookup {
         self.misses += 1;
-        let frame = self
-            .table(process)
-            .map_or(Frame::GARBAGE, |table| table.walk(page));
+        let frame = self.installed(process, page);
         if !frame.is_garbage() {
             self.cache.fill(process, page, frame);
         }
@@ -109,6 +107,12 @@ impl TranslationDesign for Hierarchical {
             Some(frame) => Lookup { frame, hit: true },
             None => self.miss(process, page),
         }
+    }
+
+    #[inline]
+    fn installed(&self, process: Process, page: Page) -> Frame {
+        self.table(process)
+            .map_or(Frame::GARBAGE, |table| table.walk(page))
     }
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
