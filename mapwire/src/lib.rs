@@ -1,1 +1,62 @@
-//! mapwire
+//! mapwire joins the memory of separate processes and machines.
+//!
+//! A process exports a buffer; another imports it and stores straight into it: no receive call, no system buffer, no system
+//! call or interrupt on the common path (VMMC §2). On that stands a memory that all ranks of a parallel program share
+//! (Millipage).
+//!
+//! | to do | use |
+//! |---|---|
+//! | join the job that `mapwire run` started | [`Node::join`] |
+//! | let others store into memory, or fetch from it | [`Node::export`], [`Node::alloc`] |
+//! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
+//! | say "data, then flag" | [`Import::put_signal`] |
+//! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |
+//!
+//! ```no_run
+//! use mapwire::{Node, Rights};
+//!
+//! let node = Node::join()?;
+//! if node.rank() == 0 {
+//!     let buffer = node.alloc(4096)?;
+//!     let export = node.export_buffer(&buffer).name("inbox").rights(Rights::ALL).start()?;
+//!     export.wait_signal(0, 1)?;
+//!     println!("rank 1 says {}", buffer.load_u64(8)?);
+//! } else {
+//!     let inbox = node.import(0, "inbox").rights(Rights::STORE).start()?;
+//!     inbox.put_signal(&42_u64.to_le_bytes(), 8, 0, 1)?;
+//! }
+//! # Ok::<(), mapwire::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod buffer;
+mod config;
+mod error;
+mod export;
+mod import;
+mod node;
+#[allow(unsafe_code)]
+mod raw;
+#[allow(unsafe_code)]
+mod shared;
+#[allow(unsafe_code)]
+mod slice;
+
+pub use buffer::Buffer;
+pub use config::{ConfigError, NodeConfig, SharedConfig};
+pub use error::Error;
+pub use export::{Export, ExportBuilder};
+pub use import::{Import, ImportBuilder, Sending, Stable};
+pub use mapwire_driver::config::DriverMode;
+pub use mapwire_driver::notices::Notification;
+pub use mapwire_dsm::Counters as SharedCounters;
+pub use mapwire_host::faults::FaultBackend;
+pub use mapwire_host::pinning::PinnerKind;
+pub use mapwire_host::waiting::WaitStrategy;
+pub use mapwire_nic::{Counters as NicCounters, MemoryBreakdown};
+pub use mapwire_translation::Counters as TranslationCounters;
+pub use mapwire_vmmc::{Importers, ProxyAddress};
+pub use mapwire_wire::{Key, Rights};
+pub use node::Node;
+pub use shared::{LockGuard, Shared};
+pub use slice::{Sharable, SharedSlice};

@@ -5,7 +5,7 @@ use alloc::string::String;
 use mapwire_wire::{NodeId, Rights};
 
 /// Names an import under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
 /// An import under way.

@@ -1,0 +1,79 @@
+//! The command queue of this process (VMMC §4.5): entries are written by application threads and read by the NIC's driver.
+//! It is the same ring as between processes; what is in it is as little trusted.
+
+use mapwire_nic::Nic;
+use mapwire_translation::TranslationDesign;
+use mapwire_transport::payload::Received;
+use mapwire_transport::shm::channel::{Channel, ChannelError};
+use mapwire_transport::shm::ring::{PushError, RingConfig};
+use mapwire_wire::{COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, WireError};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Commands that may wait.
+pub(crate) const QUEUE_ENTRIES: u32 = 64;
+
+/// The queue and both its ends: the library writes it, the driver reads it, both under the driver's lock.
+#[derive(Debug)]
+pub(crate) struct CommandQueue {
+    ring: Channel,
+}
+
+impl CommandQueue {
+    pub(crate) fn new() -> Result<Self, ChannelError> {
+        let config = RingConfig {
+            slots: QUEUE_ENTRIES,
+            bulk_bytes: 4096,
+            max_payload_bytes: INLINE_BYTES as u32,
+        };
+        Ok(Self {
+            ring: Channel::loopback(&config)?,
+        })
+    }
+
+    /// Writes a command and the data that travels in it. `Ok(false)` when the queue is full.
+    #[inline]
+    pub(crate) fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, WireError> {
+        let mut inline = [0; INLINE_BYTES];
+        let (header, length) = command.emit(data, &mut inline)?;
+        let mut bytes = [0; COMMAND_BYTES];
+        bytes.copy_from_slice(header.as_bytes());
+        match self
+            .ring
+            .sender
+            .try_push(&bytes, &[inline[..length].into()])
+        {
+            Ok(()) => Ok(true),
+            // `emit` writes no more than fits, and nobody else has this ring.
+            Err(PushError::Full | PushError::TooLong { .. } | PushError::Corrupt(_)) => Ok(false),
+        }
+    }
+
+    /// Hands commands to the NIC while it takes them. Whether there were any.
+    #[inline]
+    pub(crate) fn serve<D: TranslationDesign>(
+        &mut self,
+        nic: &mut Nic<D>,
+        process: ProcessId,
+    ) -> bool {
+        let mut served = false;
+        while nic.accepts_command(process) {
+            let Ok(Some(entry)) = self.ring.receiver.peek() else {
+                break;
+            };
+            if let (Ok(header), Received::Inline(inline)) =
+                (CommandHeader::read_from_bytes(entry.header), entry.payload)
+            {
+                nic.handle_command(process, &header, inline);
+            }
+            self.ring.receiver.release();
+            served = true;
+        }
+        served
+    }
+
+    /// Whether commands wait.
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        self.ring.receiver.has_packet()
+    }
+}

@@ -1,0 +1,88 @@
+//! What a driver is made with. The launcher says it by `MAPWIRE_*` variables; programs may say it themselves.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+pub use mapwire_host::pinning::PinnerKind;
+use mapwire_host::waiting::WaitStrategy;
+
+/// Who runs the duty cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DriverMode {
+    /// The thread that sends or waits; a service thread wakes only when packets come while no thread waits.
+    #[default]
+    Inline,
+    /// A thread of its own, which polls; other threads only write commands and read completion words.
+    Thread,
+}
+
+impl FromStr for DriverMode {
+    type Err = ParseChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ParseChoiceError> {
+        match text {
+            "inline" => Ok(Self::Inline),
+            "thread" => Ok(Self::Thread),
+            _ => Err(ParseChoiceError {
+                what: "driver mode",
+                given: text.to_owned(),
+                choices: "inline, thread",
+            }),
+        }
+    }
+}
+
+impl fmt::Display for DriverMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inline => "inline",
+            Self::Thread => "thread",
+        })
+    }
+}
+
+/// A word that is not one of the choices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is no {what}; choose one of: {choices}")]
+pub struct ParseChoiceError {
+    /// What was to be chosen.
+    pub what: &'static str,
+    /// What was given.
+    pub given: String,
+    /// What there is.
+    pub choices: &'static str,
+}
+
+/// What a driver is made with.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// Who runs the duty cycle.
+    pub mode: DriverMode,
+    /// How threads wait.
+    pub wait: WaitStrategy,
+    /// Who pins pages.
+    pub pinner: PinnerKind,
+    /// Bytes that the process may have pinned at a time; `None`: what the operating system allows.
+    pub pin_limit_bytes: Option<u64>,
+    /// Entries of the NIC's shared translation cache, a power of two (UTLB §4.2: 8 K).
+    pub cache_entries: usize,
+    /// Bytes of NIC memory.
+    pub nic_memory_bytes: u64,
+    /// How long joining, connecting and collective set-up may take, and how long an import waits if it does not say.
+    pub timeout: Duration,
+}
+
+impl Default for DriverConfig {
+    fn default() -> Self {
+        Self {
+            mode: DriverMode::Inline,
+            wait: WaitStrategy::default(),
+            pinner: PinnerKind::Mlock,
+            pin_limit_bytes: None,
+            cache_entries: 8192,
+            nic_memory_bytes: 4 << 20,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Errors of the driver.
+
+use core::time::Duration;
+
+use mapwire_host::memory::MemoryError;
+use mapwire_nic::{CommandError, NicError};
+use mapwire_transport::rendezvous::RendezvousError;
+use mapwire_transport::shm::channel::ChannelError;
+use mapwire_vmmc::VmmcError;
+use mapwire_wire::{NodeId, WireError};
+use thiserror::Error;
+
+use crate::pages::PagesError;
+
+/// What can go wrong between a program and its peers.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The job could not be joined, or has ended.
+    #[error(transparent)]
+    Rendezvous(#[from] RendezvousError),
+    /// A channel to a peer could not be set up.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// An export or import.
+    #[error(transparent)]
+    Vmmc(#[from] VmmcError),
+    /// A table of the NIC.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// A send or fetch.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// Pages could not be pinned.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
+    /// The pinner cannot be had.
+    #[error(transparent)]
+    Pinner(#[from] mapwire_host::pinning::PinError),
+    /// Memory could not be had, mapped or passed.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The translation cache cannot have the size asked for.
+    #[error(transparent)]
+    Cache(#[from] mapwire_translation::CacheError),
+    /// A command that cannot be written.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A range that no address space holds.
+    #[error(transparent)]
+    Range(#[from] mapwire_translation::RangeError),
+    /// Random numbers for keys could not be had.
+    #[error("the operating system gives no random numbers for keys: {0}")]
+    Entropy(std::io::Error),
+    /// The service thread could not be started.
+    #[error("the service thread could not be started: {0}")]
+    Thread(std::io::Error),
+    /// The peer is gone.
+    #[error("rank {0} is gone: it has left the job or died")]
+    PeerGone(NodeId),
+    /// Something took too long.
+    #[error("{what} took longer than {after:?}; {waiting_for}")]
+    Timeout {
+        /// What.
+        what: String,
+        /// How long it was given.
+        after: Duration,
+        /// Whom it waits for, as far as that is known.
+        waiting_for: String,
+    },
+    /// A rank number outside the job.
+    #[error("rank {rank} is not in a job of {size} ranks")]
+    NoSuchRank {
+        /// The number given.
+        rank: u32,
+        /// Ranks in the job.
+        size: u32,
+    },
+    /// Export of no bytes.
+    #[error("an export of 0 bytes has nothing to store into; give at least 1 byte")]
+    EmptyExport,
+    /// Export without rights.
+    #[error("an export without rights is of no use to anybody: allow store, fetch or both")]
+    NoRights,
+    /// The memory is not there.
+    #[error("{length} B at {address:#x} are not all memory that this process may {access}")]
+    NotMapped {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+        /// Read or write.
+        access: &'static str,
+    },
+    /// Too many sends and fetches are under way.
+    #[error("{0} sends and fetches are under way already: wait for some of them first")]
+    TooManyOutstanding(usize),
+    /// The redirection of an export that importers have mapped.
+    #[error(
+        "the export is mapped by its importers (the direct path), so what they store cannot be led elsewhere; export it with the ring path only"
+    )]
+    RedirectsDirect,
+    /// The shared memory.
+    #[error(transparent)]
+    Shared(#[from] crate::shared::SharedError),
+}

@@ -1,0 +1,383 @@
+//! Exports of this process: memory made usable by the NIC, offered by name, and taken back.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mapwire_host::memory::SharedBuffer;
+use mapwire_host::views::MultiView;
+use mapwire_nic::{Export, Landing};
+use mapwire_translation::PageRange;
+use mapwire_vmmc::{Action, Importers, Offer};
+use mapwire_wire::{ExportId, Key, NodeId, Rights};
+
+use crate::driver::{Driver, PROCESS, job_key};
+use crate::error::DriverError;
+use crate::imports::Granted;
+use crate::notices::{Notice, Notification, NotificationHandler};
+
+/// Memory that importers can map.
+#[derive(Clone, Debug)]
+pub enum DirectMemory {
+    /// A buffer.
+    Buffer(Arc<Mutex<SharedBuffer>>),
+    /// The shared memory's segment, by way of its privileged view; for peers only, and never revoked while it is open.
+    Views(Arc<MultiView>),
+}
+
+/// What a process asks to export.
+pub struct ExportRequest {
+    /// Under which name.
+    pub name: String,
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What importers may do.
+    pub rights: Rights,
+    /// Who they may be.
+    pub importers: Importers,
+    /// The buffer whose pages these are, whole, if importers may map them (the direct path).
+    pub direct: Option<DirectMemory>,
+    /// Who is told of messages with a notification.
+    pub handler: Option<NotificationHandler>,
+}
+
+/// An export of this process.
+pub(crate) struct LocalExport {
+    pub(crate) id: ExportId,
+    pub(crate) key: Key,
+    length: u64,
+    pub(crate) handler: Option<NotificationHandler>,
+    direct: Option<DirectMemory>,
+    /// Pages that stay pinned as long as the export stands (VMMC §4.4).
+    held: Vec<PageRange>,
+}
+
+impl core::fmt::Debug for LocalExport {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("LocalExport")
+            .field("id", &self.id)
+            .field("direct", &self.direct.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Exports memory.
+    ///
+    /// An export on the ring path has all its pages pinned first (VMMC §4.4). One on the direct path is not pinned: the
+    /// importers' mappings keep its pages, and the MMU translates.
+    ///
+    /// # Errors
+    /// Empty range, no rights, name taken, limit on pinned pages, NIC memory. Nothing is exported then.
+    pub fn export(&mut self, request: ExportRequest) -> Result<ExportId, DriverError> {
+        if request.length == 0 {
+            return Err(DriverError::EmptyExport);
+        }
+        if request.rights.is_empty() {
+            return Err(DriverError::NoRights);
+        }
+        let range = PageRange::covering(request.address, request.length)?;
+        let held = if request.direct.is_none() {
+            self.pages.hold(&mut self.nic, range)?;
+            vec![range]
+        } else {
+            Vec::new()
+        };
+        let key = job_key()?;
+        let entry = Export {
+            process: PROCESS,
+            key,
+            address: request.address,
+            length: request.length,
+            rights: request.rights,
+            landing: None,
+        };
+        let outcome = self
+            .nic
+            .export(entry)
+            .map_err(DriverError::from)
+            .and_then(|id| {
+                let offer = Offer {
+                    name: request.name,
+                    export: id,
+                    key,
+                    length: request.length,
+                    rights: request.rights,
+                    importers: request.importers,
+                    direct: request.direct.is_some(),
+                };
+                // Known to the driver before it is offered: an importer may wait already, and is answered at once.
+                self.exports.push(LocalExport {
+                    id,
+                    key,
+                    length: request.length,
+                    handler: request.handler,
+                    direct: request.direct,
+                    held: held.clone(),
+                });
+                if let Err(error) = self.vmmc.offer(offer) {
+                    self.exports.pop();
+                    let _ = self.nic.revoke(id);
+                    return Err(error.into());
+                }
+                Ok(id)
+            });
+        if outcome.is_err() {
+            for range in held {
+                self.pages.release(range);
+            }
+        }
+        outcome
+    }
+
+    /// Takes an export back, at once: packets for it are refused from here on, and memory that importers have mapped is
+    /// replaced in this process by a copy, so that they are left with an orphan (DESIGN's garbage page; UTLB §4.2).
+    ///
+    /// # Errors
+    /// When there is no such export, or no memory for the copy; in the latter case packets are refused all the same.
+    pub fn unexport(&mut self, id: ExportId) -> Result<(), DriverError> {
+        self.nic.revoke(id)?;
+        let holders = self.vmmc.holders(id).unwrap_or(0);
+        self.vmmc.withdraw(id);
+        let Some(index) = self.exports.iter().position(|local| local.id == id) else {
+            return Ok(());
+        };
+        let local = self.exports.remove(index);
+        for range in &local.held {
+            self.pages.release(*range);
+        }
+        if let Some(DirectMemory::Buffer(buffer)) = &local.direct
+            && holders > 0
+        {
+            buffer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .revoke()?;
+        }
+        self.poll();
+        Ok(())
+    }
+
+    /// Leads what is stored into an export to other memory of this process, or back to its own (UTLB §4.1). What is under
+    /// way when this is called lands in either.
+    ///
+    /// # Errors
+    /// No such export; one that importers have mapped; the limit on pinned pages.
+    pub fn redirect(&mut self, id: ExportId, landing: Option<Landing>) -> Result<(), DriverError> {
+        let index = self
+            .exports
+            .iter()
+            .position(|local| local.id == id)
+            .ok_or(mapwire_nic::NicError::UnknownExport(id.0))?;
+        if self.exports[index].direct.is_some() {
+            return Err(DriverError::RedirectsDirect);
+        }
+        let fresh = match landing {
+            None => None,
+            Some(landing) => {
+                let range = PageRange::covering(landing.address, landing.length)?;
+                self.pages.hold(&mut self.nic, range)?;
+                Some(range)
+            }
+        };
+        if let Err(error) = self.nic.redirect(id, landing) {
+            if let Some(range) = fresh {
+                self.pages.release(range);
+            }
+            return Err(error.into());
+        }
+        let held = &mut self.exports[index].held;
+        let old: Vec<PageRange> = held.drain(1..).collect();
+        held.extend(fresh);
+        for range in old {
+            self.pages.release(range);
+        }
+        Ok(())
+    }
+
+    /// Carries out what the VMMC model asks for.
+    pub(crate) fn serve_vmmc(&mut self) -> bool {
+        let now_ns = mapwire_host::waiting::now_ns();
+        if self.vmmc.poll_at().is_some_and(|at| at <= now_ns) {
+            let timeouts = core::mem::take(&mut self.job.import_timeouts);
+            self.vmmc
+                .handle_time(now_ns, |id| timeouts.get(&id).copied().unwrap_or(0));
+            self.job.import_timeouts = timeouts;
+        }
+        let mut worked = false;
+        while let Some(action) = self.vmmc.poll_action() {
+            worked = true;
+            match action {
+                Action::Send { to, message } => {
+                    if !self.is_gone(to) {
+                        self.nic.send_control(to, &message);
+                    }
+                }
+                Action::PassMemory {
+                    to,
+                    export,
+                    tag,
+                    writable,
+                } => self.pass_memory(to, export, tag, writable),
+                Action::Imported { request, grant } => {
+                    self.outcomes.insert(request, Ok(Granted { grant }));
+                }
+                Action::Failed { request, error } => {
+                    self.outcomes.insert(request, Err(error));
+                }
+                Action::Revoked { from, export } => {
+                    self.nic.handle_revoked(from, export);
+                }
+                Action::Goodbye { from } => self.handle_peer_gone(from),
+            }
+        }
+        worked
+    }
+
+    fn pass_memory(&mut self, to: NodeId, export: ExportId, tag: u64, writable: bool) {
+        let Some(memory) = self
+            .exports
+            .iter()
+            .find(|local| local.id == export)
+            .and_then(|local| local.direct.as_ref())
+        else {
+            return;
+        };
+        let pass = |fd: BorrowedFd<'_>| self.job.pass(to, tag, fd).map_err(DriverError::from);
+        let passed = match memory {
+            DirectMemory::Views(views) => pass(views.fd()),
+            DirectMemory::Buffer(buffer) => {
+                let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+                if writable {
+                    pass(buffer.fd())
+                } else {
+                    buffer
+                        .read_only_fd()
+                        .map_err(DriverError::from)
+                        .and_then(|fd| pass(fd.as_fd()))
+                }
+            }
+        };
+        if let Err(error) = passed {
+            // The importer waits for the memory and will time out, naming the export.
+            tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+        }
+    }
+}
+
+/// Bytes of the message that tells of a message stored on the direct path: export, key, offset, length.
+pub const DIRECT_NOTICE_BYTES: usize = 4 + 16 + 8 + 8;
+
+/// Writes such a message.
+pub fn direct_notice(
+    export: ExportId,
+    key: Key,
+    offset: u64,
+    length: u64,
+) -> [u8; DIRECT_NOTICE_BYTES] {
+    let mut bytes = [0; DIRECT_NOTICE_BYTES];
+    bytes[..4].copy_from_slice(&export.0.to_le_bytes());
+    bytes[4..20].copy_from_slice(&key.0);
+    bytes[20..28].copy_from_slice(&offset.to_le_bytes());
+    bytes[28..].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+/// Takes such a message: one that does not show the export's key, or names a range outside it, is dropped.
+pub(crate) fn handle_direct_notice(
+    exports: &[LocalExport],
+    notices: &mut VecDeque<Notice>,
+    from: NodeId,
+    bytes: &[u8],
+) {
+    let Ok(bytes) = <&[u8; DIRECT_NOTICE_BYTES]>::try_from(bytes) else {
+        return;
+    };
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[at..at + 8]);
+        u64::from_le_bytes(word)
+    };
+    let mut id = [0; 4];
+    id.copy_from_slice(&bytes[..4]);
+    let mut key = [0; 16];
+    key.copy_from_slice(&bytes[4..20]);
+    let (export, key, offset, length) = (
+        ExportId(u32::from_le_bytes(id)),
+        Key(key),
+        word(20),
+        word(28),
+    );
+    let Some(local) = exports
+        .iter()
+        .find(|local| local.id == export && local.key == key)
+    else {
+        tracing::warn!(%from, %export, "a notification without the export's key was dropped");
+        return;
+    };
+    if offset
+        .checked_add(length)
+        .is_none_or(|end| end > local.length)
+    {
+        tracing::warn!(%from, %export, offset, length, "a notification for a range outside the export was dropped");
+        return;
+    }
+    if let Some(handler) = &local.handler {
+        let notification = Notification {
+            from,
+            export,
+            offset,
+            length,
+        };
+        notices.push_back(Notice {
+            handler: Arc::clone(handler),
+            notification,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn a_notice_needs_the_key_and_a_range_within_the_export() {
+        let told = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&told);
+        let handler: NotificationHandler = Arc::new(move |notification| {
+            count.fetch_add(notification.length, Ordering::Relaxed);
+        });
+        let exports = [LocalExport {
+            id: ExportId(9),
+            key: Key([3; 16]),
+            length: 100,
+            handler: Some(handler),
+            direct: None,
+            held: Vec::new(),
+        }];
+        let mut notices = VecDeque::new();
+        let mut take = |bytes: &[u8]| {
+            handle_direct_notice(&exports, &mut notices, NodeId(1), bytes);
+            while let Some(Notice {
+                handler,
+                notification,
+            }) = notices.pop_front()
+            {
+                handler(notification);
+            }
+            told.load(Ordering::Relaxed)
+        };
+        assert_eq!(take(&direct_notice(ExportId(9), Key([3; 16]), 40, 60)), 60);
+        assert_eq!(take(&direct_notice(ExportId(9), Key([4; 16]), 40, 60)), 60);
+        assert_eq!(take(&direct_notice(ExportId(8), Key([3; 16]), 40, 60)), 60);
+        assert_eq!(take(&direct_notice(ExportId(9), Key([3; 16]), 41, 60)), 60);
+        assert_eq!(
+            take(&direct_notice(ExportId(9), Key([3; 16]), u64::MAX, 60)),
+            60
+        );
+        assert_eq!(take(b"short"), 60);
+    }
+}

@@ -1,0 +1,121 @@
+//! Imports of this process: asked for, granted, mapped where they can be.
+
+use mapwire_host::memory::MappedBuffer;
+use mapwire_nic::Import;
+use mapwire_vmmc::{Grant, RequestId};
+use mapwire_wire::{ImportId, Key, NodeId, Rights};
+
+use crate::driver::{Driver, PROCESS};
+use crate::error::DriverError;
+
+/// An import that the exporter has granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Granted {
+    /// What was granted.
+    pub grant: Grant,
+}
+
+/// An import of this process, entered in the NIC, and mapped if it is on the direct path.
+#[derive(Debug)]
+pub struct LocalImport {
+    /// Its number in the NIC.
+    pub id: ImportId,
+    /// What was granted.
+    pub grant: Grant,
+    /// The exporter's memory, on the direct path.
+    pub mapped: Option<MappedBuffer>,
+}
+
+impl Driver {
+    /// Asks a node for an export.
+    ///
+    /// # Errors
+    /// A name that is none.
+    pub fn ask_import(
+        &mut self,
+        from: NodeId,
+        name: &str,
+        rights: Rights,
+        token: Option<Key>,
+        timeout_ns: u64,
+    ) -> Result<RequestId, DriverError> {
+        let deadline_ns = mapwire_host::waiting::now_ns().saturating_add(timeout_ns);
+        let id = self.vmmc.import(from, name, rights, token, deadline_ns)?;
+        self.job.import_timeouts.insert(id, timeout_ns / 1_000_000);
+        if self.is_gone(from) {
+            self.vmmc.handle_peer_gone(from);
+        }
+        self.poll();
+        Ok(id)
+    }
+
+    /// The outcome of an import that was asked for, when there is one. A grant on the direct path is complete when its
+    /// memory has been passed as well.
+    pub fn take_import(&mut self, request: RequestId) -> Option<Result<LocalImport, DriverError>> {
+        let granted = match self.outcomes.get(&request)? {
+            Err(_) => {
+                self.job.import_timeouts.remove(&request);
+                // It was there a line above.
+                return self
+                    .outcomes
+                    .remove(&request)
+                    .and_then(Result::err)
+                    .map(|error| Err(error.into()));
+            }
+            Ok(granted) => *granted,
+        };
+        let grant = granted.grant;
+        let memory = match grant.direct {
+            None => None,
+            Some(tag) => match self.passed.remove(&(grant.node, tag)) {
+                Some(fd) => Some(fd),
+                None if self.is_gone(grant.node) => {
+                    self.outcomes.remove(&request);
+                    return Some(Err(DriverError::PeerGone(grant.node)));
+                }
+                None => return None,
+            },
+        };
+        self.outcomes.remove(&request);
+        self.job.import_timeouts.remove(&request);
+        Some(self.enter_import(grant, memory))
+    }
+
+    fn enter_import(
+        &mut self,
+        grant: Grant,
+        memory: Option<std::os::fd::OwnedFd>,
+    ) -> Result<LocalImport, DriverError> {
+        let mapped = match memory {
+            None => None,
+            Some(fd) => {
+                // The length is the exporter's word: `map` holds it against the file.
+                let bytes = usize::try_from(grant.length).unwrap_or(usize::MAX);
+                Some(MappedBuffer::map(
+                    &fd,
+                    bytes,
+                    grant.rights.contains(Rights::STORE),
+                )?)
+            }
+        };
+        let import = Import {
+            process: PROCESS,
+            node: grant.node,
+            export: grant.export,
+            key: grant.key,
+            length: grant.length,
+            rights: grant.rights,
+            revoked: false,
+        };
+        let id = self.nic.import(import)?;
+        Ok(LocalImport { id, grant, mapped })
+    }
+
+    /// Gives an import up, and tells the exporter.
+    pub fn release_import(&mut self, id: ImportId, grant: &Grant) {
+        if self.nic.release(id).is_some() && !self.is_gone(grant.node) {
+            self.vmmc.release(grant);
+            self.poll();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The job that this process is a rank of: by a launcher's broker, or alone.
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use mapwire_transport::board::Board;
+use mapwire_transport::rendezvous::{Client, Event, JobAddress, RendezvousError};
+use mapwire_transport::shm::ring::RingConfig;
+use mapwire_vmmc::RequestId;
+use mapwire_wire::NodeId;
+
+use crate::error::DriverError;
+
+/// A process's place in its job.
+#[derive(Debug)]
+pub struct Job {
+    client: Option<Client>,
+    board: Arc<Board>,
+    rank: u32,
+    size: u32,
+    ring: RingConfig,
+    /// Peers that a connection has been asked for.
+    requested: Vec<bool>,
+    malformed: u64,
+    uid: u32,
+    /// How long each import under way was given, in milliseconds: its error says so.
+    pub(crate) import_timeouts: HashMap<RequestId, u64>,
+}
+
+impl Job {
+    /// Joins the job at `address` as `rank`.
+    ///
+    /// # Errors
+    /// When there is no broker, or it refuses, or does not answer within `timeout`.
+    pub fn join(address: &JobAddress, rank: u32, timeout: Duration) -> Result<Self, DriverError> {
+        let client = Client::join(address, rank, timeout)?;
+        let board = Arc::clone(client.board());
+        let (rank, size) = (client.rank(), client.size());
+        Ok(Self::new(Some(client), board, rank, size))
+    }
+
+    /// A job of this process alone.
+    ///
+    /// # Errors
+    /// When its board cannot be made.
+    pub fn alone() -> Result<Self, DriverError> {
+        let (board, _fd) = Board::create(1).map_err(RendezvousError::from)?;
+        Ok(Self::new(None, Arc::new(board), 0, 1))
+    }
+
+    fn new(client: Option<Client>, board: Arc<Board>, rank: u32, size: u32) -> Self {
+        Self {
+            client,
+            board,
+            rank,
+            size,
+            ring: RingConfig::default(),
+            requested: vec![false; size as usize],
+            malformed: 0,
+            import_timeouts: HashMap::new(),
+            uid: rustix::process::getuid().as_raw(),
+        }
+    }
+
+    /// This process's number.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Processes in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The board.
+    #[must_use]
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// The sizes of the rings between ranks.
+    #[must_use]
+    pub fn ring(&self) -> &RingConfig {
+        &self.ring
+    }
+
+    /// The user of every rank.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Whether the broker has something to say. No system call.
+    #[inline]
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.client.as_ref().is_some_and(Client::has_news)
+    }
+
+    /// What it has to say.
+    pub fn poll(&mut self) -> Option<Event> {
+        self.client.as_mut()?.poll()
+    }
+
+    /// Asks for a channel to a peer, once.
+    pub fn request_connection(&mut self, to: NodeId) {
+        let Some(requested) = self.requested.get_mut(usize::from(to.0)) else {
+            return;
+        };
+        if !*requested && let Some(client) = &self.client {
+            *requested = true;
+            if let Err(error) = client.connect(u32::from(to.0)) {
+                tracing::error!(%to, %error, "no channel to the peer could be asked for");
+            }
+        }
+    }
+
+    /// Passes a descriptor to a peer.
+    ///
+    /// # Errors
+    /// When the broker is gone or the kernel refuses; a job of one has nobody to pass to.
+    pub fn pass(&self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
+        match &self.client {
+            Some(client) => client.pass(u32::from(to.0), tag, fd),
+            None => Err(RendezvousError::JobEnded),
+        }
+    }
+
+    /// A peer sent a control message that is none.
+    pub(crate) fn count_malformed(&mut self) {
+        self.malformed += 1;
+        tracing::warn!(
+            count = self.malformed,
+            "a malformed control message was dropped"
+        );
+    }
+
+    /// Starts the watch over the broker's end: `on_end` runs in a thread of its own.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn watch(&self, on_end: impl FnOnce() + Send + 'static) -> Result<(), std::io::Error> {
+        match &self.client {
+            Some(client) => client.watch(on_end),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the job in good order: peers learn that this rank left, rather than died.
+    pub(crate) fn leave(&mut self) {
+        if let Some(client) = self.client.take()
+            && let Err(error) = client.leave()
+        {
+            tracing::debug!(%error, "the launcher had gone before this rank left");
+        }
+    }
+}

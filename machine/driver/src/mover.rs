@@ -1,0 +1,113 @@
+//! Moves bytes: what a DMA engine does on a NIC. Frames are resolved to addresses of this process here, and nowhere else.
+//! Also the few calls of the operating system that have no safe form.
+
+use mapwire_host::memory::MappedBuffer;
+use mapwire_nic::{Dma, Piece, Source, Transmit};
+use mapwire_translation::{Frame, PAGE_BYTES};
+use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
+use mapwire_transport::transport::{SendError, Transport};
+
+use crate::pages::Pages;
+
+/// Where the garbage frame is: a page that nobody reads (UTLB §4.2).
+#[derive(Debug)]
+pub(crate) struct GarbagePage(Box<[u8; PAGE_BYTES]>);
+
+impl GarbagePage {
+    pub(crate) fn new() -> Self {
+        Self(Box::new([0; PAGE_BYTES]))
+    }
+}
+
+/// The address of a piece. A frame that the pinner does not know is garbage like the garbage frame.
+#[inline]
+fn address(pages: &Pages, garbage: &mut GarbagePage, piece: &Piece) -> *mut u8 {
+    debug_assert!(piece.offset as usize + piece.length as usize <= PAGE_BYTES);
+    let page = match piece.frame {
+        Frame::GARBAGE => None,
+        frame => pages.address_of(frame),
+    };
+    let page = page.unwrap_or_else(|| garbage.0.as_mut_ptr());
+    page.wrapping_add(piece.offset as usize)
+}
+
+/// Carries out a DMA: the payload's bytes to their frames, then the signal.
+#[inline]
+pub(crate) fn deliver(pages: &Pages, garbage: &mut GarbagePage, dma: &Dma, payload: &Received<'_>) {
+    let mut done = 0;
+    for piece in [&dma.pieces.first, &dma.pieces.second] {
+        let length = piece.length as usize;
+        if length == 0 {
+            continue;
+        }
+        let to = address(pages, garbage, piece);
+        // SAFETY: the piece lies within one page (the NIC cuts at page boundaries) that is either the garbage page or pinned
+        // by this process, so mapped and writable; `copy_to` checks the range within the payload.
+        unsafe { payload.copy_to(done, to, length) };
+        done += length;
+    }
+    if let Some(signal) = dma.signal {
+        let to = address(pages, garbage, &signal.piece).cast::<u64>();
+        debug_assert!(to.is_aligned());
+        // SAFETY: eight aligned bytes (the NIC refuses others) of a page as above; the store is atomic with release order,
+        // so whoever acquires the flag sees the data.
+        unsafe { mapwire_host::memory::raw::store_release_u64(to, signal.value) };
+    }
+}
+
+/// Gives a packet to the transport.
+#[inline]
+pub(crate) fn transmit(
+    pages: &Pages,
+    garbage: &mut GarbagePage,
+    transport: &mut impl Transport,
+    packet: &Transmit,
+) -> Result<(), SendError> {
+    match &packet.source {
+        Source::Inline { bytes, length } => transport.send(
+            packet.to,
+            &packet.header,
+            Payload::one(&bytes[..usize::from(*length)]),
+        ),
+        Source::Control(bytes) => {
+            transport.send(packet.to, &packet.header, Payload::one(&bytes[..]))
+        }
+        Source::Memory { piece, trailer, .. } => {
+            let from = address(pages, garbage, piece);
+            // SAFETY: the piece lies within one page that is the garbage page or pinned by this process, so mapped and
+            // readable until the transport has copied it, which is before `send` returns; rings are never pinned.
+            let bytes = unsafe { Bytes::from_raw(from, piece.length as usize) };
+            match trailer {
+                None => transport.send(packet.to, &packet.header, Payload::one(bytes)),
+                Some(trailer) => {
+                    transport.send(packet.to, &packet.header, Payload::two(bytes, &trailer[..]))
+                }
+            }
+        }
+    }
+}
+
+/// Copies a minipage from this rank's privileged view, at `from`, to the same offset of a peer's.
+#[inline]
+pub(crate) fn store_minipage(from: *const u8, peer: &MappedBuffer, offset: usize, length: usize) {
+    assert!(
+        offset <= peer.len() && length <= peer.len() - offset,
+        "minipage outside the segment"
+    );
+    // SAFETY: `from` is the start of `length` bytes of the privileged view (`MultiView::privileged` checked them), which stays
+    // mapped while the port lives; the destination was checked above, and is another memory. The application may not
+    // store to the minipage meanwhile: the model takes its write access away before it asks for this copy.
+    unsafe { core::ptr::copy_nonoverlapping(from, peer.as_ptr().add(offset), length) };
+}
+
+/// Ends the process at once: no destructor runs, as befits a signal handler.
+pub(crate) fn exit(status: i32) -> ! {
+    // SAFETY: `_exit` is async-signal-safe and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// Whether a thread of this process still runs.
+pub(crate) fn thread_lives(tid: i32) -> bool {
+    // SAFETY: signal 0 is sent to nobody; the call only checks that the thread is there.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
+}

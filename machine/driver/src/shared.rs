@@ -1,0 +1,305 @@
+//! The DSM model's port to this computer: views, page protections, and the peers' privileged views, into which minipages are
+//! stored in place (Millipage §2.1: no buffer between, and no thread suspended while data arrives).
+
+use std::sync::Arc;
+
+use mapwire_dsm::{
+    Access as Wanted, Action, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, PeerError,
+    Protection as Granted,
+};
+use mapwire_host::faults::{
+    Access, FaultKind, PageProtection, Protection, ProtectionError, WatchError,
+};
+use mapwire_host::memory::MappedBuffer;
+use mapwire_host::views::{MultiView, ViewError};
+use mapwire_transport::payload::Received;
+use mapwire_wire::NodeId;
+use thiserror::Error;
+
+use crate::driver::{Driver, SHARED_HANDLER};
+use crate::mover;
+
+/// What can go wrong with the shared memory.
+#[derive(Debug, Error)]
+pub enum SharedError {
+    /// The model refuses.
+    #[error(transparent)]
+    Model(#[from] mapwire_dsm::Error),
+    /// Its tables cannot have this shape.
+    #[error(transparent)]
+    Config(#[from] mapwire_dsm::ConfigError),
+    /// The views cannot be mapped.
+    #[error(transparent)]
+    Views(#[from] ViewError),
+    /// Pages cannot be protected.
+    #[error(transparent)]
+    Protection(#[from] ProtectionError),
+    /// Faults cannot be caught.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// A peer does not follow the protocol.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// A peer sent a message that is none.
+    #[error(
+        "rank {0} sent a message that is none of the shared memory's; end the job, its memory is no longer consistent"
+    )]
+    Garbled(NodeId),
+    /// A rank is gone, and with it what it owned.
+    #[error("rank {0} is gone, and with it the shared memory that it owned")]
+    RankGone(NodeId),
+    /// Shared memory is open already.
+    #[error("the shared memory of this process is open already")]
+    Open,
+    /// Shared memory is not open.
+    #[error("the shared memory of this process is not open, or no longer")]
+    NotOpen,
+    /// More threads than were announced.
+    #[error("more than {0} threads of this process use the shared memory")]
+    TooManyThreads(usize),
+}
+
+/// Threads of a process that may use the shared memory.
+pub const MAX_THREADS: usize = 64;
+
+/// The shared memory of this process.
+#[derive(Debug)]
+pub struct SharedPort {
+    dsm: Dsm,
+    views: Arc<MultiView>,
+    protection: PageProtection,
+    /// What the application may do now, by view and first page of a minipage: zeroed memory, which the operating system
+    /// supplies as it is used.
+    access: Vec<u8>,
+    /// Every peer's privileged view.
+    peers: Vec<Option<MappedBuffer>>,
+    outcomes: [Option<Outcome>; MAX_THREADS],
+    /// What ended the shared memory; every wait gets it from then on.
+    broken: Option<Broken>,
+}
+
+/// Why the shared memory is at its end.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    Gone(NodeId),
+    Peer(PeerError),
+    Garbled(NodeId),
+    Protection,
+}
+
+impl SharedPort {
+    /// Joins the model to its views.
+    #[must_use]
+    pub fn new(dsm: Dsm, views: Arc<MultiView>, protection: PageProtection) -> Self {
+        let entries = views.layout().views * views.layout().pages();
+        Self {
+            views,
+            protection,
+            access: vec![0; entries],
+            peers: (0..dsm.config().ranks).map(|_| None).collect(),
+            dsm,
+            outcomes: [None; MAX_THREADS],
+            broken: None,
+        }
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn dsm(&self) -> &Dsm {
+        &self.dsm
+    }
+
+    /// The model, for commands; drain by [`Driver::poll`] afterwards.
+    pub fn dsm_mut(&mut self) -> &mut Dsm {
+        &mut self.dsm
+    }
+
+    /// The views.
+    #[must_use]
+    pub fn views(&self) -> &Arc<MultiView> {
+        &self.views
+    }
+
+    /// Puts the privileged view of a peer in place.
+    pub(crate) fn set_peer(&mut self, peer: NodeId, mapped: MappedBuffer) {
+        if let Some(slot) = self.peers.get_mut(usize::from(peer.0)) {
+            *slot = Some(mapped);
+        }
+    }
+
+    /// What a fault at a page wants, when the processor does not say.
+    #[must_use]
+    pub fn wanted(&self, view: u16, page: u64, kind: FaultKind) -> Wanted {
+        match kind {
+            FaultKind::Read => Wanted::Read,
+            FaultKind::Write => Wanted::Write,
+            FaultKind::Unknown => match self.dsm.minipage_at(view, page) {
+                Some((_, Granted::Read)) => Wanted::Write,
+                _ => Wanted::Read,
+            },
+        }
+    }
+
+    /// How a thread's operation ended, once; or why it never will.
+    ///
+    /// # Errors
+    /// When the shared memory is broken and the outcome is not there.
+    #[inline]
+    pub fn take_outcome(&mut self, thread: u16) -> Option<Result<Outcome, SharedError>> {
+        if let Some(outcome) = self.outcomes[usize::from(thread)].take() {
+            return Some(Ok(outcome));
+        }
+        self.broken.map(|broken| Err(broken.error()))
+    }
+
+    /// Whether the shared memory is at its end.
+    ///
+    /// # Errors
+    /// Why.
+    pub fn check(&self) -> Result<(), SharedError> {
+        match self.broken {
+            None => Ok(()),
+            Some(broken) => Err(broken.error()),
+        }
+    }
+
+    /// Takes a packet of the shared memory's handler.
+    #[inline]
+    pub(crate) fn handle_packet(&mut self, from: NodeId, payload: &Received<'_>) {
+        let Received::Inline(bytes) = payload else {
+            self.broken.get_or_insert(Broken::Garbled(from));
+            return;
+        };
+        match Message::parse(bytes) {
+            Ok(message) => {
+                let now_ns = mapwire_host::waiting::now_ns();
+                if let Err(error) = self.dsm.handle_message(now_ns, from.0, message) {
+                    self.broken.get_or_insert(Broken::Peer(error));
+                }
+            }
+            Err(_) => {
+                self.broken.get_or_insert(Broken::Garbled(from));
+            }
+        }
+    }
+
+    pub(crate) fn handle_peer_gone(&mut self, node: NodeId) {
+        self.broken.get_or_insert(Broken::Gone(node));
+    }
+
+    /// When the model wants to be called again: it lets a thread finish the access that it was just granted.
+    #[inline]
+    pub(crate) fn poll_hold(&self) -> Option<u64> {
+        self.dsm.poll_hold()
+    }
+
+    /// Carries out what the model asks for. Whether there was anything.
+    #[inline]
+    pub(crate) fn serve(driver: &mut Driver) -> bool {
+        let Driver { shared, nic, .. } = driver;
+        let Some(port) = shared else { return false };
+        if let Some(at_ns) = port.dsm.poll_hold() {
+            let now_ns = mapwire_host::waiting::now_ns();
+            if now_ns >= at_ns {
+                port.dsm.release_holds(now_ns);
+            }
+        }
+        let mut worked = false;
+        while let Some(action) = port.dsm.poll_action() {
+            worked = true;
+            match action {
+                Action::Send { to, message } => send(nic, to, &message),
+                Action::SendMinipage {
+                    to,
+                    minipage,
+                    message,
+                } => {
+                    port.store(to, &minipage);
+                    send(nic, to, &message);
+                }
+                Action::Protect {
+                    minipage,
+                    protection,
+                } => port.protect(&minipage, protection),
+                Action::Resume { thread, outcome } => {
+                    if let Some(slot) = port.outcomes.get_mut(usize::from(thread)) {
+                        *slot = Some(outcome);
+                    }
+                }
+            }
+        }
+        worked
+    }
+
+    /// Stores a minipage in place in a peer's privileged view: the message that follows it through the ring is published
+    /// after it (x86 keeps stores in order; the ring's release store does so everywhere).
+    #[inline]
+    fn store(&mut self, to: u16, minipage: &Minipage) {
+        let (offset, length) = (
+            minipage.offset_bytes as usize,
+            minipage.length_bytes as usize,
+        );
+        let Some(Some(peer)) = self.peers.get(usize::from(to)) else {
+            return;
+        };
+        let from = self.views.privileged(offset, length);
+        match from {
+            Ok(from)
+                if offset
+                    .checked_add(length)
+                    .is_some_and(|end| end <= peer.len()) =>
+            {
+                mover::store_minipage(from, peer, offset, length);
+            }
+            // The model names only minipages inside the segment, which every rank maps at the same length.
+            _ => {
+                self.broken.get_or_insert(Broken::Protection);
+            }
+        }
+    }
+
+    #[inline]
+    fn protect(&mut self, minipage: &Minipage, protection: Granted) {
+        let view = usize::from(minipage.view);
+        let (first, pages) = (minipage.first_page() as usize, minipage.pages() as usize);
+        let to = match protection {
+            Granted::None => Access::None,
+            Granted::Read => Access::Read,
+            Granted::Write => Access::Write,
+        };
+        let Some(slot) = self
+            .access
+            .get_mut(view * self.views.layout().pages() + first)
+        else {
+            return;
+        };
+        let from = match *slot {
+            0 => Access::None,
+            1 => Access::Read,
+            _ => Access::Write,
+        };
+        *slot = to as u8;
+        if let Err(error) = self.protection.set(view, first, pages, from, to) {
+            tracing::error!(%error, "a page of the shared memory could not be protected");
+            self.broken.get_or_insert(Broken::Protection);
+        }
+    }
+}
+
+impl Broken {
+    fn error(self) -> SharedError {
+        match self {
+            Self::Gone(node) => SharedError::RankGone(node),
+            Self::Peer(error) => SharedError::Peer(error),
+            Self::Garbled(node) => SharedError::Garbled(node),
+            Self::Protection => SharedError::NotOpen,
+        }
+    }
+}
+
+#[inline]
+fn send(nic: &mut mapwire_nic::Nic<mapwire_translation::Hierarchical>, to: u16, message: &Message) {
+    let mut bytes = [0; MAX_MESSAGE_BYTES];
+    let length = message.encode(&mut bytes);
+    nic.send_message(NodeId(to), SHARED_HANDLER, &bytes[..length]);
+}

@@ -1,0 +1,248 @@
+//! Settings: defaults, then the `MAPWIRE_*` variables that the launcher sets, then what the program says.
+
+use core::str::FromStr;
+use core::time::Duration;
+
+use mapwire_driver::config::{DriverConfig, DriverMode};
+use mapwire_host::faults::FaultBackend;
+use mapwire_host::pinning::PinnerKind;
+use mapwire_host::waiting::WaitStrategy;
+use thiserror::Error;
+
+/// A setting that is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name}={value}: {why}")]
+pub struct ConfigError {
+    /// The variable.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// The shape of the shared memory; the same in every rank.
+#[derive(Clone, Debug)]
+pub struct SharedConfig {
+    /// Bytes of the segment; memory is taken only as it is used.
+    pub bytes: u64,
+    /// Application views: the most allocations that share a page (Millipage §2.3: 32 cost under 4 %).
+    pub views: u16,
+    /// Where the privileged view lies, the views after it.
+    pub base: u64,
+    /// How faults are caught; `None`: the best that this computer allows.
+    pub faults: Option<FaultBackend>,
+}
+
+impl Default for SharedConfig {
+    fn default() -> Self {
+        Self {
+            bytes: 4 << 30,
+            views: 32,
+            base: mapwire_host::views::DEFAULT_BASE as u64,
+            faults: None,
+        }
+    }
+}
+
+/// What a node is made with.
+#[derive(Clone, Debug, Default)]
+pub struct NodeConfig {
+    /// The address of the job's launcher; `None`: a job of this process alone.
+    pub job: Option<String>,
+    /// This process's rank.
+    pub rank: u32,
+    /// Driver, waiting, pinning, NIC.
+    pub driver: DriverConfig,
+    /// Shared memory.
+    pub shared: SharedConfig,
+}
+
+impl NodeConfig {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// A variable that is not valid, by name.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// What `variable` says; for tests, and for programs with settings of their own.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        config.job = variable("MAPWIRE_JOB");
+        let set = Settings(&variable);
+        set.parse("MAPWIRE_RANK", &mut config.rank)?;
+        set.parse::<WaitStrategy>("MAPWIRE_WAIT", &mut config.driver.wait)?;
+        set.parse::<DriverMode>("MAPWIRE_DRIVER", &mut config.driver.mode)?;
+        set.parse::<PinnerKind>("MAPWIRE_PINNER", &mut config.driver.pinner)?;
+        set.parse("MAPWIRE_CACHE_ENTRIES", &mut config.driver.cache_entries)?;
+        set.parse("MAPWIRE_VIEWS", &mut config.shared.views)?;
+        if let Some(bytes) = set.bytes("MAPWIRE_PIN_LIMIT")? {
+            config.driver.pin_limit_bytes = Some(bytes);
+        }
+        if let Some(bytes) = set.bytes("MAPWIRE_NIC_MEMORY")? {
+            config.driver.nic_memory_bytes = bytes;
+        }
+        if let Some(bytes) = set.bytes("MAPWIRE_SHARED")? {
+            config.shared.bytes = bytes;
+        }
+        if let Some(base) = set.number("MAPWIRE_SHARED_BASE")? {
+            config.shared.base = base;
+        }
+        let mut faults = None;
+        set.parse_some::<FaultBackend>("MAPWIRE_FAULTS", &mut faults)?;
+        config.shared.faults = faults;
+        let mut seconds = config.driver.timeout.as_secs_f64();
+        set.parse("MAPWIRE_TIMEOUT", &mut seconds)?;
+        config.driver.timeout =
+            Duration::try_from_secs_f64(seconds).map_err(|error| ConfigError {
+                name: "MAPWIRE_TIMEOUT".to_owned(),
+                value: seconds.to_string(),
+                why: error.to_string(),
+            })?;
+        Ok(config)
+    }
+}
+
+struct Settings<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+impl Settings<'_> {
+    fn parse<T: FromStr<Err: core::fmt::Display>>(
+        &self,
+        name: &str,
+        into: &mut T,
+    ) -> Result<(), ConfigError> {
+        let mut value = None;
+        self.parse_some(name, &mut value)?;
+        if let Some(value) = value {
+            *into = value;
+        }
+        Ok(())
+    }
+
+    fn parse_some<T: FromStr<Err: core::fmt::Display>>(
+        &self,
+        name: &str,
+        into: &mut Option<T>,
+    ) -> Result<(), ConfigError> {
+        if let Some(text) = (self.0)(name) {
+            let value = text.parse().map_err(|error: T::Err| ConfigError {
+                name: name.to_owned(),
+                value: text.clone(),
+                why: error.to_string(),
+            })?;
+            *into = Some(value);
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, name: &str) -> Result<Option<u64>, ConfigError> {
+        let Some(text) = (self.0)(name) else {
+            return Ok(None);
+        };
+        match parse_bytes(&text) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Err(ConfigError {
+                name: name.to_owned(),
+                value: text,
+                why: "not a number of bytes; write 4096, 64K, 512M, 4G or 1T".to_owned(),
+            }),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, ConfigError> {
+        let Some(text) = (self.0)(name) else {
+            return Ok(None);
+        };
+        let digits = text.strip_prefix("0x").map_or_else(
+            || text.replace('_', "").parse().ok(),
+            |hex| u64::from_str_radix(&hex.replace('_', ""), 16).ok(),
+        );
+        match digits {
+            Some(number) => Ok(Some(number)),
+            None => Err(ConfigError {
+                name: name.to_owned(),
+                value: text,
+                why: "not a number; write it in decimal, or in hexadecimal after 0x".to_owned(),
+            }),
+        }
+    }
+}
+
+/// `64K`, `1.5G` would be ambiguous in bytes: whole numbers with an optional binary suffix only.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let text = text
+        .strip_suffix("iB")
+        .or_else(|| text.strip_suffix('B'))
+        .unwrap_or(text);
+    let (digits, shift) = match text.chars().last()? {
+        'K' | 'k' => (&text[..text.len() - 1], 10),
+        'M' | 'm' => (&text[..text.len() - 1], 20),
+        'G' | 'g' => (&text[..text.len() - 1], 30),
+        'T' | 't' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<NodeConfig, ConfigError> {
+        NodeConfig::from_variables(move |asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_suffixes() {
+        assert_eq!(with("MAPWIRE_SHARED", "64K").unwrap().shared.bytes, 65_536);
+        assert_eq!(
+            with("MAPWIRE_SHARED", "2GiB").unwrap().shared.bytes,
+            2 << 30
+        );
+        assert_eq!(
+            with("MAPWIRE_PIN_LIMIT", "4096")
+                .unwrap()
+                .driver
+                .pin_limit_bytes,
+            Some(4096)
+        );
+        assert_eq!(
+            with("MAPWIRE_SHARED_BASE", "0x2000_0000_0000")
+                .unwrap()
+                .shared
+                .base,
+            0x2000_0000_0000
+        );
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_by_the_name_of_its_variable() {
+        for (name, value) in [
+            ("MAPWIRE_SHARED", "lots"),
+            ("MAPWIRE_SHARED", "99999999T"),
+            ("MAPWIRE_WAIT", "sometimes"),
+            ("MAPWIRE_PINNER", "glue"),
+            ("MAPWIRE_FAULTS", "none"),
+            ("MAPWIRE_DRIVER", "daemon"),
+            ("MAPWIRE_RANK", "-1"),
+            ("MAPWIRE_TIMEOUT", "-1"),
+            ("MAPWIRE_SHARED_BASE", "0xzz"),
+        ] {
+            let error = with(name, value).unwrap_err();
+            assert_eq!(error.name, name, "{error}");
+            assert!(error.to_string().contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_variable_is_as_good_as_none() {
+        assert!(with("MAPWIRE_JOB", "").unwrap().job.is_none());
+    }
+}

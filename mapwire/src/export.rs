@@ -1,0 +1,264 @@
+//! Exports: memory that others may store into or fetch from.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use mapwire_driver::DriverError;
+use mapwire_driver::exports::{DirectMemory, ExportRequest};
+use mapwire_driver::notices::{Notification, NotificationHandler};
+use mapwire_nic::Landing;
+use mapwire_vmmc::Importers;
+use mapwire_wire::{ExportId, Rights};
+
+use crate::buffer::Buffer;
+use crate::error::{Error, Result, check_range};
+use crate::node::Node;
+use crate::raw;
+
+/// An export about to be made. Unless told otherwise it has no name (give it one), allows stores and fetches, and lets every
+/// rank of the job import it.
+#[must_use = "nothing is exported until `start`"]
+pub struct ExportBuilder<'a> {
+    node: &'a Node,
+    buffer: Option<Buffer>,
+    address: u64,
+    length: u64,
+    name: String,
+    rights: Rights,
+    importers: Importers,
+    handler: Option<NotificationHandler>,
+    ring_only: bool,
+}
+
+impl<'a> ExportBuilder<'a> {
+    pub(crate) fn of_buffer(node: &'a Node, buffer: &Buffer) -> Self {
+        let mut builder = Self::of_memory(node, buffer.as_ptr() as u64, buffer.len() as u64);
+        builder.buffer = Some(buffer.clone());
+        builder
+    }
+
+    pub(crate) fn of_memory(node: &'a Node, address: u64, length: u64) -> Self {
+        Self {
+            node,
+            buffer: None,
+            address,
+            length,
+            name: String::new(),
+            rights: Rights::ALL,
+            importers: Importers::Job,
+            handler: None,
+            ring_only: false,
+        }
+    }
+
+    /// The name by which others import it: 1 to 255 bytes, once at a time in this process.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// What importers may do. Memory that can be mapped for storing can also be read, so an export that allows stores only
+    /// takes the ring path.
+    pub fn rights(mut self, rights: Rights) -> Self {
+        self.rights = rights;
+        self
+    }
+
+    /// Who may import it.
+    pub fn importers(mut self, importers: Importers) -> Self {
+        self.importers = importers;
+        self
+    }
+
+    /// Exports only bytes `offset` to `offset + length` of the memory. A part of a buffer takes the ring path, so that its
+    /// neighbours on the page stay private.
+    ///
+    /// # Errors
+    /// A range outside the memory.
+    pub fn range(mut self, offset: u64, length: u64) -> Result<Self> {
+        check_range(offset, length, self.length)?;
+        self.ring_only |= length != self.length;
+        self.address += offset;
+        self.length = length;
+        Ok(self)
+    }
+
+    /// Takes the ring path even where importers could map the memory: needed for [`Export::redirect`].
+    pub fn ring_only(mut self) -> Self {
+        self.ring_only = true;
+        self
+    }
+
+    /// Runs `handler` after each message that asks for a notification has been delivered: in whichever thread of this
+    /// process then runs the driver, outside its lock, so the handler may itself send.
+    pub fn on_notify(mut self, handler: impl Fn(Notification) + Send + Sync + 'static) -> Self {
+        self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Exports it.
+    ///
+    /// # Errors
+    /// No bytes, no rights, a name that is none or taken, memory that this process may not read and write, memory that is
+    /// shared memory, or the limit on pinned pages. Nothing is exported then.
+    pub fn start(self) -> Result<Export> {
+        let (address, length) = (self.address, self.length);
+        raw::refuse_shared(self.node, address, length)?;
+        if self.buffer.is_none() {
+            raw::require_mapped(address, length, true)?;
+        }
+        let direct = match &self.buffer {
+            Some(buffer) if !self.ring_only && self.rights.contains(Rights::FETCH) => {
+                Some(DirectMemory::Buffer(Arc::clone(&buffer.memory)))
+            }
+            _ => None,
+        };
+        let request = ExportRequest {
+            name: self.name,
+            address,
+            length,
+            rights: self.rights,
+            importers: self.importers,
+            direct,
+            handler: self.handler,
+        };
+        let id = self.node.inner.engine.lock().export(request)?;
+        Ok(Export {
+            node: self.node.clone(),
+            id,
+            address,
+            length,
+            _buffer: self.buffer,
+            landing: None,
+        })
+    }
+}
+
+/// An export. It stands until [`revoke`](Self::revoke) or until it is dropped.
+#[derive(Debug)]
+pub struct Export {
+    node: Node,
+    id: ExportId,
+    address: u64,
+    length: u64,
+    /// Kept for as long as others may store into it.
+    _buffer: Option<Buffer>,
+    landing: Option<Buffer>,
+}
+
+impl Export {
+    /// Its length in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Copies bytes out of the exported memory, which others may be changing: what is stored meanwhile may come in part.
+    ///
+    /// # Errors
+    /// A range outside the export.
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        check_range(offset, to.len() as u64, self.length)?;
+        raw::read(self.address + offset, to);
+        Ok(())
+    }
+
+    /// Copies bytes into the exported memory.
+    ///
+    /// # Errors
+    /// A range outside the export.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        check_range(offset, from.len() as u64, self.length)?;
+        raw::write(self.address + offset, from);
+        Ok(())
+    }
+
+    /// Loads the signal at `offset` with acquire order: the data that was put before it is there.
+    ///
+    /// # Errors
+    /// A word outside the export, or not aligned in memory.
+    #[inline]
+    pub fn signal(&self, offset: u64) -> Result<u64> {
+        raw::load(self.signal_address(offset)?)
+    }
+
+    /// Waits until the signal at `offset` is at least `value`.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal).
+    pub fn wait_signal(&self, offset: u64, value: u64) -> Result<u64> {
+        self.wait_signal_for(offset, value, None)
+            .map(Option::unwrap_or_default)
+    }
+
+    /// As [`wait_signal`](Self::wait_signal), for at most `timeout`: `None` when that is over.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal).
+    pub fn wait_signal_for(
+        &self,
+        offset: u64,
+        value: u64,
+        timeout: Option<Duration>,
+    ) -> Result<Option<u64>> {
+        let address = self.signal_address(offset)?;
+        let check = || raw::load(address).ok().filter(|&seen| seen >= value);
+        Ok(self.node.inner.engine.wait_for_memory(timeout, check))
+    }
+
+    fn signal_address(&self, offset: u64) -> Result<u64> {
+        check_range(offset, 8, self.length)?;
+        Ok(self.address + offset)
+    }
+
+    /// Lets what is stored into this export land in a buffer instead (UTLB §4.1, transfer redirection): from here on, until
+    /// [`redirect_back`](Self::redirect_back). Offsets count from the start of the buffer, and what passes its end is
+    /// refused.
+    ///
+    /// # Errors
+    /// An export that importers have mapped: make it with [`ExportBuilder::ring_only`].
+    pub fn redirect(&mut self, to: &Buffer) -> Result<()> {
+        let landing = Landing {
+            address: to.as_ptr() as u64,
+            length: to.len() as u64,
+        };
+        self.node
+            .inner
+            .engine
+            .lock()
+            .redirect(self.id, Some(landing))?;
+        self.landing = Some(to.clone());
+        Ok(())
+    }
+
+    /// Ends a redirection.
+    ///
+    /// # Errors
+    /// As [`redirect`](Self::redirect).
+    pub fn redirect_back(&mut self) -> Result<()> {
+        self.node.inner.engine.lock().redirect(self.id, None)?;
+        self.landing = None;
+        Ok(())
+    }
+
+    /// Takes the export back, at once. Importers' sends fail from here on; what they had mapped is theirs alone, since this
+    /// process goes on with a copy at the same address.
+    ///
+    /// # Errors
+    /// No memory for the copy. The export is taken back all the same, but importers that mapped it still see this memory.
+    pub fn revoke(self) -> Result<()> {
+        let outcome = self.node.inner.engine.lock().unexport(self.id);
+        // The drop that follows finds it gone.
+        outcome.map_err(Error::from)
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        match self.node.inner.engine.lock().unexport(self.id) {
+            Ok(()) | Err(DriverError::Nic(mapwire_nic::NicError::UnknownExport(_))) => {}
+            Err(error) => tracing::error!(%error, "an export could not be taken back whole"),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A process's place in a job.
+
+use std::sync::Arc;
+
+use mapwire_driver::engine::Engine;
+use mapwire_driver::job::Job;
+use mapwire_transport::rendezvous::JobAddress;
+use mapwire_vmmc::ProxySpace;
+use std::sync::Mutex;
+
+use crate::buffer::Buffer;
+use crate::config::{ConfigError, NodeConfig};
+use crate::error::Result;
+use crate::export::ExportBuilder;
+use crate::import::ImportBuilder;
+
+/// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
+/// the job.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) config: NodeConfig,
+    pub(crate) proxies: Mutex<ProxySpace>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+impl Node {
+    /// Joins the job that `mapwire run` started this process in; without a launcher, a job of this process alone.
+    ///
+    /// # Errors
+    /// A `MAPWIRE_*` variable that is not valid; a launcher that is gone or refuses; a limit of the operating system.
+    pub fn join() -> Result<Self> {
+        Self::with(NodeConfig::from_env()?)
+    }
+
+    /// Joins as `config` says.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    pub fn with(config: NodeConfig) -> Result<Self> {
+        let job = match &config.job {
+            None => Job::alone()?,
+            Some(text) => {
+                let address: JobAddress = text.parse().map_err(|error| ConfigError {
+                    name: "MAPWIRE_JOB".to_owned(),
+                    value: text.clone(),
+                    why: format!("{error}"),
+                })?;
+                Job::join(&address, config.rank, config.driver.timeout)?
+            }
+        };
+        let engine = Engine::start(&config.driver, job)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                config,
+                proxies: Mutex::new(ProxySpace::new()),
+            }),
+        })
+    }
+
+    /// This process's number in the job, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.inner.engine.rank() as usize
+    }
+
+    /// Processes in the job.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.inner.engine.size() as usize
+    }
+
+    /// Memory that can be exported on the direct path: importers map it, and their stores need no help of this process.
+    /// Zeroed; `bytes` is rounded up to whole pages in memory, not in [`Buffer::len`].
+    ///
+    /// # Errors
+    /// Zero bytes, or no memory or address space for them.
+    pub fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::allocate(bytes)
+    }
+
+    /// Begins to export a buffer from [`alloc`](Self::alloc), on the direct path where importers' rights allow.
+    #[must_use]
+    pub fn export_buffer<'a>(&'a self, buffer: &'a Buffer) -> ExportBuilder<'a> {
+        ExportBuilder::of_buffer(self, buffer)
+    }
+
+    /// Begins to export memory of any kind: heap, stack or static. It goes by the ring path: this process's NIC stores what
+    /// comes, so that neighbours on the same page stay private.
+    ///
+    /// # Safety
+    /// The range stays mapped and at its place until the [`Export`](crate::Export) is dropped (not merely forgotten), and
+    /// whoever reads it meanwhile bears that other ranks change it at any time: through
+    /// [`Export::read`](crate::Export::read), atomics or volatile loads, not through references.
+    #[must_use]
+    #[allow(unsafe_code)]
+    pub unsafe fn export_range(&self, address: *mut u8, length: usize) -> ExportBuilder<'_> {
+        ExportBuilder::of_memory(self, address as u64, length as u64)
+    }
+
+    /// Begins to import what rank `rank` exports, or will export, as `name`.
+    #[must_use]
+    pub fn import<'a>(&'a self, rank: usize, name: &'a str) -> ImportBuilder<'a> {
+        ImportBuilder::new(self, rank, name)
+    }
+
+    /// Runs one turn of the driver in this thread, and the handlers of notifications that came. Whether anything was done.
+    /// Needed only by programs that poll memory themselves: waits of this crate do it, and a service thread does while no
+    /// thread waits.
+    #[inline]
+    pub fn poll(&self) -> bool {
+        self.inner.engine.poll()
+    }
+
+    /// Waits until `check` gives something, running the driver meanwhile, in the way that `MAPWIRE_WAIT` says. For
+    /// conditions that others bring about by storing into this process's memory; after a store on the direct path nobody
+    /// rings, so such a condition is looked for by polling.
+    #[inline]
+    pub fn wait_until<T>(
+        &self,
+        timeout: Option<core::time::Duration>,
+        mut check: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.inner.engine.wait_until(timeout, |_| check())
+    }
+
+    /// Counters of the NIC.
+    #[must_use]
+    pub fn nic_counters(&self) -> mapwire_nic::Counters {
+        *self.inner.engine.lock().nic().counters()
+    }
+
+    /// Counters of translation: lookups and NIC misses of the NIC, check misses, pins and unpins of this process
+    /// (UTLB §6).
+    #[must_use]
+    pub fn translation_counters(&self) -> mapwire_translation::Counters {
+        let driver = self.inner.engine.lock();
+        let user = driver.pages().counters();
+        let nic = mapwire_translation::TranslationDesign::counters(driver.nic().translation());
+        mapwire_translation::Counters {
+            lookups: nic.lookups,
+            nic_misses: nic.nic_misses,
+            ..user
+        }
+    }
+
+    /// The NIC's memory, by structure.
+    #[must_use]
+    pub fn nic_memory(&self) -> mapwire_nic::MemoryBreakdown {
+        self.inner.engine.lock().nic_memory()
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn config(&self) -> &NodeConfig {
+        &self.inner.config
+    }
+}

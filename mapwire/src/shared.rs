@@ -1,0 +1,422 @@
+//! Memory that all ranks share (Millipage).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mapwire_driver::DriverError;
+use mapwire_driver::engine::Engine;
+use mapwire_driver::exports::{DirectMemory, ExportRequest};
+use mapwire_driver::shared::{SharedError, SharedPort};
+use mapwire_dsm::{Config as ModelConfig, Counters, Dsm, Outcome, Progress};
+use mapwire_host::faults::{
+    FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, watch,
+};
+use mapwire_host::memory::MappedBuffer;
+use mapwire_host::views::{MultiView, ViewLayout};
+use mapwire_translation::PAGE_BYTES;
+use mapwire_vmmc::{Grant, Importers};
+use mapwire_wire::{ExportId, ImportId, NodeId, Rights};
+
+use crate::error::{Error, Result};
+use crate::node::Node;
+use crate::slice::{Sharable, SharedSlice};
+
+/// The name under which ranks export their privileged views to each other.
+const SEGMENT_NAME: &str = "mapwire.shared.segment";
+
+/// Memory that all ranks of the job share, at the same addresses.
+///
+/// Every allocation is a *minipage*: it moves between ranks as a whole and alone, however many share its page (Millipage
+/// §2.1). One rank at a time may store to it, or many may read; the memory is sequentially consistent. Nothing needs to be
+/// called for that: an access that is not allowed yet faults, and the fault handler fetches the minipage.
+///
+/// Cheap to clone. [`open`](Self::open) and [`close`](Self::close) are collective. System calls do not fault: hand them
+/// private memory, or touch shared memory before.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    node: Node,
+    backend: FaultBackend,
+    /// Taken at the end, first of all: no fault is served after that.
+    watch: Mutex<Option<Watch>>,
+    export: ExportId,
+    imports: Mutex<Vec<(ImportId, Grant)>>,
+}
+
+/// Serves a fault for the engine whose address the watch carries.
+fn serve_fault(info: &FaultInfo) -> Resolution {
+    // SAFETY: the address is that of the `Engine` of the node that `Inner` holds; `Inner` drops the watch, which waits for
+    // faults being served, before it lets the node go.
+    let engine = unsafe { &*(info.context as *const Engine) };
+    engine.handle_fault(info)
+}
+
+impl Shared {
+    /// Opens the shared memory, with `threads` threads of this rank taking part in barriers (usually 1). All ranks of the job
+    /// call it. Settings come from the node's configuration and must agree.
+    ///
+    /// # Errors
+    /// It is open already; addresses, mappings or faults are not to be had (the error names the setting); a rank does not
+    /// come.
+    pub fn open(node: &Node, threads: usize) -> Result<Self> {
+        let engine = &node.inner.engine;
+        let settings = &node.inner.config.shared;
+        let layout = ViewLayout::new(
+            settings.base as usize,
+            settings.bytes as usize,
+            usize::from(settings.views),
+        )
+        .map_err(SharedError::from)?;
+        let views = Arc::new(MultiView::new("mapwire-shared", layout).map_err(SharedError::from)?);
+        let protection = match settings.faults {
+            Some(backend) => PageProtection::new(backend, Arc::clone(&views)),
+            None => PageProtection::best(Arc::clone(&views)),
+        }
+        .map_err(SharedError::from)?;
+        let backend = protection.backend();
+        let pages = u32::try_from(layout.pages()).unwrap_or(u32::MAX);
+        let ranks = u16::try_from(node.size()).unwrap_or(u16::MAX);
+        let mut model = ModelConfig::new(
+            node.rank() as u16,
+            ranks,
+            mapwire_driver::shared::MAX_THREADS as u16,
+            pages,
+            settings.views,
+        );
+        model.participants = u16::try_from(threads).unwrap_or(u16::MAX);
+        let dsm = Dsm::new(model).map_err(SharedError::from)?;
+        let context = Arc::as_ptr(engine) as usize;
+        let watched = watch(layout.views_range(), backend.signal(), context, serve_fault)
+            .map_err(SharedError::from)?;
+        // The port is in place before the segment is offered: whoever has imported it may send at once.
+        engine.open_shared(SharedPort::new(dsm, Arc::clone(&views), protection))?;
+        let request = ExportRequest {
+            name: SEGMENT_NAME.to_owned(),
+            address: views
+                .privileged(0, layout.bytes)
+                .map_err(SharedError::from)? as u64,
+            length: layout.bytes as u64,
+            rights: Rights::ALL,
+            importers: Importers::Job,
+            direct: Some(DirectMemory::Views(views)),
+            handler: None,
+        };
+        let export = match engine.lock().export(request) {
+            Ok(export) => export,
+            Err(error) => {
+                drop(watched);
+                engine.close_shared();
+                return Err(error.into());
+            }
+        };
+        let inner = Inner {
+            node: node.clone(),
+            backend,
+            watch: Mutex::new(Some(watched)),
+            export,
+            imports: Mutex::new(Vec::new()),
+        };
+        inner.import_segments()?;
+        let shared = Self {
+            inner: Arc::new(inner),
+        };
+        shared.inner.meet()?;
+        Ok(shared)
+    }
+
+    /// Allocates `length` zeroed values as a minipage of their own. This rank may store to it at once; others learn its
+    /// address by [`broadcast`](Self::broadcast) or through other shared memory.
+    ///
+    /// # Errors
+    /// No bytes, or more than is left.
+    pub fn alloc<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        Ok(SharedSlice::new(self.alloc_bytes(bytes)?, length))
+    }
+
+    /// Allocates `bytes` zeroed bytes as a minipage of their own: aligned to 16 bytes, from 64 on to 64, from a page on to
+    /// pages. Gives the address, which is the same in every rank.
+    ///
+    /// # Errors
+    /// No bytes, or more than is left.
+    pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
+        let outcome = self.engine().shared_operation(|port, thread, _| {
+            port.dsm_mut().alloc(thread, bytes)?;
+            Ok(Progress::Pending)
+        })?;
+        match outcome {
+            Some(Outcome::Allocated(at)) => {
+                let layout = self.layout()?;
+                Ok((layout.view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Waits until every rank has got here, and all its threads that take part.
+    ///
+    /// # Errors
+    /// A rank is gone.
+    pub fn barrier(&self) -> Result<()> {
+        self.barrier_of(0)
+    }
+
+    /// As [`barrier`](Self::barrier), for one of several independent barriers.
+    ///
+    /// # Errors
+    /// A rank is gone; a number beyond the 256 there are.
+    pub fn barrier_of(&self, barrier: u32) -> Result<()> {
+        let outcome = self.engine().shared_operation(|port, thread, _| {
+            port.dsm_mut().barrier(thread, barrier)?;
+            Ok(Progress::Pending)
+        })?;
+        match outcome {
+            Some(Outcome::Passed) => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Gives `value` of rank `root` to all ranks. One thread of each rank calls it.
+    ///
+    /// # Errors
+    /// A rank is gone; a root outside the job.
+    pub fn broadcast(&self, root: usize, value: u64) -> Result<u64> {
+        let root = u16::try_from(root).unwrap_or(u16::MAX);
+        let outcome = self.engine().shared_operation(|port, thread, _| {
+            port.dsm_mut().broadcast(thread, root, value)?;
+            Ok(Progress::Pending)
+        })?;
+        match outcome {
+            Some(Outcome::Value(value)) => Ok(value),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Gives a slice that `root` allocated to all ranks. Other ranks' `slice` is ignored.
+    ///
+    /// # Errors
+    /// As [`broadcast`](Self::broadcast).
+    pub fn broadcast_slice<T: Sharable>(
+        &self,
+        root: usize,
+        slice: Option<SharedSlice<T>>,
+    ) -> Result<SharedSlice<T>> {
+        let address = self.broadcast(root, slice.map_or(0, |slice| slice.address()))?;
+        let length = self.broadcast(root, slice.map_or(0, |slice| slice.len() as u64))?;
+        let bytes = length.saturating_mul(size_of::<T>() as u64);
+        self.check_address(address, bytes)?;
+        Ok(SharedSlice::new(address, length as usize))
+    }
+
+    /// Takes a lock: one of 4096, the same in every rank. It is granted in the order of asking, and stays with the rank that
+    /// had it last, which takes it again without a message.
+    ///
+    /// # Errors
+    /// A rank is gone; a number beyond the last; a lock that this thread holds.
+    #[inline]
+    pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
+        let outcome = self
+            .engine()
+            .shared_operation(|port, thread, _| port.dsm_mut().lock(thread, lock))?;
+        match outcome {
+            None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Gives a lock back; [`LockGuard`] does it when dropped. For bindings to languages without guards.
+    ///
+    /// # Errors
+    /// A lock that this thread does not hold.
+    #[inline]
+    pub fn unlock(&self, lock: u32) -> Result<()> {
+        Ok(self
+            .engine()
+            .shared_command(|dsm, thread| dsm.unlock(thread, lock))?)
+    }
+
+    /// Changes how many threads of this rank take part in barriers.
+    ///
+    /// # Errors
+    /// None, more than 64, or while threads wait in a barrier.
+    pub fn set_threads(&self, threads: usize) -> Result<()> {
+        let threads = u16::try_from(threads).unwrap_or(u16::MAX);
+        Ok(self
+            .engine()
+            .shared_command(|dsm, _| dsm.set_participants(threads))?)
+    }
+
+    /// What this rank did so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.engine().lock().shared_counters()
+    }
+
+    /// How faults are caught.
+    #[must_use]
+    pub fn faults(&self) -> FaultBackend {
+        self.inner.backend
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.inner.node
+    }
+
+    /// Waits until every rank closes, and gives the memory back. All ranks call it; slices are of no use afterwards.
+    /// Dropping the last clone does the same, unless the thread is panicking.
+    ///
+    /// # Errors
+    /// A rank is gone.
+    pub fn close(self) -> Result<()> {
+        self.inner.meet()
+    }
+
+    /// Whether `bytes` at `address` lie within one application view.
+    pub(crate) fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
+        let layout = self.layout()?;
+        match layout.locate(address as usize) {
+            Some((_, offset)) if offset as u64 + bytes <= layout.bytes as u64 => Ok(()),
+            _ => Err(Error::Driver(DriverError::NotMapped {
+                address,
+                length: bytes,
+                access: "share",
+            })),
+        }
+    }
+
+    fn layout(&self) -> Result<ViewLayout> {
+        let driver = self.engine().lock();
+        let port = driver.shared().ok_or(SharedError::NotOpen)?;
+        Ok(*port.views().layout())
+    }
+
+    #[inline]
+    fn engine(&self) -> &Engine {
+        &self.inner.node.inner.engine
+    }
+}
+
+impl Inner {
+    /// Imports the privileged view of every other rank.
+    fn import_segments(&self) -> Result<()> {
+        let engine = &self.node.inner.engine;
+        let timeout = engine.timeout();
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let mut requests = Vec::new();
+        for rank in (0..engine.size()).filter(|&rank| rank != engine.rank()) {
+            let peer = NodeId(rank as u16);
+            requests.push((
+                peer,
+                engine
+                    .lock()
+                    .ask_import(peer, SEGMENT_NAME, Rights::ALL, None, timeout_ns)?,
+            ));
+        }
+        for (peer, request) in requests {
+            let local = engine.wait_for(
+                Some(timeout),
+                || format!("opening the shared memory: rank {peer} has not opened it"),
+                |driver| driver.take_import(request),
+            )??;
+            self.imports
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((local.id, local.grant));
+            let mapped = local.mapped.ok_or(SharedError::NotOpen)?;
+            self.check_segment(peer, &mapped)?;
+            engine.lock().set_shared_peer(peer, mapped)?;
+        }
+        Ok(())
+    }
+
+    /// All ranks must have the same segment.
+    fn check_segment(&self, peer: NodeId, mapped: &MappedBuffer) -> Result<()> {
+        let ours = self
+            .node
+            .inner
+            .config
+            .shared
+            .bytes
+            .next_multiple_of(PAGE_BYTES as u64);
+        if mapped.len() as u64 == ours {
+            return Ok(());
+        }
+        Err(crate::config::ConfigError {
+            name: "MAPWIRE_SHARED".to_owned(),
+            value: ours.to_string(),
+            why: format!(
+                "rank {peer} has a segment of {} bytes; give all ranks the same",
+                mapped.len()
+            ),
+        }
+        .into())
+    }
+
+    /// A barrier of ranks.
+    fn meet(&self) -> Result<()> {
+        let engine = &self.node.inner.engine;
+        // A broadcast takes one thread of each rank, however many take part in barriers.
+        let outcome = engine.shared_operation(|port, thread, _| {
+            port.dsm_mut().broadcast(thread, 0, 0)?;
+            Ok(Progress::Pending)
+        })?;
+        match outcome {
+            Some(Outcome::Value(_)) => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let engine = &self.node.inner.engine;
+        drop(
+            self.watch
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        let port = engine.close_shared();
+        let mut driver = engine.lock();
+        let _ = driver.unexport(self.export);
+        for (id, grant) in self
+            .imports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+        {
+            driver.release_import(id, &grant);
+        }
+        drop(driver);
+        drop(port);
+    }
+}
+
+fn unexpected(outcome: Option<Outcome>) -> Error {
+    match outcome {
+        Some(Outcome::Failed(error)) => SharedError::Model(error).into(),
+        // The model answers each operation with the outcome of its kind.
+        _ => SharedError::NotOpen.into(),
+    }
+}
+
+/// A lock, held until this is dropped.
+#[derive(Debug)]
+pub struct LockGuard<'a> {
+    shared: &'a Shared,
+    lock: u32,
+}
+
+impl Drop for LockGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Err(error) = self.shared.unlock(self.lock) {
+            tracing::error!(lock = self.lock, %error, "a lock could not be given back");
+        }
+    }
+}

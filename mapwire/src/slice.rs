@@ -1,0 +1,194 @@
+//! Typed views of shared memory.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::error::{Error, Result};
+use crate::shared::Shared;
+
+/// Types that can lie in shared memory: any bytes are a value, every value is bytes, and a copy is as good as the value. So
+/// numbers, arrays of them and `repr(C)` structures without padding that derive `zerocopy`'s traits; no references, no `bool`.
+pub trait Sharable: FromBytes + IntoBytes + Immutable + Copy + Send + 'static {}
+
+impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + 'static> Sharable for T {}
+
+/// A run of values in shared memory: a handle, not a borrow. Its address is the same in every rank, so it can be handed from
+/// rank to rank as a number.
+///
+/// Accesses are sequentially consistent between ranks as the hardware of one host is within one: a value is never older than
+/// the last store to its allocation (Millipage). Between conflicting accesses put a lock or a barrier all the same: an access
+/// to a value that is larger than a machine word is no single step.
+pub struct SharedSlice<T> {
+    address: u64,
+    length: usize,
+    values: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for SharedSlice<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SharedSlice<T> {}
+
+impl<T> fmt::Debug for SharedSlice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedSlice({} at {:#x})", self.length, self.address)
+    }
+}
+
+impl<T: Sharable> SharedSlice<T> {
+    pub(crate) const fn new(address: u64, length: usize) -> Self {
+        Self {
+            address,
+            length,
+            values: PhantomData,
+        }
+    }
+
+    /// The slice of `length` values at `address`, which another rank got from [`Shared::alloc`] and told this one.
+    ///
+    /// # Safety
+    /// `address` and `length` are those of an allocation (or lie within one) of `shared`, which stays open while the slice is
+    /// used.
+    ///
+    /// # Errors
+    /// An address that is not within one view of the shared memory, or not aligned for `T`.
+    pub unsafe fn from_address(shared: &Shared, address: u64, length: usize) -> Result<Self> {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        shared.check_address(address, bytes)?;
+        if address % align_of::<T>() as u64 != 0 {
+            return Err(Error::Unaligned(address));
+        }
+        Ok(Self::new(address, length))
+    }
+
+    /// Address of the first value; the same in every rank.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many values.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Pointer to the first value.
+    #[must_use]
+    pub const fn as_ptr(&self) -> *mut T {
+        self.address as *mut T
+    }
+
+    /// Values `start` to `start + length`.
+    ///
+    /// # Errors
+    /// A range outside the slice.
+    pub fn part(&self, start: usize, length: usize) -> Result<Self> {
+        self.check(start, length)?;
+        Ok(Self::new(
+            self.address + (start * size_of::<T>()) as u64,
+            length,
+        ))
+    }
+
+    /// The value at `index`.
+    ///
+    /// # Panics
+    /// When `index` is not within the slice.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> T {
+        assert!(
+            index < self.length,
+            "index {index} of a shared slice of {}",
+            self.length
+        );
+        // SAFETY: within an allocation of the shared memory (a slice is made for one, and the index was checked), so it is
+        // mapped; a page that is not open here is fetched by the fault handler. Any bytes are a `T`. The load is volatile,
+        // since another rank may store meanwhile.
+        unsafe { self.as_ptr().add(index).read_volatile() }
+    }
+
+    /// Stores a value at `index`.
+    ///
+    /// # Panics
+    /// When `index` is not within the slice.
+    #[inline]
+    pub fn set(&self, index: usize, value: T) {
+        assert!(
+            index < self.length,
+            "index {index} of a shared slice of {}",
+            self.length
+        );
+        // SAFETY: as in `get`; the fault handler makes this rank the page's only writer first.
+        unsafe { self.as_ptr().add(index).write_volatile(value) }
+    }
+
+    /// Copies values out, from `start` on.
+    ///
+    /// # Errors
+    /// A range outside the slice.
+    pub fn read_into(&self, start: usize, into: &mut [T]) -> Result<()> {
+        self.check(start, into.len())?;
+        let from = self.as_ptr().wrapping_add(start).cast::<u8>();
+        // SAFETY: the range was checked, and is mapped as in `get`; `into` is private memory of its own length.
+        unsafe { mapwire_host::memory::raw::copy_out(from, into.as_mut_bytes()) };
+        Ok(())
+    }
+
+    /// Copies values in, from `start` on.
+    ///
+    /// # Errors
+    /// A range outside the slice.
+    pub fn write_from(&self, start: usize, from: &[T]) -> Result<()> {
+        self.check(start, from.len())?;
+        let to = self.as_ptr().wrapping_add(start).cast::<u8>();
+        // SAFETY: the range was checked, and is mapped as in `get`.
+        unsafe { mapwire_host::memory::raw::copy_in(to, from.as_bytes()) };
+        Ok(())
+    }
+
+    /// The values as a slice.
+    ///
+    /// # Safety
+    /// While the slice lives no rank and no thread stores to these values: a barrier or a lock keeps them out.
+    #[must_use]
+    pub const unsafe fn as_slice<'a>(&self) -> &'a [T] {
+        // SAFETY: mapped as in `get`, aligned since allocations are aligned to 16 bytes and parts to `T`; the caller keeps
+        // writers out.
+        unsafe { core::slice::from_raw_parts(self.as_ptr(), self.length) }
+    }
+
+    /// The values as a slice to be written.
+    ///
+    /// # Safety
+    /// While the slice lives no other rank or thread uses these values: a barrier or a lock keeps them out.
+    #[must_use]
+    pub const unsafe fn as_mut_slice<'a>(&self) -> &'a mut [T] {
+        // SAFETY: as in `as_slice`; the caller keeps all others out.
+        unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), self.length) }
+    }
+
+    fn check(&self, start: usize, length: usize) -> Result<()> {
+        match start.checked_add(length) {
+            Some(end) if end <= self.length => Ok(()),
+            _ => Err(Error::OutOfRange {
+                offset: start as u64,
+                length: length as u64,
+                end: self.length as u64,
+                unit: "elements",
+            }),
+        }
+    }
+}
