@@ -189,6 +189,6 @@ fn report(name: &str, count: u64, [pin, unpin, bare_pin, bare_unpin]: [f64; 4]) 
 
 fn main() {
     println!("{}\n", mapwire_host::limits::Limits::read());
-    FaultBackend::ALL.map(faults);
+    FaultBackend::ALL.into_iter().for_each(faults);
     pins();
 }

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The hole is at least 2 MiB: running over the end of a view faults. Application views start
-//! without any access. They are not inherited by a forked child: only the process that joined
-//! the job can serve their faults.
+//! without any access. They are not inherited by a forked child, as only the process that joined
+//! the job can serve their faults, and core dumps have the privileged view alone.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -277,13 +277,16 @@ impl MultiView {
         }
         for view in 0..layout.views {
             let offset = (view + 1) * layout.stride;
-            span.advise(offset, layout.bytes, Advice::LinuxDontFork)
-                .map_err(|errno| ViewError::System {
-                    call: "madvise(MADV_DONTFORK)",
-                    address: layout.base + offset,
-                    bytes: layout.bytes,
-                    errno: errno.into(),
-                })?;
+            // A dump of the privileged view has all that there is.
+            for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
+                span.advise(offset, layout.bytes, advice)
+                    .map_err(|errno| ViewError::System {
+                        call: "madvise",
+                        address: layout.base + offset,
+                        bytes: layout.bytes,
+                        errno: errno.into(),
+                    })?;
+            }
         }
         Ok(Self {
             layout,

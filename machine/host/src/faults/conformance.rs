@@ -1,21 +1,20 @@
 //! One suite for both backends: real faults, served by a handler that consults an oracle.
 #![allow(unsafe_code)]
 
-use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::*;
 use crate::page::PAGE_BYTES;
-use crate::testing::{child, count_of, free_base, in_child};
+use crate::testing::{count_of, free_base, in_child};
 use crate::views::ViewLayout;
 
 const VIEWS: usize = 3;
 const PAGES: usize = 16;
 
 /// Views under protection, with a handler that opens what was asked for and records it.
-struct Fixture {
-    protection: PageProtection,
+pub(super) struct Fixture {
+    pub(super) protection: PageProtection,
     /// What the handler believes each page of each view is open to: 0, 1, 2 as `Access`.
     state: Vec<AtomicUsize>,
     loads: AtomicU64,
@@ -27,7 +26,7 @@ struct Fixture {
 const ACCESSES: [Access; 3] = [Access::None, Access::Read, Access::Write];
 
 impl Fixture {
-    fn new(backend: FaultBackend, name: &str) -> Box<Self> {
+    pub(super) fn new(backend: FaultBackend, name: &str) -> Box<Self> {
         let layout = ViewLayout::new(free_base(), PAGES * PAGE_BYTES, VIEWS).unwrap();
         let views = Arc::new(MultiView::new(name, layout).unwrap());
         Box::new(Self {
@@ -40,7 +39,7 @@ impl Fixture {
         })
     }
 
-    fn watch(&self) -> Watch {
+    pub(super) fn watch(&self) -> Watch {
         watch(
             self.protection.views().layout().views_range(),
             self.protection.backend().signal(),
@@ -50,24 +49,24 @@ impl Fixture {
         .unwrap()
     }
 
-    fn address(&self, view: usize, page: usize, offset: usize) -> *mut u64 {
+    pub(super) fn address(&self, view: usize, page: usize, offset: usize) -> *mut u64 {
         self.protection
             .views()
             .application(view, page * PAGE_BYTES + offset)
             .cast()
     }
 
-    fn load(&self, view: usize, page: usize) -> u64 {
+    pub(super) fn load(&self, view: usize, page: usize) -> u64 {
         // SAFETY: mapped; the handler opens it.
         unsafe { self.address(view, page, 64).read_volatile() }
     }
 
-    fn store(&self, view: usize, page: usize, value: u64) {
+    pub(super) fn store(&self, view: usize, page: usize, value: u64) {
         // SAFETY: mapped; the handler opens it.
         unsafe { self.address(view, page, 64).write_volatile(value) }
     }
 
-    fn faults(&self) -> (u64, u64) {
+    pub(super) fn faults(&self) -> (u64, u64) {
         (
             self.loads.load(Ordering::SeqCst),
             self.stores.load(Ordering::SeqCst),
@@ -89,7 +88,7 @@ impl Fixture {
 }
 
 /// Opens the faulting page for the access that was made.
-fn serve(fault: &FaultInfo) -> Resolution {
+pub(super) fn serve(fault: &FaultInfo) -> Resolution {
     // SAFETY: the context is a `Fixture` that outlives its watch.
     let fixture = unsafe { &*std::ptr::with_exposed_provenance::<Fixture>(fault.context) };
     let (view, offset) = fixture.protection.views().locate(fault.address).unwrap();
@@ -137,7 +136,7 @@ fn serve(fault: &FaultInfo) -> Resolution {
     }
 }
 
-fn each(test: impl Fn(FaultBackend)) {
+pub(super) fn each(test: impl Fn(FaultBackend)) {
     for backend in FaultBackend::ALL {
         test(backend);
     }
@@ -405,157 +404,6 @@ fn a_system_call_on_a_closed_page_fails_with_efault_instead_of_faulting() {
 }
 
 #[test]
-fn a_fault_outside_of_the_watched_range_kills_as_ever() {
-    each(|backend| {
-        let (status, text) = child(&backend.to_string(), || {
-            let fixture = Fixture::new(backend, "others");
-            let _watch = fixture.watch();
-            fixture.store(0, 0, 1);
-            println!("so far, so good");
-            // SAFETY: meant to fault: page 0 is never mapped.
-            unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
-        });
-        if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
-            assert_eq!(status.signal(), Some(libc::SIGSEGV), "{status}");
-            assert!(text.contains("so far, so good"), "{text}");
-        }
-    });
-}
-
-#[test]
-fn a_forked_child_neither_has_the_views_nor_serves_their_faults() {
-    each(|backend| {
-        in_child(&backend.to_string(), || {
-            let fixture = Fixture::new(backend, "fork");
-            let _watch = fixture.watch();
-            fixture.store(0, 0, 1);
-            // SAFETY: the child does nothing but fault.
-            let status = unsafe {
-                let pid = libc::fork();
-                if pid == 0 {
-                    fixture.store(0, 0, 9);
-                    libc::_exit(0);
-                }
-                let mut status = 0;
-                libc::waitpid(pid, &raw mut status, 0);
-                std::process::ExitStatus::from_raw(status)
-            };
-            assert_eq!(status.signal(), Some(libc::SIGSEGV));
-            assert_eq!(fixture.faults(), (0, 1));
-            assert_eq!(fixture.load(0, 0), 1);
-        });
-    });
-}
-
-#[test]
-fn a_handler_that_was_there_before_gets_the_other_faults_and_is_there_after() {
-    static CAUGHT: AtomicUsize = AtomicUsize::new(0);
-    extern "C" fn earlier(_: i32, info: *mut libc::siginfo_t, _: *mut core::ffi::c_void) {
-        // SAFETY: a fault's siginfo has an address; the range was mapped by the test.
-        unsafe {
-            let page = (*info).si_addr().addr() & !(PAGE_BYTES - 1);
-            CAUGHT.store(page, Ordering::SeqCst);
-            libc::mprotect(
-                std::ptr::without_provenance_mut(page),
-                PAGE_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-            );
-        }
-    }
-    // In a child of its own, since handlers belong to the whole process.
-    in_child("faults", || {
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = earlier as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        // SAFETY: installs a handler of the right type; maps fresh memory.
-        let page = unsafe {
-            assert_eq!(
-                libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()),
-                0
-            );
-            libc::mmap(
-                std::ptr::null_mut(),
-                PAGE_BYTES,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-            .cast::<u8>()
-        };
-        let fixture = Fixture::new(FaultBackend::Sigsegv, "earlier");
-        let watch = fixture.watch();
-        fixture.store(0, 0, 1);
-        assert_eq!(CAUGHT.load(Ordering::SeqCst), 0);
-        // SAFETY: the earlier handler opens the page.
-        unsafe { page.write_volatile(1) };
-        assert_eq!(CAUGHT.load(Ordering::SeqCst), page.addr());
-        drop(watch);
-        let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: reads the present action.
-        unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &raw mut now) };
-        assert_eq!(now.sa_sigaction, action.sa_sigaction);
-    });
-}
-
-#[test]
-fn a_handler_that_refuses_leaves_the_fault_to_kill_the_process() {
-    each(|backend| {
-        let (status, text) = child(&backend.to_string(), || {
-            let fixture = Fixture::new(backend, "refuse");
-            let layout = *fixture.protection.views().layout();
-            let refuse: FaultHandler = |_| Resolution::Refuse;
-            let _watch = watch(layout.views_range(), backend.signal(), 0, refuse).unwrap();
-            fixture.load(0, 0);
-        });
-        if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
-            assert_eq!(
-                status.signal(),
-                Some(backend.signal().number()),
-                "{backend}: {text}"
-            );
-        }
-    });
-}
-
-#[test]
-fn errno_survives_a_fault() {
-    each(|backend| {
-        let fixture = Fixture::new(backend, "errno");
-        let clobber: FaultHandler = |fault| {
-            // SAFETY: errno is a word of this thread.
-            unsafe { *libc::__errno_location() = 77 };
-            serve(fault)
-        };
-        let _watch = watch(
-            fixture.protection.views().layout().views_range(),
-            backend.signal(),
-            std::ptr::from_ref(&*fixture).expose_provenance(),
-            clobber,
-        )
-        .unwrap();
-        // SAFETY: errno is a word of this thread.
-        unsafe { *libc::__errno_location() = 5 };
-        fixture.store(0, 0, 1);
-        // SAFETY: as above.
-        assert_eq!(unsafe { *libc::__errno_location() }, 5);
-    });
-}
-
-#[test]
-fn overlapping_and_empty_watches_are_refused() {
-    let handler: FaultHandler = |_| Resolution::Refuse;
-    let base = free_base();
-    let _first = watch(base..base + 100, FaultSignal::Bus, 0, handler).unwrap();
-    let error = watch(base + 50..base + 150, FaultSignal::Bus, 0, handler).unwrap_err();
-    assert!(matches!(error, WatchError::Overlap { .. }), "{error}");
-    assert!(matches!(
-        watch(base..base, FaultSignal::Bus, 0, handler),
-        Err(WatchError::Empty { .. })
-    ));
-}
-
-#[test]
 fn a_refused_userfaultfd_names_what_was_tried_and_the_way_around() {
     let layout = ViewLayout::new(free_base(), PAGE_BYTES, 1).unwrap();
     let views = Arc::new(MultiView::new("refused", layout).unwrap());
@@ -608,4 +456,67 @@ fn every_backend_reads_back_as_it_prints() {
             .to_string()
             .contains("sigsegv")
     );
+}
+
+#[test]
+fn a_userfaultfd_that_the_kernel_refuses_leaves_the_other_backend() {
+    in_child("seccomp", || {
+        crate::testing::drop_privileges();
+        crate::testing::refuse_call(libc::SYS_userfaultfd);
+        let [userfaultfd, sigsegv] = probe_all();
+        // Where everybody may open the device, the system call is not needed.
+        if std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(DEVICE)
+            .is_err()
+        {
+            let text = userfaultfd.result.unwrap_err();
+            assert!(
+                text.contains("Permission denied") && text.contains("not permitted"),
+                "{text}"
+            );
+            let layout = ViewLayout::new(free_base(), PAGE_BYTES, 1).unwrap();
+            let views = Arc::new(MultiView::new("best", layout).unwrap());
+            let best = PageProtection::best(views).unwrap();
+            assert_eq!(best.backend(), FaultBackend::Sigsegv);
+        }
+        assert_eq!(sigsegv.result, Ok(()));
+    });
+}
+
+#[test]
+fn mprotect_names_the_limit_of_ranges_and_userfaultfd_needs_none() {
+    in_child("ranges", || {
+        let pages = crate::limits::max_map_count().unwrap() as usize;
+        let layout = ViewLayout::new(free_base(), pages * PAGE_BYTES, 2).unwrap();
+        let alternate = |protection: &PageProtection| {
+            (0..pages)
+                .step_by(2)
+                .try_for_each(|page| protection.set(0, page, 1, Access::None, Access::Read))
+        };
+        {
+            let views = Arc::new(MultiView::new("ranges", layout).unwrap());
+            let protection = PageProtection::new(FaultBackend::Userfaultfd, views).unwrap();
+            assert_eq!(alternate(&protection), Ok(()));
+            assert!(count_of("mapwire:ranges").0 <= 3);
+        }
+        let views = Arc::new(MultiView::new("ranges", layout).unwrap());
+        let protection = PageProtection::new(FaultBackend::Sigsegv, views).unwrap();
+        let error = alternate(&protection).unwrap_err();
+        for word in [
+            "vm.max_map_count=",
+            &pages.to_string(),
+            "MAPWIRE_FAULTS=userfaultfd",
+        ] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        // Nor is there room for further views.
+        let next = ViewLayout::new(free_base(), PAGE_BYTES, 1).unwrap();
+        let error = MultiView::new("more", next).unwrap_err();
+        assert!(
+            error.to_string().contains("sysctl vm.max_map_count="),
+            "{error}"
+        );
+    });
 }

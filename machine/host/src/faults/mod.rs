@@ -28,6 +28,8 @@ mod userfaultfd;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod delivery;
 
 use core::fmt;
 use core::str::FromStr;

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, SealFlags, SeekFrom};
+use rustix::mm::Advice;
 
 use super::memfd::{self, Owner, REVOKED, STANDING};
 use super::{MemoryError, raw};
@@ -60,6 +61,14 @@ impl SharedBuffer {
     /// Bytes of the data pages: [`len`](Self::len) rounded up. The status page is not counted.
     pub fn mapped_bytes(&self) -> usize {
         self.data_bytes
+    }
+
+    /// Gives every page its memory now and maps it, so that no store has to wait for that later.
+    ///
+    /// # Errors
+    /// There is not that much memory, or the kernel is older than 5.14 (`EINVAL`).
+    pub fn prefault(&self) -> Result<(), MemoryError> {
+        prefault(&self.mapping, self.data_bytes, true)
     }
 
     /// The memfd, which gives its holder loads and stores. Another one after each revocation.
@@ -250,6 +259,14 @@ impl MappedBuffer {
         self.bytes
     }
 
+    /// Maps every page now, so that no load or store has to wait for that later.
+    ///
+    /// # Errors
+    /// As [`SharedBuffer::prefault`].
+    pub fn prefault(&self) -> Result<(), MemoryError> {
+        prefault(&self.data, self.data.bytes(), self.writable)
+    }
+
     /// Whether stores are allowed.
     pub fn writable(&self) -> bool {
         self.writable
@@ -295,6 +312,17 @@ impl MappedBuffer {
         check_word(self.bytes, offset)?;
         Ok(self.data.word64(offset).load(Ordering::Acquire))
     }
+}
+
+fn prefault(mapping: &Mapping, bytes: usize, stores: bool) -> Result<(), MemoryError> {
+    let advice = if stores {
+        Advice::LinuxPopulateWrite
+    } else {
+        Advice::LinuxPopulateRead
+    };
+    mapping
+        .advise(0, bytes, advice)
+        .map_err(|errno| MemoryError::of_call("madvise(MADV_POPULATE)", bytes, errno))
 }
 
 fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryError> {

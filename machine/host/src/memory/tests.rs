@@ -283,3 +283,15 @@ fn a_forked_child_that_drops_its_copy_revokes_nothing() {
         assert!(import.revoked());
     });
 }
+
+#[test]
+fn a_prefaulted_buffer_has_all_its_memory() {
+    let buffer = SharedBuffer::allocate("prefault", 64 * PAGE_BYTES).unwrap();
+    assert_eq!(rustix::fs::fstat(buffer.fd()).unwrap().st_blocks, 0);
+    buffer.prefault().unwrap();
+    assert_eq!(rustix::fs::fstat(buffer.fd()).unwrap().st_blocks, 64 * 8);
+    for writable in [false, true] {
+        let import = MappedBuffer::map(buffer.fd(), 64 * PAGE_BYTES, writable).unwrap();
+        import.prefault().unwrap();
+    }
+}

@@ -8,7 +8,7 @@ use rustix::process::Resource;
 use super::*;
 use crate::memory::SharedBuffer;
 use crate::page::PAGE_BYTES;
-use crate::testing::{drop_privileges, in_child, lower_limit};
+use crate::testing::{drop_privileges, in_child, lower_limit, refuse_call};
 
 const PAGES: usize = 200;
 
@@ -285,23 +285,24 @@ fn a_full_table_says_how_many_pages_it_holds_and_is_usable_after_one_is_given_ba
 }
 
 #[test]
-fn too_many_slots_and_a_refused_io_uring_are_named() {
+fn a_refused_io_uring_and_too_many_slots_are_named() {
     let error = UringPinner::new(MAX_SLOTS + 1).unwrap_err();
     assert!(
         error.to_string().contains("16385") && error.to_string().contains("16384"),
         "{error}"
     );
-    let error = PinError::IoUringRefused {
-        errno: rustix::io::Errno::PERM.into(),
-        disabled: Some(2),
-    };
-    for word in [
-        "kernel.io_uring_disabled is 2",
-        "not permitted",
-        "MAPWIRE_PINNER=mlock",
-    ] {
-        assert!(error.to_string().contains(word), "{error}");
-    }
+    in_child("refused", || {
+        refuse_call(libc::SYS_io_uring_setup);
+        let error = PinnerKind::IoUring.probe().unwrap_err();
+        for word in [
+            "not permitted",
+            "kernel.io_uring_disabled is ",
+            "MAPWIRE_PINNER=mlock",
+        ] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        assert_eq!(PinnerKind::Mlock.probe(), Ok(()));
+    });
 }
 
 #[test]

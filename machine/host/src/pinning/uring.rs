@@ -233,10 +233,12 @@ impl UringPinner {
             }
             return Err(errno);
         }
-        if !filled_first && let Err(errno) = self.table.fill(new, right_part) {
-            // Somebody else took what was just freed.
-            let all = part(run, u64::from(slot.start), u64::from(slot.pages));
-            return self.table.fill(at, all).and(Err(errno));
+        if !filled_first {
+            if let Err(errno) = self.table.fill(new, right_part) {
+                // Somebody else took what was just freed.
+                let all = part(run, u64::from(slot.start), u64::from(slot.pages));
+                return self.table.fill(at, all).and(Err(errno));
+            }
         }
         self.free_slots.pop();
         self.slots[new as usize] = Slot {
@@ -333,8 +335,15 @@ impl Pinner for UringPinner {
 
     fn unpin(&mut self, pages: PageRange, frames: &[Frame]) -> Result<(), PinError> {
         let count = check_frames(pages, frames.len())?;
-        // Checked as a whole before anything changes.
-        let mut at = 0;
+        if count == 0 {
+            return Ok(());
+        }
+        let (run, start, group) = self.group(pages, frames, 0)?;
+        if group as usize == count {
+            return self.release(run, start, group);
+        }
+        // Several runs: checked as a whole before anything changes.
+        let mut at = group as usize;
         while at < count {
             at += self.group(pages, frames, at)?.2 as usize;
         }
