@@ -9,6 +9,8 @@
 #![deny(unsafe_code)]
 
 pub mod board;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 #[allow(unsafe_code)]
 pub mod payload;
 pub mod rendezvous;

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::shm::region::Region;
+use crate::shm::region::{Region, copy_short};
 
 /// The most pieces that one packet's payload is gathered from.
 pub const MAX_PIECES: usize = 3;
@@ -157,7 +157,7 @@ impl Received<'_> {
             Self::Inline(bytes) => {
                 let from = &bytes[offset..][..len_bytes];
                 // SAFETY: `from` has `len_bytes`; the caller vouches for `to`, which cannot overlap our copy.
-                unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, len_bytes) };
+                unsafe { copy_short(from.as_ptr(), to, len_bytes) };
             }
             // SAFETY: the caller's promise, passed on.
             Self::Bulk(bulk) => unsafe { bulk.copy_to(offset, to, len_bytes) },

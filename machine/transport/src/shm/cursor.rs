@@ -191,6 +191,14 @@ impl ProducerCursor {
         self.position += 1;
     }
 
+    /// Offset in the bulk area where a payload of `bulk_bytes` would come next, if that room is known to be free.
+    #[inline]
+    pub fn next_bulk_offset(&self, bulk_bytes: u32) -> Option<usize> {
+        let (start, end) = self.shape.place(self.bulk_head, bulk_bytes);
+        (end - self.bulk_tail <= self.shape.bulk_bytes)
+            .then_some((start & (self.shape.bulk_bytes - 1)) as usize)
+    }
+
     /// Reads how much the consumer has released.
     #[cold]
     pub fn refresh<W: RingWords>(&mut self, words: &W) -> Result<(), PeerCorrupt> {
@@ -226,20 +234,20 @@ pub struct ConsumerCursor {
     shape: Shape,
     position: u64,
     announced: u64,
-    announce_every: u64,
     bulk_head: u64,
+    bulk_announced: u64,
 }
 
 impl ConsumerCursor {
-    /// A consumer at the start of an empty ring. It announces released slots once a quarter of the ring has
-    /// gathered, or when told to.
+    /// A consumer at the start of an empty ring. It announces what was released once a quarter of the
+    /// slots or of the bulk area has gathered, or when told to.
     pub fn new(shape: Shape) -> Self {
         Self {
             shape,
             position: 0,
             announced: 0,
-            announce_every: u64::from(shape.slots / 4).max(1),
             bulk_head: 0,
+            bulk_announced: 0,
         }
     }
 
@@ -267,7 +275,9 @@ impl ConsumerCursor {
     pub fn release<W: RingWords>(&mut self, words: &W, bulk_end: u64) {
         self.position += 1;
         self.bulk_head = bulk_end;
-        if self.position - self.announced >= self.announce_every {
+        if 4 * (self.position - self.announced) >= u64::from(self.shape.slots)
+            || 4 * (self.bulk_head - self.bulk_announced) >= self.shape.bulk_bytes
+        {
             self.announce(words);
         }
     }
@@ -285,6 +295,7 @@ impl ConsumerCursor {
             .released()
             .store(self.position as u32, Ordering::Release);
         self.announced = self.position;
+        self.bulk_announced = self.bulk_head;
     }
 
     /// Packets released since the ring was made.

@@ -3,10 +3,19 @@
 pub mod channel;
 pub mod cursor;
 #[allow(unsafe_code)]
+mod prefetch;
+#[allow(unsafe_code)]
 pub(crate) mod region;
 #[allow(unsafe_code)]
 pub mod ring;
 mod shared;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(test, loom))]
+#[allow(unsafe_code)]
+mod loom_tests;
 
 pub use shared::ShmTransport;
 

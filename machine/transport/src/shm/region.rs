@@ -5,7 +5,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -97,18 +97,6 @@ impl Region {
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
-    /// Reads `into.len()` words from `offset` on, each exactly once, so that what was checked is what is used.
-    #[inline(always)]
-    pub(crate) fn read_words(&self, offset: usize, into: &mut [u64]) {
-        let words = into.len();
-        let first = self.at(offset, words * 8).cast::<u64>();
-        assert!(offset % 8 == 0, "words not aligned");
-        for (index, word) in into.iter_mut().enumerate() {
-            // SAFETY: `at` checked `words` words from `offset`; the base is a page, so each is aligned.
-            *word = unsafe { AtomicU64::from_ptr(first.add(index)) }.load(Ordering::Relaxed);
-        }
-    }
-
     /// Copies `len_bytes` from `source` to `offset`.
     ///
     /// # Safety
@@ -118,6 +106,26 @@ impl Region {
         let to = self.at(offset, len_bytes);
         // SAFETY: `to` is in range by `at`; the caller vouches for the source.
         unsafe { core::ptr::copy_nonoverlapping(source, to, len_bytes) };
+    }
+}
+
+/// Copies a payload that fits a slot. The common lengths, a word or two, take no call.
+///
+/// # Safety
+/// As for `core::ptr::copy_nonoverlapping`.
+#[inline(always)]
+pub(crate) unsafe fn copy_short(source: *const u8, to: *mut u8, len_bytes: usize) {
+    // SAFETY: the caller's promise; both words of the first case lie within `len_bytes`.
+    unsafe {
+        if (8..=16).contains(&len_bytes) {
+            let last = len_bytes - 8;
+            let (head, tail) = (source.cast::<u64>(), source.add(last).cast::<u64>());
+            let (head, tail) = (head.read_unaligned(), tail.read_unaligned());
+            to.cast::<u64>().write_unaligned(head);
+            to.add(last).cast::<u64>().write_unaligned(tail);
+        } else {
+            core::ptr::copy_nonoverlapping(source, to, len_bytes);
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! The peer may write anything anywhere at any time. The worst outcome is a packet with wrong bytes, a ring that
 //! seems full or empty (like that of a peer that does nothing), or [`PeerCorrupt`].
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -21,12 +22,15 @@ pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
 
 use super::PeerCorrupt;
 use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
-use super::region::Region;
+use super::prefetch::{LINE_BYTES, prefetch_write};
+use super::region::{Region, copy_short};
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
 
 const SLOT_BYTES: usize = 192;
 const HEADER_OFFSET: usize = 8;
 const PAYLOAD_OFFSET: usize = HEADER_OFFSET + HEADER_BYTES;
+/// Words of a slot's first cache line behind its first word: the header and the first 8 bytes of payload.
+const FIRST_LINE_WORDS: usize = 7;
 const _: () = assert!(PAYLOAD_OFFSET + INLINE_BYTES == SLOT_BYTES);
 
 // Each control word has 128 bytes to itself: processors fetch lines in pairs.
@@ -121,33 +125,48 @@ pub enum PushError {
     Corrupt(#[from] PeerCorrupt),
 }
 
-/// The ring's place in a region.
-#[derive(Clone, Debug)]
+/// The ring's place in a region. The addresses that every packet needs are computed once.
+#[derive(Debug)]
 struct Memory {
     region: Arc<Region>,
     base: usize,
-    slots_base: usize,
+    /// Address of slot 0; `slot_mask + 1` slots from here on lie inside the region.
+    slots: NonNull<u8>,
+    slot_mask: usize,
     bulk_base: usize,
     max_payload_bytes: usize,
 }
+
+// SAFETY: the address points into the region, which the value keeps alive and which is itself `Send`.
+unsafe impl Send for Memory {}
+// SAFETY: as above; through `&Memory` slots are only reached as atomics, or by the one producer or consumer.
+unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Panics when the ring does not fit into the region at `base`, a multiple of 128.
     fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
         assert!(base % 128 == 0, "ring not aligned");
         region.at(base, config.layout_bytes());
+        let slots = region.at(base + SLOTS_OFFSET, config.slots as usize * SLOT_BYTES);
         Self {
             base,
-            slots_base: base + SLOTS_OFFSET,
+            slots: NonNull::new(slots).expect("a mapping is not at address 0"),
+            slot_mask: config.slots as usize - 1,
             bulk_base: base + config.bulk_offset(),
             max_payload_bytes: config.max_payload_bytes as usize,
             region,
         }
     }
 
+    /// Address of a slot: [`SLOT_BYTES`] of the region, aligned to 64. The index is taken modulo the slots.
     #[inline(always)]
-    fn slot_offset(&self, slot: usize) -> usize {
-        self.slots_base + slot * SLOT_BYTES
+    fn slot_at(&self, slot: usize) -> *mut u8 {
+        // SAFETY: the masked index is one of the slots that `new` found inside the region.
+        unsafe {
+            self.slots
+                .as_ptr()
+                .add((slot & self.slot_mask) * SLOT_BYTES)
+        }
     }
 
     fn is_set(&self, offset: usize) -> bool {
@@ -169,7 +188,8 @@ impl RingWords for Memory {
     type Count = AtomicU32;
     #[inline(always)]
     fn slot(&self, index: usize) -> &AtomicU64 {
-        self.region.word64(self.slot_offset(index))
+        // SAFETY: a slot's first 8 bytes, aligned, inside the region, and accessed as an atomic only.
+        unsafe { AtomicU64::from_ptr(self.slot_at(index).cast()) }
     }
     #[inline(always)]
     fn released(&self) -> &AtomicU32 {
@@ -233,25 +253,49 @@ impl Producer {
             Err(Stall::Full) => return Err(PushError::Full),
             Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
         };
-        let slot = memory.slot_offset(place.slot);
-        let mut to = if bulk_bytes == 0 {
-            slot + PAYLOAD_OFFSET
-        } else {
-            memory.bulk_base + place.bulk_offset
-        };
-        // SAFETY: a header is private memory of its full length; `copy_in` checks the destination.
+        let slot = memory.slot_at(place.slot);
+        // SAFETY: a slot holds a header behind its first word, and no header lies in a ring.
         unsafe {
-            memory
-                .region
-                .copy_in(slot + HEADER_OFFSET, header.as_ptr(), HEADER_BYTES)
-        };
-        for piece in pieces {
-            // SAFETY: a `Piece` is readable while it lives and lies in no ring.
-            unsafe { memory.region.copy_in(to, piece.address, piece.len_bytes) };
-            to += piece.len_bytes;
+            let to = slot.add(HEADER_OFFSET);
+            core::ptr::copy_nonoverlapping(header.as_ptr(), to, HEADER_BYTES);
+        }
+        if bulk_bytes == 0 {
+            let mut to = PAYLOAD_OFFSET;
+            for piece in pieces {
+                // SAFETY: a `Piece` is readable while it lives and lies in no ring; all pieces together have at most
+                // INLINE_BYTES, which is what a slot holds from PAYLOAD_OFFSET on.
+                unsafe { copy_short(piece.address, slot.add(to), piece.len_bytes) };
+                to += piece.len_bytes;
+            }
+        } else {
+            let mut to = memory.bulk_base + place.bulk_offset;
+            for piece in pieces {
+                // SAFETY: a `Piece` is readable while it lives and lies in no ring.
+                unsafe { memory.region.copy_in(to, piece.address, piece.len_bytes) };
+                to += piece.len_bytes;
+            }
         }
         self.cursor.publish(memory, bulk_end, payload_bytes);
+        if bulk_bytes != 0 {
+            self.prepare(bulk_bytes);
+        }
         Ok(())
+    }
+
+    /// Fetches the lines of the next bulk payload out of the consumer's cache, where they stay since it read them.
+    /// Messages of one size tend to follow one another, and the wait for an answer pays for the transfer.
+    #[inline]
+    fn prepare(&self, bulk_bytes: u32) {
+        if let Some(offset) = self.cursor.next_bulk_offset(bulk_bytes) {
+            let len_bytes = bulk_bytes as usize;
+            let next = self
+                .memory
+                .region
+                .at(self.memory.bulk_base + offset, len_bytes);
+            for line in (0..len_bytes).step_by(LINE_BYTES) {
+                prefetch_write(next.wrapping_add(line));
+            }
+        }
     }
 
     /// Whether the consumer has released every packet.
@@ -336,10 +380,25 @@ impl Consumer {
             });
         }
         let inline = len_bytes <= INLINE_BYTES;
-        let inline_words = if inline { len_bytes.div_ceil(8) } else { 0 };
-        let words = HEADER_BYTES / 8 + inline_words;
-        let from = memory.slot_offset(slot) + HEADER_OFFSET;
-        memory.region.read_words(from, &mut self.scratch[..words]);
+        let from = memory.slot_at(slot);
+        let (first_line, rest) = self.scratch.split_at_mut(FIRST_LINE_WORDS);
+        let rest_words = if inline {
+            len_bytes.saturating_sub(8).div_ceil(8)
+        } else {
+            0
+        };
+        // SAFETY: the first line of a slot, then as many further words of it as the payload has, at most
+        // INLINE_BYTES. Each is read once, so what was checked is what is used.
+        unsafe {
+            let from = from.add(HEADER_OFFSET).cast::<u64>();
+            for (index, word) in first_line.iter_mut().enumerate() {
+                *word = AtomicU64::from_ptr(from.add(index)).load(Ordering::Relaxed);
+            }
+            let from = from.add(FIRST_LINE_WORDS);
+            for (index, word) in rest[..rest_words].iter_mut().enumerate() {
+                *word = AtomicU64::from_ptr(from.add(index)).load(Ordering::Relaxed);
+            }
+        }
         let (bulk_offset, bulk_end) = self.cursor.place(if inline { 0 } else { payload_bytes });
         self.head = Some(Head {
             len_bytes,

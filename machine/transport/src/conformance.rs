@@ -1,0 +1,331 @@
+//! The tests that every transport must pass.
+//!
+//! [`run`] takes a maker of connected networks: given `n`, it returns `n` transports, number `i` being node `i`, each
+//! connected to every other. The tests poll all of them from one thread, and panic on the first violation.
+
+use std::time::{Duration, Instant};
+
+use mapwire_wire::{Header, NodeId};
+
+use crate::payload::Payload;
+use crate::transport::{ReceiveError, SendError, Transport};
+
+/// A network: node `i` at index `i`.
+pub type Network = Vec<Box<dyn Transport>>;
+
+/// How long a packet may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A queue must push back before it has taken this many packets.
+const MOST_QUEUED: u32 = 1 << 20;
+/// Longest payload that every transport carries.
+const LONGEST_BYTES: usize = mapwire_wire::MAX_PAYLOAD_BYTES;
+
+/// Runs every test.
+pub fn run(make: &mut dyn FnMut(usize) -> Network) {
+    every_length_arrives_intact(make(2));
+    pieces_arrive_joined(make(2));
+    packets_of_a_pair_arrive_in_order(make(3));
+    a_full_queue_pushes_back_and_recovers(make(2));
+    peers_take_turns(make(4));
+    an_unreleased_packet_stays_and_holds_up_nobody_else(make(3));
+    drained_means_that_everything_was_released(make(2));
+    a_closed_peer_is_reported_after_its_last_packet(make(3));
+    a_disconnected_peer_is_reported_after_its_last_packet(make(2));
+    bad_sends_are_refused_and_send_nothing(make(2));
+}
+
+/// A packet as a test keeps it.
+#[derive(Debug, PartialEq, Eq)]
+struct Kept {
+    from: NodeId,
+    number: u32,
+    payload: Vec<u8>,
+}
+
+fn header(number: u32, len_bytes: usize) -> Header {
+    let mut header = Header::ZERO;
+    header.version = mapwire_wire::VERSION;
+    header.length.set(len_bytes as u32);
+    header.sequence.set(number);
+    header.message.set(!number);
+    header.offset.set(u64::from(number) << 24);
+    header
+}
+
+fn pattern(number: u32, len_bytes: usize) -> Vec<u8> {
+    let mut state = number.wrapping_mul(2_654_435_761) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as u8
+    };
+    (0..len_bytes).map(|_| next()).collect()
+}
+
+fn try_send(
+    by: &mut dyn Transport,
+    to: u16,
+    number: u32,
+    len_bytes: usize,
+) -> Result<(), SendError> {
+    let payload = pattern(number, len_bytes);
+    by.send(
+        NodeId(to),
+        &header(number, len_bytes),
+        Payload::from(&payload[..]),
+    )
+}
+
+fn look(by: &mut dyn Transport) -> Result<Option<Kept>, ReceiveError> {
+    let Some(packet) = by.poll_receive()? else {
+        return Ok(None);
+    };
+    let mut payload = vec![0; packet.payload.len_bytes()];
+    packet.payload.copy_to_slice(0, &mut payload);
+    let number = packet.header.sequence.get();
+    assert_eq!(packet.header, &header(number, payload.len()), "the header");
+    let from = packet.from;
+    Ok(Some(Kept {
+        from,
+        number,
+        payload,
+    }))
+}
+
+/// Waits for a packet or an ending, and releases the packet.
+fn receive(by: &mut dyn Transport) -> Result<Kept, ReceiveError> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(kept) = look(by)? {
+            by.release(kept.from);
+            return Ok(kept);
+        }
+    }
+    panic!("no packet within {PATIENCE:?}");
+}
+
+fn expect(by: &mut dyn Transport, from: u16, number: u32, len_bytes: usize) {
+    let kept = receive(by).expect("a packet");
+    assert_eq!((kept.from, kept.number), (NodeId(from), number));
+    assert!(
+        kept.payload == pattern(number, len_bytes),
+        "{len_bytes} bytes"
+    );
+}
+
+fn expect_nothing(by: &mut dyn Transport) {
+    for _ in 0..1000 {
+        assert_eq!(look(by), Ok(None));
+    }
+}
+
+fn every_length_arrives_intact(mut net: Network) {
+    assert!(net[0].max_payload_bytes() >= LONGEST_BYTES);
+    for len_bytes in 0..=LONGEST_BYTES {
+        let number = len_bytes as u32;
+        try_send(&mut *net[0], 1, number, len_bytes).expect("room");
+        expect(&mut *net[1], 0, number, len_bytes);
+        try_send(&mut *net[1], 0, number, len_bytes).expect("room");
+        expect(&mut *net[0], 1, number, len_bytes);
+    }
+    expect_nothing(&mut *net[0]);
+    expect_nothing(&mut *net[1]);
+}
+
+fn pieces_arrive_joined(mut net: Network) {
+    for len_bytes in [0, 1, 8, 16, 17, 100, 136, 137, 1000, 4096, LONGEST_BYTES] {
+        let bytes = pattern(1, len_bytes);
+        for cut in [0, 1, 5, 16, 128, len_bytes / 2, len_bytes] {
+            let (first, rest) = bytes.split_at(cut.min(len_bytes));
+            let (second, third) = rest.split_at(rest.len() / 3);
+            for payload in [
+                Payload::two(first, rest),
+                Payload::three(first, second, third),
+            ] {
+                let sent = net[0].send(NodeId(1), &header(1, len_bytes), payload);
+                sent.expect("room");
+                expect(&mut *net[1], 0, 1, len_bytes);
+            }
+        }
+    }
+}
+
+fn packets_of_a_pair_arrive_in_order(mut net: Network) {
+    const PACKETS: u32 = 3000;
+    let len_of = |node: u32, number: u32| match number.wrapping_mul(2_654_435_761 + 2 * node) >> 28
+    {
+        0 => LONGEST_BYTES,
+        short if short < 12 => short as usize * 12,
+        long => long as usize * 97,
+    };
+    let mut sent = [0u32; 2];
+    let mut got = [0u32; 2];
+    let start = Instant::now();
+    while got != [PACKETS; 2] {
+        assert!(start.elapsed() < PATIENCE, "stuck at {sent:?} {got:?}");
+        for node in 0..2 {
+            while sent[node] < PACKETS {
+                let number = sent[node];
+                match try_send(&mut *net[node], 2, number, len_of(node as u32, number)) {
+                    Ok(()) => sent[node] += 1,
+                    Err(SendError::WouldBlock(NodeId(2))) => break,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+        for _ in 0..7 {
+            if let Some(kept) = look(&mut *net[2]).expect("no ending") {
+                net[2].release(kept.from);
+                let node = usize::from(kept.from.0);
+                assert_eq!(kept.number, got[node], "the order of node {node}");
+                let len_bytes = len_of(node as u32, kept.number);
+                assert!(kept.payload == pattern(kept.number, len_bytes));
+                got[node] += 1;
+            }
+        }
+    }
+}
+
+fn a_full_queue_pushes_back_and_recovers(mut net: Network) {
+    for len_bytes in [0, 100, 4096] {
+        for _ in 0..3 {
+            let mut sent = 0;
+            let error = loop {
+                match try_send(&mut *net[0], 1, sent, len_bytes) {
+                    Ok(()) => sent += 1,
+                    Err(error) => break error,
+                }
+                assert!(sent < MOST_QUEUED, "no push back");
+            };
+            assert_eq!(error, SendError::WouldBlock(NodeId(1)));
+            assert!(sent > 0, "an empty queue takes a packet");
+            for number in 0..sent {
+                expect(&mut *net[1], 0, number, len_bytes);
+            }
+            expect_nothing(&mut *net[1]);
+        }
+    }
+}
+
+fn peers_take_turns(mut net: Network) {
+    const EACH: u32 = 16;
+    for number in 0..EACH {
+        for peer in &mut net[1..] {
+            try_send(&mut **peer, 0, number, 8).expect("room");
+        }
+    }
+    let mut got = [0; 4];
+    for _ in 0..3 * EACH {
+        let kept = receive(&mut *net[0]).expect("a packet");
+        got[usize::from(kept.from.0)] += 1;
+        let (least, most) = (got[1..].iter().min(), got[1..].iter().max());
+        assert!(
+            most <= least.map(|least| least + EACH / 2).as_ref(),
+            "one peer is served, another waits: {got:?}"
+        );
+    }
+}
+
+fn an_unreleased_packet_stays_and_holds_up_nobody_else(mut net: Network) {
+    try_send(&mut *net[1], 0, 1, 500).expect("room");
+    try_send(&mut *net[1], 0, 2, 5).expect("room");
+    let start = Instant::now();
+    let held = loop {
+        assert!(start.elapsed() < PATIENCE);
+        if let Some(kept) = look(&mut *net[0]).expect("no ending") {
+            break kept;
+        }
+    };
+    assert_eq!((held.from, held.number), (NodeId(1), 1));
+    try_send(&mut *net[2], 0, 3, 5).expect("room");
+    let mut others = 0;
+    while others == 0 {
+        assert!(start.elapsed() < PATIENCE, "held up");
+        match look(&mut *net[0]).expect("no ending") {
+            Some(kept) if kept.from == NodeId(2) => {
+                net[0].release(NodeId(2));
+                others += 1;
+            }
+            Some(kept) => assert_eq!(kept, held, "the same packet again"),
+            None => {}
+        }
+    }
+    expect(&mut *net[0], 1, 1, 500);
+    expect(&mut *net[0], 1, 2, 5);
+    net[0].release(NodeId(1));
+    expect_nothing(&mut *net[0]);
+}
+
+fn drained_means_that_everything_was_released(mut net: Network) {
+    assert_eq!(net[0].drained(NodeId(1)), Ok(true));
+    try_send(&mut *net[0], 1, 7, 4000).expect("room");
+    assert_eq!(net[0].drained(NodeId(1)), Ok(false));
+    assert!(net[1].has_input());
+    expect(&mut *net[1], 0, 7, 4000);
+    assert!(!net[1].has_input());
+    net[1].flush();
+    let start = Instant::now();
+    while net[0].drained(NodeId(1)) != Ok(true) {
+        assert!(start.elapsed() < PATIENCE, "never drained");
+    }
+}
+
+fn expect_ending(by: &mut dyn Transport, from: u16) {
+    let ending = receive(by).expect_err("an ending");
+    assert_eq!(ending, ReceiveError::PeerGone(NodeId(from)));
+    expect_nothing(by);
+    assert_eq!(
+        try_send(by, from, 0, 8),
+        Err(SendError::PeerGone(NodeId(from)))
+    );
+}
+
+fn a_closed_peer_is_reported_after_its_last_packet(mut net: Network) {
+    try_send(&mut *net[2], 0, 1, 3000).expect("room");
+    try_send(&mut *net[2], 0, 2, 3).expect("room");
+    drop(net.pop());
+    assert!(net[0].has_input());
+    expect(&mut *net[0], 2, 1, 3000);
+    expect(&mut *net[0], 2, 2, 3);
+    expect_ending(&mut *net[0], 2);
+    try_send(&mut *net[1], 0, 3, 3).expect("the others go on");
+    expect(&mut *net[0], 1, 3, 3);
+}
+
+fn a_disconnected_peer_is_reported_after_its_last_packet(mut net: Network) {
+    try_send(&mut *net[1], 0, 1, 3000).expect("room");
+    net[0].disconnect(NodeId(1));
+    assert_eq!(
+        try_send(&mut *net[0], 1, 0, 8),
+        Err(SendError::PeerGone(NodeId(1)))
+    );
+    expect(&mut *net[0], 1, 1, 3000);
+    expect_ending(&mut *net[0], 1);
+}
+
+fn bad_sends_are_refused_and_send_nothing(mut net: Network) {
+    let longest = net[0].max_payload_bytes();
+    assert_eq!(
+        try_send(&mut *net[0], 1, 0, longest + 1),
+        Err(SendError::TooLong {
+            len_bytes: longest + 1,
+            max_bytes: longest
+        })
+    );
+    for stranger in [2, u16::MAX] {
+        assert_eq!(
+            try_send(&mut *net[0], stranger, 0, 8),
+            Err(SendError::NotConnected(NodeId(stranger)))
+        );
+        net[0].release(NodeId(stranger));
+        net[0].disconnect(NodeId(stranger));
+        assert_eq!(
+            net[0].drained(NodeId(stranger)),
+            Err(SendError::NotConnected(NodeId(stranger)))
+        );
+    }
+    expect_nothing(&mut *net[1]);
+    try_send(&mut *net[0], 1, 5, longest).expect("the longest itself passes");
+    expect(&mut *net[1], 0, 5, longest);
+}
