@@ -18,6 +18,25 @@
 //! [`SharedBuffer::read_only_fd`] gives a descriptor that maps for loads only. It guards against
 //! mistakes, not against an enemy with the same user id, who could reopen it for writing through
 //! `/proc`; [`SharedBuffer::forbid_new_writers`] does, for a buffer nobody else may store into.
+//!
+//! ```
+//! use mapwire_host::memory::{MappedBuffer, SharedBuffer};
+//!
+//! let mut export = SharedBuffer::allocate("inbox", 10_000)?;
+//! // A peer gets the descriptor over a Unix socket, and maps it.
+//! let import = MappedBuffer::map(export.fd(), 10_000, true)?;
+//! import.write(64, b"hello")?;
+//! import.store_release_u64(0, 1)?;
+//!
+//! assert_eq!(export.load_acquire_u64(0)?, 1);
+//! let mut bytes = [0; 5];
+//! export.read(64, &mut bytes)?;
+//! assert_eq!(&bytes, b"hello");
+//!
+//! export.revoke()?;
+//! assert!(import.revoked());
+//! # Ok::<(), mapwire_host::memory::MemoryError>(())
+//! ```
 
 mod buffer;
 mod memfd;
