@@ -48,7 +48,7 @@ pub fn io_uring_disabled() -> Option<u64> {
 }
 
 /// `vm.unprivileged_userfaultfd`: whether everybody may catch faults that happen inside system
-/// calls. mapwire needs it only on kernels before 5.11; `None` without the setting.
+/// calls. mapwire catches none of those, so it may stay 0; `None` without the setting.
 pub fn unprivileged_userfaultfd() -> Option<u64> {
     setting("/proc/sys/vm/unprivileged_userfaultfd")
 }
