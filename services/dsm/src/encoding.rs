@@ -396,7 +396,7 @@ mod tests {
         let target = (any::<u16>(), any::<u16>(), any::<u32>());
         let words = (any::<u16>(), any::<u32>(), any::<u32>(), any::<u64>());
         prop_oneof![
-            (target.clone(), accesses()).prop_map(|((thread, view, page), access)| {
+            (target, accesses()).prop_map(|((thread, view, page), access)| {
                 Message::Request {
                     thread,
                     view,
@@ -404,8 +404,8 @@ mod tests {
                     access,
                 }
             }),
-            (target.clone(), any::<u16>(), 0..4).prop_map(
-                |((thread, view, page), requester, kind)| match kind {
+            (target, any::<u16>(), 0..4).prop_map(|((thread, view, page), requester, kind)| {
+                match kind {
                     0 => Message::Refuse { thread, view, page },
                     1 => Message::InvalidateAck { thread, view, page },
                     2 => Message::Done { thread, view, page },
@@ -413,10 +413,10 @@ mod tests {
                         view,
                         page,
                         requester,
-                        thread
+                        thread,
                     },
                 }
-            ),
+            }),
             (
                 minipages(),
                 any::<u16>(),

@@ -5,10 +5,53 @@
 //! keeps the job's locks, barriers and allocator. It reads no clock, starts no thread and touches no memory:
 //! a driver feeds it inputs and executes the [`Action`]s it answers with. See [`Dsm`] for the order of calls.
 //!
+//! ```
+//! use mapwire_dsm::{Access, Action, Config, Dsm, Outcome};
+//!
+//! let mut ranks = [0, 1].map(|rank| Dsm::new(Config::new(rank, 2, 1, 1024, 32)).unwrap());
+//! // The part of a driver: here messages arrive at once, and protections and data are not carried out.
+//! fn drive(ranks: &mut [Dsm; 2]) -> Option<Outcome> {
+//!     let mut last = None;
+//!     for at in [0, 1, 0, 1, 0, 1] {
+//!         while let Some(action) = ranks[at].poll_action() {
+//!             match action {
+//!                 Action::Send { to, message } | Action::SendMinipage { to, message, .. } => {
+//!                     ranks[usize::from(to)].handle_message(0, at as u16, message).unwrap();
+//!                 }
+//!                 Action::Protect { .. } => {}
+//!                 Action::Resume { outcome, .. } => last = Some(outcome),
+//!             }
+//!         }
+//!     }
+//!     last
+//! }
+//!
+//! ranks[0].alloc(0, 100).unwrap();
+//! let Some(Outcome::Allocated(address)) = drive(&mut ranks) else { panic!() };
+//! // Rank 1 loads from there, and faults.
+//! let page = address.offset_bytes / mapwire_dsm::PAGE_BYTES;
+//! let _ = ranks[1].handle_fault(0, 0, address.view, page, Access::Read).unwrap();
+//! assert_eq!(drive(&mut ranks), Some(Outcome::Served(Access::Read)));
+//! ```
+//!
 //! What it relies on: messages between two ranks arrive once, unchanged and in order, and a minipage's bytes
 //! stored before a message arrive before it. What it promises: sequential consistency for accesses that
 //! respect the page protections it asks for, every fault served, locks exclusive and handed on in the order
 //! their manager saw the ranks ask, barriers never early.
+//!
+//! What things cost, in messages until the thread goes on, one after the other (the whole sum in brackets):
+//!
+//! | | |
+//! |---|---|
+//! | read fault, the manager owns or has a copy; or the requester manages | 2 (2) |
+//! | read fault, otherwise | 3 (4) |
+//! | write fault or upgrade, one other copy, its holder or the requester manages | 2 (2) |
+//! | write fault, one other copy, held by a third rank | 3 (4) |
+//! | write with *n* copies held by ranks that are neither manager nor requester | 3 (at most 4 + 2*n*) |
+//! | lock where it was last used | 0 |
+//! | lock held by nobody | 2 or 3 |
+//! | lock passed on by its holder | 1 |
+//! | barrier, for each rank but the manager | 2 |
 //!
 //! After [`Dsm::new`], faults, locks and barriers allocate no memory, so all of it may run in a signal handler.
 

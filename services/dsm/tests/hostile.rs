@@ -251,7 +251,8 @@ struct Attacked {
     /// Minipages that were named in actions.
     known: Vec<Minipage>,
     waits: [bool; THREADS as usize],
-    accepted: u64,
+    /// By kind of message.
+    accepted: [u64; 18],
 }
 
 impl Attacked {
@@ -267,10 +268,11 @@ impl Attacked {
         let dsm = Dsm::new(config).unwrap();
         Attacked {
             dsm,
+            sent: Vec::new(),
             rank,
             known: Vec::new(),
             waits: [false; THREADS as usize],
-            accepted: 0,
+            accepted: [0; 18],
         }
     }
 
@@ -358,15 +360,35 @@ impl Attacked {
     }
 }
 
-fn run(seed: u64) -> u64 {
+fn run(seed: u64) -> [u64; 18] {
     let mut random = Random::new(seed);
     let mut attacked = Attacked::new(&mut random);
-    for step in 0..600 {
+    for step in 0..200 {
         let now_ns = step * 20;
         if random.chance(25) {
             attacked.input(&mut random, now_ns);
         } else {
             let (from, message) = match attacked.sent.get(random.below(6) as usize) {
+                // The requester may tell the end of what the owner was asked to do for it.
+                Some(&(
+                    _,
+                    Message::Forward {
+                        minipage,
+                        requester,
+                        thread,
+                        ..
+                    },
+                )) if random.chance(50) => {
+                    let page = minipage.first_page() as u32;
+                    (
+                        requester,
+                        Message::Done {
+                            thread,
+                            view: minipage.view,
+                            page,
+                        },
+                    )
+                }
                 Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known)),
                 None => (
                     number(&mut random, u64::from(RANKS)) as u16,
@@ -374,7 +396,9 @@ fn run(seed: u64) -> u64 {
                 ),
             };
             let answer = attacked.dsm.handle_message(now_ns, from, message);
-            attacked.accepted += u64::from(answer.is_ok());
+            let mut bytes = [0; MAX_MESSAGE_BYTES];
+            message.encode(&mut bytes);
+            attacked.accepted[usize::from(bytes[0])] += u64::from(answer.is_ok());
         }
         attacked.drain();
         let _ = attacked.dsm.poll_hold();
@@ -398,15 +422,20 @@ fn no_message_of_a_peer_makes_a_rank_panic_or_act_outside_the_segment() {
         run(seed.parse().expect("MAPWIRE_DSM_SEED is a number"));
         return;
     }
-    let mut accepted = 0;
-    for seed in 0..1_000 {
-        accepted += std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|panic| {
+    let mut accepted = [0; 18];
+    for seed in 0..3_000 {
+        let one = std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|panic| {
             eprintln!("MAPWIRE_DSM_SEED={seed} fails");
             std::panic::resume_unwind(panic)
         });
+        for (sum, one) in accepted.iter_mut().zip(one) {
+            *sum += one;
+        }
     }
-    assert!(
-        accepted > 50_000,
-        "only {accepted} messages got past the first check"
-    );
+    for (kind, &count) in accepted.iter().enumerate().skip(1) {
+        assert!(
+            count > 50,
+            "too few messages of kind {kind} got past the checks: {accepted:?}"
+        );
+    }
 }

@@ -46,8 +46,8 @@ fn a_manager_with_a_copy_serves_the_data_itself() {
     assert_eq!(net.fault(3, page, Access::Read), (2, 2));
     assert_eq!(
         net.fault(0, page, Access::Write),
-        (4, 5),
-        "request, 2 invalidate + grant, and their acks"
+        (6, 7),
+        "two copies besides its own to drop"
     );
 }
 

@@ -8,6 +8,7 @@ mod program;
 mod random;
 
 use cluster::Cluster;
+use mapwire_dsm::Counters;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -19,7 +20,8 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-fn run(seed: u64) {
+/// Runs a job and returns what its ranks did.
+fn run(seed: u64) -> Vec<Counters> {
     let mut cluster = Cluster::new(seed);
     let shape = cluster.shape;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| cluster.run())) {
@@ -29,17 +31,43 @@ fn run(seed: u64) {
         );
         resume_unwind(panic);
     }
+    cluster
+        .machines
+        .iter()
+        .map(|machine| machine.dsm.counters())
+        .collect()
 }
 
 #[test]
 fn every_job_sees_one_memory_and_comes_to_its_end() {
     if let Some(seed) = number("MAPWIRE_DSM_SEED") {
         println!("seed {seed}: {:?}", Cluster::new(seed).shape);
-        return run(seed);
+        println!("{:#?}", run(seed));
+        return;
     }
     let seeds = number("MAPWIRE_DSM_SEEDS").unwrap_or(2_000);
     println!("seeds 0 to {seeds}; MAPWIRE_DSM_SEED=n repeats one");
+    let mut sums = [0; 9];
     for seed in 0..seeds {
-        run(seed);
+        for did in run(seed) {
+            let counts = [
+                did.read_faults,
+                did.write_faults,
+                did.spurious_faults,
+                did.upgrades,
+                did.downgrades,
+                did.held_back,
+                did.lock_acquires_local,
+                did.lock_acquires_remote,
+                did.barriers,
+            ];
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum += count;
+            }
+        }
     }
+    assert!(
+        sums.iter().all(|&sum| sum > 0),
+        "too little happened: {sums:?}"
+    );
 }

@@ -12,6 +12,8 @@ pub(crate) struct Thread {
     task: Task,
     phase: u32,
     steps_left: u32,
+    /// A fault that was taken but not yet handed to the protocol.
+    fault: Option<(u16, u64, Access)>,
 }
 
 /// What it waits for, if anything.
@@ -58,6 +60,7 @@ impl Thread {
             task: Task::None,
             phase: 0,
             steps_left: 8,
+            fault: None,
         }
     }
 
@@ -91,6 +94,9 @@ impl Cluster {
     pub(crate) fn step(&mut self, rank: Rank, thread: u16) {
         let index = self.index(rank, thread);
         assert_eq!(self.threads[index].state, ThreadState::Ready);
+        if let Some((view, page, access)) = self.threads[index].fault.take() {
+            return self.handle_fault(index, view, page, access);
+        }
         match self.threads[index].task {
             Task::None => self.choose(index),
             Task::Touch {
@@ -163,11 +169,22 @@ impl Cluster {
         let access = if write { Access::Write } else { Access::Read };
         // An access that spans pages may fault on either.
         let page = (minipage.offset_bytes + offset + 7 * self.random.below(2)) / PAGE_BYTES;
+        if self.random.chance(30) {
+            // The handler waits for the driver; meanwhile another thread may obtain the same right.
+            self.threads[index].fault = Some((minipage.view, page, access));
+            self.again(rank, thread);
+        } else {
+            self.handle_fault(index, minipage.view, page, access);
+        }
+    }
+
+    fn handle_fault(&mut self, index: usize, view: u16, page: u64, access: Access) {
+        let Thread { rank, thread, .. } = self.threads[index];
         let now_ns = self.now_ns;
         self.threads[index].state = ThreadState::Faulting(access);
         let dsm = &mut self.machines[usize::from(rank)].dsm;
         let progress = dsm
-            .handle_fault(now_ns, thread, minipage.view, page, access)
+            .handle_fault(now_ns, thread, view, page, access)
             .unwrap();
         if self.done(rank, progress) {
             self.threads[index].state = ThreadState::Ready;
