@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use mapwire_driver::DriverError;
 use mapwire_driver::driver::NOTICE_HANDLER;
 use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
+use mapwire_driver::{DriverError, DriverMode};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
 use mapwire_wire::{CommandRepr, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal};
@@ -137,6 +137,17 @@ impl Import {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.local.mapped.is_some()
+    }
+
+    /// Where the exporter's memory is mapped here, on the direct path: stores through it, and loads, need no call at all (the
+    /// proxy space is then real address space, as on SHRIMP). They are ordered as this processor orders stores, and after a
+    /// revocation they reach nobody.
+    #[must_use]
+    pub fn as_ptr(&self) -> Option<*mut u8> {
+        self.local
+            .mapped
+            .as_ref()
+            .map(mapwire_host::memory::MappedBuffer::as_ptr)
     }
 
     /// The first proxy address of this import (VMMC §2): names its bytes among all imports of this process.
@@ -437,7 +448,7 @@ impl Import {
         &self,
         address: u64,
         length: u64,
-        command: impl FnOnce(u32) -> CommandRepr,
+        command: impl Fn(u32) -> CommandRepr,
         data: &[u8],
     ) -> Result<u32> {
         let engine = &self.inner.engine;

@@ -57,6 +57,6 @@ pub use mapwire_nic::{Counters as NicCounters, MemoryBreakdown};
 pub use mapwire_translation::Counters as TranslationCounters;
 pub use mapwire_vmmc::{Importers, ProxyAddress};
 pub use mapwire_wire::{Key, Rights};
-pub use node::Node;
+pub use node::{Node, Polling};
 pub use shared::{LockGuard, Shared};
 pub use slice::{Sharable, SharedSlice};

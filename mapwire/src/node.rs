@@ -123,6 +123,15 @@ impl Node {
         self.inner.engine.poll()
     }
 
+    /// Counts this thread as one that polls for as long as the guard lives: what peers send wakes nobody, and is served when
+    /// the thread calls [`poll`](Self::poll) or waits. For loops that poll closely; a thread that computes meanwhile keeps its
+    /// peers waiting.
+    #[must_use = "the thread counts as polling while the guard lives"]
+    pub fn polling(&self) -> Polling<'_> {
+        self.inner.engine.enter_polling();
+        Polling { node: self }
+    }
+
     /// Waits until `check` gives something, running the driver meanwhile, in the way that `MAPWIRE_WAIT` says. For
     /// conditions that others bring about by storing into this process's memory; after a store on the direct path nobody
     /// rings, so such a condition is looked for by polling.
@@ -165,5 +174,17 @@ impl Node {
     #[must_use]
     pub fn config(&self) -> &NodeConfig {
         &self.inner.config
+    }
+}
+
+/// See [`Node::polling`].
+#[derive(Debug)]
+pub struct Polling<'a> {
+    node: &'a Node,
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.node.inner.engine.leave_polling();
     }
 }

@@ -172,6 +172,18 @@ impl Engine {
         DriverGuard(self.driver.lock())
     }
 
+    /// Counts the calling thread as one that polls, until [`leave_polling`](Self::leave_polling): peers then ring nobody.
+    pub fn enter_polling(&self) {
+        self.board.enter_polling(self.rank);
+    }
+
+    /// Ends [`enter_polling`](Self::enter_polling), and looks once more at what came meanwhile.
+    pub fn leave_polling(&self) {
+        self.board.leave_polling(self.rank);
+        self.poll();
+        self.wake_sleepers();
+    }
+
     /// Whether a direct store to `peer` may go ahead: nothing sent before is still under way, and the peer is there.
     #[inline]
     #[must_use]
@@ -561,7 +573,11 @@ impl Engine {
                 .handle_fault(now_ns, thread, view, page, wanted)
         });
         match outcome {
-            Ok(None | Some(Outcome::Served(_))) => Resolution::Retry,
+            Ok(None) => {
+                self.reopen(info.address);
+                Resolution::Retry
+            }
+            Ok(Some(Outcome::Served(_))) => Resolution::Retry,
             Ok(Some(Outcome::Failed(error))) => {
                 self.report(info.address, &error);
                 Resolution::Refuse
@@ -572,6 +588,14 @@ impl Engine {
                 // The memory is lost and the access cannot go on: the process ends as a failed rank, not as a crash.
                 exit_now();
             }
+        }
+    }
+
+    /// The access is allowed already: another thread was faster, or the kernel, short of memory, dropped the page's entry.
+    /// Sets the protection once more, for the latter case.
+    fn reopen(&self, address: usize) {
+        if let Some(port) = &mut self.driver.lock().shared {
+            port.reopen(address);
         }
     }
 

@@ -258,6 +258,26 @@ impl SharedPort {
         }
     }
 
+    /// Sets the protection of the page at `address` to what it is.
+    pub(crate) fn reopen(&mut self, address: usize) {
+        let Some((view, offset)) = self.views.locate(address) else {
+            return;
+        };
+        let page = offset / mapwire_translation::PAGE_BYTES;
+        let Some((_, protection)) = self.dsm.minipage_at(view as u16, page as u64) else {
+            return;
+        };
+        let access = match protection {
+            Granted::None => return,
+            Granted::Read => Access::Read,
+            Granted::Write => Access::Write,
+        };
+        if let Err(error) = self.protection.set(view, page, 1, access, access) {
+            tracing::error!(%error, "a page of the shared memory could not be opened again");
+            self.broken.get_or_insert(Broken::Protection);
+        }
+    }
+
     #[inline]
     fn protect(&mut self, minipage: &Minipage, protection: Granted) {
         let view = usize::from(minipage.view);
