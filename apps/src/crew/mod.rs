@@ -1,0 +1,356 @@
+//! A crew: the workers of one run, and the memory, barrier and locks that they share.
+//!
+//! The same program runs over either kind. In a *plain* crew the workers are threads of one process (one thread:
+//! the sequential run). In a *joined* crew they are the threads of every rank of a mapwire job. Workers are
+//! numbered through all ranks: those of rank 0 first.
+
+mod barrier;
+mod plain;
+
+pub use plain::Plain;
+
+use std::time::Instant;
+
+use crate::cli::How;
+use crate::error::Failure;
+use crate::phase::{BlockShape, Blocks, Element, Words};
+
+/// What mapwire did for a rank during a run; all zero in a plain crew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Traffic {
+    /// Page faults on reading shared memory.
+    pub read_faults: u64,
+    /// Page faults on writing it.
+    pub write_faults: u64,
+    /// Messages sent.
+    pub messages: u64,
+    /// Bytes sent, minipages included.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    /// What came since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            read_faults: self.read_faults - earlier.read_faults,
+            write_faults: self.write_faults - earlier.write_faults,
+            messages: self.messages - earlier.messages,
+            bytes: self.bytes - earlier.bytes,
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            read_faults: self.read_faults + other.read_faults,
+            write_faults: self.write_faults + other.write_faults,
+            messages: self.messages + other.messages,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
+/// The workers of one run and what they share.
+pub enum Crew {
+    /// Threads of this process.
+    Plain(Plain),
+}
+
+impl Crew {
+    /// The crew of the job that this process is a rank of: every rank, `how.threads` workers in each.
+    pub fn join(_how: &How) -> Result<Self, Failure> {
+        Ok(Self::Plain(Plain::new(1)))
+    }
+
+    /// What the crew is, in a word: `sequential`, `threads` or `mapwire`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Plain(plain) if plain.threads() == 1 => "sequential",
+            Self::Plain(_) => "threads",
+        }
+    }
+
+    /// Ranks in the crew.
+    pub fn ranks(&self) -> usize {
+        match self {
+            Self::Plain(_) => 1,
+        }
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+        }
+    }
+
+    /// Workers in each rank.
+    pub fn threads(&self) -> usize {
+        match self {
+            Self::Plain(plain) => plain.threads(),
+        }
+    }
+
+    /// Workers in all ranks.
+    pub fn workers(&self) -> usize {
+        self.ranks() * self.threads()
+    }
+
+    /// The rank in which worker `worker` runs.
+    pub fn rank_of(&self, worker: usize) -> usize {
+        worker / self.threads()
+    }
+
+    /// Zeroed blocks; block `i` has `lengths[i]` elements and begins in the rank of worker `owners[i]`. Every rank calls it, with
+    /// the same shapes in the same order, before its workers run.
+    pub fn blocks<T: Element>(
+        &self,
+        shapes: impl IntoIterator<Item = (usize, usize)>,
+    ) -> Result<Blocks<'_, T>, Failure> {
+        let shapes: Vec<_> = shapes
+            .into_iter()
+            .map(|(length, worker)| BlockShape {
+                length,
+                owner: self.rank_of(worker),
+            })
+            .collect();
+        match self {
+            Self::Plain(_) => Ok(Blocks::plain(&shapes)),
+        }
+    }
+
+    /// As [`Crew::blocks`], of words that are shared at all times.
+    pub fn words(
+        &self,
+        shapes: impl IntoIterator<Item = (usize, usize)>,
+    ) -> Result<Words<'_>, Failure> {
+        Ok(Words::from(self.blocks::<u64>(shapes)?))
+    }
+
+    /// Runs `work` in every worker of this rank and waits for them all. The first failure is returned.
+    pub fn run<F>(&self, work: F) -> Result<(), Failure>
+    where
+        F: Fn(&Worker<'_>) -> Result<(), Failure> + Sync,
+    {
+        let first = self.rank() * self.threads();
+        let work = &work;
+        let run = |id: usize| {
+            let _guard = EndOfWork { crew: self };
+            work(&Worker { id, crew: self })
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (first + 1..first + self.threads())
+                .map(|id| scope.spawn(move || run(id)))
+                .collect();
+            let mut result = run(first);
+            for other in others {
+                match other.join() {
+                    Ok(theirs) => result = result.and(theirs),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            result
+        })
+    }
+
+    /// Runs `alone` in rank 0 while the workers of the other ranks sleep; they return `None`.
+    pub fn alone<R>(
+        &self,
+        alone: impl FnOnce() -> Result<R, Failure>,
+    ) -> Result<Option<R>, Failure> {
+        match self {
+            Self::Plain(_) => alone().map(Some),
+        }
+    }
+
+    /// What mapwire has done for this rank so far.
+    pub fn traffic(&self) -> Traffic {
+        match self {
+            Self::Plain(_) => Traffic::default(),
+        }
+    }
+
+    /// Gathers each rank's `mine` in rank 0, by rank; the other ranks get nothing.
+    pub fn gather(&self, mine: Traffic) -> Result<Vec<Traffic>, Failure> {
+        match self {
+            Self::Plain(_) => Ok(vec![mine]),
+        }
+    }
+}
+
+/// Lets the others know when a worker unwinds, so that none waits for it for ever.
+struct EndOfWork<'c> {
+    crew: &'c Crew,
+}
+
+impl Drop for EndOfWork<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            match self.crew {
+                Crew::Plain(plain) => plain.give_up(),
+            }
+        }
+    }
+}
+
+/// One worker's place in its crew.
+pub struct Worker<'c> {
+    id: usize,
+    crew: &'c Crew,
+}
+
+impl Worker<'_> {
+    /// Its number, from 0, through all ranks.
+    pub fn id(&self) -> usize {
+        self.id
+    }
+
+    /// How many workers the crew has.
+    pub fn count(&self) -> usize {
+        self.crew.workers()
+    }
+
+    /// Whether it is the first worker of its rank.
+    pub fn leads_its_rank(&self) -> bool {
+        self.id % self.crew.threads() == 0
+    }
+
+    /// Returns when every worker of the crew has called it; what each wrote before, all see after.
+    pub fn barrier(&self) -> Result<(), Failure> {
+        match self.crew {
+            Crew::Plain(plain) => plain.barrier(),
+        }
+        Ok(())
+    }
+
+    /// Runs `critical` while no other worker of the crew runs one under lock `id`.
+    pub fn locked<R>(&self, id: u32, critical: impl FnOnce() -> R) -> Result<R, Failure> {
+        match self.crew {
+            Crew::Plain(plain) => {
+                let _held = plain.lock(id);
+                Ok(critical())
+            }
+        }
+    }
+
+    /// The part of `0..total` that is this worker's, when all is cut into runs whose lengths differ by at most one.
+    pub fn share_of(&self, total: usize) -> std::ops::Range<usize> {
+        share_of(total, self.id, self.count())
+    }
+}
+
+/// The part of `0..total` that belongs to worker `worker` of `count`: runs in order, lengths differing by at most one.
+pub fn share_of(total: usize, worker: usize, count: usize) -> std::ops::Range<usize> {
+    total * worker / count..total * (worker + 1) / count
+}
+
+/// The worker of `count` in whose share `item` of `total` lies.
+pub fn sharer_of(item: usize, total: usize, count: usize) -> usize {
+    ((item + 1) * count - 1) / total
+}
+
+/// A moment, and what mapwire had done by then.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    at: Instant,
+    traffic: Traffic,
+}
+
+impl Mark {
+    /// Now.
+    pub fn now(crew: &Crew) -> Self {
+        Self {
+            at: Instant::now(),
+            traffic: crew.traffic(),
+        }
+    }
+
+    /// Seconds and traffic from `self` to `later`.
+    pub fn until(self, later: Self) -> (f64, Traffic) {
+        (
+            later.at.duration_since(self.at).as_secs_f64(),
+            later.traffic.since(self.traffic),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn shares_cover_all_in_order_and_differ_by_at_most_one(total in 1usize..5000, count in 1usize..70) {
+            let mut next = 0;
+            for worker in 0..count {
+                let share = share_of(total, worker, count);
+                prop_assert_eq!(share.start, next);
+                prop_assert!(share.len() >= total / count && share.len() <= total.div_ceil(count));
+                for item in share.clone() {
+                    prop_assert_eq!(sharer_of(item, total, count), worker);
+                }
+                next = share.end;
+            }
+            prop_assert_eq!(next, total);
+        }
+    }
+
+    #[test]
+    fn a_lock_admits_one_worker_at_a_time() {
+        let crew = Crew::Plain(Plain::new(4));
+        let words = crew.words([(1, 0)]).unwrap();
+        crew.run(|worker| {
+            for _ in 0..500 {
+                worker.locked(3, || {
+                    let seen = words[0][0].load(Relaxed);
+                    std::hint::black_box(());
+                    words[0][0].store(seen + 1, Relaxed);
+                })?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(words[0][0].load(Relaxed), 2000);
+    }
+
+    #[test]
+    fn writes_before_a_barrier_are_seen_after_it() {
+        let crew = Crew::Plain(Plain::new(3));
+        let blocks = crew.blocks::<u32>((0..3).map(|w| (5, w))).unwrap();
+        crew.run(|worker| {
+            for round in 1..200u32 {
+                blocks[worker.id()].write().fill(round);
+                worker.barrier()?;
+                let next = (worker.id() + 1) % 3;
+                assert_eq!(&blocks[next].read()[..], [round; 5]);
+                worker.barrier()?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_panic_in_one_worker_ends_the_others_too() {
+        let crew = Crew::Plain(Plain::new(3));
+        let _ = crew.run(|worker| {
+            assert_ne!(worker.id(), 1, "this worker fails");
+            worker.barrier()
+        });
+    }
+
+    #[test]
+    fn the_first_failure_of_any_worker_is_returned() {
+        let crew = Crew::Plain(Plain::new(2));
+        let result = crew.run(|worker| match worker.id() {
+            1 => Err(Failure::Differs("worker 1".into())),
+            _ => Ok(()),
+        });
+        assert!(matches!(result, Err(Failure::Differs(_))));
+    }
+}

@@ -1,0 +1,46 @@
+//! A crew of plain threads: the baseline.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::barrier::Barrier;
+
+/// How many different locks a program may use.
+const LOCKS: usize = 8;
+
+/// Threads of this process, a barrier among them, and locks.
+pub struct Plain {
+    threads: usize,
+    barrier: Barrier,
+    locks: [Mutex<()>; LOCKS],
+}
+
+impl Plain {
+    /// A crew of `threads` workers; one is the sequential run.
+    pub fn new(threads: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads,
+            barrier: Barrier::new(threads, threads <= processors),
+            locks: [const { Mutex::new(()) }; LOCKS],
+        }
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub(super) fn barrier(&self) {
+        self.barrier.wait();
+    }
+
+    pub(super) fn lock(&self, id: u32) -> MutexGuard<'_, ()> {
+        // A panic under a lock ends the run through the barrier; the lock itself guards no data.
+        self.locks[id as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn give_up(&self) {
+        self.barrier.give_up();
+    }
+}

@@ -1,0 +1,44 @@
+//! What can go wrong in a program, and the exit code that it ends with.
+
+/// Why a program did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// What the caller asked for cannot be done: exit code 2.
+    #[error("{0}")]
+    Input(String),
+    /// The run is over and its result is wrong: exit code 1. Says what differed.
+    #[error("check: FAILED: {0}")]
+    Differs(String),
+    /// The machine or the job failed: exit code 1.
+    #[error("{doing}: {cause}")]
+    Machine {
+        /// What the program was about to do.
+        doing: &'static str,
+        /// Why it could not.
+        cause: String,
+    },
+}
+
+impl Failure {
+    /// The exit code for this failure.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Input(_) => 2,
+            Self::Differs(_) | Self::Machine { .. } => 1,
+        }
+    }
+
+    /// Whether every rank fails in this way, so that one need say it.
+    pub fn is_everybodys(&self) -> bool {
+        matches!(self, Self::Input(_))
+    }
+}
+
+/// `Ok` if `holds`, else [`Failure::Differs`] with what differed.
+pub fn ensure(holds: bool, what_differed: impl FnOnce() -> String) -> Result<(), Failure> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Failure::Differs(what_differed()))
+    }
+}

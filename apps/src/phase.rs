@@ -1,0 +1,371 @@
+//! Views of shared memory: the only module of the programs that holds `unsafe`.
+//!
+//! A parallel program lays out *blocks* of shared memory, and then runs phase after phase, a barrier
+//! between each: in a phase a block is read by any number of workers or written by one. [`Blocks`] checks
+//! that rule while it runs. Every block counts the views that are out, and a second writer, or a writer
+//! beside readers, panics. In plain threads this makes the views sound by itself. Over mapwire each rank
+//! counts its own views only; there the same program, with the same workers in the same phases, relies on what
+//! the plain run has checked, and on the barrier that keeps the phases apart.
+//!
+//! [`Words`] are 64-bit words that several workers read and write at any time; they are atomics.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Index};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What a block is made of: plain old data for which zero bytes are a value.
+pub trait Element: FromBytes + IntoBytes + Copy + Send + Sync + 'static {}
+impl<T: FromBytes + IntoBytes + Copy + Send + Sync + 'static> Element for T {}
+
+/// A block's length in elements, and the rank that makes it and so owns it at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockShape {
+    /// Elements; at least one.
+    pub length: usize,
+    /// The rank in whose memory the block begins its life.
+    pub owner: usize,
+}
+
+/// The count in [`Block::views`] that stands for one writer.
+const WRITER: u32 = u32::MAX;
+
+/// One block of shared memory. Obtained from [`Blocks`] by index.
+pub struct Block<T> {
+    start: NonNull<T>,
+    length: usize,
+    /// Views of this block now out in this process: readers, or [`WRITER`].
+    views: AtomicU32,
+}
+
+// SAFETY: a `Block` gives access to its memory only through `read` and `write`, which keep, across threads,
+// to many readers or one writer; `T: Element` may itself move between threads.
+unsafe impl<T: Element> Send for Block<T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for Block<T> {}
+
+impl<T: Element> Block<T> {
+    /// # Safety
+    /// `start` is aligned for `T` and heads `length` elements that are initialised, stay mapped and are reached through
+    /// this block alone for as long as it lives, save by other processes that keep to the phases.
+    unsafe fn new(start: NonNull<T>, length: usize) -> Self {
+        Self {
+            start,
+            length,
+            views: AtomicU32::new(0),
+        }
+    }
+
+    /// A view to read from. Panics if a worker of this process is writing to the block.
+    #[inline]
+    pub fn read(&self) -> Reading<'_, T> {
+        let mut seen = self.views.load(Ordering::Relaxed);
+        loop {
+            assert!(
+                seen < WRITER - 1,
+                "a block is read while a worker writes to it: two phases overlap"
+            );
+            match self.views.compare_exchange_weak(
+                seen,
+                seen + 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Reading { block: self },
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// A view to write to. Panics if any other view of the block is out in this process.
+    #[inline]
+    pub fn write(&self) -> Writing<'_, T> {
+        let taken = self
+            .views
+            .compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
+        assert!(
+            taken.is_ok(),
+            "a block is written while another view of it is out: two phases overlap"
+        );
+        Writing { block: self }
+    }
+}
+
+/// A view of a block that reads.
+pub struct Reading<'b, T: Element> {
+    block: &'b Block<T>,
+}
+
+impl<T: Element> Deref for Reading<'_, T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `start` heads `length` live elements (`Block::new`), and while this view is counted in `views` no
+        // writer's view exists.
+        unsafe { std::slice::from_raw_parts(self.block.start.as_ptr(), self.block.length) }
+    }
+}
+
+impl<T: Element> Drop for Reading<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.block.views.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A view of a block that reads and writes.
+pub struct Writing<'b, T: Element> {
+    block: &'b Block<T>,
+}
+
+impl<T: Element> Deref for Writing<'_, T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `start` heads `length` live elements (`Block::new`), and `views` holds `WRITER`, so this is the only
+        // view.
+        unsafe { std::slice::from_raw_parts(self.block.start.as_ptr(), self.block.length) }
+    }
+}
+
+impl<T: Element> DerefMut for Writing<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; `&mut self` makes this the only slice made from the only view.
+        unsafe { std::slice::from_raw_parts_mut(self.block.start.as_ptr(), self.block.length) }
+    }
+}
+
+impl<T: Element> Drop for Writing<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.block.views.store(0, Ordering::Release);
+    }
+}
+
+/// Blocks of one layout, by number. They live no longer than the crew (`'c`) whose memory they are.
+pub struct Blocks<'c, T> {
+    blocks: Vec<Block<T>>,
+    _memory: Memory<'c>,
+}
+
+impl<T> Index<usize> for Blocks<'_, T> {
+    type Output = Block<T>;
+    #[inline]
+    fn index(&self, number: usize) -> &Block<T> {
+        &self.blocks[number]
+    }
+}
+
+impl<T: Element> Blocks<'_, T> {
+    /// Zeroed blocks in this process's own memory, one after another, each from a cache line of its own.
+    pub(crate) fn plain(shapes: &[BlockShape]) -> Self {
+        let mut offsets = Vec::with_capacity(shapes.len());
+        let mut bytes = 0usize;
+        for shape in shapes {
+            offsets.push(bytes);
+            bytes += (shape.length * size_of::<T>()).next_multiple_of(CACHE_LINE_BYTES);
+        }
+        let slab = Slab::zeroed(bytes);
+        let blocks = shapes
+            .iter()
+            .zip(offsets)
+            .map(|(shape, offset)| {
+                // SAFETY: `offset` lies within the slab's `bytes`, as the sum above has it.
+                let start = unsafe { slab.start.add(offset) }.cast::<T>();
+                // SAFETY: the slab is zeroed, and zero bytes are a value of `T` (`FromBytes`); offsets are multiples of a
+                // cache line, beyond any element's alignment; blocks do not overlap; the slab moves into `Blocks`.
+                unsafe { Block::new(start, shape.length) }
+            })
+            .collect();
+        Self {
+            blocks,
+            _memory: Memory::Plain(slab),
+        }
+    }
+}
+
+impl<T> Blocks<'_, T> {
+    /// How many blocks there are.
+    pub fn count(&self) -> usize {
+        self.blocks.len()
+    }
+}
+
+/// Groups of 64-bit words that any worker may read and write at any time, by number.
+pub struct Words<'c> {
+    groups: Vec<(NonNull<AtomicU64>, usize)>,
+    _memory: Memory<'c>,
+}
+
+// SAFETY: the words are reached only as `AtomicU64`s, which threads may share.
+unsafe impl Send for Words<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Words<'_> {}
+
+impl Index<usize> for Words<'_> {
+    type Output = [AtomicU64];
+    #[inline]
+    fn index(&self, number: usize) -> &[AtomicU64] {
+        let (start, length) = self.groups[number];
+        // SAFETY: `start` heads `length` zeroed, mapped words for as long as `Words` lives (both constructors take them
+        // from blocks of `u64` whose memory moves in here), and nothing reaches them but as atomics.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), length) }
+    }
+}
+
+impl Words<'_> {
+    /// How many groups there are.
+    pub fn count(&self) -> usize {
+        self.groups.len()
+    }
+}
+
+impl<'c> From<Blocks<'c, u64>> for Words<'c> {
+    fn from(blocks: Blocks<'c, u64>) -> Self {
+        Self {
+            groups: blocks
+                .blocks
+                .iter()
+                .map(|block| (block.start.cast(), block.length))
+                .collect(),
+            _memory: blocks._memory,
+        }
+    }
+}
+
+const CACHE_LINE_BYTES: usize = 64;
+const PAGE_BYTES: usize = 4096;
+
+/// What keeps blocks mapped.
+enum Memory<'c> {
+    Plain(#[expect(dead_code, reason = "held to be dropped with the blocks")] Slab),
+    #[expect(dead_code, reason = "until blocks of mapwire memory are made")]
+    Crew(PhantomData<&'c ()>),
+}
+
+/// Zeroed memory from the heap, aligned to pages as shared blocks are.
+struct Slab {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a slab owns its memory, and nothing is read or written through it.
+unsafe impl Send for Slab {}
+// SAFETY: as above.
+unsafe impl Sync for Slab {}
+
+impl Slab {
+    fn zeroed(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes.max(CACHE_LINE_BYTES), PAGE_BYTES)
+            .expect("a program checks its sizes before it lays out memory");
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Self { start, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this very layout, and freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks<'c>(lengths: &[usize]) -> Blocks<'c, u32> {
+        let shapes: Vec<_> = lengths
+            .iter()
+            .map(|&length| BlockShape { length, owner: 0 })
+            .collect();
+        Blocks::plain(&shapes)
+    }
+
+    #[test]
+    fn blocks_are_zeroed_and_do_not_overlap() {
+        let blocks = blocks(&[3, 16, 1]);
+        assert_eq!(blocks.count(), 3);
+        for number in 0..3 {
+            assert!(blocks[number].read().iter().all(|&x| x == 0));
+            blocks[number].write().fill(number as u32 + 1);
+        }
+        assert_eq!(&blocks[0].read()[..], [1; 3]);
+        assert_eq!(&blocks[1].read()[..], [2; 16]);
+        assert_eq!(&blocks[2].read()[..], [3; 1]);
+    }
+
+    #[test]
+    fn many_may_read_at_once() {
+        let blocks = blocks(&[4]);
+        let (first, second) = (blocks[0].read(), blocks[0].read());
+        assert_eq!(first[..], second[..]);
+    }
+
+    #[test]
+    #[should_panic(expected = "two phases overlap")]
+    fn a_writer_beside_a_reader_panics() {
+        let blocks = blocks(&[4]);
+        let _reader = blocks[0].read();
+        let _writer = blocks[0].write();
+    }
+
+    #[test]
+    #[should_panic(expected = "two phases overlap")]
+    fn a_reader_beside_a_writer_panics() {
+        let blocks = blocks(&[4]);
+        let _writer = blocks[0].write();
+        let _reader = blocks[0].read();
+    }
+
+    #[test]
+    #[should_panic(expected = "two phases overlap")]
+    fn a_second_writer_panics() {
+        let blocks = blocks(&[4]);
+        let _first = blocks[0].write();
+        let _second = blocks[0].write();
+    }
+
+    #[test]
+    fn a_dropped_view_frees_its_block() {
+        let blocks = blocks(&[4]);
+        drop(blocks[0].write());
+        drop(blocks[0].read());
+        blocks[0].write()[3] = 7;
+        assert_eq!(blocks[0].read()[3], 7);
+    }
+
+    #[test]
+    fn words_are_shared_by_threads() {
+        let words = Words::from(Blocks::<u64>::plain(&[
+            BlockShape {
+                length: 1,
+                owner: 0,
+            },
+            BlockShape {
+                length: 2,
+                owner: 0,
+            },
+        ]));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        words[1][1].fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(words[0][0].load(Ordering::Relaxed), 0);
+        assert_eq!(words[1][1].load(Ordering::Relaxed), 4000);
+    }
+}

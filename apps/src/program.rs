@@ -1,0 +1,56 @@
+//! What a parallel program is, to the code that runs, times and checks it.
+
+use serde_json::{Map, Value};
+
+use crate::crew::{Crew, Worker};
+use crate::error::Failure;
+
+/// A parallel program: one problem, its shared memory, and the work on it.
+///
+/// A run calls [`layout`](Program::layout) in every rank, then in every worker [`prepare`](Program::prepare), a barrier,
+/// [`work`](Program::work), a barrier; then [`collect`](Program::collect) in rank 0. A layout serves many runs: `prepare`
+/// sets everything that `work` relies on.
+pub trait Program: Sync {
+    /// The blocks and words of a run, in the memory of a crew.
+    type Memory<'c>: Sync;
+    /// The result, copied out of shared memory.
+    type Outcome: Send;
+
+    /// The program's name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The problem in one line, for a person.
+    fn problem(&self) -> String;
+
+    /// The problem's own fields, for a row of figures.
+    fn fields(&self) -> Map<String, Value>;
+
+    /// Bytes of shared memory that a layout for `workers` takes, about.
+    fn shared_bytes(&self, workers: usize) -> u64;
+
+    /// Lays out shared memory. Collective over ranks.
+    fn layout<'c>(&self, crew: &'c Crew) -> Result<Self::Memory<'c>, Failure>;
+
+    /// Puts the problem into shared memory, each worker its own part. Not timed.
+    fn prepare(&self, worker: &Worker<'_>, memory: &Self::Memory<'_>) -> Result<(), Failure>;
+
+    /// Solves it. Timed.
+    fn work(&self, worker: &Worker<'_>, memory: &Self::Memory<'_>) -> Result<(), Failure>;
+
+    /// Copies the result out. Rank 0 only, while no worker works.
+    fn collect(&self, memory: &Self::Memory<'_>) -> Self::Outcome;
+
+    /// Whether the result is one of this problem at all, whoever found it.
+    fn verify(&self, outcome: &Self::Outcome) -> Result<(), Failure>;
+
+    /// Whether it is the sequential run's result.
+    fn compare(&self, outcome: &Self::Outcome, sequential: &Self::Outcome) -> Result<(), Failure>;
+
+    /// The result for a person, in lines.
+    fn describe(&self, outcome: &Self::Outcome) -> Vec<String>;
+
+    /// The result's own fields, for a row of figures.
+    fn outcome_fields(&self, _outcome: &Self::Outcome) -> Map<String, Value> {
+        Map::new()
+    }
+}

@@ -1,0 +1,197 @@
+//! Running a program over a crew: once, timed, checked, or in turn with plain threads.
+
+use std::sync::Mutex;
+
+use crate::cli::{How, Mode, rank_of_environment};
+use crate::crew::{Crew, Mark, Plain, Traffic, Worker};
+use crate::error::Failure;
+use crate::program::Program;
+use crate::report::{Comparison, Report, Round};
+
+/// Runs `program` as the command line says. Rank 0 prints; a wrong result is a failure.
+pub fn main<P: Program>(program: &P, how: &How) -> Result<(), Failure> {
+    how.check()?;
+    refuse_too_large(program.shared_bytes(how.threads.unwrap_or(1)))?;
+    match how.mode {
+        Mode::Auto if how.against_threads => against_threads(program, how, &Crew::join(how)?),
+        Mode::Auto => once(program, how, &Crew::join(how)?),
+        // These need no job: rank 0 does all.
+        _ if rank_of_environment() != 0 => Ok(()),
+        Mode::Sequential => once(program, how, &Crew::Plain(Plain::new(1))),
+        Mode::Threads => {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            let threads = how.threads.unwrap_or(processors);
+            once(program, how, &Crew::Plain(Plain::new(threads)))
+        }
+    }
+}
+
+/// Runs once, untimed and unchecked: the result, in rank 0.
+pub fn solve<P: Program>(program: &P, crew: &Crew) -> Result<P::Outcome, Failure> {
+    let memory = program.layout(crew)?;
+    timed(program, crew, &memory)?;
+    Ok(program.collect(&memory))
+}
+
+/// One run over `memory`: seconds from the barrier before the work to the barrier after it, and this rank's traffic between.
+fn timed<P: Program>(
+    program: &P,
+    crew: &Crew,
+    memory: &P::Memory<'_>,
+) -> Result<(f64, Traffic), Failure> {
+    let result = Mutex::new((0.0, Traffic::default()));
+    crew.run(|worker: &Worker<'_>| {
+        program.prepare(worker, memory)?;
+        worker.barrier()?;
+        let start = Mark::now(crew);
+        program.work(worker, memory)?;
+        worker.barrier()?;
+        if worker.leads_its_rank() {
+            let end = Mark::now(crew);
+            // A poisoned lock means that another worker panicked, and then `run` does not return.
+            *result.lock().expect("no worker panicked") = start.until(end);
+        }
+        Ok(())
+    })?;
+    Ok(result.into_inner().expect("no worker panicked"))
+}
+
+/// The sequential run: its seconds and its result.
+fn sequential<P: Program>(program: &P) -> Result<(f64, P::Outcome), Failure> {
+    let crew = Crew::Plain(Plain::new(1));
+    let memory = program.layout(&crew)?;
+    let (seconds, _) = timed(program, &crew, &memory)?;
+    Ok((seconds, program.collect(&memory)))
+}
+
+/// Runs over `crew`, then sequentially to compare, and reports.
+fn once<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> {
+    let memory = program.layout(crew)?;
+    let (seconds, traffic) = timed(program, crew, &memory)?;
+    let traffic = crew.gather(traffic)?;
+    crew.alone(|| {
+        let outcome = program.collect(&memory);
+        let alone = crew.workers() == 1 && matches!(crew, Crew::Plain(_));
+        let (sequential_seconds, check) = if how.no_check {
+            (None, None)
+        } else if alone {
+            (Some(seconds), Some(program.verify(&outcome)))
+        } else {
+            let (seconds, expected) = sequential(program)?;
+            (Some(seconds), Some(check(program, &outcome, &expected)))
+        };
+        let report = Report {
+            mode: crew.kind(),
+            ranks: crew.ranks(),
+            threads: crew.threads(),
+            seconds,
+            sequential_seconds,
+            traffic,
+            check: check.as_ref().map(Result::is_ok),
+        };
+        report.print(program, &outcome, how.json);
+        check.unwrap_or(Ok(()))
+    })?;
+    Ok(())
+}
+
+fn check<P: Program>(
+    program: &P,
+    outcome: &P::Outcome,
+    expected: &P::Outcome,
+) -> Result<(), Failure> {
+    program.verify(outcome)?;
+    program.compare(outcome, expected)
+}
+
+/// Runs plain threads in rank 0 and the whole crew in turn, threads both before and after each run of the crew, and reports how their
+/// speed-ups compare.
+fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> {
+    let threads = Crew::Plain(Plain::new(crew.workers()));
+    let memory = program.layout(crew)?;
+    let expected = match how.no_check {
+        true => None,
+        false => crew.alone(|| sequential(program))?,
+    };
+    let mut plain_memory = None;
+    let mut run_threads = || {
+        crew.alone(|| {
+            let memory = match &mut plain_memory {
+                Some(memory) => memory,
+                none => none.insert(program.layout(&threads)?),
+            };
+            Ok(timed(program, &threads, memory)?.0)
+        })
+    };
+
+    let mut rounds = Vec::new();
+    let mut traffic = Vec::new();
+    let mut before = run_threads()?;
+    for _ in 0..how.rounds {
+        let (seconds, mine) = timed(program, crew, &memory)?;
+        traffic = crew.gather(mine)?;
+        crew.alone(|| match &expected {
+            Some((_, expected)) => check(program, &program.collect(&memory), expected),
+            None => Ok(()),
+        })?;
+        let after = run_threads()?;
+        if let (Some(before), Some(after)) = (before, after) {
+            rounds.push(Round {
+                seconds,
+                threads_before: before,
+                threads_after: after,
+            });
+        }
+        before = after;
+    }
+    crew.alone(|| {
+        let comparison = Comparison {
+            ranks: crew.ranks(),
+            threads: crew.threads(),
+            sequential_seconds: expected.as_ref().map(|(seconds, _)| *seconds),
+            rounds,
+            traffic,
+        };
+        comparison.print(program, how.json);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Refuses a problem whose shared memory alone is more than this machine has free.
+fn refuse_too_large(bytes: u64) -> Result<(), Failure> {
+    match available_bytes() {
+        Some(available) if bytes > available => Err(Failure::Input(format!(
+            "the problem takes {} of memory and this machine has {} free: make it smaller",
+            gibibytes(bytes),
+            gibibytes(available)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn gibibytes(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_tells_how_much_memory_is_free() {
+        assert!(available_bytes().is_some_and(|bytes| bytes > 1 << 20));
+        refuse_too_large(1 << 20).unwrap();
+        let message = refuse_too_large(1 << 60).unwrap_err().to_string();
+        assert!(message.contains("1073741824.0 GiB"), "{message}");
+    }
+}
