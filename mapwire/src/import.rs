@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mapwire_driver::driver::NOTICE_HANDLER;
 use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
-use mapwire_driver::{DriverError, DriverMode};
+use mapwire_driver::{Driver, DriverError, DriverMode};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
 use mapwire_wire::{CommandRepr, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal};
@@ -337,7 +337,6 @@ impl Import {
             };
         }
         let grant = &self.local.grant;
-        self.refuse_if_over()?;
         self.inner.engine.mark_dirty(grant.node);
         let short = if signal.is_some() {
             SHORT_SIGNAL_BYTES
@@ -379,7 +378,6 @@ impl Import {
         if into.is_empty() {
             return Ok(());
         }
-        self.refuse_if_over()?;
         if self.is_shared(into) {
             let mut copy = vec![0; into.len()];
             self.fetch_slow(offset, &mut copy)?;
@@ -400,8 +398,8 @@ impl Import {
     }
 
     /// Refuses a command that would fail at the exporter: it is gone, or has revoked the export.
-    fn refuse_if_over(&self) -> Result<()> {
-        let driver = self.inner.engine.lock();
+    #[inline]
+    fn refuse_if_over(&self, driver: &Driver) -> Result<()> {
         let grant = &self.local.grant;
         if driver.is_gone(grant.node) {
             return Err(DriverError::PeerGone(grant.node).into());
@@ -427,7 +425,6 @@ impl Import {
         signal: Option<Signal>,
     ) -> Result<u32> {
         self.check(Rights::STORE, offset, data.len() as u64)?;
-        self.refuse_if_over()?;
         self.inner.engine.mark_dirty(self.local.grant.node);
         let (address, length) = (data.as_ptr() as u64, data.len() as u64);
         let import = self.local.id;
@@ -454,15 +451,27 @@ impl Import {
         let engine = &self.inner.engine;
         let range = PageRange::covering(address, length).map_err(DriverError::from)?;
         let words = engine.words();
-        let word = engine
-            .wait_until(Some(engine.timeout()), |engine| engine.words().take())
+        let word = words
+            .take()
+            .or_else(|| engine.wait_until(Some(engine.timeout()), |engine| engine.words().take()))
             .ok_or(DriverError::TooManyOutstanding(
                 mapwire_driver::completions::WORDS,
             ))?;
-        if let Err(error) = engine.lock().hold(word, range) {
+        // The usual case takes the lock once: pages pinned, room in the queue.
+        let mut driver = engine.lock();
+        let begun = self
+            .refuse_if_over(&driver)
+            .and_then(|()| Ok(driver.hold(word, range)?));
+        if let Err(error) = begun {
             words.cancel(word);
-            return Err(error.into());
+            return Err(error);
         }
+        if engine.mode() == DriverMode::Inline
+            && matches!(driver.submit(&command(word), data), Ok(true))
+        {
+            return Ok(word);
+        }
+        drop(driver);
         if let Err(error) = self.submit(&command(word), data) {
             engine.lock().unhold(word);
             words.cancel(word);
@@ -475,8 +484,17 @@ impl Import {
     #[inline]
     fn submit(&self, command: &CommandRepr, data: &[u8]) -> Result<()> {
         let engine = &self.inner.engine;
-        if engine.submit(command, data)? {
-            return Ok(());
+        if engine.mode() == DriverMode::Inline {
+            let mut driver = engine.lock();
+            self.refuse_if_over(&driver)?;
+            if driver.submit(command, data).map_err(Error::from)? {
+                return Ok(());
+            }
+        } else {
+            self.refuse_if_over(&engine.lock())?;
+            if engine.submit(command, data)? {
+                return Ok(());
+            }
         }
         let peer = self.local.grant.node;
         engine.wait_for(
@@ -516,9 +534,11 @@ impl Inner {
     fn finish(&self, word: u32, _peer: NodeId) -> Result<()> {
         // The NIC ends every command: done, refused, or failed since the peer is gone. So the wait has an end without a
         // timeout, and must not have one: until then the NIC uses the caller's memory.
-        let outcome = self
-            .engine
-            .wait_until(None, |engine| engine.words().finish(word));
+        let words = self.engine.words();
+        let outcome = words.finish(word).or_else(|| {
+            self.engine
+                .wait_until(None, |engine| engine.words().finish(word))
+        });
         match outcome {
             Some(Ok(())) | None => Ok(()),
             Some(Err(error)) => Err(DriverError::from(error).into()),
