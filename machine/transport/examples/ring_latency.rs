@@ -27,6 +27,8 @@ const TRIPLES: usize = 400;
 const ROUNDS: usize = 100;
 /// A plain put faster than this says that both processors share a physical core just now.
 const NEAR_NS: f64 = 60.0;
+const STREAM_BYTES: usize = 2 << 20;
+const STREAM_SAMPLES: usize = 100;
 const CHUNK: usize = 4096;
 
 /// Shared memory for plain puts: one mebibyte for each direction.
@@ -178,13 +180,13 @@ fn copy_rate(len: usize, repeats: usize) -> f64 {
 
 fn stream(plain: &mut Plain, channel: &mut Channel, first: bool) {
     for len in [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20] {
-        let repeats = (64 << 20) / len;
+        let repeats = (STREAM_BYTES / len).max(1);
         let source = vec![3u8; len];
         let mut into = vec![0u8; len];
-        let (mut ratios, mut rates, mut copies) = (vec![], vec![], vec![]);
-        for _ in 0..15 {
+        let (mut ratios, mut rates, mut copies, mut puts) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..STREAM_SAMPLES {
             let copy = if first { copy_rate(len, repeats) } else { 1.0 };
-            plain.batch(first, &source[..8], None);
+            puts.push(plain.batch(first, &source[..8], None));
             let start = Instant::now();
             for _ in 0..repeats {
                 for offset in (0..len).step_by(CHUNK) {
@@ -207,13 +209,17 @@ fn stream(plain: &mut Plain, channel: &mut Channel, first: bool) {
         }
         if first {
             println!(
-                "{:6} KiB: memcpy {:5.1} GB/s, ring {:5.1} GB/s, share median {:.2} (quartiles {:.2} {:.2})",
+                "{:6} KiB: memcpy {:5.1} GB/s (best {:5.1}), ring {:5.1} GB/s (best {:5.1}), share median {:.2} (quartiles {:.2} {:.2}), best by best {:.2}; put of 8 B {:.0} ns",
                 len >> 10,
                 median(&mut copies),
+                copies[copies.len() - 1],
                 median(&mut rates),
+                rates[rates.len() - 1],
                 median(&mut ratios),
                 ratios[ratios.len() / 4],
                 ratios[ratios.len() * 3 / 4],
+                rates[rates.len() - 1] / copies[copies.len() - 1],
+                median(&mut puts),
             );
         }
     }
@@ -267,6 +273,10 @@ fn main() {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
     let first = child != 0;
+    if !first {
+        // SAFETY: asks the kernel to end this process with its parent; no memory is involved.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    }
     let mut set = CpuSet::new();
     set.set(usize::from(first));
     let _ = rustix::thread::sched_setaffinity(None, &set);

@@ -2,7 +2,7 @@
 //!
 //! * [`transport`]: the trait that every transport implements, and the payload types it uses;
 //! * [`shm`]: between processes of one host, through rings in shared memory;
-//! * [`conformance`]: the tests that every transport must pass;
+//! * `conformance`: the tests that every transport must pass (feature `conformance`);
 //! * [`board`]: who polls, who sleeps, who is alive;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
