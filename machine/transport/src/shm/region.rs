@@ -84,7 +84,7 @@ impl Region {
     /// The 64-bit word at `offset`, a multiple of 8.
     #[inline(always)]
     pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset % 8 == 0, "word not aligned");
+        assert!(offset.is_multiple_of(8), "word not aligned");
         // SAFETY: in range (checked by `at`), aligned (the base is a page), and accessed as an atomic only.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
@@ -92,7 +92,7 @@ impl Region {
     /// The 32-bit word at `offset`, a multiple of 4.
     #[inline(always)]
     pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset % 4 == 0, "word not aligned");
+        assert!(offset.is_multiple_of(4), "word not aligned");
         // SAFETY: in range (checked by `at`), aligned (the base is a page), and accessed as an atomic only.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }

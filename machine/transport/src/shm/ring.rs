@@ -145,7 +145,7 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Panics when the ring does not fit into the region at `base`, a multiple of 128.
     fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
-        assert!(base % 128 == 0, "ring not aligned");
+        assert!(base.is_multiple_of(128), "ring not aligned");
         region.at(base, config.layout_bytes());
         let slots = region.at(base + SLOTS_OFFSET, config.slots as usize * SLOT_BYTES);
         Self {

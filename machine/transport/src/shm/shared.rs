@@ -201,10 +201,10 @@ impl Transport for ShmTransport {
         }
         let Some(from) = found else {
             self.idle_sweeps = self.idle_sweeps.wrapping_add(1);
-            if self.idle_sweeps % CLOSED_CHECK_SWEEPS == 0 {
-                if let Some(peer) = self.reap() {
-                    return Err(ReceiveError::PeerGone(peer));
-                }
+            if self.idle_sweeps.is_multiple_of(CLOSED_CHECK_SWEEPS)
+                && let Some(peer) = self.reap()
+            {
+                return Err(ReceiveError::PeerGone(peer));
             }
             return Ok(None);
         };
