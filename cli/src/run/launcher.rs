@@ -104,6 +104,7 @@ pub(crate) fn run(job: Job, link: Link) -> u8 {
         launcher.kill_ranks();
     }
     launcher.work();
+    tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
     launcher.code.unwrap_or(0)
 }
 

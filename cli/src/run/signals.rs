@@ -59,9 +59,8 @@ impl Signals {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: `fd` was just opened and has no other owner.
-        Ok(Self {
-            fd: unsafe { OwnedFd::from_raw_fd(fd) },
-        })
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd })
     }
 
     /// The next signal that waits.

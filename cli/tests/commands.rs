@@ -1,0 +1,169 @@
+//! The commands beside `run`.
+
+mod common;
+
+use common::{Place, Running};
+
+fn value_of(
+    place: &Place,
+    args: &[&str],
+    variables: &[(&str, &str)],
+    option: &str,
+) -> (String, String) {
+    let mut all = vec!["config", "--json"];
+    all.extend_from_slice(args);
+    let mut command = place.command(&all);
+    command.envs(variables.iter().copied());
+    let done = Running::of(command).wait().code(0);
+    for line in done.out().lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        if row["option"] == option {
+            let text = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
+            return (text("value"), text("source"));
+        }
+    }
+    panic!("no {option} in {}", done.out());
+}
+
+#[test]
+fn flags_beat_variables_beat_the_file_beats_defaults() {
+    let place = Place::new();
+    let wait =
+        |args: &[&str], variables: &[(&str, &str)]| value_of(&place, args, variables, "wait");
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(wait(&[], &[]), pair("adaptive", "default"));
+    place.write("config/mapwire/config.toml", "[run]\nwait = \"event\"\n");
+    let (value, source) = wait(&[], &[]);
+    assert_eq!(value, "event");
+    assert!(source.ends_with("config/mapwire/config.toml"), "{source}");
+    place.write(
+        "mapwire.toml",
+        "[run]\nwait = \"poll\"\nviews = 7\ntag = false\n",
+    );
+    assert_eq!(wait(&[], &[]), pair("poll", "wait in mapwire.toml"));
+    assert_eq!(
+        wait(&[], &[("MAPWIRE_WAIT", "event")]),
+        pair("event", "MAPWIRE_WAIT")
+    );
+    assert_eq!(
+        wait(&["--wait", "adaptive"], &[("MAPWIRE_WAIT", "event")]),
+        pair("adaptive", "--wait")
+    );
+    let other = place.write("other.toml", "[run]\nwait = \"event\"\n");
+    let named = wait(&["--config", other.to_str().unwrap()], &[]);
+    assert_eq!(named.0, "event");
+    let done = place
+        .run(&["run", "-n", "1", "--", "sh", "-c", "echo $MAPWIRE_VIEWS"])
+        .code(0);
+    assert_eq!(done.out(), "7\n", "the file's tag = false holds too");
+}
+
+#[test]
+fn a_wrong_configuration_names_the_place_and_the_choices() {
+    let place = Place::new();
+    place.write("mapwire.toml", "[run]\nwait = \"spin\"\n");
+    place
+        .run(&["config"])
+        .code(2)
+        .says("wait in mapwire.toml: `spin` is not one of poll, event, adaptive");
+    place.write("mapwire.toml", "[run]\nwhait = \"poll\"\n");
+    place
+        .run(&["run", "-n", "1", "--", "true"])
+        .code(2)
+        .says("run.whait in mapwire.toml is no option");
+    place.write("mapwire.toml", "[run\n");
+    place
+        .run(&["config"])
+        .code(2)
+        .says("mapwire.toml is not valid TOML");
+    place.write("mapwire.toml", "");
+    place
+        .run(&["config", "--config", "gone.toml"])
+        .code(2)
+        .says("gone.toml");
+    let mut command = place.command(&["config"]);
+    command.env("MAPWIRE_SHARED", "lots");
+    Running::of(command)
+        .wait()
+        .code(2)
+        .says("MAPWIRE_SHARED: `lots` is no size");
+}
+
+#[test]
+fn doctor_gives_each_check_a_state_and_each_trouble_a_mend() {
+    let place = Place::new();
+    let done = place.run(&["doctor", "--json"]);
+    let mut worst = "ok";
+    for line in done.out().lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let state = row["state"].as_str().unwrap();
+        assert_eq!(row["mend"].is_null(), state == "ok", "{line}");
+        if state == "fail" {
+            worst = "fail";
+        }
+    }
+    assert_eq!(done.code, i32::from(worst == "fail"), "{}", done.out());
+    let text = place.run(&["doctor"]);
+    for check in [
+        "kernel",
+        "userfaultfd",
+        "io_uring",
+        "locked memory",
+        "map count",
+        "rendezvous",
+        "fork",
+    ] {
+        assert!(text.out().contains(check), "{check}: {}", text.out());
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_cover_every_command() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            place
+                .run(&["completions", shell])
+                .code(0)
+                .out()
+                .contains("stop-grace"),
+            "{shell}"
+        );
+    }
+    place.run(&["man", "pages"]).code(0);
+    for page in [
+        "mapwire.1",
+        "mapwire-run.1",
+        "mapwire-doctor.1",
+        "mapwire-bench.1",
+        "mapwire-config.1",
+    ] {
+        assert!(place.has(&format!("pages/{page}")), "{page}");
+    }
+    place.write("file", "");
+    place
+        .run(&["man", "file/pages"])
+        .code(1)
+        .says("cannot write manual pages");
+}
+
+#[test]
+fn an_unknown_bench_is_refused_and_the_list_is_printed() {
+    let place = Place::new();
+    place.run(&["bench", "--list"]).code(0);
+    place
+        .run(&["bench", "no-such-bench"])
+        .code(2)
+        .says("no bench `no-such-bench`");
+    place.run(&["bench"]).code(2);
+}
+
+#[test]
+fn a_filter_in_mapwire_log_shows_more_on_stderr() {
+    let place = Place::new();
+    let mut command = place.command(&["run", "-n", "1", "--", "true"]);
+    command.env("MAPWIRE_LOG", "debug");
+    let done = Running::of(command).wait().code(0);
+    assert_eq!(done.out(), "");
+    assert!(done.err().contains("DEBUG"), "{}", done.err());
+}

@@ -1,0 +1,170 @@
+//! What ranks learn of each other through the launcher. The ranks are this test program again.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Place, as_rank};
+use mapwire_transport::board::RankState;
+use mapwire_transport::rendezvous::{Client, Event, JobAddress};
+
+fn join() -> Client {
+    let address = JobAddress::from_env().unwrap().expect("not in a job");
+    let rank = std::env::var("MAPWIRE_RANK").unwrap().parse().unwrap();
+    Client::join(&address, rank, Duration::from_secs(30)).unwrap()
+}
+
+/// Sleeps on the board until `rank` has `state`, and says so.
+fn await_state(client: &Client, rank: u32, state: RankState) {
+    let board = client.board();
+    let found = board.sleep(
+        client.rank(),
+        || board.state(rank) == state,
+        Some(common::LONG),
+    );
+    assert!(
+        found,
+        "rank {rank} is {}, never became {state}",
+        board.state(rank)
+    );
+    println!("\nsaw {state}");
+}
+
+fn run(ranks: &str, body: &str, more: &[&str]) -> common::Done {
+    let place = Place::new();
+    let rank = as_rank(body);
+    let mut args = vec!["run", "-n", ranks];
+    args.extend_from_slice(more);
+    args.push("--");
+    args.extend(rank.iter().map(String::as_str));
+    let done = place.run(&args);
+    place.assert_empty();
+    done
+}
+
+#[test]
+fn a_rank_that_exits_without_leaving_is_seen_as_left() {
+    let done = run("3", "body_exits_without_leaving", &[]).code(0);
+    assert_eq!(done.out().matches("saw left").count(), 2, "{}", done.out());
+}
+
+#[test]
+#[ignore = "a rank of the test above"]
+fn body_exits_without_leaving() {
+    let client = join();
+    if client.rank() == 0 {
+        std::process::exit(0);
+    }
+    await_state(&client, 0, RankState::Left);
+    client.leave().unwrap();
+}
+
+#[test]
+fn a_killed_rank_is_seen_as_dead_before_the_job_ends() {
+    let place = Place::new();
+    // The survivor ignores SIGTERM, so that it can still say what it saw.
+    let text = format!("trap '' TERM; exec {}", as_rank("body_is_killed").join(" "));
+    let done = place.sh(2, &text).code(137);
+    assert_eq!(done.out().matches("saw dead").count(), 1, "{}", done.out());
+    place.assert_empty();
+}
+
+#[test]
+#[ignore = "a rank of the test above"]
+fn body_is_killed() {
+    let client = join();
+    if client.rank() == 0 {
+        let board = client.board();
+        board.sleep(
+            0,
+            || board.state(1) == RankState::Joined,
+            Some(common::LONG),
+        );
+        std::thread::sleep(Duration::from_millis(50));
+        let me = rustix::process::getpid();
+        rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+    }
+    await_state(&client, 0, RankState::Dead);
+}
+
+#[test]
+fn a_stopped_rank_is_seen_as_stopped_and_again_as_joined() {
+    let done = run("2", "body_is_stopped", &["--stop-grace", "30"]).code(0);
+    assert!(
+        done.out().contains("saw stopped") && done.out().contains("saw joined"),
+        "{}",
+        done.out()
+    );
+}
+
+#[test]
+#[ignore = "a rank of the test above"]
+fn body_is_stopped() {
+    let client = join();
+    let board = client.board().clone();
+    if client.rank() == 0 {
+        board.sleep(
+            0,
+            || board.state(1) == RankState::Joined,
+            Some(common::LONG),
+        );
+        let me = rustix::process::getpid();
+        rustix::process::kill_process(me, rustix::process::Signal::STOP).unwrap();
+        // The signal may reach another thread first, so this one may get a little further.
+        board.sleep(0, || board.state(1) == RankState::Left, Some(common::LONG));
+    } else {
+        await_state(&client, 0, RankState::Stopped);
+        common::signal(board.pid(0) as i32, rustix::process::Signal::CONT);
+        await_state(&client, 0, RankState::Joined);
+    }
+    client.leave().unwrap();
+}
+
+#[test]
+fn every_pair_of_eight_ranks_gets_one_channel() {
+    let done = run("8", "body_connects_to_all", &[]).code(0);
+    assert_eq!(done.out().matches("saw all").count(), 8, "{}", done.out());
+}
+
+#[test]
+#[ignore = "a rank of the test above"]
+fn body_connects_to_all() {
+    let mut client = join();
+    for peer in (0..client.size()).filter(|p| *p != client.rank()) {
+        client.connect(peer).unwrap();
+    }
+    let mut seen = vec![false; client.size() as usize];
+    seen[client.rank() as usize] = true;
+    while !seen.iter().all(|s| *s) {
+        match client.wait(common::LONG).unwrap() {
+            Event::Channel { peer, fd } => {
+                assert!(!std::mem::replace(&mut seen[peer as usize], true), "twice");
+                assert!(rustix::fs::fstat(&fd).unwrap().st_size > 0);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("\nsaw all");
+    // Nobody leaves before all have asked, or they would hear that it has gone.
+    std::fs::write(format!("seen{}", client.rank()), "").unwrap();
+    let end = Instant::now() + common::LONG;
+    while !(0..client.size()).all(|r| std::path::Path::new(&format!("seen{r}")).exists()) {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    client.leave().unwrap();
+}
+
+#[test]
+fn the_name_of_the_rendezvous_is_gone_after_the_job() {
+    let place = Place::new();
+    let done = place.sh(1, "echo $MAPWIRE_JOB; cat /proc/net/unix").code(0);
+    let out = done.out();
+    let name = format!("@mapwire-{}", &out["[0] ".len()..][..32]);
+    assert!(out.contains(&name), "{out}");
+    assert!(
+        !std::fs::read_to_string("/proc/net/unix")
+            .unwrap()
+            .contains(&name)
+    );
+}

@@ -1,0 +1,265 @@
+//! How jobs end: first failure, signals, stopped and killed ranks, a killed launcher.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Place, children, eventually, signal, state};
+use rustix::process::Signal;
+
+/// A rank with a child and a grandchild, which says in a file that it runs.
+const TREE: &str = "sleep 1000 & (sleep 1000 & wait) & touch up$MAPWIRE_RANK; wait";
+
+fn tree_is_up(place: &Place, ranks: u32) {
+    eventually("all ranks run", || {
+        (0..ranks).all(|r| place.has(&format!("up{r}")))
+    });
+}
+
+#[test]
+fn exit_codes_are_passed_on() {
+    let place = Place::new();
+    place.sh(3, "exit 0").code(0);
+    place.sh(1, "exit 3").code(3);
+    place
+        .sh(2, "kill -9 $$")
+        .code(137)
+        .says("was killed by SIGKILL");
+    place
+        .sh(2, "kill -SEGV $$")
+        .code(139)
+        .says("was killed by SIGSEGV");
+    place.sh(1, "exit 255").code(255);
+}
+
+#[test]
+fn the_first_failure_ends_all_ranks_and_their_children() {
+    let place = Place::new();
+    let text = format!("if [ $MAPWIRE_RANK = 1 ]; then sleep 0.1; exit 9; fi; {TREE}");
+    let done = place.sh(3, &text).code(9);
+    place.assert_empty();
+    let done = done
+        .says("rank 1 (process ")
+        .says("exited with code 9; ending the other 2 ranks");
+    assert_eq!(
+        done.err().lines().count(),
+        1,
+        "ranks that were ended did not fail: {}",
+        done.err()
+    );
+}
+
+#[test]
+fn a_rank_that_ignores_sigterm_is_killed_after_a_while() {
+    let place = Place::new();
+    let text = "if [ $MAPWIRE_RANK = 1 ]; then while ! [ -e up ]; do sleep 0.01; done; exit 4; fi; \
+                trap '' TERM; touch up; while :; do sleep 1000; done";
+    let done = place
+        .sh(2, text)
+        .code(4)
+        .says("rank 0 did not end within 3 s of SIGTERM");
+    assert!(done.took >= Duration::from_secs(3));
+    place.assert_empty();
+}
+
+#[test]
+fn ctrl_c_ends_all_ranks_and_leaves_nothing() {
+    let place = Place::new();
+    for (which, code) in [
+        (Signal::INT, 130),
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::QUIT, 131),
+    ] {
+        let job = place.start_sh(3, TREE);
+        tree_is_up(&place, 3);
+        job.signal(which);
+        job.wait().code(code);
+        place.assert_empty();
+        (0..3).for_each(|r| std::fs::remove_file(place.folder.join(format!("up{r}"))).unwrap());
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_kills_at_once() {
+    let place = Place::new();
+    let job = place.start_sh(
+        2,
+        "trap '' TERM INT; touch up$MAPWIRE_RANK; while :; do sleep 1000; done",
+    );
+    tree_is_up(&place, 2);
+    job.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    let before = std::time::Instant::now();
+    job.signal(Signal::INT);
+    let done = job.wait().code(130);
+    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", done.took);
+    assert!(!done.err().contains("did not end"), "{}", done.err());
+    place.assert_empty();
+}
+
+#[test]
+fn a_process_that_leaves_its_group_is_ended_all_the_same() {
+    let place = Place::new();
+    place
+        .sh(
+            2,
+            "setsid sleep 1000 & setsid sh -c 'sleep 1000 & exit' & sleep 0.1; exit 0",
+        )
+        .code(0);
+    place.assert_empty();
+    place
+        .sh(2, "setsid sleep 1000 >/dev/null 2>&1 & sleep 0.1; exit 6")
+        .code(6);
+    place.assert_empty();
+}
+
+#[test]
+fn what_a_rank_leaves_behind_may_finish_its_output() {
+    let place = Place::new();
+    let done = place.sh(1, "(sleep 0.1; echo late) & exit 0").code(0);
+    assert_eq!(done.out(), "[0] late\n");
+}
+
+#[test]
+fn a_killed_keeper_leaves_nothing() {
+    let place = Place::new();
+    let job = place.start_sh(3, TREE);
+    tree_is_up(&place, 3);
+    job.signal(Signal::KILL);
+    job.wait().code(-9);
+    eventually("the launcher has cleaned up", || {
+        place.processes().is_empty()
+    });
+}
+
+#[test]
+fn a_killed_launcher_leaves_nothing() {
+    let place = Place::new();
+    let job = place.start_sh(3, TREE);
+    tree_is_up(&place, 3);
+    signal(job.launcher(), Signal::KILL);
+    job.wait()
+        .code(137)
+        .says("the launcher was killed by SIGKILL");
+    place.assert_empty();
+}
+
+#[test]
+fn ranks_die_even_if_keeper_and_launcher_are_killed_together() {
+    let place = Place::new();
+    let job = place.start(&[
+        "run",
+        "-n",
+        "3",
+        "--",
+        "sh",
+        "-c",
+        "touch up$MAPWIRE_RANK; exec sleep 1000",
+    ]);
+    tree_is_up(&place, 3);
+    let launcher = job.launcher();
+    job.signal(Signal::STOP);
+    signal(launcher, Signal::STOP);
+    job.signal(Signal::KILL);
+    signal(launcher, Signal::KILL);
+    job.wait().code(-9);
+    eventually("ranks die with the launcher", || {
+        place.processes().is_empty()
+    });
+}
+
+#[test]
+fn a_rank_killed_from_outside_ends_the_job_with_its_signal() {
+    let place = Place::new();
+    let job = place.start_sh(2, TREE);
+    tree_is_up(&place, 2);
+    signal(children(job.launcher())[1], Signal::KILL);
+    job.wait()
+        .code(137)
+        .says("was killed by SIGKILL; ending the other rank");
+    place.assert_empty();
+}
+
+#[test]
+fn a_stopped_rank_is_named_and_ends_the_job_after_its_grace() {
+    let place = Place::new();
+    let text = "if [ $MAPWIRE_RANK = 1 ]; then kill -STOP $$; fi; sleep 1000";
+    let done = place.run(&[
+        "run",
+        "-n",
+        "2",
+        "--stop-grace",
+        "0.3",
+        "--",
+        "sh",
+        "-c",
+        text,
+    ]);
+    let done = done
+        .code(147)
+        .says("was stopped by SIGSTOP; the job ends in 0.3 s");
+    done.says("rank 1 is stopped for more than 0.3 s");
+    place.assert_empty();
+}
+
+#[test]
+fn a_stopped_rank_that_continues_is_forgiven() {
+    let place = Place::new();
+    let text =
+        "if [ $MAPWIRE_RANK = 1 ]; then (sleep 0.1; kill -CONT $$) & kill -STOP $$; fi; sleep 0.5";
+    let job = place.start(&[
+        "run",
+        "-n",
+        "2",
+        "--stop-grace",
+        "30",
+        "--",
+        "sh",
+        "-c",
+        text,
+    ]);
+    job.wait().code(0).says("was stopped by SIGSTOP");
+    place.assert_empty();
+}
+
+#[test]
+fn ctrl_z_stops_the_ranks_and_fg_continues_them() {
+    let place = Place::new();
+    let text = "touch up$MAPWIRE_RANK; while ! [ -e go ]; do sleep 0.01; done; echo done";
+    let mut command = place.command(&[
+        "run",
+        "-n",
+        "2",
+        "--stop-grace",
+        "0.1",
+        "--",
+        "sh",
+        "-c",
+        text,
+    ]);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let job = common::Running::of(command);
+    tree_is_up(&place, 2);
+    let launcher = job.launcher();
+    let ranks = children(launcher);
+    // As the terminal does: to the whole foreground group.
+    let group = rustix::process::Pid::from_raw(job.pid()).unwrap();
+    rustix::process::kill_process_group(group, Signal::TSTP).unwrap();
+    eventually("all are stopped", || {
+        ranks
+            .iter()
+            .chain([&launcher])
+            .all(|pid| state(*pid) == Some('T'))
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    rustix::process::kill_process_group(group, Signal::CONT).unwrap();
+    place.write("go", "");
+    let done = job.wait().code(0);
+    assert_eq!(done.sorted(), ["[0] done", "[1] done"]);
+    assert_eq!(
+        done.err(),
+        "",
+        "ranks that the launcher stopped are no news"
+    );
+}

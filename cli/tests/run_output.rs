@@ -1,0 +1,121 @@
+//! What ranks print, and how it comes out.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use common::Place;
+
+#[test]
+fn lines_of_all_ranks_are_tagged_whole_and_in_order() {
+    let place = Place::new();
+    let done = place
+        .sh(
+            4,
+            "seq -f \"$MAPWIRE_RANK %08g abcdefghijklmnopqrstuvwxyz\" 20000",
+        )
+        .code(0);
+    let mut next = [1_u32; 4];
+    for line in done.out().lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let rank: usize = words[1].parse().unwrap();
+        assert_eq!(words[0], format!("[{rank}]"));
+        assert_eq!(words[2], format!("{:08}", next[rank]));
+        assert_eq!(words[3], "abcdefghijklmnopqrstuvwxyz");
+        next[rank] += 1;
+    }
+    assert_eq!(next, [20001; 4]);
+}
+
+#[test]
+fn standard_error_comes_out_on_standard_error() {
+    let place = Place::new();
+    let done = place.sh(2, "echo out; echo err >&2").code(0);
+    assert_eq!(done.sorted(), ["[0] out", "[1] out"]);
+    let mut errors: Vec<String> = done.err().lines().map(str::to_owned).collect();
+    errors.sort();
+    assert_eq!(errors, ["[0] err", "[1] err"]);
+}
+
+#[test]
+fn a_line_that_comes_in_pieces_comes_out_whole() {
+    let place = Place::new();
+    let text = "for i in 1 2 3 4 5; do printf $MAPWIRE_RANK; sleep 0.02; done; echo .";
+    let done = place.sh(3, text).code(0);
+    assert_eq!(done.sorted(), ["[0] 00000.", "[1] 11111.", "[2] 22222."]);
+}
+
+#[test]
+fn an_unfinished_last_line_is_not_lost() {
+    let place = Place::new();
+    let done = place.sh(2, "printf 'a\\nb'").code(0);
+    assert_eq!(done.sorted(), ["[0] a", "[0] b", "[1] a", "[1] b"]);
+    let raw = place
+        .run(&["run", "-n", "1", "--no-tag", "--", "printf", "a\\nb"])
+        .code(0);
+    assert_eq!(raw.stdout, b"a\nb");
+}
+
+#[test]
+fn bytes_that_are_no_text_go_through_unchanged() {
+    let place = Place::new();
+    let done = place
+        .run(&["run", "-n", "1", "--", "printf", "\\000\\377\\r\\n"])
+        .code(0);
+    assert_eq!(done.stdout, b"[0] \x00\xff\r\n");
+}
+
+#[test]
+fn a_failing_ranks_last_words_come_before_what_is_said_of_it() {
+    let place = Place::new();
+    let done = place.sh(1, "echo last words >&2; exit 3").code(3);
+    let lines: Vec<String> = done.err().lines().map(str::to_owned).collect();
+    assert_eq!(lines[0], "[0] last words");
+    assert!(
+        lines[1].starts_with("mapwire: rank 0 (process "),
+        "{lines:?}"
+    );
+    assert!(lines[1].ends_with("exited with code 3"), "{lines:?}");
+}
+
+#[test]
+fn a_job_whose_reader_has_gone_ends() {
+    let place = Place::new();
+    let mut command = place.command(&["run", "-n", "2", "--", "yes"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().ends_with("] y"));
+    drop(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    place.assert_empty();
+}
+
+#[test]
+fn a_reader_that_pauses_holds_ranks_up_but_not_the_launcher() {
+    let place = Place::new();
+    let mut command = place.command(&["run", "-n", "2", "--", "yes"]);
+    // Nobody reads this pipe.
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id() as i32;
+    common::eventually("ranks run", || place.processes().len() >= 4);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    common::signal(pid, rustix::process::Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    // Once more: do not even wait for the reader.
+    common::eventually("it ends", || {
+        common::signal(pid, rustix::process::Signal::TERM);
+        std::thread::sleep(std::time::Duration::from_millis(120));
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    place.assert_empty();
+}
