@@ -74,7 +74,7 @@ impl Dsm {
                 self.out.resume(asker, Outcome::Failed(error));
             }
         }
-        for thread in 0..self.config.threads {
+        for thread in 0..self.used_threads {
             if let Wait::Pages { bytes } = self.threads[usize::from(thread)].waits {
                 if self.chunk_asker.is_some() {
                     return;

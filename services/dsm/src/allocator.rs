@@ -112,10 +112,10 @@ impl Arena {
 
     /// A place for at least one byte; `None` if [`add`](Self::add) must supply [`pages_for`] the bytes first.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Option<Minipage> {
-        if bytes < PAGE_BYTES {
-            if let Some(minipage) = self.packed.reserve(bytes, self.views) {
-                return Some(minipage);
-            }
+        if bytes < PAGE_BYTES
+            && let Some(minipage) = self.packed.reserve(bytes, self.views)
+        {
+            return Some(minipage);
         }
         let need = pages_for(bytes);
         let run = self.runs.iter_mut().find(|run| run.pages >= need)?;

@@ -182,7 +182,7 @@ impl Dsm {
         } else {
             Outcome::Passed
         };
-        for thread in 0..self.config.threads {
+        for thread in 0..self.used_threads {
             let waiter = &mut self.threads[usize::from(thread)];
             if waiter.waits == Wait::Barrier(barrier) {
                 waiter.waits = Wait::Nothing;

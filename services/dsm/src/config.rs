@@ -145,9 +145,9 @@ pub enum ConfigError {
     /// A number of barriers that leaves none for broadcasts.
     #[error("too many barriers; at most {}", u32::MAX - 1)]
     Barriers,
-    /// The tables would not fit the address space of this machine.
+    /// The machine refuses memory for the tables.
     #[error(
-        "tables for {pages} pages in {views} views do not fit the address space; use fewer views or pages"
+        "the machine refuses memory for tables of {pages} pages in {views} views; use fewer views or pages"
     )]
     TooLarge {
         /// Pages of the segment.

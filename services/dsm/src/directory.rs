@@ -6,7 +6,7 @@
 //! waits for at most one minipage at a time.
 
 use crate::address::Key;
-use crate::{Access, Rank, Thread};
+use crate::{Access, Rank, Thread, tables};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -47,20 +47,16 @@ const TAIL_SHIFT: u32 = 8;
 const TAIL_MASK: u32 = 0xFFFF << TAIL_SHIFT;
 
 impl Directory {
-    /// Empty tables; `None` if they would be too large for the address space.
+    /// Empty tables; `None` if the machine refuses memory for them.
     pub(crate) fn new(rows: u32, views: u16, ranks: u16, threads: u16) -> Option<Self> {
-        let entries = usize::try_from(u64::from(rows) * u64::from(views)).ok()?;
-        if entries > isize::MAX as usize / 8 {
-            return None;
-        }
         let node = Node {
             used: false,
             access: Access::Read,
             next: 0,
         };
         Some(Directory {
-            copysets: vec![0; entries],
-            states: vec![0; entries],
+            copysets: tables::double_words(rows, views)?,
+            states: tables::words(rows, views)?,
             nodes: vec![node; usize::from(ranks) * usize::from(threads)],
             rows: rows as usize,
             threads,

@@ -42,6 +42,8 @@ pub struct Dsm {
     pub(crate) map: Map,
     pub(crate) directory: Directory,
     pub(crate) threads: Vec<Slot>,
+    /// No thread from this one on ever did anything, so that most need not be looked at.
+    pub(crate) used_threads: u16,
     pub(crate) holds: Holds,
     pub(crate) locks: Locks,
     pub(crate) barriers: Barriers,
@@ -74,6 +76,7 @@ impl Dsm {
             directory: Directory::new(rows, config.views, config.ranks, config.threads)
                 .ok_or(too_large)?,
             threads: (0..threads).map(|_| Slot::default()).collect(),
+            used_threads: 0,
             holds: Holds::new(threads),
             locks: Locks::new(&config),
             barriers: Barriers::new(&config),
@@ -216,6 +219,7 @@ impl Dsm {
             Some(slot) if !slot.is_idle() => return Err(Error::ThreadBusy { thread }),
             Some(_) => {}
         }
+        self.used_threads = self.used_threads.max(thread + 1);
         self.end_hold(thread);
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Dsm {
 
     /// Whether a request of this rank for the minipage is on its way.
     fn is_requested(&self, key: Key) -> bool {
-        self.threads
+        self.threads[..usize::from(self.used_threads)]
             .iter()
             .any(|slot| slot.request.is_some_and(|request| request.key == key))
     }
@@ -207,7 +207,7 @@ impl Dsm {
         }
 
         let mut unsatisfied = None;
-        for waiter in 0..self.config.threads {
+        for waiter in 0..self.used_threads {
             let slot = &mut self.threads[usize::from(waiter)];
             let Wait::Fault {
                 key: wanted,
@@ -239,10 +239,10 @@ impl Dsm {
             };
             self.out.send(self.spread.manager(key.page), message);
         }
-        if let Some((waiter, access)) = unsatisfied {
-            if !self.is_requested(key) {
-                self.request(waiter, key, access);
-            }
+        if let Some((waiter, access)) = unsatisfied
+            && !self.is_requested(key)
+        {
+            self.request(waiter, key, access);
         }
     }
 
@@ -265,7 +265,7 @@ impl Dsm {
     /// Nothing is allocated there: all threads that faulted there fail.
     fn refused(&mut self, thread: Thread, key: Key) {
         self.threads[usize::from(thread)].request = None;
-        for waiter in 0..self.config.threads {
+        for waiter in 0..self.used_threads {
             let slot = &mut self.threads[usize::from(waiter)];
             match slot.waits {
                 Wait::Fault {

@@ -22,6 +22,10 @@ pub(crate) struct Holds {
     put_off: Vec<Option<PutOff>>,
     /// How many holds there are.
     count: usize,
+    /// How much work waits.
+    waiting: usize,
+    /// No thread from this one on ever held anything.
+    end: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,20 +71,22 @@ impl Holds {
             holds: vec![None; threads],
             put_off: vec![None; threads],
             count: 0,
+            waiting: 0,
+            end: 0,
         }
     }
 
     /// Whether some thread holds more of the minipage than would be left.
     pub(crate) fn forbid(&self, key: Key, leaves: Protection) -> bool {
         self.count > 0
-            && self
-                .holds
+            && self.holds[..self.end]
                 .iter()
                 .flatten()
                 .any(|hold| hold.key == key && Protection::from(hold.access) > leaves)
     }
 
     fn set(&mut self, thread: Thread, hold: Hold) {
+        self.end = self.end.max(usize::from(thread) + 1);
         if self.holds[usize::from(thread)].replace(hold).is_none() {
             self.count += 1;
         }
@@ -99,7 +105,10 @@ impl Holds {
             return Some(work);
         }
         match self.put_off.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(work),
+            Some(place) => {
+                *place = Some(work);
+                self.waiting += 1;
+            }
             None => return Some(work),
         }
         None
@@ -107,14 +116,18 @@ impl Holds {
 
     /// Work on the minipage that waits no longer.
     fn ready(&mut self, key: Key) -> Option<PutOff> {
+        if self.waiting == 0 {
+            return None;
+        }
         let at = self.put_off.iter().position(|place| {
             place.is_some_and(|work| work.key == key && !self.forbid(key, work.work.leaves()))
         })?;
+        self.waiting -= 1;
         self.put_off[at].take()
     }
 
     pub(crate) fn is_put_off(&self, key: Key) -> bool {
-        self.put_off.iter().flatten().any(|work| work.key == key)
+        self.waiting > 0 && self.put_off.iter().flatten().any(|work| work.key == key)
     }
 }
 
@@ -125,7 +138,7 @@ impl Dsm {
         if self.holds.count == 0 {
             return None;
         }
-        let holds = self.holds.holds.iter().flatten();
+        let holds = self.holds.holds[..self.holds.end].iter().flatten();
         holds
             .filter(|hold| self.holds.is_put_off(hold.key) || self.is_stalled(hold.key))
             .map(|hold| hold.until_ns)
@@ -139,7 +152,7 @@ impl Dsm {
         if self.holds.count == 0 {
             return;
         }
-        for thread in 0..self.config.threads {
+        for thread in 0..self.used_threads {
             let over = |hold: Hold| hold.until_ns <= self.now_ns;
             if self.holds.holds[usize::from(thread)].is_some_and(over) {
                 self.end_hold(thread);

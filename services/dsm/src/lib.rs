@@ -78,6 +78,7 @@ mod manager;
 mod map;
 mod message;
 mod spread;
+mod tables;
 mod threads;
 
 pub use action::{Action, Outcome, Progress};

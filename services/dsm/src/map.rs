@@ -13,8 +13,7 @@
 //! The protection stands in the small or head word only.
 
 use crate::address::Key;
-use crate::{Minipage, PAGE_BYTES, Protection};
-use alloc::vec;
+use crate::{Minipage, PAGE_BYTES, Protection, tables};
 use alloc::vec::Vec;
 
 #[derive(Debug)]
@@ -45,11 +44,11 @@ fn protection_bits(protection: Protection) -> u32 {
 }
 
 impl Map {
-    /// An empty map; `None` if its table would be too large for the address space.
+    /// An empty map; `None` if the machine refuses memory for its table.
     pub(crate) fn new(pages: u32, views: u16) -> Option<Self> {
-        let words = usize::try_from(u64::from(pages) * u64::from(views)).ok()?;
-        (words <= isize::MAX as usize / 4).then(|| Map {
-            words: vec![0; words],
+        let words = tables::words(pages, views)?;
+        Some(Map {
+            words,
             pages: pages as usize,
         })
     }
