@@ -31,8 +31,8 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn draw(random: &mut Random) -> Self {
         let think_ns = [50, 500, 3_000][random.below(3) as usize];
-        // Without holds nothing promises progress while all threads fight for few minipages; a pause between
-        // grant and use that is long against the network would then starve them.
+        // Without holds nothing promises progress while all threads fight for few minipages: a pause between
+        // grant and use that is long against the network could starve them. So it is short then.
         let hold_ns = [0, 1_000, 5_000][random.below(3) as usize];
         Shape {
             ranks: 2 + random.below(7) as u16,
@@ -255,11 +255,11 @@ impl Cluster {
                 self.machines[usize::from(from)].memory[range].to_vec(),
             )
         });
-        if self.random.chance(self.shape.early_data_percent) {
-            if let Some((offset, data)) = data.take() {
-                let memory = &mut self.machines[usize::from(to)].memory;
-                memory[offset..offset + data.len()].copy_from_slice(&data);
-            }
+        if self.random.chance(self.shape.early_data_percent)
+            && let Some((offset, data)) = data.take()
+        {
+            let memory = &mut self.machines[usize::from(to)].memory;
+            memory[offset..offset + data.len()].copy_from_slice(&data);
         }
         let pair = usize::from(from) * usize::from(self.shape.ranks) + usize::from(to);
         let delay = 1 + self.random.below(self.shape.delay_ns);
