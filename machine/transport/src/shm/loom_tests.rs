@@ -154,7 +154,8 @@ fn loom_slots_and_bulk_area_mix() {
     exchange(&[UNIT, 0, UNIT, 0]);
 }
 
-/// The words of one rank's line on the board, and what a futex does.
+/// The words of one rank's line on the board, and what a futex does. The order of steps is that of
+/// [`Board::ring`](crate::board::Board::ring), `leave_polling` and `sleep`.
 struct Rank {
     pollers: AtomicU32,
     bell: AtomicU32,
@@ -215,8 +216,9 @@ fn loom_a_sleeper_never_misses_a_packet() {
                     assert_eq!(value, number);
                     break;
                 }
-                let old = rank.bell.load(Ordering::Acquire);
                 rank.pollers.fetch_sub(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                let old = rank.bell.load(Ordering::Acquire);
                 fence(Ordering::SeqCst);
                 if cursor.ready(&*ring).is_none() {
                     rank.wait(old);
