@@ -1,0 +1,57 @@
+# make help says what there is. Everything is done by cargo and the scripts in scripts/.
+.POSIX:
+PREFIX = /usr/local
+SECONDS = 60
+
+.PHONY: all build demo test setup install fmt lint bench fuzz doc clean help
+
+all: build
+
+help:
+	@echo 'make demo               set up, build, run a parallel program on four processes, check its result'
+	@echo 'make test               set up, run every test and check'
+	@echo 'make setup              install what this computer lacks (as root, or with sudo)'
+	@echo 'make build              the command, the programs and the C library, optimised, in target/release'
+	@echo 'make install PREFIX=DIR the command, its manual, the C library; DIR is /usr/local unless given'
+	@echo 'make fmt                format the code'
+	@echo 'make lint               check format and lints'
+	@echo 'make bench              run every bench; make bench NAME=lookup runs one'
+	@echo 'make fuzz SECONDS=60    fuzz whatever reads bytes from outside, so long for each target'
+	@echo 'make doc                the documentation of the Rust interface, in target/doc'
+	@echo 'make clean              remove what was built'
+
+build:
+	@scripts/setup.sh
+	scripts/with-rust cargo build --release --locked --workspace
+
+demo:
+	@scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+setup:
+	@scripts/setup.sh
+
+install:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+
+fmt:
+	scripts/with-rust cargo fmt --all
+	scripts/with-rust cargo fmt --manifest-path fuzz/Cargo.toml
+
+lint:
+	@scripts/test.sh format lint
+
+bench:
+	@NAME='$(NAME)' scripts/bench.sh
+
+fuzz:
+	scripts/with-rust fuzz/run.sh $(SECONDS)
+
+doc:
+	scripts/with-rust cargo doc --workspace --no-deps --locked
+
+clean:
+	scripts/with-rust cargo clean
+	rm -rf fuzz/target fuzz/corpus fuzz/artifacts

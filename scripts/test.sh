@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Runs every check there is, phase by phase, and goes on after a failure, so that one run shows them all.
+# The last line is `N passed, N failed`: the tests of all `cargo test` summaries, and a failure for each other phase
+# that failed. The exit code is 0 only if nothing failed.
+#
+#   scripts/test.sh              all phases
+#   scripts/test.sh lint loom    some of them
+source "$(dirname "$0")/toolchain.sh"
+exec </dev/null
+
+all=(setup format lint tests loom miri docs benches fuzz)
+phases=("$@")
+((${#phases[@]})) || phases=("${all[@]}")
+
+target=${CARGO_TARGET_DIR:-$root/target}
+export CARGO_TERM_PROGRESS_WHEN=never
+# A build that is thrown away needs neither what makes the next one faster nor what a debugger reads; line numbers stay.
+if [[ -n ${CI:-} ]]; then
+    export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# Runs a command, for at most $1 seconds unless someone watches, who can end it himself.
+limited() {
+    local seconds=$1
+    shift
+    if [[ -t 1 ]]; then "$@"; else timeout -k 10 "$seconds" "$@"; fi
+}
+
+# Whether cargo has the subcommand $1; says so if not.
+component() {
+    cargo "$1" --version >/dev/null 2>&1 && return 0
+    echo "skipped: this toolchain has no cargo $1"
+    return 1
+}
+
+phase_setup() { scripts/setup.sh; }
+
+phase_format() {
+    component fmt || return 0
+    cargo fmt --all --check && cargo fmt --manifest-path fuzz/Cargo.toml --check
+}
+
+phase_lint() {
+    component clippy || return 0
+    limited 900 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+}
+
+# Unit, property, integration and documentation tests, the layering and the C examples among them.
+phase_tests() { limited 1500 cargo test --workspace --all-features --locked --no-fail-fast; }
+
+# The rings and the doorbell under every order of memory accesses that the model allows.
+phase_loom() {
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 limited 900 cargo test --release --locked -p mapwire-transport --lib loom
+}
+
+# The crates that call no operating system, where an interpreter can look for undefined behaviour.
+phase_miri() {
+    component miri || return 0
+    MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 limited 1200 cargo miri test --locked \
+        -p mapwire-wire -p mapwire-translation -p mapwire-nic -p mapwire-vmmc --lib
+}
+
+phase_docs() { RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --workspace --no-deps --all-features --locked; }
+
+# Each bench once, briefly: that it works and that its figures can be read, not how good they are.
+phase_benches() {
+    local name names failed=0 rows
+    cargo build --locked -p mapwire-cli || return 1
+    names=$("$target/debug/mapwire" bench --list | sed 's/ .*//') || return 1
+    [[ -n $names ]] || { echo "skipped: no bench is listed"; return 0; }
+    for name in $names; do
+        if rows=$(limited 120 "$target/debug/mapwire" bench "$name" --quick --json) && [[ $rows == *'"ratio"'* ]]; then
+            echo "$name: $(wc -l <<<"$rows") rows"
+        else
+            echo "$name: failed, or printed no row" >&2
+            failed=1
+        fi
+    done
+    return $failed
+}
+
+# Some seconds of each fuzz target, with coverage feedback: that they build and find nothing at once.
+phase_fuzz() {
+    have c++ || { echo "skipped: no C++ compiler"; return 0; }
+    limited 900 fuzz/run.sh 5
+}
+
+passed=0
+failed=0
+summary=()
+begin=$SECONDS
+for phase in "${phases[@]}"; do
+    declare -F "phase_$phase" >/dev/null || { echo "test.sh: no phase '$phase'; there are: ${all[*]}" >&2; exit 2; }
+done
+for phase in "${phases[@]}"; do
+    [[ $phase == setup ]] || find_rust || { echo "test.sh: no Rust $rust_needed; make setup installs it" >&2; exit 1; }
+    echo "== $phase"
+    start=$SECONDS
+    status=0
+    # A subshell: what a phase changes ends with it. Not `||` behind it alone, which would switch errexit off within.
+    ( "phase_$phase" ) 2>&1 | tee "$log" || status=$?
+    read -r p f < <(awk '/^test result:/ { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i - 1); if ($i ~ /^failed/) f += $(i - 1) } }
+                         END { print p + 0, f + 0 }' "$log")
+    passed=$((passed + p))
+    failed=$((failed + f))
+    note=ok
+    if ((status)); then
+        note=FAILED
+        # What failed outside a test, a build for instance.
+        ((f)) || failed=$((failed + 1))
+    elif grep -q '^skipped:' "$log"; then
+        note=skipped
+    fi
+    summary+=("$(printf '%-8s %-8s %4d s' "$phase" "$note" $((SECONDS - start)))")
+    echo "== $phase: $note, $((SECONDS - start)) s"
+done
+
+echo
+printf '%s\n' "${summary[@]}"
+echo "all in $((SECONDS - begin)) s"
+echo "$passed passed, $failed failed"
+((failed == 0))

@@ -1,0 +1,133 @@
+//! The rules as data: the order of the layers, what may be used from outside, where unsafe code may be.
+
+/// A crate's place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the package.
+    pub name: &'static str,
+    /// Folder, from the workspace's root.
+    pub folder: &'static str,
+}
+
+const fn place(name: &'static str, folder: &'static str) -> Place {
+    Place { name, folder }
+}
+
+/// All crates, top to bottom: each may use those that come before it. Those that are planned have their place already.
+pub const ORDER: &[Place] = &[
+    place("mapwire-wire", "firmware/wire"),
+    place("mapwire-translation", "firmware/translation"),
+    place("mapwire-nic", "firmware/nic"),
+    place("mapwire-vmmc", "services/vmmc"),
+    place("mapwire-dsm", "services/dsm"),
+    place("mapwire-gms", "services/gms"),
+    place("mapwire-rpc", "services/rpc"),
+    place("mapwire-host", "machine/host"),
+    place("mapwire-transport", "machine/transport"),
+    place("mapwire-driver", "machine/driver"),
+    place("mapwire", "mapwire"),
+    place("mapwire-sim", "lab/sim"),
+    place("mapwire-trace", "lab/trace"),
+    place("mapwire-study", "lab/study"),
+    place("mapwire-c", "bindings/c"),
+    place("mapwire-python", "bindings/python"),
+    place("mapwire-cli", "cli"),
+    place("mapwire-apps", "apps"),
+    place("mapwire-layering", "tests/layering"),
+];
+
+/// Folders of crates that call no operating system.
+pub const PURE: &[&str] = &["firmware/", "services/"];
+
+/// Folders of the laboratory, which runs the firmware without this computer.
+pub const LAB: &[&str] = &["lab/"];
+
+/// Folders that the laboratory never uses.
+pub const NOT_FOR_LAB: &[&str] = &["machine/", "mapwire/"];
+
+/// What pure crates may use from outside: crates without `std`.
+pub const OUTSIDE_PURE: &[&str] = &["thiserror", "zerocopy"];
+
+/// What pure crates may use from outside in their tests, besides.
+pub const OUTSIDE_PURE_TESTS: &[&str] = &["proptest"];
+
+/// What other crates may use from outside.
+pub const OUTSIDE: &[&str] = &[
+    "cbindgen",
+    "clap",
+    "clap_complete",
+    "clap_mangen",
+    "io-uring",
+    "libc",
+    "loom",
+    "proptest",
+    "rustix",
+    "serde",
+    "serde_json",
+    "tempfile",
+    "thiserror",
+    "toml",
+    "tracing",
+    "tracing-subscriber",
+    "zerocopy",
+];
+
+/// A place where unsafe code is allowed: a file, and what the attribute stands before in it (`file` for the file as a whole).
+pub type UnsafePlace = (&'static str, &'static str);
+
+/// All places where unsafe code is allowed, by file.
+pub const UNSAFE_PLACES: &[UnsafePlace] = &[
+    ("apps/src/phase.rs", "file"),
+    ("bindings/c/src/lib.rs", "mod buffer"),
+    ("bindings/c/src/lib.rs", "mod counters"),
+    ("bindings/c/src/lib.rs", "mod export"),
+    ("bindings/c/src/lib.rs", "mod failure"),
+    ("bindings/c/src/lib.rs", "mod growing"),
+    ("bindings/c/src/lib.rs", "mod import"),
+    ("bindings/c/src/lib.rs", "mod memory"),
+    ("bindings/c/src/lib.rs", "mod node"),
+    ("bindings/c/src/lib.rs", "mod notify"),
+    ("bindings/c/src/lib.rs", "mod shared"),
+    ("bindings/c/src/lib.rs", "mod status"),
+    ("bindings/c/src/lib.rs", "mod version"),
+    ("cli/src/bench/mod.rs", "mod pair"),
+    ("cli/src/bench/mod.rs", "mod words"),
+    ("cli/src/doctor/mod.rs", "mod doors"),
+    ("cli/src/run/mod.rs", "mod signals"),
+    ("cli/src/run/mod.rs", "mod spawn"),
+    ("machine/driver/src/lib.rs", "mod mover"),
+    ("machine/driver/src/lib.rs", "mod spin"),
+    ("machine/host/src/faults/conformance.rs", "file"),
+    ("machine/host/src/faults/delivery.rs", "file"),
+    ("machine/host/src/faults/mod.rs", "mod signals"),
+    ("machine/host/src/faults/mod.rs", "mod uffd_abi"),
+    ("machine/host/src/lib.rs", "mod mapping"),
+    ("machine/host/src/memory/buffer.rs", "fn copy_between"),
+    ("machine/host/src/memory/buffer.rs", "fn read"),
+    ("machine/host/src/memory/buffer.rs", "fn write"),
+    ("machine/host/src/memory/mod.rs", "mod raw"),
+    (
+        "machine/host/src/memory/tests.rs",
+        "fn a_forked_child_that_drops_its_copy_revokes_nothing",
+    ),
+    ("machine/host/src/pinning/mod.rs", "mod sys"),
+    ("machine/host/src/testing.rs", "file"),
+    ("machine/transport/src/board.rs", "file"),
+    ("machine/transport/src/lib.rs", "mod payload"),
+    ("machine/transport/src/shm/mod.rs", "mod loom_tests"),
+    ("machine/transport/src/shm/mod.rs", "mod prefetch"),
+    ("machine/transport/src/shm/mod.rs", "mod region"),
+    ("machine/transport/src/shm/mod.rs", "mod ring"),
+    ("mapwire/src/lib.rs", "mod raw"),
+    ("mapwire/src/lib.rs", "mod shared"),
+    ("mapwire/src/lib.rs", "mod slice"),
+    ("mapwire/src/node.rs", "fn export_range"),
+];
+
+/// Tests, examples and benches with unsafe code: programs of their own, which the attributes of a library do not reach.
+pub const UNSAFE_PROGRAMS: &[&str] = &[
+    "machine/host/examples/costs.rs",
+    "machine/transport/examples/ring_latency.rs",
+    "machine/transport/tests/ring_processes.rs",
+    "services/dsm/tests/no_allocation.rs",
+];

@@ -1,0 +1,118 @@
+//! The checks, on this repository.
+
+use std::fs;
+use std::path::Path;
+
+use mapwire_layering::rules::{ORDER, UNSAFE_PLACES, UNSAFE_PROGRAMS};
+use mapwire_layering::workspace::{Crate, read, root};
+use mapwire_layering::{Violation, order, purity, unsafe_code};
+
+fn crates() -> Vec<Crate> {
+    let crates = read(&root()).unwrap();
+    // A check of an empty list would pass whatever is wrong.
+    assert!(
+        crates.len() >= 10,
+        "only {} crates were found",
+        crates.len()
+    );
+    crates
+}
+
+fn assert_none(violations: &[Violation]) {
+    let texts: Vec<_> = violations.iter().map(ToString::to_string).collect();
+    assert!(texts.is_empty(), "\n{}\n", texts.join("\n"));
+}
+
+/// Every Rust file of the crates: its path from the root, and its text.
+fn files() -> Vec<(String, String)> {
+    let root = root();
+    let mut files = Vec::new();
+    for found in crates() {
+        for path in unsafe_code::rust_files(&root.join(&found.folder)).unwrap() {
+            let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+            files.push((name.to_owned(), fs::read_to_string(&path).unwrap()));
+        }
+    }
+    files.sort();
+    files.dedup();
+    files
+}
+
+/// Whether a file belongs to a program of its own, beside the library.
+fn is_program(file: &str) -> bool {
+    ["/tests/", "/examples/", "/benches/"]
+        .iter()
+        .any(|part| file.contains(part) && !file.contains("/src/"))
+        || file.ends_with("/build.rs")
+}
+
+#[test]
+fn every_crate_uses_only_what_stands_above_it() {
+    assert_none(&order::check(&crates()));
+}
+
+#[test]
+fn pure_crates_are_without_std_and_every_crate_guards_against_unsafe_code() {
+    let root = root();
+    let mut violations = Vec::new();
+    for found in crates() {
+        let roots: Vec<_> = ["src/lib.rs", "src/main.rs"]
+            .iter()
+            .map(|file| format!("{}/{file}", found.folder))
+            .filter(|file| root.join(file).is_file())
+            .collect();
+        assert!(!roots.is_empty(), "{} has no root file", found.name);
+        for file in roots {
+            let text = fs::read_to_string(root.join(&file)).unwrap();
+            violations.extend(purity::check(&found.folder, &file, &text));
+        }
+    }
+    assert_none(&violations);
+}
+
+#[test]
+fn unsafe_code_is_allowed_only_at_the_places_of_the_list() {
+    let found: Vec<_> = files()
+        .into_iter()
+        // This crate's own tests speak of such attributes in literals, which are no code.
+        .flat_map(|(file, text)| {
+            unsafe_code::allowances(&text)
+                .into_iter()
+                .map(move |item| (file.clone(), item))
+        })
+        .collect();
+    assert_none(&unsafe_code::check(&found, UNSAFE_PLACES));
+}
+
+#[test]
+fn tests_and_examples_hold_unsafe_code_only_where_the_list_says() {
+    let found: Vec<_> = files()
+        .into_iter()
+        .filter(|(file, text)| is_program(file) && unsafe_code::has_unsafe(text))
+        .map(|(file, _)| (file, unsafe_code::WHOLE_FILE.to_owned()))
+        .collect();
+    let listed: Vec<_> = UNSAFE_PROGRAMS
+        .iter()
+        .map(|file| (*file, unsafe_code::WHOLE_FILE))
+        .collect();
+    assert_none(&unsafe_code::check(&found, &listed));
+}
+
+#[test]
+fn the_order_names_the_folders_that_are_there() {
+    // A crate that was renamed would leave its place empty, and the rule without effect.
+    let root = root();
+    for place in ORDER
+        .iter()
+        .filter(|place| root.join(place.folder).is_dir())
+    {
+        let manifest = Path::new(place.folder).join("Cargo.toml");
+        let text = fs::read_to_string(root.join(&manifest)).unwrap();
+        assert!(
+            text.contains(&format!("name = \"{}\"", place.name)),
+            "{} is not of {}",
+            manifest.display(),
+            place.name
+        );
+    }
+}
