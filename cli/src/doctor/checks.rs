@@ -5,17 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use super::{Finding, doors};
+use crate::size;
 use mapwire_host::faults::{FaultBackend, probe};
 use mapwire_host::limits::Limits;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
 use mapwire_transport::rendezvous::{Broker, Client};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-
-use super::Finding;
-use crate::size;
 
 /// The usual shared memory of a job: what `mapwire run` asks for unless told otherwise.
 const USUAL_SHARED: usize = 4 << 30;
@@ -41,7 +38,7 @@ pub(super) fn all() -> Vec<Finding> {
     for (backend, result) in faults {
         findings.push(fault_backend(backend, result, any_faults));
     }
-    findings.push(userfaultfd_device());
+    findings.push(userfaultfd_doors());
     let any_pinner = pinners.iter().any(|(_, result)| result.is_ok());
     for (kind, result) in pinners {
         findings.push(pinner(kind, result, any_pinner));
@@ -273,27 +270,23 @@ fn fault_backend(backend: FaultBackend, result: Result<(), String>, any: bool) -
     }
 }
 
-/// Which doors to userfaultfd are open. One is enough; the line above says whether what is behind
-/// it suffices.
-fn userfaultfd_device() -> Finding {
-    let device = rustix::fs::open(
-        "/dev/userfaultfd",
-        OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::empty(),
-    );
-    let device = match device {
-        Ok(_) => "opens",
-        Err(Errno::NOENT) => "is not there",
-        Err(Errno::ACCESS | Errno::PERM) => "is not for this user",
-        Err(_) => "does not open",
-    };
-    let sysctl = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
-    let sysctl = sysctl.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
-    Finding::ok(
-        "userfault door",
-        format!(
-            "/dev/userfaultfd {device}; vm.unprivileged_userfaultfd is {sysctl} (0 suffices: faults of user mode only)"
-        ),
+/// Which ways to a userfaultfd are open. The first or the second is enough; the line above says
+/// whether what is behind it suffices.
+fn userfaultfd_doors() -> Finding {
+    let check = "userfault ways";
+    let tried = doors::try_all();
+    let texts = tried.map(|(way, result)| match result {
+        Ok(()) => format!("{way}: yes"),
+        Err(errno) => format!("{way}: no ({errno})"),
+    });
+    let found = texts.join("; ");
+    if tried[0].1.is_ok() || tried[1].1.is_ok() {
+        return Finding::ok(check, found);
+    }
+    Finding::warn(
+        check,
+        found,
+        "sudo chmod 666 /dev/userfaultfd, or sudo sysctl -w vm.unprivileged_userfaultfd=1 before Linux 5.11, or allow userfaultfd in the container (seccomp profile)",
     )
 }
 
