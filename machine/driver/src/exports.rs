@@ -199,8 +199,11 @@ impl Driver {
 
     /// Carries out what the VMMC model asks for.
     pub(crate) fn serve_vmmc(&mut self) -> bool {
-        let now_ns = mapwire_host::waiting::now_ns();
-        if self.vmmc.poll_at().is_some_and(|at| at <= now_ns) {
+        // The clock is read only while an import is under way.
+        if let Some(at_ns) = self.vmmc.poll_at()
+            && let now_ns = mapwire_host::waiting::now_ns()
+            && at_ns <= now_ns
+        {
             let timeouts = core::mem::take(&mut self.job.import_timeouts);
             self.vmmc
                 .handle_time(now_ns, |id| timeouts.get(&id).copied().unwrap_or(0));
@@ -245,7 +248,8 @@ impl Driver {
         else {
             return;
         };
-        let pass = |fd: BorrowedFd<'_>| self.job.pass(to, tag, fd).map_err(DriverError::from);
+        let job = &mut self.job;
+        let mut pass = |fd: BorrowedFd<'_>| job.pass(to, tag, fd).map_err(DriverError::from);
         let passed = match memory {
             DirectMemory::Views(views) => pass(views.fd()),
             DirectMemory::Buffer(buffer) => {

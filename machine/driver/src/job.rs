@@ -1,7 +1,7 @@
 //! The job that this process is a rank of: by a launcher's broker, or alone.
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub struct Job {
     uid: u32,
     /// How long each import under way was given, in milliseconds: its error says so.
     pub(crate) import_timeouts: HashMap<RequestId, u64>,
+    /// What a process alone has passed to itself.
+    own_events: VecDeque<Event>,
 }
 
 impl Job {
@@ -60,6 +62,7 @@ impl Job {
             requested: vec![false; size as usize],
             malformed: 0,
             import_timeouts: HashMap::new(),
+            own_events: VecDeque::new(),
             uid: rustix::process::getuid().as_raw(),
         }
     }
@@ -98,12 +101,15 @@ impl Job {
     #[inline]
     #[must_use]
     pub fn has_news(&self) -> bool {
-        self.client.as_ref().is_some_and(Client::has_news)
+        !self.own_events.is_empty() || self.client.as_ref().is_some_and(Client::has_news)
     }
 
     /// What it has to say.
     pub fn poll(&mut self) -> Option<Event> {
-        self.client.as_mut()?.poll()
+        match self.own_events.pop_front() {
+            Some(event) => Some(event),
+            None => self.client.as_mut()?.poll(),
+        }
     }
 
     /// Asks for a channel to a peer, once.
@@ -122,12 +128,26 @@ impl Job {
     /// Passes a descriptor to a peer.
     ///
     /// # Errors
-    /// When the broker is gone or the kernel refuses; a job of one has nobody to pass to.
-    pub fn pass(&self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
-        match &self.client {
-            Some(client) => client.pass(u32::from(to.0), tag, fd),
-            None => Err(RendezvousError::JobEnded),
+    /// When the broker is gone or the kernel refuses; a process alone passes to itself only.
+    pub fn pass(
+        &mut self,
+        to: NodeId,
+        tag: u64,
+        fd: BorrowedFd<'_>,
+    ) -> Result<(), RendezvousError> {
+        if let Some(client) = &self.client {
+            return client.pass(u32::from(to.0), tag, fd);
         }
+        if u32::from(to.0) != self.rank {
+            return Err(RendezvousError::JobEnded);
+        }
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno| RendezvousError::Os {
+            call: "fcntl(F_DUPFD_CLOEXEC)",
+            errno,
+        })?;
+        let from = self.rank;
+        self.own_events.push_back(Event::Passed { from, tag, fd });
+        Ok(())
     }
 
     /// A peer sent a control message that is none.
