@@ -1,0 +1,239 @@
+//! A rank that keeps to no rule: it speaks to its peers' NICs in packets of its own making, or writes into their channels
+//! what it likes.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use mapwire::{Key, Rights};
+use mapwire_transport::payload::Payload;
+use mapwire_transport::rendezvous::{Client, JobAddress};
+use mapwire_transport::shm::channel::{Channel, Side};
+use mapwire_transport::shm::ring::{PushError, RingConfig};
+use mapwire_wire::{ControlMessage, ExportId, Header, Repr};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::Rank;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A rank without a node.
+pub(crate) struct Outlaw {
+    pub(crate) client: Client,
+}
+
+impl Outlaw {
+    pub(crate) fn join(rank: &Rank) -> Self {
+        let address = JobAddress::from_env().expect("an address").expect("a job");
+        let client = Client::join(&address, rank.number as u32, LONG).expect("a place in the job");
+        Self { client }
+    }
+
+    /// The memory of the channel with `peer`.
+    pub(crate) fn channel_memory(&mut self, peer: u32) -> OwnedFd {
+        self.client.connect_wait(peer, LONG).expect("a channel")
+    }
+
+    /// A channel that packets can be sent through.
+    pub(crate) fn channel(&mut self, peer: u32) -> RawChannel {
+        let memory = self.channel_memory(peer);
+        let side = Side::of(self.client.rank(), peer);
+        let channel =
+            Channel::open(&memory, side, &RingConfig::default()).expect("a channel's memory");
+        RawChannel {
+            channel,
+            peer,
+            sequence: 0,
+            board: self.client.board().clone(),
+        }
+    }
+}
+
+/// Packets to and from one peer.
+pub(crate) struct RawChannel {
+    channel: Channel,
+    peer: u32,
+    pub(crate) sequence: u32,
+    board: std::sync::Arc<mapwire_transport::board::Board>,
+}
+
+/// What an exporter granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) export: ExportId,
+    pub(crate) key: Key,
+    pub(crate) length: u64,
+}
+
+impl RawChannel {
+    /// Sends a legal packet with the number that is due.
+    pub(crate) fn send(&mut self, repr: &Repr, payload: &[u8]) {
+        let (header, inline) = repr.emit(self.sequence, 0);
+        let bytes: &[u8] = if inline.is_empty() { payload } else { &inline };
+        self.send_raw(header, bytes);
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// Sends these bytes as they are; the ring's own length is that of the payload.
+    pub(crate) fn send_raw(&mut self, header: Header, payload: &[u8]) {
+        let mut bytes = [0; size_of::<Header>()];
+        bytes.copy_from_slice(header.as_bytes());
+        let end = Instant::now() + LONG;
+        loop {
+            let payload = Payload::one(payload);
+            match self.channel.sender.try_push(&bytes, payload.pieces()) {
+                Ok(()) => break,
+                Err(PushError::Full) => {
+                    assert!(
+                        !self.channel.sender.consumer_closed() && Instant::now() < end,
+                        "the victim takes no more"
+                    );
+                    // It may be asleep since this side sends nothing back.
+                    self.board.wake(self.peer);
+                    self.drain();
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.board.ring(self.peer);
+    }
+
+    /// Whether the victim has closed its end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.channel.sender.consumer_closed()
+    }
+
+    /// The next packet from the victim.
+    pub(crate) fn receive(&mut self) -> (Header, Vec<u8>) {
+        let end = Instant::now() + LONG;
+        loop {
+            if let Some(packet) = self.try_receive() {
+                return packet;
+            }
+            assert!(Instant::now() < end, "the victim says nothing");
+            std::thread::yield_now();
+        }
+    }
+
+    fn try_receive(&mut self) -> Option<(Header, Vec<u8>)> {
+        let incoming = self.channel.receiver.peek().expect("a sound ring")?;
+        let header = Header::read_from_bytes(incoming.header).expect("a header");
+        let mut payload = vec![0; incoming.payload.len_bytes()];
+        incoming.payload.copy_to_slice(0, &mut payload);
+        self.channel.receiver.release();
+        Some((header, payload))
+    }
+
+    /// Throws away what the victim has sent so far; how many packets.
+    pub(crate) fn drain(&mut self) -> usize {
+        std::iter::from_fn(|| self.try_receive()).count()
+    }
+
+    /// Sends a control message.
+    pub(crate) fn control(&mut self, message: &ControlMessage<'_>) {
+        let bytes = message.to_vec().expect("a legal message");
+        let length = bytes.len() as u32;
+        self.send(&Repr::Control { length }, &bytes);
+    }
+
+    /// Imports in the ordinary way, and gives what an importer must keep to itself.
+    pub(crate) fn import(&mut self, name: &str, rights: Rights) -> Grant {
+        self.control(&ControlMessage::ImportRequest {
+            request: 7,
+            name,
+            rights,
+            token: None,
+            uid: 0,
+        });
+        loop {
+            let (header, payload) = self.receive();
+            if let Ok(Repr::Control { .. }) = Repr::parse(&header, &payload) {
+                match ControlMessage::parse(&payload) {
+                    Ok(ControlMessage::ImportGranted {
+                        export,
+                        key,
+                        length,
+                        ..
+                    }) => {
+                        return Grant {
+                            export,
+                            key,
+                            length,
+                        };
+                    }
+                    other => panic!("no grant of {name}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// Memory of a descriptor, mapped to be written into at will.
+pub(crate) struct Scratch {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Scratch {
+    pub(crate) fn map(memory: impl AsFd) -> Self {
+        let bytes = rustix::fs::fstat(&memory).expect("its size").st_size as usize;
+        let (rights, flags) = (
+            rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+            rustix::mm::MapFlags::SHARED,
+        );
+        // SAFETY: a fresh mapping wherever the kernel likes.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                rights,
+                flags,
+                memory.as_fd(),
+                0,
+            )
+        };
+        Self {
+            start: start.expect("a mapping").cast(),
+            bytes,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Stores a word; the offset is taken modulo the memory, and rounded down to words.
+    pub(crate) fn store(&self, offset: usize, value: u64) {
+        let at = offset % self.bytes / 8 * 8;
+        // SAFETY: eight aligned bytes inside the mapping, which others write too, as atomics.
+        let word = unsafe { &*self.start.add(at).cast::<std::sync::atomic::AtomicU64>() };
+        word.store(value, std::sync::atomic::Ordering::Release);
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: what `map` got, unmapped once.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// Numbers without much of a pattern; the seed is printed by whoever uses them.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (self.roll() >> 11) % end
+    }
+}
