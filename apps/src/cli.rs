@@ -86,7 +86,7 @@ pub fn start<C: Parser>(name: &str, program: impl FnOnce(C) -> Result<(), Failur
     match program(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if speaks || !failure.is_everybodys() {
+            if speaks || !failure.is_said_by_rank_0() {
                 eprintln!("{name}: {failure}");
             }
             end(failure.exit_code(), speaks)

@@ -17,6 +17,9 @@ pub enum Failure {
         /// Why it could not.
         cause: String,
     },
+    /// Rank 0 has failed, and says why: exit code 1.
+    #[error("rank 0 has failed")]
+    Elsewhere,
 }
 
 impl Failure {
@@ -24,13 +27,13 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) => 2,
-            Self::Differs(_) | Self::Machine { .. } => 1,
+            Self::Differs(_) | Self::Machine { .. } | Self::Elsewhere => 1,
         }
     }
 
-    /// Whether every rank fails in this way, so that one need say it.
-    pub fn is_everybodys(&self) -> bool {
-        matches!(self, Self::Input(_))
+    /// Whether rank 0 says it, so that the other ranks need not.
+    pub fn is_said_by_rank_0(&self) -> bool {
+        matches!(self, Self::Input(_) | Self::Elsewhere)
     }
 }
 

@@ -16,11 +16,11 @@ use std::ops::{Deref, DerefMut, Index};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use zerocopy::{FromBytes, IntoBytes};
+use mapwire::{Sharable, Shared, SharedSlice};
 
 /// What a block is made of: plain old data for which zero bytes are a value.
-pub trait Element: FromBytes + IntoBytes + Copy + Send + Sync + 'static {}
-impl<T: FromBytes + IntoBytes + Copy + Send + Sync + 'static> Element for T {}
+pub trait Element: Sharable + Sync {}
+impl<T: Sharable + Sync> Element for T {}
 
 /// A block's length in elements, and the rank that makes it and so owns it at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,55 @@ impl<T> Index<usize> for Blocks<'_, T> {
     }
 }
 
+impl<'c, T: Element> Blocks<'c, T> {
+    /// Zeroed blocks of memory that all ranks share, each a minipage. Every rank allocates those that it owns and tells the
+    /// others their addresses, in a table of its own. Collective, with the same shapes in every rank.
+    pub(crate) fn shared(
+        shared: &'c Shared,
+        shapes: &[BlockShape],
+    ) -> Result<Self, mapwire::Error> {
+        let node = shared.node();
+        let mut addresses = vec![0; shapes.len()];
+        for root in 0..node.size() {
+            let theirs = || (0..shapes.len()).filter(|&at| shapes[at].owner == root);
+            let count = theirs().count();
+            if count == 0 {
+                continue;
+            }
+            let table = if root == node.rank() {
+                let mut own = Vec::with_capacity(count);
+                for at in theirs() {
+                    own.push(shared.alloc::<T>(shapes[at].length)?.address());
+                }
+                let table = shared.alloc::<u64>(count)?;
+                table.write_from(0, &own)?;
+                shared.broadcast_slice(root, Some(table))?
+            } else {
+                shared.broadcast_slice(root, None)?
+            };
+            let mut told = vec![0; count];
+            table.read_into(0, &mut told)?;
+            for (at, address) in theirs().zip(told) {
+                addresses[at] = address;
+            }
+        }
+        let mut blocks = Vec::with_capacity(shapes.len());
+        for (shape, address) in shapes.iter().zip(addresses) {
+            // SAFETY: the owner got `address` from `alloc` for this very shape, and `Blocks` borrows `shared` for as long as it
+            // lives.
+            let slice = unsafe { SharedSlice::<T>::from_address(shared, address, shape.length)? };
+            let start = NonNull::new(slice.as_ptr()).expect("shared memory is not at address 0");
+            // SAFETY: `from_address` has checked that the block is mapped and aligned; it was zeroed when it was allocated, and
+            // any bytes are a `T`; each allocation is one block.
+            blocks.push(unsafe { Block::new(start, shape.length) });
+        }
+        Ok(Self {
+            blocks,
+            _memory: Memory::Shared(PhantomData),
+        })
+    }
+}
+
 impl<T: Element> Blocks<'_, T> {
     /// Zeroed blocks in this process's own memory, one after another, each from a cache line of its own.
     pub(crate) fn plain(shapes: &[BlockShape]) -> Self {
@@ -244,8 +293,7 @@ const PAGE_BYTES: usize = 4096;
 /// What keeps blocks mapped.
 enum Memory<'c> {
     Plain(#[expect(dead_code, reason = "held to be dropped with the blocks")] Slab),
-    #[expect(dead_code, reason = "until blocks of mapwire memory are made")]
-    Crew(PhantomData<&'c ()>),
+    Shared(PhantomData<&'c Shared>),
 }
 
 /// Zeroed memory from the heap, aligned to pages as shared blocks are.

@@ -13,8 +13,14 @@ pub fn main<P: Program>(program: &P, how: &How) -> Result<(), Failure> {
     how.check()?;
     refuse_too_large(program.shared_bytes(how.threads.unwrap_or(1)))?;
     match how.mode {
-        Mode::Auto if how.against_threads => against_threads(program, how, &Crew::join(how)?),
-        Mode::Auto => once(program, how, &Crew::join(how)?),
+        Mode::Auto => {
+            let crew = Crew::join(how.threads.unwrap_or(1))?;
+            match how.against_threads {
+                true => against_threads(program, how, &crew)?,
+                false => once(program, how, &crew)?,
+            }
+            crew.leave()
+        }
         // These need no job: rank 0 does all.
         _ if rank_of_environment() != 0 => Ok(()),
         Mode::Sequential => once(program, how, &Crew::Plain(Plain::new(1))),
@@ -43,13 +49,12 @@ fn timed<P: Program>(
     crew.run(|worker: &Worker<'_>| {
         program.prepare(worker, memory)?;
         worker.barrier()?;
-        let start = Mark::now(crew);
+        let start = worker.leads_its_rank().then(|| Mark::now(crew));
         program.work(worker, memory)?;
         worker.barrier()?;
-        if worker.leads_its_rank() {
-            let end = Mark::now(crew);
+        if let Some(start) = start {
             // A poisoned lock means that another worker panicked, and then `run` does not return.
-            *result.lock().expect("no worker panicked") = start.until(end);
+            *result.lock().expect("no worker panicked") = start.until(Mark::now(crew));
         }
         Ok(())
     })?;

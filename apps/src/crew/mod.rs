@@ -5,13 +5,14 @@
 //! numbered through all ranks: those of rank 0 first.
 
 mod barrier;
+mod joined;
 mod plain;
 
+pub use joined::Joined;
 pub use plain::Plain;
 
 use std::time::Instant;
 
-use crate::cli::How;
 use crate::error::Failure;
 use crate::phase::{BlockShape, Blocks, Element, Words};
 
@@ -22,9 +23,9 @@ pub struct Traffic {
     pub read_faults: u64,
     /// Page faults on writing it.
     pub write_faults: u64,
-    /// Messages sent.
+    /// Messages sent to other ranks.
     pub messages: u64,
-    /// Bytes sent, minipages included.
+    /// Bytes of the minipages sent to other ranks.
     pub bytes: u64,
 }
 
@@ -54,12 +55,22 @@ impl Traffic {
 pub enum Crew {
     /// Threads of this process.
     Plain(Plain),
+    /// Threads of all ranks of a mapwire job.
+    Joined(Joined),
 }
 
 impl Crew {
-    /// The crew of the job that this process is a rank of: every rank, `how.threads` workers in each.
-    pub fn join(_how: &How) -> Result<Self, Failure> {
-        Ok(Self::Plain(Plain::new(1)))
+    /// The crew of the job that this process is a rank of, `threads` workers in each rank. Collective.
+    pub fn join(threads: usize) -> Result<Self, Failure> {
+        Joined::new(threads).map(Self::Joined)
+    }
+
+    /// Ends the crew; a job's ranks wait for each other.
+    pub fn leave(self) -> Result<(), Failure> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Joined(joined) => joined.leave(),
+        }
     }
 
     /// What the crew is, in a word: `sequential`, `threads` or `mapwire`.
@@ -67,6 +78,7 @@ impl Crew {
         match self {
             Self::Plain(plain) if plain.threads() == 1 => "sequential",
             Self::Plain(_) => "threads",
+            Self::Joined(_) => "mapwire",
         }
     }
 
@@ -74,6 +86,7 @@ impl Crew {
     pub fn ranks(&self) -> usize {
         match self {
             Self::Plain(_) => 1,
+            Self::Joined(joined) => joined.ranks(),
         }
     }
 
@@ -81,6 +94,7 @@ impl Crew {
     pub fn rank(&self) -> usize {
         match self {
             Self::Plain(_) => 0,
+            Self::Joined(joined) => joined.rank(),
         }
     }
 
@@ -88,6 +102,7 @@ impl Crew {
     pub fn threads(&self) -> usize {
         match self {
             Self::Plain(plain) => plain.threads(),
+            Self::Joined(joined) => joined.threads(),
         }
     }
 
@@ -116,6 +131,8 @@ impl Crew {
             .collect();
         match self {
             Self::Plain(_) => Ok(Blocks::plain(&shapes)),
+            Self::Joined(joined) => Blocks::shared(joined.shared(), &shapes)
+                .map_err(joined::while_doing("laying out shared memory")),
         }
     }
 
@@ -160,6 +177,7 @@ impl Crew {
     ) -> Result<Option<R>, Failure> {
         match self {
             Self::Plain(_) => alone().map(Some),
+            Self::Joined(joined) => joined.alone(alone),
         }
     }
 
@@ -167,6 +185,7 @@ impl Crew {
     pub fn traffic(&self) -> Traffic {
         match self {
             Self::Plain(_) => Traffic::default(),
+            Self::Joined(joined) => joined.traffic(),
         }
     }
 
@@ -174,9 +193,13 @@ impl Crew {
     pub fn gather(&self, mine: Traffic) -> Result<Vec<Traffic>, Failure> {
         match self {
             Self::Plain(_) => Ok(vec![mine]),
+            Self::Joined(joined) => joined.gather(mine),
         }
     }
 }
+
+/// What a panic in a main thread ends with.
+const PANIC_EXIT_CODE: i32 = 101;
 
 /// Lets the others know when a worker unwinds, so that none waits for it for ever.
 struct EndOfWork<'c> {
@@ -188,6 +211,8 @@ impl Drop for EndOfWork<'_> {
         if std::thread::panicking() {
             match self.crew {
                 Crew::Plain(plain) => plain.give_up(),
+                // Threads of this rank may wait in a barrier of the job, which only its end can break.
+                Crew::Joined(_) => std::process::exit(PANIC_EXIT_CODE),
             }
         }
     }
@@ -218,9 +243,12 @@ impl Worker<'_> {
     /// Returns when every worker of the crew has called it; what each wrote before, all see after.
     pub fn barrier(&self) -> Result<(), Failure> {
         match self.crew {
-            Crew::Plain(plain) => plain.barrier(),
+            Crew::Plain(plain) => {
+                plain.barrier();
+                Ok(())
+            }
+            Crew::Joined(joined) => joined.barrier(),
         }
-        Ok(())
     }
 
     /// Runs `critical` while no other worker of the crew runs one under lock `id`.
@@ -228,6 +256,10 @@ impl Worker<'_> {
         match self.crew {
             Crew::Plain(plain) => {
                 let _held = plain.lock(id);
+                Ok(critical())
+            }
+            Crew::Joined(joined) => {
+                let _held = joined.lock(id)?;
                 Ok(critical())
             }
         }

@@ -1,0 +1,167 @@
+//! A crew of all ranks of a mapwire job.
+
+use std::time::Duration;
+
+use mapwire::{LockGuard, Node, Shared, SharedSlice};
+
+use super::Traffic;
+use crate::error::Failure;
+
+/// How often a rank that waits for rank 0 to finish alone looks. It sleeps between, so as to leave the processors alone.
+const NAP: Duration = Duration::from_millis(2);
+
+/// What [`Joined::turn`] holds once rank 0 has failed.
+const FAILED: u64 = u64::MAX;
+
+/// This process's place among the ranks of a job, and the memory that they share.
+pub struct Joined {
+    shared: Shared,
+    rank: usize,
+    ranks: usize,
+    threads: usize,
+    /// How often rank 0 has finished alone.
+    turn: SharedSlice<u64>,
+    /// A slice of each rank, to show its [`Traffic`] to rank 0.
+    shown: Vec<SharedSlice<u64>>,
+}
+
+impl Joined {
+    /// Joins the job that this process was started in, or one of its own, with `threads` workers in each rank. Collective.
+    pub fn new(threads: usize) -> Result<Self, Failure> {
+        let node = Node::join().map_err(while_doing("joining the job"))?;
+        let shared = Shared::open(&node, threads).map_err(while_doing("opening shared memory"))?;
+        let (rank, ranks) = (node.rank(), node.size());
+        let slice_of = |root: usize, length| {
+            let mine = (root == rank)
+                .then(|| shared.alloc::<u64>(length))
+                .transpose()?;
+            shared.broadcast_slice(root, mine)
+        };
+        let all = || -> Result<_, mapwire::Error> {
+            let turn = slice_of(0, 1)?;
+            let shown = (0..ranks).map(|root| slice_of(root, FIELDS));
+            Ok((turn, shown.collect::<Result<Vec<_>, _>>()?))
+        };
+        let (turn, shown) = all().map_err(while_doing("allocating shared memory"))?;
+        Ok(Self {
+            shared,
+            rank,
+            ranks,
+            threads,
+            turn,
+            shown,
+        })
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub(super) fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn barrier(&self) -> Result<(), Failure> {
+        self.shared
+            .barrier()
+            .map_err(while_doing("waiting in a barrier"))
+    }
+
+    pub(super) fn lock(&self, id: u32) -> Result<LockGuard<'_>, Failure> {
+        self.shared.lock(id).map_err(while_doing("taking a lock"))
+    }
+
+    pub(super) fn alone<R>(
+        &self,
+        alone: impl FnOnce() -> Result<R, Failure>,
+    ) -> Result<Option<R>, Failure> {
+        let seen = self.turn.get(0);
+        self.meet()?;
+        if self.rank == 0 {
+            let result = alone();
+            let turn = if result.is_ok() { seen + 1 } else { FAILED };
+            self.turn.set(0, turn);
+            return result.map(Some);
+        }
+        loop {
+            match self.turn.get(0) {
+                FAILED => return Err(Failure::Elsewhere),
+                turn if turn != seen => return Ok(None),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        let counters = self.shared.counters();
+        Traffic {
+            read_faults: counters.read_faults,
+            write_faults: counters.write_faults,
+            messages: counters.messages_sent,
+            bytes: counters.bytes_sent,
+        }
+    }
+
+    pub(super) fn gather(&self, mine: Traffic) -> Result<Vec<Traffic>, Failure> {
+        for (index, value) in fields(mine).into_iter().enumerate() {
+            self.shown[self.rank].set(index, value);
+        }
+        self.meet()?;
+        let traffic = match self.rank {
+            0 => self.shown.iter().map(from_slice).collect(),
+            _ => Vec::new(),
+        };
+        // No rank shows its next traffic before rank 0 has read this one.
+        self.meet()?;
+        Ok(traffic)
+    }
+
+    /// Leaves the job, once all ranks do.
+    pub(super) fn leave(self) -> Result<(), Failure> {
+        self.shared.close().map_err(while_doing("leaving the job"))
+    }
+
+    /// A barrier of ranks, one thread of each.
+    fn meet(&self) -> Result<(), Failure> {
+        let met = self.shared.broadcast(0, 0);
+        met.map(|_| ())
+            .map_err(while_doing("meeting the other ranks"))
+    }
+}
+
+/// Words that a rank's traffic takes.
+const FIELDS: usize = 4;
+
+fn fields(traffic: Traffic) -> [u64; FIELDS] {
+    [
+        traffic.read_faults,
+        traffic.write_faults,
+        traffic.messages,
+        traffic.bytes,
+    ]
+}
+
+fn from_slice(slice: &SharedSlice<u64>) -> Traffic {
+    Traffic {
+        read_faults: slice.get(0),
+        write_faults: slice.get(1),
+        messages: slice.get(2),
+        bytes: slice.get(3),
+    }
+}
+
+/// Says what was being done when mapwire failed.
+pub(super) fn while_doing(doing: &'static str) -> impl Fn(mapwire::Error) -> Failure {
+    move |error| Failure::Machine {
+        doing,
+        cause: error.to_string(),
+    }
+}
