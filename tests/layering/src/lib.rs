@@ -5,16 +5,23 @@
 //! | [`order`] | a crate uses only what stands above it; `lab` never uses the machine; no unknown crate is used |
 //! | [`purity`] | pure crates are `no_std` and forbid unsafe code; every other crate denies it |
 //! | [`unsafe_code`] | unsafe code is allowed only at the places of a list |
+//! | [`documents`] | documents name only files and functions that are there |
 //!
 //! [`workspace`] reads the manifests. Each check takes plain data and gives a list of [`Violation`]s, so that its own tests
 //! can show it what is wrong; `tests/workspace.rs` shows it the repository.
 #![forbid(unsafe_code)]
 
+pub mod documents;
 pub mod order;
 pub mod purity;
 pub mod rules;
 pub mod unsafe_code;
 pub mod workspace;
+
+/// The programs of the README, compiled and run as jobs of one rank.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
 
 /// What is wrong, where, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,5 +105,23 @@ pub enum Violation {
         file: String,
         /// What the list says.
         item: String,
+    },
+    /// A document links to a file that is not there.
+    #[error("{file} links to {target}, which is not there")]
+    DeadLink {
+        /// The document.
+        file: String,
+        /// The link.
+        target: String,
+    },
+    /// A document names something that is not where it says.
+    #[error("{file} says that `{name}` is in {target}, where it is not")]
+    NotThere {
+        /// The document.
+        file: String,
+        /// The name.
+        name: String,
+        /// Where it should be.
+        target: String,
     },
 }

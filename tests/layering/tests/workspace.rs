@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mapwire_layering::rules::{ORDER, UNSAFE_PLACES, UNSAFE_PROGRAMS};
 use mapwire_layering::workspace::{Crate, read, root};
-use mapwire_layering::{Violation, order, purity, unsafe_code};
+use mapwire_layering::{Violation, documents, order, purity, unsafe_code};
 
 fn crates() -> Vec<Crate> {
     let crates = read(&root()).unwrap();
@@ -115,4 +115,27 @@ fn the_order_names_the_folders_that_are_there() {
             place.name
         );
     }
+}
+
+#[test]
+fn documents_name_only_what_is_there() {
+    let root = root();
+    let mut violations = Vec::new();
+    for file in ["README.md", "ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        assert!(documents::links(&text).len() > 3, "{file} has no links");
+        violations.extend(documents::check(&root, file, &text).unwrap());
+    }
+    assert_none(&violations);
+}
+
+#[test]
+fn the_readme_shows_the_example_in_c_as_it_is() {
+    let root = root();
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let example = fs::read_to_string(root.join("bindings/c/examples/first.c")).unwrap();
+    assert_eq!(
+        documents::block_after(&readme, "<!-- first.c -->"),
+        Some(example.as_str())
+    );
 }
