@@ -225,7 +225,6 @@ impl Import {
             handler: NOTICE_HANDLER,
             length: notice.len() as u32,
         };
-        self.inner.engine.mark_dirty(grant.node);
         self.submit(&command, &notice)
     }
 
@@ -336,8 +335,6 @@ impl Import {
                 Some(signal) => self.put_signal(data, offset, signal.offset, signal.value),
             };
         }
-        let grant = &self.local.grant;
-        self.inner.engine.mark_dirty(grant.node);
         let short = if signal.is_some() {
             SHORT_SIGNAL_BYTES
         } else {
@@ -362,10 +359,10 @@ impl Import {
             // The driver must not fault: send a copy that cannot.
             let copy = data.to_vec();
             let word = self.submit_long(&copy, offset, notify, signal)?;
-            return self.inner.finish(word, grant.node);
+            return self.inner.finish(word, self.local.grant.node);
         }
         let word = self.submit_long(data, offset, notify, signal)?;
-        self.inner.finish(word, grant.node)
+        self.inner.finish(word, self.local.grant.node)
     }
 
     #[cold]
@@ -425,7 +422,6 @@ impl Import {
         signal: Option<Signal>,
     ) -> Result<u32> {
         self.check(Rights::STORE, offset, data.len() as u64)?;
-        self.inner.engine.mark_dirty(self.local.grant.node);
         let (address, length) = (data.as_ptr() as u64, data.len() as u64);
         let import = self.local.id;
         let command = |completion| CommandRepr::LongSend {
@@ -466,6 +462,7 @@ impl Import {
             words.cancel(word);
             return Err(error);
         }
+        engine.mark_dirty(&driver, self.local.grant.node);
         if engine.mode() == DriverMode::Inline
             && matches!(driver.submit(&command(word), data), Ok(true))
         {
@@ -484,30 +481,35 @@ impl Import {
     #[inline]
     fn submit(&self, command: &CommandRepr, data: &[u8]) -> Result<()> {
         let engine = &self.inner.engine;
+        let peer = self.local.grant.node;
         if engine.mode() == DriverMode::Inline {
             let mut driver = engine.lock();
             self.refuse_if_over(&driver)?;
+            engine.mark_dirty(&driver, peer);
             if driver.submit(command, data).map_err(Error::from)? {
                 return Ok(());
             }
         } else {
             self.refuse_if_over(&engine.lock())?;
-            if engine.submit(command, data)? {
+            if engine.submit(peer, command, data)? {
                 return Ok(());
             }
         }
-        let peer = self.local.grant.node;
         engine.wait_for(
             Some(engine.timeout()),
             || {
                 format!(
-                    "room in the command queue, which is full of sends to rank {peer} and others"
+                    "room in the command queue, which is full of sends to rank {} and others",
+                    peer.0
                 )
             },
-            |driver| match driver.submit(command, data) {
-                Ok(true) => Some(Ok(())),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
+            |driver| {
+                engine.mark_dirty(driver, peer);
+                match driver.submit(command, data) {
+                    Ok(true) => Some(Ok(())),
+                    Ok(false) => None,
+                    Err(error) => Some(Err(error)),
+                }
             },
         )??;
         Ok(())

@@ -320,7 +320,12 @@ impl Inner {
         for (peer, request) in requests {
             let local = engine.wait_for(
                 Some(timeout),
-                || format!("opening the shared memory: rank {peer} has not opened it"),
+                || {
+                    format!(
+                        "opening the shared memory: rank {} has not opened it",
+                        peer.0
+                    )
+                },
                 |driver| driver.take_import(request),
             )??;
             self.imports
@@ -350,7 +355,8 @@ impl Inner {
             name: "MAPWIRE_SHARED".to_owned(),
             value: ours.to_string(),
             why: format!(
-                "rank {peer} has a segment of {} bytes; give all ranks the same",
+                "rank {} has a segment of {} bytes; give all ranks the same",
+                peer.0,
                 mapped.len()
             ),
         }

@@ -34,6 +34,10 @@ const BLOCKED_NAP: Duration = Duration::from_micros(50);
 /// How long a thread sleeps that waits for memory which a peer stores into directly.
 const MEMORY_NAP: Duration = Duration::from_micros(200);
 
+fn as_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The driver of a process, shared by its threads.
 #[derive(Debug)]
 pub struct Engine {
@@ -191,9 +195,10 @@ impl Engine {
         self.peers[usize::from(peer.0)].load(Ordering::Acquire) == 0
     }
 
-    /// Notes that something is under way to `peer` that a direct store must not overtake.
+    /// Notes that something is under way to `peer` that a direct store must not overtake. To be called with the driver held,
+    /// together with what it is for: [`settle`](Self::settle) takes the note back when it finds nothing under way.
     #[inline]
-    pub fn mark_dirty(&self, peer: NodeId) {
+    pub fn mark_dirty(&self, _held: &Driver, peer: NodeId) {
         let flags = &self.peers[usize::from(peer.0)];
         if flags.load(Ordering::Relaxed) & peer_flags::RING_DIRTY == 0 {
             flags.fetch_or(peer_flags::RING_DIRTY, Ordering::Relaxed);
@@ -205,28 +210,51 @@ impl Engine {
     /// # Errors
     /// [`DriverError::PeerGone`]; [`DriverError::Timeout`] when the peer takes nothing.
     pub fn settle(&self, peer: NodeId) -> Result<(), DriverError> {
-        self.wait_for(
-            Some(self.timeout),
-            || format!("delivery of what was sent to rank {peer}"),
-            |driver| {
+        let deadline_ns = now_ns().saturating_add(as_ns(self.timeout));
+        // Nobody rings when the peer has taken a packet: look again soon.
+        let nap = match self.wait {
+            WaitStrategy::Poll => self.timeout,
+            _ => BLOCKED_NAP,
+        };
+        loop {
+            let settled = self.wait_until(Some(nap), |engine| {
+                let mut driver = engine.driver.lock();
                 if driver.is_gone(peer) {
                     return Some(Err(DriverError::PeerGone(peer)));
                 }
-                driver.settled(peer).then_some(Ok(()))
-            },
-        )??;
-        self.peers[usize::from(peer.0)].fetch_and(!peer_flags::RING_DIRTY, Ordering::AcqRel);
-        Ok(())
+                driver.settled(peer).then(|| {
+                    let flags = &engine.peers[usize::from(peer.0)];
+                    flags.fetch_and(!peer_flags::RING_DIRTY, Ordering::AcqRel);
+                    Ok(())
+                })
+            });
+            if let Some(outcome) = settled {
+                return outcome;
+            }
+            if now_ns() >= deadline_ns {
+                return Err(DriverError::Timeout {
+                    what: format!("delivery of what was sent to rank {}", peer.0),
+                    after: self.timeout,
+                    waiting_for: self.states(),
+                });
+            }
+        }
     }
 
-    /// Writes a command to the process's queue; false when it is full. In [`DriverMode::Inline`] the caller's thread serves
+    /// Writes a command towards `to` to the process's queue; false when it is full. In [`DriverMode::Inline`] the caller's thread serves
     /// it at once.
     ///
     /// # Errors
     /// A command that cannot be written.
     #[inline]
-    pub fn submit(&self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
+    pub fn submit(
+        &self,
+        to: NodeId,
+        command: &CommandRepr,
+        data: &[u8],
+    ) -> Result<bool, DriverError> {
         let mut driver = self.driver.lock();
+        self.mark_dirty(&driver, to);
         if self.mode == DriverMode::Inline {
             return driver.submit(command, data);
         }
@@ -253,9 +281,7 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        let deadline_ns = timeout.map(|timeout| {
-            now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
-        });
+        let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
         loop {
             let left =
                 deadline_ns.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns())));
@@ -329,9 +355,7 @@ impl Engine {
         if let Some(found) = check(self) {
             return Some(found);
         }
-        let deadline_ns = timeout.map(|timeout| {
-            now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
-        });
+        let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
         let mut spinner = Spinner::new(self.wait, self.crowded);
         let mut looks = 0_u32;
         self.board.enter_polling(self.rank);

@@ -12,6 +12,11 @@ use thiserror::Error;
 
 use crate::pages::PagesError;
 
+/// The number of a rank, for messages that say "rank" before it.
+pub(crate) fn rank(node: &NodeId) -> u16 {
+    node.0
+}
+
 /// What can go wrong between a program and its peers.
 #[derive(Debug, Error)]
 pub enum DriverError {
@@ -55,7 +60,7 @@ pub enum DriverError {
     #[error("the service thread could not be started: {0}")]
     Thread(std::io::Error),
     /// The peer is gone.
-    #[error("rank {0} is gone: it has left the job or died")]
+    #[error("rank {} is gone: it has left the job or died", rank(.0))]
     PeerGone(NodeId),
     /// Something took too long.
     #[error("{what} took longer than {after:?}; {waiting_for}")]

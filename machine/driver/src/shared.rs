@@ -17,6 +17,7 @@ use mapwire_wire::NodeId;
 use thiserror::Error;
 
 use crate::driver::{Driver, SHARED_HANDLER};
+use crate::error::rank;
 use crate::mover;
 
 /// What can go wrong with the shared memory.
@@ -42,11 +43,12 @@ pub enum SharedError {
     Peer(#[from] PeerError),
     /// A peer sent a message that is none.
     #[error(
-        "rank {0} sent a message that is none of the shared memory's; end the job, its memory is no longer consistent"
+        "rank {} sent a message that is none of the shared memory's; end the job, its memory is no longer consistent",
+        rank(.0)
     )]
     Garbled(NodeId),
     /// A rank is gone, and with it what it owned.
-    #[error("rank {0} is gone, and with it the shared memory that it owned")]
+    #[error("rank {} is gone, and with it the shared memory that it owned", rank(.0))]
     RankGone(NodeId),
     /// Shared memory is open already.
     #[error("the shared memory of this process is open already")]

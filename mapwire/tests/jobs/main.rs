@@ -2,4 +2,9 @@
 //! in the test is what a rank does. After each job nothing may be left of it: see `harness::leaks`.
 
 mod harness;
+mod modes;
+mod order;
 mod paths;
+mod pinning;
+mod refusals;
+mod unaligned;

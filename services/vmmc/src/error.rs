@@ -16,7 +16,7 @@ pub enum VmmcError {
     NameTaken(String),
     /// The exporter did not export the name in time.
     #[error(
-        "node {node} has not exported `{name}` within {waited_ms} ms: is the name right, and has the exporter got that far?"
+        "{node} has not exported `{name}` within {waited_ms} ms: is the name right, and has the exporter got that far?"
     )]
     TimedOut {
         /// The exporter.
@@ -27,7 +27,7 @@ pub enum VmmcError {
         waited_ms: u64,
     },
     /// The exporter refused.
-    #[error("node {node} refused the import of `{name}`: {reason}")]
+    #[error("{node} refused the import of `{name}`: {reason}")]
     Refused {
         /// The exporter.
         node: NodeId,
@@ -37,7 +37,7 @@ pub enum VmmcError {
         reason: Refusal,
     },
     /// The exporter is gone.
-    #[error("node {node} is gone; `{name}` cannot be imported from it")]
+    #[error("{node} is gone; `{name}` cannot be imported from it")]
     PeerGone {
         /// The exporter.
         node: NodeId,
@@ -45,7 +45,7 @@ pub enum VmmcError {
         name: String,
     },
     /// A control message that is none, or answers nothing.
-    #[error("node {from} sent a control message that is not valid: {error}")]
+    #[error("{from} sent a control message that is not valid: {error}")]
     Malformed {
         /// Who.
         from: NodeId,
