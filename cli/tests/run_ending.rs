@@ -226,7 +226,8 @@ fn a_stopped_rank_that_continues_is_forgiven() {
 #[test]
 fn ctrl_z_stops_the_ranks_and_fg_continues_them() {
     let place = Place::new();
-    let text = "touch up$MAPWIRE_RANK; while ! [ -e go ]; do sleep 0.01; done; echo done";
+    // No loop of short commands: a shell that waits in vfork for a stopped child is not itself stopped.
+    let text = "touch up$MAPWIRE_RANK; exec sleep 3";
     let mut command = place.command(&[
         "run",
         "-n",
@@ -254,9 +255,7 @@ fn ctrl_z_stops_the_ranks_and_fg_continues_them() {
     });
     std::thread::sleep(Duration::from_millis(200));
     rustix::process::kill_process_group(group, Signal::CONT).unwrap();
-    place.write("go", "");
     let done = job.wait().code(0);
-    assert_eq!(done.sorted(), ["[0] done", "[1] done"]);
     assert_eq!(
         done.err(),
         "",

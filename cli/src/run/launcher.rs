@@ -10,7 +10,7 @@ use mapwire_transport::rendezvous::Broker;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait};
 
 use super::Job;
 use super::ending::{self, RankEnd};
@@ -375,7 +375,7 @@ impl Launcher {
     /// Ctrl-Z: ranks are in groups of their own, so they are stopped and continued by hand.
     fn pause(&mut self) {
         self.signal_ranks(Signal::STOP);
-        let _ = kill_process(getpid(), Signal::STOP);
+        signals::stop_here();
         self.signal_ranks(Signal::CONT);
     }
 

@@ -84,6 +84,13 @@ impl AsFd for Signals {
     }
 }
 
+/// Stops this process until it is continued. Sent to this thread: it does not run on, as it might if
+/// another thread were to take the signal first.
+pub(super) fn stop_here() {
+    // SAFETY: raise has no preconditions.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
 /// Splits this process. `Ok(None)` in the child, the child's id in the parent.
 ///
 /// Call it while the process has one thread: the child then may do all that the parent may.
