@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::crew::{Crew, Worker};
 use crate::error::{Failure, ensure};
-use crate::phase::Blocks;
+use crate::phase::{Blocks, room_for};
 use crate::program::Program;
 
 /// The largest matrix: 8 GiB.
@@ -117,7 +117,8 @@ impl Program for Lu {
     }
 
     fn shared_bytes(&self, _workers: usize) -> u64 {
-        (self.size * self.size * size_of::<f64>()) as u64
+        let block = self.block * self.block * size_of::<f64>();
+        (self.side() * self.side()) as u64 * room_for(block)
     }
 
     fn layout<'c>(&self, crew: &'c Crew) -> Result<Blocks<'c, f64>, Failure> {

@@ -290,6 +290,17 @@ impl<'c> From<Blocks<'c, u64>> for Words<'c> {
 const CACHE_LINE_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 
+/// The shared memory that a block of `bytes` takes: whole pages from a page on, whole cache lines below (at most; blocks of a few bytes
+/// take less).
+pub fn room_for(bytes: usize) -> u64 {
+    let unit = if bytes < PAGE_BYTES {
+        CACHE_LINE_BYTES
+    } else {
+        PAGE_BYTES
+    };
+    bytes.next_multiple_of(unit) as u64
+}
+
 /// What keeps blocks mapped.
 enum Memory<'c> {
     Plain(#[expect(dead_code, reason = "held to be dropped with the blocks")] Slab),
@@ -350,6 +361,12 @@ mod tests {
         assert_eq!(&blocks[0].read()[..], [1; 3]);
         assert_eq!(&blocks[1].read()[..], [2; 16]);
         assert_eq!(&blocks[2].read()[..], [3; 1]);
+    }
+
+    #[test]
+    fn blocks_from_a_page_on_take_whole_pages() {
+        let rooms = [1, 64, 65, 4095, 4096, 4097, 8192].map(room_for);
+        assert_eq!(rooms, [64, 64, 128, 4096, 4096, 8192, 8192]);
     }
 
     #[test]

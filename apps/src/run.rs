@@ -15,6 +15,7 @@ pub fn main<P: Program>(program: &P, how: &How) -> Result<(), Failure> {
     match how.mode {
         Mode::Auto => {
             let crew = Crew::join(how.threads.unwrap_or(1))?;
+            crew.ensure_room(program.shared_bytes(crew.workers()))?;
             match how.against_threads {
                 true => against_threads(program, how, &crew)?,
                 false => once(program, how, &crew)?,
@@ -168,15 +169,21 @@ fn refuse_too_large(bytes: u64) -> Result<(), Failure> {
     match available_bytes() {
         Some(available) if bytes > available => Err(Failure::Input(format!(
             "the problem takes {} of memory and this machine has {} free: make it smaller",
-            gibibytes(bytes),
-            gibibytes(available)
+            show_bytes(bytes),
+            show_bytes(available)
         ))),
         _ => Ok(()),
     }
 }
 
-fn gibibytes(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+/// Bytes for a person.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..0x10_0000 => (1u64 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    format!("{:.1} {name}", bytes as f64 / unit as f64)
 }
 
 fn available_bytes() -> Option<u64> {
@@ -198,5 +205,7 @@ mod tests {
         refuse_too_large(1 << 20).unwrap();
         let message = refuse_too_large(1 << 60).unwrap_err().to_string();
         assert!(message.contains("1073741824.0 GiB"), "{message}");
+        assert_eq!(show_bytes(5 << 20), "5.0 MiB");
+        assert_eq!(show_bytes(512), "0.5 KiB");
     }
 }

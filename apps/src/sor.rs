@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::crew::{Crew, Worker, share_of, sharer_of};
 use crate::error::{Failure, ensure};
-use crate::phase::Blocks;
+use crate::phase::{Blocks, room_for};
 use crate::program::Program;
 
 /// The largest side: beyond it a matrix takes more than 32 GiB.
@@ -123,7 +123,7 @@ impl Program for Sor {
     }
 
     fn shared_bytes(&self, _workers: usize) -> u64 {
-        (self.size * self.size * size_of::<f64>()) as u64
+        2 * self.size as u64 * room_for(self.half() * size_of::<f64>())
     }
 
     fn layout<'c>(&self, crew: &'c Crew) -> Result<Rows<'c>, Failure> {

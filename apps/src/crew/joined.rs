@@ -65,6 +65,11 @@ impl Joined {
         self.threads
     }
 
+    /// Bytes of the shared memory.
+    pub(super) fn room(&self) -> u64 {
+        self.shared.node().config().shared.bytes
+    }
+
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }

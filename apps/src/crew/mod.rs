@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use crate::error::Failure;
 use crate::phase::{BlockShape, Blocks, Element, Words};
+use crate::run::show_bytes;
 
 /// What mapwire did for a rank during a run; all zero in a plain crew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -63,6 +64,23 @@ impl Crew {
     /// The crew of the job that this process is a rank of, `threads` workers in each rank. Collective.
     pub fn join(threads: usize) -> Result<Self, Failure> {
         Joined::new(threads).map(Self::Joined)
+    }
+
+    /// Refuses a problem that takes more than the shared memory of the job, `bytes` all told.
+    pub fn ensure_room(&self, bytes: u64) -> Result<(), Failure> {
+        let room = match self {
+            Self::Plain(_) => return Ok(()),
+            Self::Joined(joined) => joined.room(),
+        };
+        if bytes <= room {
+            return Ok(());
+        }
+        Err(Failure::Input(format!(
+            "the problem takes {} of shared memory and the job has {}: make it smaller, or the memory larger \
+             (MAPWIRE_SHARED, or mapwire run --shared)",
+            show_bytes(bytes),
+            show_bytes(room)
+        )))
     }
 
     /// Ends the crew; a job's ranks wait for each other.

@@ -29,6 +29,10 @@ use search::{Nearest, Search};
 
 /// Where the system keeps its time-zone table.
 const ZONE_TABLE: &str = "/usr/share/zoneinfo/zone1970.tab";
+/// The recursion level if none is given.
+const DEFAULT_LEVEL: usize = 15;
+/// A path taken from the queue should have so many cities or more, that there be tasks for all workers.
+const FIRST_CITIES: usize = 4;
 /// The most tasks that the queue holds.
 const QUEUE_TASKS: usize = 4096;
 /// A problem of up to so many cities has the cheap bound by default.
@@ -59,9 +63,9 @@ pub struct Arguments {
     /// Solve a TSPLIB 95 file instead (type TSP; EXPLICIT, EUC_2D or GEO)
     #[arg(long, value_name = "FILE")]
     pub tsplib: Option<PathBuf>,
-    /// Recursion level: how many cities remain to a path that is taken from the queue
-    #[arg(long, default_value_t = 15, value_name = "L")]
-    pub level: usize,
+    /// Recursion level: how many cities remain to a path that is taken from the queue; by default 15, or 4 fewer than all
+    #[arg(long, value_name = "L")]
+    pub level: Option<usize>,
     /// What to cut by: edges (cheap, weak), tree (dear, strong), or auto: edges up to 20 cities
     #[arg(long, value_enum, default_value = "auto")]
     pub bound: BoundChoice,
@@ -121,7 +125,7 @@ const BEST_LOCK: u32 = 1;
 impl Arguments {
     /// Reads the cities and prepares the search.
     pub fn program(&self) -> Result<Tsp, Failure> {
-        if self.level == 0 {
+        if self.level == Some(0) {
             return Err(Failure::Input(
                 "--level 0: a path taken from the queue must have a city to come".to_string(),
             ));
@@ -147,7 +151,9 @@ impl Arguments {
         };
         let instance =
             instance.map_err(|error| Failure::Input(format!("{}: {error}", source.display())))?;
-        Ok(Tsp::new(instance, source.clone(), self.level, self.bound))
+        let short = instance.cities.len().saturating_sub(FIRST_CITIES).max(1);
+        let level = self.level.unwrap_or(DEFAULT_LEVEL.min(short));
+        Ok(Tsp::new(instance, source.clone(), level, self.bound))
     }
 }
 

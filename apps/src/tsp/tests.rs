@@ -144,7 +144,7 @@ fn arguments() -> Arguments {
         zone_table: ZONE_TABLE.into(),
         region: "Europe".into(),
         tsplib: None,
-        level: 15,
+        level: None,
         bound: BoundChoice::Auto,
     }
 }
@@ -175,7 +175,7 @@ fn problems_that_cannot_be_are_refused() {
     });
     assert!(message.starts_with("/no/such/file: cannot be read"));
     refusal(Arguments {
-        level: 0,
+        level: Some(0),
         ..arguments()
     });
 }
