@@ -14,6 +14,12 @@ use crate::error::VmmcError;
 pub struct ProxyAddress(u64);
 
 impl ProxyAddress {
+    /// The address as a number, for languages without this type. Never 0.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
     /// The address `bytes` further on; `None` past the end of the space.
     #[must_use]
     pub const fn offset(self, bytes: u64) -> Option<Self> {

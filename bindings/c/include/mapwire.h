@@ -1,0 +1,787 @@
+/*
+ * mapwire.h: joins the memory of separate processes.
+ * *
+ * A process exports memory; another imports it and stores straight into it, or fetches from it. On that stands memory that
+ * all ranks of a parallel program share. Start a program's ranks with: mapwire run -n 4 -- ./program
+ * *
+ * - A function returns MW_OK or a negative code, and mw_error_message() says what was wrong, with which value, and how to mend
+ *   it. Results go where the last arguments point; when a function fails they stay as they were, but a pointer to an object
+ *   becomes NULL.
+ * - Objects belong to the program, which gives each back with its function (mw_*_free, _revoke, _wait, _close). An object may
+ *   be used by several threads at once, except while it is given back, unless its functions say otherwise.
+ * - Offsets and lengths are in bytes, times in nanoseconds.
+ * - Signals: while shared memory is open, the library handles SIGBUS and SIGSEGV in it, and passes all others on.
+ * - After fork(2) the child must use nothing of the library; exec(2) is fine.
+ * *
+ * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
+ * Manual pages: mw_node(3), mw_buffer(3), mw_export(3), mw_import(3), mw_shared(3), mw_error(3)
+ * *
+ * This file is made from the library's source. Do not edit it.
+ */
+
+#ifndef MAPWIRE_H
+#define MAPWIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Version of this header: the first number. */
+#define MW_VERSION_MAJOR 0
+
+/* Version of this header: the second number. */
+#define MW_VERSION_MINOR 1
+
+/* Version of this header: the third number. */
+#define MW_VERSION_PATCH 0
+
+/* The three numbers in one that grows: 1002003 is version 1.2.3. */
+#define MW_VERSION_NUMBER (((MW_VERSION_MAJOR * 1000000) + (MW_VERSION_MINOR * 1000)) + MW_VERSION_PATCH)
+
+/*
+ * The binary interface that this header describes; also the number behind `libmapwire.so.`. It grows when something is
+ * removed or changed. What is added leaves it: structures say their own size, and new functions are new symbols.
+ */
+#define MW_ABI 0
+
+/* Importers may store. */
+#define MW_RIGHT_STORE 1
+
+/* Importers may fetch. */
+#define MW_RIGHT_FETCH 2
+
+/* Every rank of the job may import it. */
+#define MW_IMPORTERS_JOB 0
+
+/* Processes of one user may: `user` of the options. */
+#define MW_IMPORTERS_USER 1
+
+/* Listed ranks may: `nodes` and `node_count` of the options. */
+#define MW_IMPORTERS_NODES 2
+
+/* Whoever shows a token may: `token` of the options. */
+#define MW_IMPORTERS_TOKEN 3
+
+/* For `flags` of an export's options: the ring path even where importers could map the memory, as `mw_export_redirect` needs. */
+#define MW_EXPORT_RING_ONLY 1
+
+/* Bytes of a token. */
+#define MW_TOKEN_BYTES 16
+
+/* Wait for as long as it takes. */
+#define MW_FOREVER UINT64_MAX
+
+/*
+ * How a call went: `MW_OK`, or a negative code. `mw_error_message()` tells more. Later versions may give codes that this
+ * header does not name: treat them as failures.
+ */
+enum mw_status_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif /* defined(__cplusplus) || __STDC_VERSION__ >= 202311L */
+ {
+    /* Done. */
+    MW_OK = 0,
+    /*
+     * An argument that cannot be: `NULL`, an unknown enumerator or flag, a structure without its size, a name that is none,
+     * a length of 0 where there must be something.
+     */
+    MW_ERR_ARGUMENT = -1,
+    /* A range outside the buffer, export, import or shared memory; a number of a rank, lock or barrier beyond the last. */
+    MW_ERR_RANGE = -2,
+    /* A signal that is not 8 aligned bytes. */
+    MW_ERR_ALIGNMENT = -3,
+    /* Memory that this process does not have, may not use so, or that cannot serve this purpose. */
+    MW_ERR_ADDRESS = -4,
+    /* A right that the import does not carry. */
+    MW_ERR_RIGHTS = -5,
+    /* The exporter does not let this process import it, or the token is wrong. */
+    MW_ERR_REFUSED = -6,
+    /* The export was taken back. */
+    MW_ERR_REVOKED = -7,
+    /* A rank, or the launcher, has left or died. */
+    MW_ERR_GONE = -8,
+    /* It did not happen in time. */
+    MW_ERR_TIMEOUT = -9,
+    /* The name is taken, or the thing open already. */
+    MW_ERR_EXISTS = -10,
+    /* Not as things are now: a lock that is not held, a redirection of mapped memory, two calls that exclude each other. */
+    MW_ERR_STATE = -11,
+    /* A limit is reached: of memory, address space, pinned pages, descriptors, or a table of the NIC. The message names it. */
+    MW_ERR_LIMIT = -12,
+    /* A `MAPWIRE_*` variable is not valid, or ranks differ in it. */
+    MW_ERR_CONFIG = -13,
+    /* The operating system refused for another reason. */
+    MW_ERR_SYSTEM = -14,
+    /* A peer or the launcher does not follow the protocol; the job cannot go on. */
+    MW_ERR_PROTOCOL = -15,
+    /* Program, library and launcher do not fit together. */
+    MW_ERR_VERSION = -16,
+    /* A fault of mapwire itself. */
+    MW_ERR_INTERNAL = -17
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mw_status_t mw_status_t;
+#else
+typedef int32_t mw_status_t;
+#endif /* __STDC_VERSION__ >= 202311L */
+#endif /* __cplusplus */
+
+/* Memory that importers can map: they store into it, and fetch from it, without help of this process (the direct path). */
+typedef struct mw_buffer_t mw_buffer_t;
+
+/* Memory on offer: others may store into it or fetch from it, until `mw_export_revoke`. Several threads may use it at once. */
+typedef struct mw_export_t mw_export_t;
+
+/*
+ * The right to store into another rank's memory, or to fetch from it. Several threads may use it at once; what one thread
+ * sends arrives in order.
+ */
+typedef struct mw_import_t mw_import_t;
+
+/* A process's place in a job: its rank, and the way to the others. Any number of threads may use it at once. */
+typedef struct mw_node_t mw_node_t;
+
+/* A send under way, whose memory must stay until `mw_sending_wait`. */
+typedef struct mw_sending_t mw_sending_t;
+
+/*
+ * Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other
+ * memory: an access that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs,
+ * one allocation at a time, as a whole.
+ *
+ * System calls do not fault: they give EFAULT for such memory, so hand them private memory. A child by fork(2) must not
+ * touch it.
+ */
+typedef struct mw_shared_t mw_shared_t;
+
+/* What a notification tells: a message has been delivered. */
+typedef struct {
+    /* First byte of the message, counted from the start of the export. */
+    uint64_t offset;
+    /* Bytes of the message. */
+    uint64_t length;
+    /* The rank that sent it. */
+    uint32_t from;
+    /* Zero. */
+    uint32_t reserved;
+} mw_notification_t;
+
+/*
+ * Is told of deliveries into an export. `notification` stands until it returns; `data` is what the export's options say.
+ *
+ * It runs in whichever thread then serves what has come: one that is in a call of this library or in an access to shared
+ * memory, or the library's own. It may run in several threads at once. So let it be short and take no lock that the program
+ * holds while it calls the library; it may send, but must not touch shared memory, nor leave by `longjmp` or an exception.
+ * Once `mw_export_revoke` has returned it does not run any more.
+ */
+typedef void (*mw_notify_fn)(const mw_notification_t *notification, void *data);
+
+/*
+ * How an export is made. Set all of it to zero, `size` to `sizeof(mw_export_options_t)`, then what is to differ: zero is
+ * what an export without options has.
+ */
+typedef struct {
+    /* `sizeof(mw_export_options_t)`. */
+    size_t size;
+    /*
+     * What importers may do: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, as 0 means. Memory that can be mapped for storing
+     * can also be read, so an export that allows stores alone takes the ring path.
+     */
+    uint32_t rights;
+    /* Who may import it: one of `MW_IMPORTERS_*`. */
+    uint32_t importers;
+    /* The user's numeric id, for `MW_IMPORTERS_USER`. */
+    uint32_t user;
+    /* `MW_EXPORT_RING_ONLY`, or 0. */
+    uint32_t flags;
+    /* The ranks that may import it, for `MW_IMPORTERS_NODES`; copied. */
+    const uint32_t *nodes;
+    /* How many they are; none at all is an error. */
+    size_t node_count;
+    /* The token to be shown, for `MW_IMPORTERS_TOKEN`; not all zero. */
+    uint8_t token[MW_TOKEN_BYTES];
+    /* Is told of deliveries by `mw_import_send_notify`; or `NULL`. */
+    mw_notify_fn notify;
+    /* Passed to `notify`; not used otherwise. */
+    void *notify_data;
+} mw_export_options_t;
+
+/*
+ * How an import is made. Set all of it to zero, `size` to `sizeof(mw_import_options_t)`, then what is to differ: zero is
+ * what an import without options has.
+ */
+typedef struct {
+    /* `sizeof(mw_import_options_t)`. */
+    size_t size;
+    /* How long to wait for the export, in nanoseconds; 0: as long as `MAPWIRE_TIMEOUT` says (30 s unless set). */
+    uint64_t timeout_ns;
+    /* What to ask for: `MW_RIGHT_STORE`, as 0 means, `MW_RIGHT_FETCH`, or both. Ask for no more than the export allows. */
+    uint32_t rights;
+    /* Zero. */
+    uint32_t reserved;
+    /* The token to show, if not all zero. */
+    uint8_t token[MW_TOKEN_BYTES];
+} mw_import_options_t;
+
+/* What a node's NIC and its translation did since it joined. */
+typedef struct {
+    /* `sizeof(mw_node_counters_t)`; set it before the call. */
+    size_t size;
+    /* Commands carried out (sends and fetches on the ring path). */
+    uint64_t commands;
+    /* Commands refused. */
+    uint64_t failed_commands;
+    /* Packets given to the transport. */
+    uint64_t packets_sent;
+    /* Their payload bytes. */
+    uint64_t bytes_sent;
+    /* Packets accepted. */
+    uint64_t packets_received;
+    /* Their payload bytes. */
+    uint64_t bytes_received;
+    /* Packets rejected: a wrong key, a range outside the export, no right. */
+    uint64_t packets_rejected;
+    /* Notifications raised. */
+    uint64_t notifications;
+    /* Fetches completed for this process. */
+    uint64_t fetches;
+    /* Fetches served for others. */
+    uint64_t fetches_served;
+    /* Pages that the NIC translated. */
+    uint64_t lookups;
+    /* Pages that a transfer needed and that were not pinned. */
+    uint64_t check_misses;
+    /* Lookups that the NIC's cache could not serve. */
+    uint64_t nic_misses;
+    /* Pages pinned. */
+    uint64_t pins;
+    /* Pages unpinned. */
+    uint64_t unpins;
+    /* Pages pinned now. */
+    uint64_t pinned_pages;
+} mw_node_counters_t;
+
+/* What a rank did with the shared memory since it was opened. */
+typedef struct {
+    /* `sizeof(mw_shared_counters_t)`; set it before the call. */
+    size_t size;
+    /* Read faults that needed other ranks. */
+    uint64_t read_faults;
+    /* Write faults that needed other ranks. */
+    uint64_t write_faults;
+    /* Faults on memory that was there by the time they were served. */
+    uint64_t spurious_faults;
+    /* Rights to write obtained without data, because this rank had a valid copy. */
+    uint64_t upgrades;
+    /* Copies that this rank gave up so that another could write. */
+    uint64_t invalidations;
+    /* Rights to write that this rank reduced so that another could read. */
+    uint64_t downgrades;
+    /* Requests put off so that a thread could use what it had just been granted. */
+    uint64_t held_back;
+    /* Messages to other ranks. */
+    uint64_t messages_sent;
+    /* Messages from other ranks. */
+    uint64_t messages_received;
+    /* Allocations stored into other ranks, as wholes. */
+    uint64_t minipages_sent;
+    /* Their bytes. */
+    uint64_t bytes_sent;
+    /* Locks taken without a message. */
+    uint64_t lock_acquires_local;
+    /* Locks taken from another rank. */
+    uint64_t lock_acquires_remote;
+    /* Barriers passed, once a rank. */
+    uint64_t barriers;
+    /* Allocations made here. */
+    uint64_t allocations;
+    /* Their bytes, as asked for. */
+    uint64_t allocated_bytes;
+} mw_shared_counters_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif /* __cplusplus */
+
+/* Version of the library, as text: "0.1.0". Valid for ever. */
+const char *mw_version(void);
+
+/* Version of the library in one number, made as `MW_VERSION_NUMBER` is. */
+uint32_t mw_version_number(void);
+
+/*
+ * Whether a program compiled with a header of version `number` (`MW_VERSION_NUMBER`) and binary interface `abi` (`MW_ABI`)
+ * can use this library. For programs that load it by hand: where the dynamic linker does it, the file's name has told.
+ *
+ * Errors:
+ * `MW_ERR_VERSION`: another binary interface, or a library that is older than the header.
+ */
+mw_status_t mw_version_check(uint32_t number,
+                             uint32_t abi);
+
+/* The name of a code, such as "MW_ERR_RANGE"; "MW_ERR_?" for a number that is none. Valid for ever. */
+const char *mw_status_name(int32_t status);
+
+/*
+ * Why the last call of this thread that failed did so: what was wrong, with which value, and how to mend it, in one line of
+ * UTF-8. Empty before the first failure; a call that succeeds leaves it. The text belongs to the library and stands until
+ * the next call of this thread that fails, or the thread's end. Never `NULL`.
+ */
+const char *mw_error_message(void);
+
+/*
+ * Joins the job that `mapwire run` started this process in; without a launcher, a job of this process alone, of rank 0. The
+ * `MAPWIRE_*` variables are read here: how threads wait (`MAPWIRE_WAIT`: poll, event or adaptive), how long joining and
+ * importing may take (`MAPWIRE_TIMEOUT`, in seconds), and the others of mapwire(1). A process joins once.
+ *
+ * Give `*node` back with `mw_node_free`.
+ *
+ * Errors:
+ * `MW_ERR_CONFIG`: a variable that is not valid. `MW_ERR_GONE`: the launcher has ended. `MW_ERR_EXISTS`: this process has
+ * joined before. `MW_ERR_VERSION`: the launcher is of another release. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`: the operating system
+ * refuses memory, pinned pages or a thread.
+ */
+mw_status_t mw_node_join(mw_node_t **node);
+
+/*
+ * Gives the node back. The process leaves the job when everything made from the node has been given back too (exports,
+ * imports, sends, shared memory; not buffers); until then they can be used. A process that ends has left as well, but what
+ * then waited for room at a busy peer is not sent. `NULL` is no error.
+ */
+mw_status_t mw_node_free(mw_node_t *node);
+
+/* This process's number in the job, from 0, in `*rank`. */
+mw_status_t mw_node_rank(const mw_node_t *node, uint32_t *rank);
+
+/* How many processes the job has, in `*size`. */
+mw_status_t mw_node_size(const mw_node_t *node, uint32_t *size);
+
+/*
+ * Serves what has come: one turn of the driver in the calling thread, and the handlers of notifications. `*worked` tells
+ * whether there was anything (1 or 0); it may be `NULL`. Never waits.
+ *
+ * Needed only by programs that look at memory themselves in a loop: calls that wait do it, and a thread of the library does
+ * while no thread waits.
+ */
+mw_status_t mw_node_poll(const mw_node_t *node,
+                         int32_t *worked);
+
+/*
+ * Allocates `length` bytes, zeroed, on a page boundary.
+ *
+ * Give `*buffer` back with `mw_buffer_free`.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: no memory, address space or descriptors for them.
+ */
+mw_status_t mw_buffer_alloc(const mw_node_t *node, size_t length, mw_buffer_t **buffer);
+
+/*
+ * Gives the buffer back. Its memory goes when no export uses it any more, so it may be given back while it is exported; its
+ * address is not to be used afterwards. `NULL` is no error.
+ */
+mw_status_t mw_buffer_free(mw_buffer_t *buffer);
+
+/*
+ * The first byte, in `*memory`. The memory stays at its place until it is freed. While it is exported, other ranks may change
+ * it at any time: wait for a signal first (`mw_export_wait_signal`), or use atomics.
+ *
+ * When an export of it is revoked, its pages are replaced by a copy at the same address: a store by another thread meanwhile
+ * may be lost.
+ */
+mw_status_t mw_buffer_ptr(const mw_buffer_t *buffer,
+                          void **memory);
+
+/* Its length in bytes, as asked for, in `*length`. */
+mw_status_t mw_buffer_len(const mw_buffer_t *buffer, size_t *length);
+
+/*
+ * Exports a buffer under `name`: 1 to 255 bytes of UTF-8, taken once at a time in this process. Whole buffers take the direct
+ * path, unless the options forbid it. `options` may be `NULL`; `name` and `options` are copied.
+ *
+ * End the export with `mw_export_revoke`.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: a name, an option or a structure that is none. `MW_ERR_EXISTS`: the name is taken. `MW_ERR_LIMIT`: more
+ * pages than may be pinned, or a full table. Nothing is exported then.
+ *
+ * Required of the caller:
+ * `name` ends in a NUL. `options` is as large as its `size` says, `options->nodes` points to `node_count` numbers, and
+ * `options->notify` can be called from any thread until the export is revoked.
+ */
+mw_status_t mw_export_create(const mw_node_t *node,
+                             const mw_buffer_t *buffer,
+                             const char *name,
+                             const mw_export_options_t *options,
+                             mw_export_t **exported);
+
+/*
+ * Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. It takes the ring path: this process
+ * stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
+ *
+ * Errors:
+ * As `mw_export_create`, and `MW_ERR_ADDRESS`: memory that this process may not read and write, or shared memory.
+ *
+ * Required of the caller:
+ * As `mw_export_create`. The memory stays mapped until the export has been revoked. Other ranks may change it at any time:
+ * read it with `mw_export_read`, atomics, or after a signal.
+ */
+mw_status_t mw_export_create_range(const mw_node_t *node,
+                                   void *memory,
+                                   size_t length,
+                                   const char *name,
+                                   const mw_export_options_t *options,
+                                   mw_export_t **exported);
+
+/* Its length in bytes, in `*length`. */
+mw_status_t mw_export_len(const mw_export_t *exported, uint64_t *length);
+
+/*
+ * Copies `length` bytes from `offset` of the exported memory to `into`. What others store meanwhile may come in part.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: a range outside the export.
+ *
+ * Required of the caller:
+ * `into` points to `length` writable bytes outside the exported memory.
+ */
+mw_status_t mw_export_read(const mw_export_t *exported,
+                           uint64_t offset,
+                           void *into,
+                           size_t length);
+
+/*
+ * Copies `length` bytes from `from` to `offset` of the exported memory.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: a range outside the export.
+ *
+ * Required of the caller:
+ * `from` points to `length` readable bytes outside the exported memory.
+ */
+mw_status_t mw_export_write(const mw_export_t *exported,
+                            uint64_t offset,
+                            const void *from,
+                            size_t length);
+
+/*
+ * Loads the signal at `offset` into `*value`. What was put before it (`mw_import_put_signal`) is there.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
+ */
+mw_status_t mw_export_signal(const mw_export_t *exported,
+                             uint64_t offset,
+                             uint64_t *value);
+
+/*
+ * Waits until the signal at `offset` is at least `value`, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: as long as it
+ * takes). What it then is comes in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in
+ * memory.
+ */
+mw_status_t mw_export_wait_signal(const mw_export_t *exported,
+                                  uint64_t offset,
+                                  uint64_t value,
+                                  uint64_t timeout_ns,
+                                  uint64_t *seen);
+
+/*
+ * Lets what others store into this export land in `buffer` instead, until `mw_export_redirect_back`. Offsets count from the
+ * start of the buffer; what passes its end is refused. The export keeps the buffer's memory as long as it needs it.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: an export whose importers may have mapped it (make it with `MW_EXPORT_RING_ONLY`), or another thread is in
+ * a call with this export. `MW_ERR_LIMIT`: more pages than may be pinned.
+ */
+mw_status_t mw_export_redirect(const mw_export_t *exported,
+                               const mw_buffer_t *buffer);
+
+/*
+ * Ends a redirection: what comes lands in the exported memory again.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: as `mw_export_redirect`.
+ */
+mw_status_t mw_export_redirect_back(const mw_export_t *exported);
+
+/*
+ * Takes the export back, at once, and gives `exported` back, whatever the code. Importers' sends fail from here on, with
+ * `MW_ERR_REVOKED`; what they had mapped is theirs alone, since this process goes on with a copy at the same address. The
+ * export's `notify` has ended, or ends before this returns; it may itself be the caller. `NULL` is no error.
+ *
+ * Errors:
+ * `MW_ERR_LIMIT`: no memory for the copy: importers that mapped the memory still see it.
+ *
+ * Required of the caller:
+ * No other thread is in a call with `exported`, or uses it afterwards.
+ */
+mw_status_t mw_export_revoke(mw_export_t *exported);
+
+/*
+ * Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are
+ * copied.
+ *
+ * Give `*import` back with `mw_import_free`.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: no such rank. `MW_ERR_TIMEOUT`: the rank has not exported the name in time. `MW_ERR_REFUSED`: it does not
+ * let this process, or the token is wrong. `MW_ERR_RIGHTS`: it allows less than is asked for. `MW_ERR_GONE`: it has left or
+ * died.
+ *
+ * Required of the caller:
+ * `name` ends in a NUL; `options` is as large as its `size` says.
+ */
+mw_status_t mw_import_create(const mw_node_t *node,
+                             uint32_t rank,
+                             const char *name,
+                             const mw_import_options_t *options,
+                             mw_import_t **import);
+
+/*
+ * Gives the import up. Sends begun with it go on. `NULL` is no error.
+ *
+ * Required of the caller:
+ * No other thread is in a call with `import`, or uses it afterwards.
+ */
+mw_status_t mw_import_free(mw_import_t *import);
+
+/* Bytes of the export, in `*length`. */
+mw_status_t mw_import_len(const mw_import_t *import, uint64_t *length);
+
+/* The exporting rank, in `*rank`. */
+mw_status_t mw_import_rank(const mw_import_t *import, uint32_t *rank);
+
+/* What may be done, in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both. */
+mw_status_t mw_import_rights(const mw_import_t *import, uint32_t *rights);
+
+/* Whether the exporter's memory is mapped here, in `*direct` (1 or 0). A send is then a copy, which the MMU checks. */
+mw_status_t mw_import_is_direct(const mw_import_t *import,
+                                int32_t *direct);
+
+/*
+ * The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export
+ * among all imports of this process. It is a number and no pointer: there is no memory behind it. Never 0, never given twice.
+ */
+mw_status_t mw_import_proxy_address(const mw_import_t *import,
+                                    uint64_t *address);
+
+/*
+ * Stores `length` bytes at `offset` of the export. When it returns, `data` may be reused. Whether they are there is not said:
+ * put a signal after them, or fetch. What this process sends to another arrives in order.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was taken back.
+ * `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. Nothing is stored then.
+ *
+ * Required of the caller:
+ * `data` points to `length` readable bytes (it may be `NULL` if there are none), which no thread changes during the call.
+ */
+mw_status_t mw_import_send(const mw_import_t *import,
+                           const void *data,
+                           size_t length,
+                           uint64_t offset);
+
+/*
+ * Stores `length` bytes at `offset`, then the 8 bytes of `value` at `signal_offset`, in this order: whoever sees the value, by
+ * `mw_export_wait_signal` or an acquiring load, sees the data. `length` may be 0.
+ *
+ * Errors:
+ * As `mw_import_send`, and `MW_ERR_ALIGNMENT`: `signal_offset` is not a multiple of 8.
+ *
+ * Required of the caller:
+ * As `mw_import_send`.
+ */
+mw_status_t mw_import_put_signal(const mw_import_t *import,
+                                 const void *data,
+                                 size_t length,
+                                 uint64_t offset,
+                                 uint64_t signal_offset,
+                                 uint64_t value);
+
+/*
+ * Stores `length` bytes at `offset`, and has the export's `notify` run after delivery.
+ *
+ * Errors:
+ * As `mw_import_send`.
+ *
+ * Required of the caller:
+ * As `mw_import_send`.
+ */
+mw_status_t mw_import_send_notify(const mw_import_t *import,
+                                  const void *data,
+                                  size_t length,
+                                  uint64_t offset);
+
+/*
+ * Begins to store `length` bytes at `offset`, and returns at once.
+ *
+ * End it with `mw_sending_wait`: until then the memory is the library's.
+ *
+ * Errors:
+ * As `mw_import_send`; then nothing is begun, and there is nothing to wait for.
+ *
+ * Required of the caller:
+ * `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_sending_wait` has returned, whatever
+ * its code.
+ */
+mw_status_t mw_import_send_async(const mw_import_t *import,
+                                 const void *data,
+                                 size_t length,
+                                 uint64_t offset,
+                                 mw_sending_t **sending);
+
+/* Whether `mw_sending_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits. */
+mw_status_t mw_sending_is_done(const mw_sending_t *sending,
+                               int32_t *done);
+
+/*
+ * Waits until the memory of a send may be reused, and gives `sending` back, whatever the code. `NULL` is no error.
+ *
+ * Errors:
+ * As `mw_import_send`: the send failed after it had been begun, and parts of it may have been stored.
+ *
+ * Required of the caller:
+ * No other thread is in a call with `sending`, or uses it afterwards.
+ */
+mw_status_t mw_sending_wait(mw_sending_t *sending);
+
+/*
+ * Copies `length` bytes from `offset` of the export to `into`. When it returns, they are there.
+ *
+ * Errors:
+ * As `mw_import_send`, for the right to fetch.
+ *
+ * Required of the caller:
+ * `into` points to `length` writable bytes (it may be `NULL` if there are none), which no thread uses during the call.
+ */
+mw_status_t mw_import_fetch(const mw_import_t *import,
+                            uint64_t offset,
+                            void *into,
+                            size_t length);
+
+/*
+ * Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take
+ * part in barriers (usually 1; up to 64 may use the memory). Its size, views, place and fault handling come from the
+ * environment (`MAPWIRE_SHARED`, `MAPWIRE_VIEWS`, `MAPWIRE_SHARED_BASE`, `MAPWIRE_FAULTS`), alike in all ranks.
+ *
+ * Close it with `mw_shared_close`.
+ *
+ * Errors:
+ * `MW_ERR_EXISTS`: it is open. `MW_ERR_CONFIG`: a setting that is not valid, or not alike. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`:
+ * no address space, mappings or faults are to be had (the message names the setting). `MW_ERR_TIMEOUT`, `MW_ERR_GONE`: a rank
+ * does not come.
+ */
+mw_status_t mw_shared_open(const mw_node_t *node,
+                           uint32_t threads,
+                           mw_shared_t **shared);
+
+/*
+ * Waits until every rank closes, one thread of each, and gives the memory and `shared` back, whatever the code. The memory is
+ * not to be touched afterwards. `NULL` is no error.
+ *
+ * Errors:
+ * `MW_ERR_GONE`: a rank has left or died.
+ *
+ * Required of the caller:
+ * No other thread is in a call with `shared`, or uses it or the memory afterwards.
+ */
+mw_status_t mw_shared_close(mw_shared_t *shared);
+
+/*
+ * Allocates `length` zeroed bytes as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the
+ * same in every rank: tell it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes,
+ * from 64 on to 64, from a page on to pages. It stands until the shared memory is closed.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than is left.
+ */
+mw_status_t mw_shared_alloc(const mw_shared_t *shared,
+                            size_t length,
+                            void **memory);
+
+/*
+ * Waits until every rank has got here, and all its threads that take part.
+ *
+ * Errors:
+ * `MW_ERR_GONE`: a rank has left or died.
+ */
+mw_status_t mw_shared_barrier(const mw_shared_t *shared);
+
+/*
+ * As `mw_shared_barrier`, for barrier number `barrier` of 256 independent ones. `mw_shared_barrier` is number 0.
+ *
+ * Errors:
+ * As `mw_shared_barrier`, and `MW_ERR_RANGE`: a number beyond the last.
+ */
+mw_status_t mw_shared_barrier_of(const mw_shared_t *shared,
+                                 uint32_t barrier);
+
+/*
+ * Takes lock number `lock` of 4096, the same in every rank. It is granted in the order of asking. Give it back in the same
+ * thread with `mw_shared_unlock`.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: a number beyond the last. `MW_ERR_STATE`: this thread holds it. `MW_ERR_GONE`: a rank has left or died.
+ */
+mw_status_t mw_shared_lock(const mw_shared_t *shared,
+                           uint32_t lock);
+
+/*
+ * Gives a lock back.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: a number beyond the last. `MW_ERR_STATE`: this thread does not hold it.
+ */
+mw_status_t mw_shared_unlock(const mw_shared_t *shared, uint32_t lock);
+
+/*
+ * Gives `*value` of rank `root` to all ranks, in `*value`. One thread of each rank calls it, with the same root; other ranks'
+ * `*value` need not be set before.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: no such rank. `MW_ERR_STATE`: ranks name different roots, or another thread of this rank is in a broadcast.
+ * `MW_ERR_GONE`: a rank has left or died.
+ */
+mw_status_t mw_shared_broadcast(const mw_shared_t *shared,
+                                uint32_t root,
+                                uint64_t *value);
+
+/*
+ * Changes how many threads of this rank take part in barriers: 1 to 64, while none waits in one.
+ *
+ * Errors:
+ * `MW_ERR_LIMIT`: none, too many, or some wait.
+ */
+mw_status_t mw_shared_set_threads(const mw_shared_t *shared, uint32_t threads);
+
+/*
+ * What the node did so far, in `*counters`, whose `size` is set before.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: the size is not one.
+ *
+ * Required of the caller:
+ * `counters` is as large as its `size` says.
+ */
+mw_status_t mw_node_counters(const mw_node_t *node, mw_node_counters_t *counters);
+
+/*
+ * What this rank did with the shared memory so far, in `*counters`, whose `size` is set before.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: the size is not one.
+ *
+ * Required of the caller:
+ * `counters` is as large as its `size` says.
+ */
+mw_status_t mw_shared_counters(const mw_shared_t *shared, mw_shared_counters_t *counters);
+
+#ifdef __cplusplus
+}  /* extern "C" */
+#endif  /* __cplusplus */
+
+#endif  /* MAPWIRE_H */

@@ -1,0 +1,56 @@
+//! Arguments that have the form of C's pointers: present, or `NULL` and refused by name.
+
+use core::mem::MaybeUninit;
+
+use mapwire::Rights;
+
+use crate::failure::Failure;
+
+/// An object, or a structure, that must be there.
+#[inline]
+pub(crate) fn required<T>(argument: Option<T>, name: &str) -> Result<T, Failure> {
+    argument.ok_or_else(|| null(name))
+}
+
+/// Where the result goes.
+#[inline]
+pub(crate) fn result<'a, T>(
+    argument: Option<&'a mut MaybeUninit<T>>,
+    name: &str,
+) -> Result<&'a mut MaybeUninit<T>, Failure> {
+    argument.ok_or_else(|| null(name))
+}
+
+/// Where the pointer to a new object goes: `NULL` until there is one.
+#[inline]
+pub(crate) fn new_object<'a, T>(
+    argument: Option<&'a mut MaybeUninit<*mut T>>,
+    name: &str,
+) -> Result<&'a mut *mut T, Failure> {
+    argument
+        .map(|place| place.write(core::ptr::null_mut()))
+        .ok_or_else(|| null(name))
+}
+
+#[cold]
+pub(crate) fn null(name: &str) -> Failure {
+    Failure::argument(format!("`{name}` is NULL: it must point to something"))
+}
+
+/// Rights from their bits; 0 stands for `default`.
+pub(crate) fn rights(bits: u32, default: Rights) -> Result<Rights, Failure> {
+    if bits == 0 {
+        return Ok(default);
+    }
+    Rights::from_bits(bits).map_err(|_| {
+        Failure::argument(format!(
+            "rights of {bits:#x} are none that this library knows: combine MW_RIGHT_STORE and MW_RIGHT_FETCH"
+        ))
+    })
+}
+
+/// As an argument of C: 1 or 0.
+#[inline]
+pub(crate) fn flag(value: bool) -> i32 {
+    i32::from(value)
+}

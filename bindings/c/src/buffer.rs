@@ -1,0 +1,77 @@
+//! Memory that importers can map.
+
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+
+use mapwire::Buffer;
+
+use crate::arguments::{new_object, required, result};
+use crate::failure::call;
+use crate::node::mw_node_t;
+use crate::status::mw_status_t;
+
+/// Memory that importers can map: they store into it, and fetch from it, without help of this process (the direct path).
+#[derive(Debug)]
+pub struct mw_buffer_t {
+    pub(crate) buffer: Buffer,
+}
+
+/// Allocates `length` bytes, zeroed, on a page boundary.
+///
+/// Give `*buffer` back with `mw_buffer_free`.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: no memory, address space or descriptors for them.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_buffer_alloc(
+    node: Option<&mw_node_t>,
+    length: usize,
+    buffer: Option<&mut MaybeUninit<*mut mw_buffer_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(buffer, "buffer")?;
+        let buffer = required(node, "node")?.node.alloc(length)?;
+        *place = Box::into_raw(Box::new(mw_buffer_t { buffer }));
+        Ok(())
+    })
+}
+
+/// Gives the buffer back. Its memory goes when no export uses it any more, so it may be given back while it is exported; its
+/// address is not to be used afterwards. `NULL` is no error.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_buffer_free(buffer: Option<Box<mw_buffer_t>>) -> mw_status_t {
+    call(|| {
+        drop(buffer);
+        Ok(())
+    })
+}
+
+/// The first byte, in `*memory`. The memory stays at its place until it is freed. While it is exported, other ranks may change
+/// it at any time: wait for a signal first (`mw_export_wait_signal`), or use atomics.
+///
+/// When an export of it is revoked, its pages are replaced by a copy at the same address: a store by another thread meanwhile
+/// may be lost.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_buffer_ptr(
+    buffer: Option<&mw_buffer_t>,
+    memory: Option<&mut MaybeUninit<*mut c_void>>,
+) -> mw_status_t {
+    call(|| {
+        let address = required(buffer, "buffer")?.buffer.as_ptr();
+        result(memory, "memory")?.write(address.cast());
+        Ok(())
+    })
+}
+
+/// Its length in bytes, as asked for, in `*length`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_buffer_len(
+    buffer: Option<&mw_buffer_t>,
+    length: Option<&mut MaybeUninit<usize>>,
+) -> mw_status_t {
+    call(|| {
+        let bytes = required(buffer, "buffer")?.buffer.len();
+        result(length, "length")?.write(bytes);
+        Ok(())
+    })
+}

@@ -1,0 +1,223 @@
+//! What was done so far.
+
+use mapwire::SharedCounters;
+
+use crate::arguments::required;
+use crate::failure::call;
+use crate::growing::{self, Growing};
+use crate::node::mw_node_t;
+use crate::shared::mw_shared_t;
+use crate::status::mw_status_t;
+
+/// What a node's NIC and its translation did since it joined.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct mw_node_counters_t {
+    /// `sizeof(mw_node_counters_t)`; set it before the call.
+    pub size: usize,
+    /// Commands carried out (sends and fetches on the ring path).
+    pub commands: u64,
+    /// Commands refused.
+    pub failed_commands: u64,
+    /// Packets given to the transport.
+    pub packets_sent: u64,
+    /// Their payload bytes.
+    pub bytes_sent: u64,
+    /// Packets accepted.
+    pub packets_received: u64,
+    /// Their payload bytes.
+    pub bytes_received: u64,
+    /// Packets rejected: a wrong key, a range outside the export, no right.
+    pub packets_rejected: u64,
+    /// Notifications raised.
+    pub notifications: u64,
+    /// Fetches completed for this process.
+    pub fetches: u64,
+    /// Fetches served for others.
+    pub fetches_served: u64,
+    /// Pages that the NIC translated.
+    pub lookups: u64,
+    /// Pages that a transfer needed and that were not pinned.
+    pub check_misses: u64,
+    /// Lookups that the NIC's cache could not serve.
+    pub nic_misses: u64,
+    /// Pages pinned.
+    pub pins: u64,
+    /// Pages unpinned.
+    pub unpins: u64,
+    /// Pages pinned now.
+    pub pinned_pages: u64,
+}
+
+// SAFETY: `repr(C)`, words only, so without padding; the size comes first; numbers.
+unsafe impl Growing for mw_node_counters_t {
+    const NAME: &'static str = "mw_node_counters_t";
+    const FIRST: usize = 17 * 8;
+}
+
+/// What a rank did with the shared memory since it was opened.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct mw_shared_counters_t {
+    /// `sizeof(mw_shared_counters_t)`; set it before the call.
+    pub size: usize,
+    /// Read faults that needed other ranks.
+    pub read_faults: u64,
+    /// Write faults that needed other ranks.
+    pub write_faults: u64,
+    /// Faults on memory that was there by the time they were served.
+    pub spurious_faults: u64,
+    /// Rights to write obtained without data, because this rank had a valid copy.
+    pub upgrades: u64,
+    /// Copies that this rank gave up so that another could write.
+    pub invalidations: u64,
+    /// Rights to write that this rank reduced so that another could read.
+    pub downgrades: u64,
+    /// Requests put off so that a thread could use what it had just been granted.
+    pub held_back: u64,
+    /// Messages to other ranks.
+    pub messages_sent: u64,
+    /// Messages from other ranks.
+    pub messages_received: u64,
+    /// Allocations stored into other ranks, as wholes.
+    pub minipages_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Locks taken without a message.
+    pub lock_acquires_local: u64,
+    /// Locks taken from another rank.
+    pub lock_acquires_remote: u64,
+    /// Barriers passed, once a rank.
+    pub barriers: u64,
+    /// Allocations made here.
+    pub allocations: u64,
+    /// Their bytes, as asked for.
+    pub allocated_bytes: u64,
+}
+
+// SAFETY: `repr(C)`, words only, so without padding; the size comes first; numbers.
+unsafe impl Growing for mw_shared_counters_t {
+    const NAME: &'static str = "mw_shared_counters_t";
+    const FIRST: usize = 17 * 8;
+}
+
+/// What the node did so far, in `*counters`, whose `size` is set before.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: the size is not one.
+///
+/// # Safety
+/// `counters` is as large as its `size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_node_counters(
+    node: Option<&mw_node_t>,
+    counters: *mut mw_node_counters_t,
+) -> mw_status_t {
+    call(|| {
+        let node = &required(node, "node")?.node;
+        let (nic, translation) = (node.nic_counters(), node.translation_counters());
+        let value = mw_node_counters_t {
+            size: 0,
+            commands: nic.commands,
+            failed_commands: nic.failed_commands,
+            packets_sent: nic.packets_sent,
+            bytes_sent: nic.bytes_sent,
+            packets_received: nic.packets_received,
+            bytes_received: nic.bytes_received,
+            packets_rejected: nic.rejected.total(),
+            notifications: nic.notifications,
+            fetches: nic.fetches,
+            fetches_served: nic.fetches_served,
+            lookups: translation.lookups,
+            check_misses: translation.check_misses,
+            nic_misses: translation.nic_misses,
+            pins: translation.pins,
+            unpins: translation.unpins,
+            pinned_pages: translation.pinned_pages,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { growing::write(counters, &value) }
+    })
+}
+
+/// What this rank did with the shared memory so far, in `*counters`, whose `size` is set before.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: the size is not one.
+///
+/// # Safety
+/// `counters` is as large as its `size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_shared_counters(
+    shared: Option<&mw_shared_t>,
+    counters: *mut mw_shared_counters_t,
+) -> mw_status_t {
+    call(|| {
+        let SharedCounters {
+            read_faults,
+            write_faults,
+            spurious_faults,
+            upgrades,
+            invalidations,
+            downgrades,
+            held_back,
+            messages_sent,
+            messages_received,
+            minipages_sent,
+            bytes_sent,
+            lock_acquires_local,
+            lock_acquires_remote,
+            barriers,
+            allocations,
+            allocated_bytes,
+            ..
+        } = required(shared, "shared")?.shared.counters();
+        let value = mw_shared_counters_t {
+            size: 0,
+            read_faults,
+            write_faults,
+            spurious_faults,
+            upgrades,
+            invalidations,
+            downgrades,
+            held_back,
+            messages_sent,
+            messages_received,
+            minipages_sent,
+            bytes_sent,
+            lock_acquires_local,
+            lock_acquires_remote,
+            barriers,
+            allocations,
+            allocated_bytes,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { growing::write(counters, &value) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_version_has_the_size_that_it_had() {
+        // When a field is added, `FIRST` stays, and these become `>`.
+        assert_eq!(
+            size_of::<mw_node_counters_t>(),
+            <mw_node_counters_t as Growing>::FIRST
+        );
+        assert_eq!(
+            size_of::<mw_shared_counters_t>(),
+            <mw_shared_counters_t as Growing>::FIRST
+        );
+        assert_eq!(
+            size_of::<crate::export::mw_export_options_t>(),
+            <crate::export::mw_export_options_t as Growing>::FIRST
+        );
+        assert_eq!(
+            size_of::<crate::import::mw_import_options_t>(),
+            <crate::import::mw_import_options_t as Growing>::FIRST
+        );
+    }
+}

@@ -1,0 +1,410 @@
+//! Exports: memory that others may store into or fetch from.
+
+use core::ffi::{c_char, c_void};
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+
+use mapwire::{Export, ExportBuilder, Importers, Key, Rights};
+use mapwire_wire::NodeId;
+
+use crate::arguments::{self, new_object, required, result};
+use crate::buffer::mw_buffer_t;
+use crate::failure::{Failure, call};
+use crate::growing::{self, Growing};
+use crate::memory;
+use crate::node::mw_node_t;
+use crate::notify::{Callback, Gate, mw_notify_fn};
+use crate::status::mw_status_t;
+
+/// Importers may store.
+pub const MW_RIGHT_STORE: u32 = 1;
+/// Importers may fetch.
+pub const MW_RIGHT_FETCH: u32 = 2;
+
+/// Every rank of the job may import it.
+pub const MW_IMPORTERS_JOB: u32 = 0;
+/// Processes of one user may: `user` of the options.
+pub const MW_IMPORTERS_USER: u32 = 1;
+/// Listed ranks may: `nodes` and `node_count` of the options.
+pub const MW_IMPORTERS_NODES: u32 = 2;
+/// Whoever shows a token may: `token` of the options.
+pub const MW_IMPORTERS_TOKEN: u32 = 3;
+
+/// For `flags` of an export's options: the ring path even where importers could map the memory, as `mw_export_redirect` needs.
+pub const MW_EXPORT_RING_ONLY: u32 = 1;
+
+/// Bytes of a token.
+pub const MW_TOKEN_BYTES: usize = 16;
+
+/// Wait for as long as it takes.
+pub const MW_FOREVER: u64 = u64::MAX;
+
+/// How an export is made. Set all of it to zero, `size` to `sizeof(mw_export_options_t)`, then what is to differ: zero is
+/// what an export without options has.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct mw_export_options_t {
+    /// `sizeof(mw_export_options_t)`.
+    pub size: usize,
+    /// What importers may do: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, as 0 means. Memory that can be mapped for storing
+    /// can also be read, so an export that allows stores alone takes the ring path.
+    pub rights: u32,
+    /// Who may import it: one of `MW_IMPORTERS_*`.
+    pub importers: u32,
+    /// The user's numeric id, for `MW_IMPORTERS_USER`.
+    pub user: u32,
+    /// `MW_EXPORT_RING_ONLY`, or 0.
+    pub flags: u32,
+    /// The ranks that may import it, for `MW_IMPORTERS_NODES`; copied.
+    pub nodes: *const u32,
+    /// How many they are; none at all is an error.
+    pub node_count: usize,
+    /// The token to be shown, for `MW_IMPORTERS_TOKEN`; not all zero.
+    pub token: [u8; MW_TOKEN_BYTES],
+    /// Is told of deliveries by `mw_import_send_notify`; or `NULL`.
+    pub notify: mw_notify_fn,
+    /// Passed to `notify`; not used otherwise.
+    pub notify_data: *mut c_void,
+}
+
+// SAFETY: `repr(C)`; the size comes first; seven words and four half words make no padding; and zeroes are a value of every
+// field (`NULL` of the function).
+unsafe impl Growing for mw_export_options_t {
+    const NAME: &'static str = "mw_export_options_t";
+    const FIRST: usize = 72;
+}
+
+/// Memory on offer: others may store into it or fetch from it, until `mw_export_revoke`. Several threads may use it at once.
+#[derive(Debug)]
+pub struct mw_export_t {
+    /// Written to redirect only.
+    export: RwLock<Export>,
+    gate: Option<Arc<Gate>>,
+}
+
+impl mw_export_t {
+    fn read(&self) -> Result<RwLockReadGuard<'_, Export>, Failure> {
+        match self.export.try_read() {
+            Ok(export) => Ok(export),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Failure::state(
+                "another thread redirects this export: call again when it is done",
+            )),
+        }
+    }
+
+    fn write(&self) -> Result<RwLockWriteGuard<'_, Export>, Failure> {
+        match self.export.try_write() {
+            Ok(export) => Ok(export),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Failure::state(
+                "another thread reads this export or waits in it: redirect it when no thread does",
+            )),
+        }
+    }
+}
+
+/// Who may import, as the options say.
+///
+/// # Safety
+/// `options.nodes` points to `options.node_count` numbers.
+unsafe fn importers(options: &mw_export_options_t) -> Result<Importers, Failure> {
+    match options.importers {
+        MW_IMPORTERS_JOB => Ok(Importers::Job),
+        MW_IMPORTERS_USER => Ok(Importers::User(options.user)),
+        MW_IMPORTERS_NODES => {
+            // SAFETY: the caller's promise.
+            let ranks = unsafe { memory::values(options.nodes, options.node_count, "nodes") }?;
+            if ranks.is_empty() {
+                return Err(Failure::argument(
+                    "an export for listed ranks lists none: set `nodes` and `node_count`",
+                ));
+            }
+            let node = |&rank: &u32| u16::try_from(rank).map(NodeId).map_err(|_| rank);
+            let nodes: Result<Vec<_>, u32> = ranks.iter().map(node).collect();
+            nodes.map(Importers::Nodes).map_err(|rank| Failure {
+                status: mw_status_t::MW_ERR_RANGE,
+                message: format!("rank {rank} in `nodes` is in no job: ranks are below 65536"),
+            })
+        }
+        MW_IMPORTERS_TOKEN if options.token == Key::ZERO.0 => Err(Failure::argument(
+            "the token of an export is all zero, which means none: draw one at random",
+        )),
+        MW_IMPORTERS_TOKEN => Ok(Importers::Token(Key(options.token))),
+        other => Err(Failure::argument(format!(
+            "importers of {other} are none that this library knows: use MW_IMPORTERS_JOB, _USER, _NODES or _TOKEN"
+        ))),
+    }
+}
+
+/// Makes an export as the options say.
+///
+/// # Safety
+/// `options` is `NULL` or as its size says, and its fields as their descriptions say.
+unsafe fn create(
+    builder: ExportBuilder<'_>,
+    name: &str,
+    options: *const mw_export_options_t,
+) -> Result<mw_export_t, Failure> {
+    let mut builder = builder.name(name);
+    let mut gate = None;
+    if !options.is_null() {
+        // SAFETY: the caller's promise.
+        let options = unsafe { growing::read(options) }?;
+        builder = builder.rights(arguments::rights(options.rights, Rights::ALL)?);
+        // SAFETY: the caller's promise.
+        builder = builder.importers(unsafe { importers(&options) }?);
+        match options.flags {
+            0 => {}
+            MW_EXPORT_RING_ONLY => builder = builder.ring_only(),
+            other => {
+                return Err(Failure::argument(format!(
+                    "flags of {other:#x} are none that this library knows: use MW_EXPORT_RING_ONLY or 0"
+                )));
+            }
+        }
+        if let Some(function) = options.notify {
+            let made = Arc::new(Gate::default());
+            builder = builder.on_notify(made.handler(Callback::new(function, options.notify_data)));
+            gate = Some(made);
+        }
+    }
+    Ok(mw_export_t {
+        export: RwLock::new(builder.start()?),
+        gate,
+    })
+}
+
+/// Exports a buffer under `name`: 1 to 255 bytes of UTF-8, taken once at a time in this process. Whole buffers take the direct
+/// path, unless the options forbid it. `options` may be `NULL`; `name` and `options` are copied.
+///
+/// End the export with `mw_export_revoke`.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: a name, an option or a structure that is none. `MW_ERR_EXISTS`: the name is taken. `MW_ERR_LIMIT`: more
+/// pages than may be pinned, or a full table. Nothing is exported then.
+///
+/// # Safety
+/// `name` ends in a NUL. `options` is as large as its `size` says, `options->nodes` points to `node_count` numbers, and
+/// `options->notify` can be called from any thread until the export is revoked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_export_create(
+    node: Option<&mw_node_t>,
+    buffer: Option<&mw_buffer_t>,
+    name: *const c_char,
+    options: *const mw_export_options_t,
+    exported: Option<&mut MaybeUninit<*mut mw_export_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(exported, "exported")?;
+        let node = required(node, "node")?;
+        let buffer = required(buffer, "buffer")?;
+        // SAFETY: the caller's promise.
+        let name = unsafe { memory::text(name, "name") }?;
+        let builder = node.node.export_buffer(&buffer.buffer);
+        // SAFETY: the caller's promise.
+        let made = unsafe { create(builder, name, options) }?;
+        *place = Box::into_raw(Box::new(made));
+        Ok(())
+    })
+}
+
+/// Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. It takes the ring path: this process
+/// stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
+///
+/// # Errors
+/// As `mw_export_create`, and `MW_ERR_ADDRESS`: memory that this process may not read and write, or shared memory.
+///
+/// # Safety
+/// As `mw_export_create`. The memory stays mapped until the export has been revoked. Other ranks may change it at any time:
+/// read it with `mw_export_read`, atomics, or after a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_export_create_range(
+    node: Option<&mw_node_t>,
+    memory: *mut c_void,
+    length: usize,
+    name: *const c_char,
+    options: *const mw_export_options_t,
+    exported: Option<&mut MaybeUninit<*mut mw_export_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(exported, "exported")?;
+        let node = required(node, "node")?;
+        if memory.is_null() {
+            return Err(arguments::null("memory"));
+        }
+        // SAFETY: the caller's promise.
+        let name = unsafe { memory::text(name, "name") }?;
+        // SAFETY: the caller keeps the memory mapped until it revokes the export, and bears that others change it.
+        let builder = unsafe { node.node.export_range(memory.cast(), length) };
+        // SAFETY: the caller's promise.
+        let made = unsafe { create(builder, name, options) }?;
+        *place = Box::into_raw(Box::new(made));
+        Ok(())
+    })
+}
+
+/// Its length in bytes, in `*length`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_export_len(
+    exported: Option<&mw_export_t>,
+    length: Option<&mut MaybeUninit<u64>>,
+) -> mw_status_t {
+    call(|| {
+        let bytes = required(exported, "exported")?.read()?.len();
+        result(length, "length")?.write(bytes);
+        Ok(())
+    })
+}
+
+/// Copies `length` bytes from `offset` of the exported memory to `into`. What others store meanwhile may come in part.
+///
+/// # Errors
+/// `MW_ERR_RANGE`: a range outside the export.
+///
+/// # Safety
+/// `into` points to `length` writable bytes outside the exported memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_export_read(
+    exported: Option<&mw_export_t>,
+    offset: u64,
+    into: *mut c_void,
+    length: usize,
+) -> mw_status_t {
+    call(|| {
+        let export = required(exported, "exported")?.read()?;
+        memory::check_range(offset, length, export.len())?;
+        // SAFETY: the caller's promise.
+        let into = unsafe { memory::target(into, length, "into") }?;
+        Ok(export.read(offset, into)?)
+    })
+}
+
+/// Copies `length` bytes from `from` to `offset` of the exported memory.
+///
+/// # Errors
+/// `MW_ERR_RANGE`: a range outside the export.
+///
+/// # Safety
+/// `from` points to `length` readable bytes outside the exported memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_export_write(
+    exported: Option<&mw_export_t>,
+    offset: u64,
+    from: *const c_void,
+    length: usize,
+) -> mw_status_t {
+    call(|| {
+        let export = required(exported, "exported")?.read()?;
+        memory::check_range(offset, length, export.len())?;
+        // SAFETY: the caller's promise.
+        let from = unsafe { memory::source(from, length, "from") }?;
+        Ok(export.write(offset, from)?)
+    })
+}
+
+/// Loads the signal at `offset` into `*value`. What was put before it (`mw_import_put_signal`) is there.
+///
+/// # Errors
+/// `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_export_signal(
+    exported: Option<&mw_export_t>,
+    offset: u64,
+    value: Option<&mut MaybeUninit<u64>>,
+) -> mw_status_t {
+    call(|| {
+        let seen = required(exported, "exported")?.read()?.signal(offset)?;
+        result(value, "value")?.write(seen);
+        Ok(())
+    })
+}
+
+/// Waits until the signal at `offset` is at least `value`, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: as long as it
+/// takes). What it then is comes in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in
+/// memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_export_wait_signal(
+    exported: Option<&mw_export_t>,
+    offset: u64,
+    value: u64,
+    timeout_ns: u64,
+    seen: Option<&mut MaybeUninit<u64>>,
+) -> mw_status_t {
+    call(|| {
+        let export = required(exported, "exported")?.read()?;
+        let timeout = (timeout_ns != MW_FOREVER).then(|| Duration::from_nanos(timeout_ns));
+        let Some(found) = export.wait_signal_for(offset, value, timeout)? else {
+            return Err(Failure {
+                status: mw_status_t::MW_ERR_TIMEOUT,
+                message: format!(
+                    "the signal at offset {offset} is {} after {:?}, and {value} was waited for: does the sender run, and send so much?",
+                    export.signal(offset)?,
+                    Duration::from_nanos(timeout_ns)
+                ),
+            });
+        };
+        if let Some(seen) = seen {
+            seen.write(found);
+        }
+        Ok(())
+    })
+}
+
+/// Lets what others store into this export land in `buffer` instead, until `mw_export_redirect_back`. Offsets count from the
+/// start of the buffer; what passes its end is refused. The export keeps the buffer's memory as long as it needs it.
+///
+/// # Errors
+/// `MW_ERR_STATE`: an export whose importers may have mapped it (make it with `MW_EXPORT_RING_ONLY`), or another thread is in
+/// a call with this export. `MW_ERR_LIMIT`: more pages than may be pinned.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_export_redirect(
+    exported: Option<&mw_export_t>,
+    buffer: Option<&mw_buffer_t>,
+) -> mw_status_t {
+    call(|| {
+        let export = required(exported, "exported")?;
+        let buffer = required(buffer, "buffer")?;
+        Ok(export.write()?.redirect(&buffer.buffer)?)
+    })
+}
+
+/// Ends a redirection: what comes lands in the exported memory again.
+///
+/// # Errors
+/// `MW_ERR_STATE`: as `mw_export_redirect`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_export_redirect_back(exported: Option<&mw_export_t>) -> mw_status_t {
+    call(|| Ok(required(exported, "exported")?.write()?.redirect_back()?))
+}
+
+/// Takes the export back, at once, and gives `exported` back, whatever the code. Importers' sends fail from here on, with
+/// `MW_ERR_REVOKED`; what they had mapped is theirs alone, since this process goes on with a copy at the same address. The
+/// export's `notify` has ended, or ends before this returns; it may itself be the caller. `NULL` is no error.
+///
+/// # Errors
+/// `MW_ERR_LIMIT`: no memory for the copy: importers that mapped the memory still see it.
+///
+/// # Safety
+/// No other thread is in a call with `exported`, or uses it afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_export_revoke(exported: Option<Box<mw_export_t>>) -> mw_status_t {
+    call(|| {
+        let Some(object) = exported else {
+            return Ok(());
+        };
+        let mw_export_t { export, gate } = *object;
+        let outcome = export
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .revoke();
+        if let Some(gate) = gate {
+            gate.close();
+        }
+        Ok(outcome?)
+    })
+}

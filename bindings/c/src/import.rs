@@ -1,0 +1,337 @@
+//! Imports: the right to store into another rank's memory, or to fetch from it.
+
+use core::ffi::{c_char, c_void};
+use core::mem::MaybeUninit;
+use core::time::Duration;
+
+use mapwire::{Import, Key, Rights, Sending};
+
+use crate::arguments::{self, flag, new_object, required, result};
+use crate::export::MW_TOKEN_BYTES;
+use crate::failure::{Failure, call};
+use crate::growing::{self, Growing};
+use crate::memory;
+use crate::node::mw_node_t;
+use crate::status::mw_status_t;
+
+/// How an import is made. Set all of it to zero, `size` to `sizeof(mw_import_options_t)`, then what is to differ: zero is
+/// what an import without options has.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct mw_import_options_t {
+    /// `sizeof(mw_import_options_t)`.
+    pub size: usize,
+    /// How long to wait for the export, in nanoseconds; 0: as long as `MAPWIRE_TIMEOUT` says (30 s unless set).
+    pub timeout_ns: u64,
+    /// What to ask for: `MW_RIGHT_STORE`, as 0 means, `MW_RIGHT_FETCH`, or both. Ask for no more than the export allows.
+    pub rights: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The token to show, if not all zero.
+    pub token: [u8; MW_TOKEN_BYTES],
+}
+
+// SAFETY: `repr(C)`; the size comes first; two words, two half words and 16 bytes make no padding; numbers.
+unsafe impl Growing for mw_import_options_t {
+    const NAME: &'static str = "mw_import_options_t";
+    const FIRST: usize = 40;
+}
+
+/// The right to store into another rank's memory, or to fetch from it. Several threads may use it at once; what one thread
+/// sends arrives in order.
+#[derive(Debug)]
+pub struct mw_import_t {
+    import: Import,
+}
+
+/// A send under way, whose memory must stay until `mw_sending_wait`.
+#[derive(Debug)]
+pub struct mw_sending_t {
+    sending: Sending<&'static [u8]>,
+}
+
+/// Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are
+/// copied.
+///
+/// Give `*import` back with `mw_import_free`.
+///
+/// # Errors
+/// `MW_ERR_RANGE`: no such rank. `MW_ERR_TIMEOUT`: the rank has not exported the name in time. `MW_ERR_REFUSED`: it does not
+/// let this process, or the token is wrong. `MW_ERR_RIGHTS`: it allows less than is asked for. `MW_ERR_GONE`: it has left or
+/// died.
+///
+/// # Safety
+/// `name` ends in a NUL; `options` is as large as its `size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_create(
+    node: Option<&mw_node_t>,
+    rank: u32,
+    name: *const c_char,
+    options: *const mw_import_options_t,
+    import: Option<&mut MaybeUninit<*mut mw_import_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(import, "import")?;
+        let node = required(node, "node")?;
+        // SAFETY: the caller's promise.
+        let name = unsafe { memory::text(name, "name") }?;
+        let mut builder = node.node.import(rank as usize, name);
+        if !options.is_null() {
+            // SAFETY: the caller's promise.
+            let options = unsafe { growing::read(options) }?;
+            builder = builder.rights(arguments::rights(options.rights, Rights::STORE)?);
+            if options.reserved != 0 {
+                return Err(Failure::argument(format!(
+                    "`reserved` of a mw_import_options_t is {}: set it to 0",
+                    options.reserved
+                )));
+            }
+            if options.timeout_ns != 0 {
+                builder = builder.timeout(Duration::from_nanos(options.timeout_ns));
+            }
+            if options.token != Key::ZERO.0 {
+                builder = builder.token(Key(options.token));
+            }
+        }
+        let import = builder.start()?;
+        *place = Box::into_raw(Box::new(mw_import_t { import }));
+        Ok(())
+    })
+}
+
+/// Gives the import up. Sends begun with it go on. `NULL` is no error.
+///
+/// # Safety
+/// No other thread is in a call with `import`, or uses it afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_free(import: Option<Box<mw_import_t>>) -> mw_status_t {
+    call(|| {
+        drop(import);
+        Ok(())
+    })
+}
+
+/// Bytes of the export, in `*length`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_import_len(
+    import: Option<&mw_import_t>,
+    length: Option<&mut MaybeUninit<u64>>,
+) -> mw_status_t {
+    call(|| {
+        let bytes = required(import, "import")?.import.len();
+        result(length, "length")?.write(bytes);
+        Ok(())
+    })
+}
+
+/// The exporting rank, in `*rank`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_import_rank(
+    import: Option<&mw_import_t>,
+    rank: Option<&mut MaybeUninit<u32>>,
+) -> mw_status_t {
+    call(|| {
+        let number = required(import, "import")?.import.rank();
+        // A job has fewer than 2^16 ranks.
+        result(rank, "rank")?.write(number as u32);
+        Ok(())
+    })
+}
+
+/// What may be done, in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_import_rights(
+    import: Option<&mw_import_t>,
+    rights: Option<&mut MaybeUninit<u32>>,
+) -> mw_status_t {
+    call(|| {
+        let bits = required(import, "import")?.import.rights().bits();
+        result(rights, "rights")?.write(bits);
+        Ok(())
+    })
+}
+
+/// Whether the exporter's memory is mapped here, in `*direct` (1 or 0). A send is then a copy, which the MMU checks.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_import_is_direct(
+    import: Option<&mw_import_t>,
+    direct: Option<&mut MaybeUninit<i32>>,
+) -> mw_status_t {
+    call(|| {
+        let mapped = required(import, "import")?.import.is_direct();
+        result(direct, "direct")?.write(flag(mapped));
+        Ok(())
+    })
+}
+
+/// The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export
+/// among all imports of this process. It is a number and no pointer: there is no memory behind it. Never 0, never given twice.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_import_proxy_address(
+    import: Option<&mw_import_t>,
+    address: Option<&mut MaybeUninit<u64>>,
+) -> mw_status_t {
+    call(|| {
+        let proxy = required(import, "import")?.import.proxy_address();
+        result(address, "address")?.write(proxy.get());
+        Ok(())
+    })
+}
+
+/// Stores `length` bytes at `offset` of the export. When it returns, `data` may be reused. Whether they are there is not said:
+/// put a signal after them, or fetch. What this process sends to another arrives in order.
+///
+/// # Errors
+/// `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was taken back.
+/// `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. Nothing is stored then.
+///
+/// # Safety
+/// `data` points to `length` readable bytes (it may be `NULL` if there are none), which no thread changes during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_send(
+    import: Option<&mw_import_t>,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+) -> mw_status_t {
+    call(|| {
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: the caller's promise.
+        let data = unsafe { memory::source(data, length, "data") }?;
+        Ok(import.send(data, offset)?)
+    })
+}
+
+/// Stores `length` bytes at `offset`, then the 8 bytes of `value` at `signal_offset`, in this order: whoever sees the value, by
+/// `mw_export_wait_signal` or an acquiring load, sees the data. `length` may be 0.
+///
+/// # Errors
+/// As `mw_import_send`, and `MW_ERR_ALIGNMENT`: `signal_offset` is not a multiple of 8.
+///
+/// # Safety
+/// As `mw_import_send`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_put_signal(
+    import: Option<&mw_import_t>,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+    signal_offset: u64,
+    value: u64,
+) -> mw_status_t {
+    call(|| {
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: the caller's promise.
+        let data = unsafe { memory::source(data, length, "data") }?;
+        Ok(import.put_signal(data, offset, signal_offset, value)?)
+    })
+}
+
+/// Stores `length` bytes at `offset`, and has the export's `notify` run after delivery.
+///
+/// # Errors
+/// As `mw_import_send`.
+///
+/// # Safety
+/// As `mw_import_send`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_send_notify(
+    import: Option<&mw_import_t>,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+) -> mw_status_t {
+    call(|| {
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: the caller's promise.
+        let data = unsafe { memory::source(data, length, "data") }?;
+        Ok(import.send_notify(data, offset)?)
+    })
+}
+
+/// Begins to store `length` bytes at `offset`, and returns at once.
+///
+/// End it with `mw_sending_wait`: until then the memory is the library's.
+///
+/// # Errors
+/// As `mw_import_send`; then nothing is begun, and there is nothing to wait for.
+///
+/// # Safety
+/// `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_sending_wait` has returned, whatever
+/// its code.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_send_async(
+    import: Option<&mw_import_t>,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+    sending: Option<&mut MaybeUninit<*mut mw_sending_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(sending, "sending")?;
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: the caller promises that the memory stays until it has waited, which is as long as `Sending` uses it: its
+        // `wait` and its `drop` both wait first.
+        let data: &'static [u8] = unsafe { memory::source(data, length, "data") }?;
+        let sending = import.send_async(data, offset)?;
+        *place = Box::into_raw(Box::new(mw_sending_t { sending }));
+        Ok(())
+    })
+}
+
+/// Whether `mw_sending_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_sending_is_done(
+    sending: Option<&mw_sending_t>,
+    done: Option<&mut MaybeUninit<i32>>,
+) -> mw_status_t {
+    call(|| {
+        let is_done = required(sending, "sending")?.sending.is_done();
+        result(done, "done")?.write(flag(is_done));
+        Ok(())
+    })
+}
+
+/// Waits until the memory of a send may be reused, and gives `sending` back, whatever the code. `NULL` is no error.
+///
+/// # Errors
+/// As `mw_import_send`: the send failed after it had been begun, and parts of it may have been stored.
+///
+/// # Safety
+/// No other thread is in a call with `sending`, or uses it afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_sending_wait(sending: Option<Box<mw_sending_t>>) -> mw_status_t {
+    call(|| {
+        if let Some(object) = sending {
+            object.sending.wait()?;
+        }
+        Ok(())
+    })
+}
+
+/// Copies `length` bytes from `offset` of the export to `into`. When it returns, they are there.
+///
+/// # Errors
+/// As `mw_import_send`, for the right to fetch.
+///
+/// # Safety
+/// `into` points to `length` writable bytes (it may be `NULL` if there are none), which no thread uses during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_fetch(
+    import: Option<&mw_import_t>,
+    offset: u64,
+    into: *mut c_void,
+    length: usize,
+) -> mw_status_t {
+    call(|| {
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: the caller's promise.
+        let into = unsafe { memory::target(into, length, "into") }?;
+        Ok(import.fetch(offset, into)?)
+    })
+}

@@ -1,0 +1,85 @@
+//! The examples, built with pkg-config from an installed mapwire, outside the tree, and run.
+
+mod common;
+
+use common::{Installed, Linking};
+
+const LINKINGS: [Linking; 2] = [Linking::Shared, Linking::Static];
+
+/// Every line that `wanted` names is in the output.
+#[track_caller]
+fn says(output: &str, wanted: &[&str]) {
+    for line in wanted {
+        assert!(output.contains(line), "no \"{line}\" in:\n{output}");
+    }
+}
+
+#[test]
+fn the_first_program_hears_from_rank_1() {
+    for linking in LINKINGS {
+        let installed = Installed::get(linking);
+        let output = installed.example("first").run(2, &[], &[]);
+        says(&output, &["rank 1 says 42"]);
+    }
+}
+
+#[test]
+fn the_first_program_fits_a_page() {
+    let text = std::fs::read_to_string(common::here().join("examples/first.c")).unwrap();
+    assert!(text.lines().count() <= 30);
+}
+
+#[test]
+fn stores_signals_notifications_and_fetches_pass_between_two_c_programs() {
+    for linking in LINKINGS {
+        let installed = Installed::get(linking);
+        let output = installed.example("vmmc").run(2, &[], &[]);
+        says(
+            &output,
+            &[
+                "table: direct path",
+                "fetch: ok",
+                "put_signal: ok",
+                "send_notify: ok",
+                "send_async: ok",
+            ],
+        );
+    }
+}
+
+#[test]
+fn they_do_so_in_every_way_of_waiting() {
+    let installed = Installed::get(Linking::Shared);
+    let vmmc = installed.example("vmmc");
+    for wait in ["poll", "event", "adaptive"] {
+        let output = vmmc.run(2, &["--wait", wait], &[]);
+        says(&output, &["put_signal: ok", "send_async: ok"]);
+    }
+}
+
+#[test]
+fn c_programs_share_a_matrix_and_a_counter() {
+    for linking in LINKINGS {
+        let installed = Installed::get(linking);
+        let output = installed.example("dsm").run(2, &[], &[]);
+        assert_eq!(output.matches("counter 400: ok").count(), 2, "{output}");
+    }
+}
+
+#[test]
+fn they_do_so_whichever_way_faults_are_caught() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed
+        .example("dsm")
+        .run(3, &["--faults", "sigsegv"], &[]);
+    assert_eq!(output.matches("counter 600: ok").count(), 3, "{output}");
+}
+
+#[test]
+fn a_program_without_a_launcher_is_a_job_of_one() {
+    let installed = Installed::get(Linking::Shared);
+    let dsm = installed.example("dsm");
+    let output =
+        common::run(common::clean(dsm.path()).env("LD_LIBRARY_PATH", installed.path("lib")));
+    says(&output, &["rank 0:", "counter 200: ok"]);
+}

@@ -1,0 +1,30 @@
+//! C programs that ask for what they must not, that load the library by hand, and that are told of deliveries.
+
+mod common;
+
+use common::{Installed, Linking};
+
+#[test]
+fn bad_input_gives_a_code_and_a_message_and_writes_nothing() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("bad_input").run(2, &[], &[]);
+    assert_eq!(output.matches("all refused").count(), 2, "{output}");
+}
+
+#[test]
+fn a_library_that_is_loaded_late_serves_page_faults_of_threads_that_were_there_before() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile_with("late", &["-ldl", "-pthread"]);
+    let library = installed.path("lib/libmapwire.so.0");
+    for faults in [&["--faults", "sigsegv"][..], &[]] {
+        let output = program.run(2, faults, &[library.to_str().unwrap()]);
+        assert_eq!(output.matches("counted right").count(), 2, "{output}");
+    }
+}
+
+#[test]
+fn notifications_come_until_their_export_is_revoked_and_not_after() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("notices").run(2, &[], &[]);
+    assert_eq!(output.matches("told of all").count(), 2, "{output}");
+}
