@@ -63,6 +63,9 @@ impl Shared {
     /// come.
     pub fn open(node: &Node, threads: usize) -> Result<Self> {
         let engine = &node.inner.engine;
+        if engine.shared_range().is_some() {
+            return Err(SharedError::Open.into());
+        }
         let settings = &node.inner.config.shared;
         let layout = ViewLayout::new(
             settings.base as usize,
@@ -143,7 +146,7 @@ impl Shared {
     /// # Errors
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
-        let outcome = self.engine().shared_operation(|port, thread, _| {
+        let outcome = self.engine().shared_operation(|port, thread| {
             port.dsm_mut().alloc(thread, bytes)?;
             Ok(Progress::Pending)
         })?;
@@ -169,7 +172,7 @@ impl Shared {
     /// # Errors
     /// A rank is gone; a number beyond the 256 there are.
     pub fn barrier_of(&self, barrier: u32) -> Result<()> {
-        let outcome = self.engine().shared_operation(|port, thread, _| {
+        let outcome = self.engine().shared_operation(|port, thread| {
             port.dsm_mut().barrier(thread, barrier)?;
             Ok(Progress::Pending)
         })?;
@@ -185,7 +188,7 @@ impl Shared {
     /// A rank is gone; a root outside the job.
     pub fn broadcast(&self, root: usize, value: u64) -> Result<u64> {
         let root = u16::try_from(root).unwrap_or(u16::MAX);
-        let outcome = self.engine().shared_operation(|port, thread, _| {
+        let outcome = self.engine().shared_operation(|port, thread| {
             port.dsm_mut().broadcast(thread, root, value)?;
             Ok(Progress::Pending)
         })?;
@@ -220,7 +223,7 @@ impl Shared {
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
         let outcome = self
             .engine()
-            .shared_operation(|port, thread, _| port.dsm_mut().lock(thread, lock))?;
+            .shared_operation(|port, thread| port.dsm_mut().lock(thread, lock))?;
         match outcome {
             None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
             other => Err(unexpected(other)),
@@ -367,7 +370,7 @@ impl Inner {
     fn meet(&self) -> Result<()> {
         let engine = &self.node.inner.engine;
         // A broadcast takes one thread of each rank, however many take part in barriers.
-        let outcome = engine.shared_operation(|port, thread, _| {
+        let outcome = engine.shared_operation(|port, thread| {
             port.dsm_mut().broadcast(thread, 0, 0)?;
             Ok(Progress::Pending)
         })?;

@@ -5,13 +5,21 @@
 //! after each point, points dropped when the machine changed meanwhile; [`pair`] runs the other
 //! half of a measurement in a process of its own.
 
-// Until the first bench is registered, only tests call the parts that benches share.
-#![cfg_attr(not(test), allow(dead_code))]
-
+mod flags;
+pub(crate) mod job;
 pub(crate) mod measure;
+
 #[allow(unsafe_code)]
-pub(crate) mod pair;
+mod raw;
 pub(crate) mod row;
+mod sends;
+#[allow(unsafe_code)]
+mod shared;
+mod translation;
+#[allow(unsafe_code)]
+mod views;
+#[allow(unsafe_code)]
+mod words;
 
 use std::process::ExitCode;
 
@@ -38,7 +46,53 @@ pub(crate) struct Bench {
 }
 
 /// All benches, in the order of `--list`.
-const BENCHES: &[Bench] = &[];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "send-latency",
+        summary: "one way between two ranks, direct and ring path, beside a plain put through the same memory",
+        run: sends::latency,
+    },
+    Bench {
+        name: "send-bandwidth",
+        summary: "a stream of sends, direct and ring path, as a share of memcpy of that size",
+        run: sends::bandwidth,
+    },
+    Bench {
+        name: "fetch-latency",
+        summary: "a remote fetch, direct and ring path, beside its raw parts",
+        run: sends::fetch,
+    },
+    Bench {
+        name: "lookup",
+        summary: "user-level check, NIC cache hit and miss, beside a dependent load (UTLB Tables 1 and 2)",
+        run: translation::lookup,
+    },
+    Bench {
+        name: "pin",
+        summary: "pinning and unpinning 1 to 32 pages, both pinners, beside the bare system calls (UTLB Table 1)",
+        run: translation::pin,
+    },
+    Bench {
+        name: "fault",
+        summary: "read and write faults on minipages, beside their raw parts",
+        run: shared::fault,
+    },
+    Bench {
+        name: "lock",
+        summary: "the shared memory's lock, uncontended and contended, beside a flag round trip",
+        run: shared::lock,
+    },
+    Bench {
+        name: "barrier",
+        summary: "an empty barrier of 2 and 4 ranks, beside a flag round trip",
+        run: shared::barrier,
+    },
+    Bench {
+        name: "views",
+        summary: "several views of one memory, beside one (Millipage Fig. 2)",
+        run: views::views,
+    },
+];
 
 /// `mapwire bench`.
 pub(crate) fn command(args: &BenchArgs) -> ExitCode {

@@ -102,6 +102,11 @@ impl Report {
         }
     }
 
+    /// Whether rows are JSON lines.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints a row.
     pub(crate) fn row(&mut self, row: &Row) {
         self.rows += 1;
@@ -121,14 +126,17 @@ impl Report {
     /// A remark for the reader of the table; JSON readers get figures only.
     pub(crate) fn remark(&mut self, text: &str) {
         if !self.json {
-            println!("{text}");
+            let _ = writeln!(std::io::stdout(), "{text}");
         }
     }
 
     /// Ends the report.
     pub(crate) fn finish(&self) {
         if !self.json && self.rows > 1 {
-            println!("ratio = value ÷ baseline, both of the same run");
+            let _ = writeln!(
+                std::io::stdout(),
+                "ratio = value ÷ baseline, both of the same run"
+            );
         }
     }
 }

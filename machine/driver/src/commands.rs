@@ -48,6 +48,27 @@ impl CommandQueue {
         }
     }
 
+    /// Writes a command and serves it, and what waits before it. With nothing before it the command goes to the NIC as it
+    /// would be written, without lying in the queue first. `Ok(false)` when the queue is full.
+    #[inline]
+    pub(crate) fn submit_to<D: TranslationDesign>(
+        &mut self,
+        nic: &mut Nic<D>,
+        process: ProcessId,
+        command: &CommandRepr,
+        data: &[u8],
+    ) -> Result<bool, WireError> {
+        if !self.has_commands() && nic.accepts_command(process) {
+            let mut inline = [0; INLINE_BYTES];
+            let (header, length) = command.emit(data, &mut inline)?;
+            nic.handle_command(process, &header, &inline[..length]);
+            return Ok(true);
+        }
+        let submitted = self.submit(command, data)?;
+        self.serve(nic, process);
+        Ok(submitted)
+    }
+
     /// Hands commands to the NIC while it takes them. Whether there were any.
     #[inline]
     pub(crate) fn serve<D: TranslationDesign>(

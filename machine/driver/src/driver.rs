@@ -143,7 +143,6 @@ impl Driver {
     #[inline]
     pub fn poll(&mut self) -> bool {
         let mut worked = self.queue.has_commands() && self.queue.serve(&mut self.nic, PROCESS);
-        worked |= self.transmit();
         worked |= self.receive();
         if self.job.has_news() || self.board.events() != self.seen_events {
             self.housekeep();
@@ -159,8 +158,9 @@ impl Driver {
     /// A command that cannot be written.
     #[inline]
     pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
-        let submitted = self.queue.submit(command, data)?;
-        self.queue.serve(&mut self.nic, PROCESS);
+        let submitted = self
+            .queue
+            .submit_to(&mut self.nic, PROCESS, command, data)?;
         self.transmit();
         self.tell();
         Ok(submitted)
@@ -324,11 +324,9 @@ impl Driver {
     /// Carries out what the models ask for, and sends what came of it.
     #[inline]
     fn serve_models(&mut self) -> bool {
-        let mut worked = self.serve_vmmc();
+        let mut worked = !self.vmmc.is_idle() && self.serve_vmmc();
         worked |= SharedPort::serve(self);
-        if worked {
-            self.transmit();
-        }
+        worked |= self.transmit();
         self.tell();
         worked
     }

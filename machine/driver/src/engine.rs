@@ -333,9 +333,9 @@ impl Engine {
         &self,
         timeout: Option<Duration>,
         what: impl FnOnce() -> String,
-        mut check: impl FnMut(&mut Driver) -> Option<T>,
+        check: impl FnMut(&mut Driver) -> Option<T>,
     ) -> Result<T, DriverError> {
-        self.wait_until(timeout, |engine| check(&mut engine.driver.lock()))
+        self.wait_driver(timeout, check)
             .ok_or_else(|| DriverError::Timeout {
                 what: what(),
                 after: timeout.unwrap_or_default(),
@@ -343,16 +343,51 @@ impl Engine {
             })
     }
 
-    /// As [`wait_for`](Self::wait_for), with a check that takes the lock itself if it needs it; `None` when the time is
-    /// over.
+    /// As [`wait_for`](Self::wait_for), with a check that is called without the driver, and so may do anything; `None` when
+    /// the time is over.
     #[inline]
     pub fn wait_until<T>(
         &self,
         timeout: Option<Duration>,
         mut check: impl FnMut(&Self) -> Option<T>,
     ) -> Option<T> {
-        self.poll();
-        if let Some(found) = check(self) {
+        self.wait(timeout, |engine, _| (engine.poll(), check(engine)))
+    }
+
+    /// Runs the duty cycle and `check` in one hold of the driver, until there is something or the time is over.
+    #[inline]
+    fn wait_driver<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut check: impl FnMut(&mut Driver) -> Option<T>,
+    ) -> Option<T> {
+        self.wait(timeout, |engine, sleeping| {
+            let mut driver = match engine.driver.try_lock() {
+                Some(driver) => driver,
+                // Somebody else runs the cycle. Before sleeping the check must be made all the same.
+                None if sleeping => engine.driver.lock(),
+                None => return (false, None),
+            };
+            let worked = driver.poll();
+            let found = check(&mut driver);
+            let notice = driver.notices.pop_front();
+            drop(driver);
+            if let Some(notice) = notice {
+                engine.run_notices(notice);
+            }
+            (worked, found)
+        })
+    }
+
+    /// The wait of all waits: calls `step`, which polls and checks, as the strategy says. `step` is told whether the thread
+    /// sleeps if it finds nothing.
+    #[inline]
+    fn wait<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut step: impl FnMut(&Self, bool) -> (bool, Option<T>),
+    ) -> Option<T> {
+        if let (_, Some(found)) = step(self, false) {
             return Some(found);
         }
         let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
@@ -360,12 +395,13 @@ impl Engine {
         let mut looks = 0_u32;
         self.board.enter_polling(self.rank);
         let found = loop {
-            if self.poll() {
+            let (worked, found) = step(self, false);
+            if worked {
                 spinner.reset();
                 self.wake_sleepers();
             }
-            if let Some(found) = check(self) {
-                break Some(found);
+            if found.is_some() {
+                break found;
             }
             looks = looks.wrapping_add(1);
             if looks % 1024 == 0 && deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
@@ -375,14 +411,13 @@ impl Engine {
                 continue;
             }
             self.board.leave_polling(self.rank);
-            let found = self.sleep(deadline_ns, &mut check);
+            let found = self.sleep(deadline_ns, &mut step);
             self.board.enter_polling(self.rank);
             if found.is_some() {
                 break found;
             }
             if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
-                self.poll();
-                break check(self);
+                break step(self, true).1;
             }
         };
         self.board.leave_polling(self.rank);
@@ -392,11 +427,11 @@ impl Engine {
         found
     }
 
-    /// Sleeps until there may be something to do; gives what `check` found.
+    /// Sleeps until there may be something to do; gives what `step` found.
     fn sleep<T>(
         &self,
         deadline_ns: Option<u64>,
-        check: &mut impl FnMut(&Self) -> Option<T>,
+        step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
         let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(now_ns()));
         let nap = {
@@ -415,7 +450,11 @@ impl Engine {
         self.board.sleep(
             self.rank,
             || {
-                found = check(self);
+                let (worked, this) = step(self, true);
+                found = this;
+                if worked {
+                    self.wake_sleepers();
+                }
                 found.is_some() || self.driver.lock().has_work()
             },
             nap,
@@ -501,7 +540,7 @@ impl Engine {
     #[inline]
     pub fn shared_operation(
         &self,
-        begin: impl FnOnce(&mut SharedPort, u16, u64) -> Result<Progress, ModelError>,
+        begin: impl FnOnce(&mut SharedPort, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
         let thread = self
             .threads
@@ -511,7 +550,7 @@ impl Engine {
             let mut driver = self.driver.lock();
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
             port.check()?;
-            let progress = begin(port, thread, now_ns())?;
+            let progress = begin(port, thread)?;
             driver.serve_shared();
             if progress == Progress::Done {
                 return Ok(None);
@@ -524,7 +563,7 @@ impl Engine {
                 return outcome.map(Some);
             }
         }
-        let waited = self.wait_until(None, |engine| match &mut engine.driver.lock().shared {
+        let waited = self.wait_driver(None, |driver| match &mut driver.shared {
             Some(port) => port.take_outcome(thread),
             None => Some(Err(SharedError::NotOpen)),
         });
@@ -580,7 +619,7 @@ impl Engine {
 
     /// Serves a page fault in the shared memory's views, in the thread that faulted.
     pub fn handle_fault(&self, info: &FaultInfo) -> Resolution {
-        let outcome = self.shared_operation(|port, thread, now_ns| {
+        let outcome = self.shared_operation(|port, thread| {
             let Some((view, offset)) = port.views().locate(info.address) else {
                 return Err(ModelError::NotShared {
                     view: u16::MAX,
@@ -594,7 +633,7 @@ impl Engine {
             );
             let wanted = port.wanted(view, page, info.kind);
             port.dsm_mut()
-                .handle_fault(now_ns, thread, view, page, wanted)
+                .handle_fault(now_ns(), thread, view, page, wanted)
         });
         match outcome {
             Ok(None) => {

@@ -139,6 +139,8 @@ pub struct Spinner {
 impl Spinner {
     /// Looks between two readings of the clock, so that the clock costs little.
     const CLOCK_ROUNDS: u32 = 32;
+    /// Looks before the processor is told that this is a spin: the hint takes as long as a cache line's way.
+    const EAGER_ROUNDS: u32 = 4096;
     /// Looks after which a crowded processor is given away: about a microsecond.
     const YIELD_ROUNDS: u32 = 64;
 
@@ -172,7 +174,7 @@ impl Spinner {
         }
         if self.crowded && self.rounds % Self::YIELD_ROUNDS == 0 {
             rustix::thread::sched_yield();
-        } else {
+        } else if self.rounds > Self::EAGER_ROUNDS {
             core::hint::spin_loop();
         }
         true

@@ -327,6 +327,13 @@ impl Vmmc {
             .min()
     }
 
+    /// Whether nothing is under way: no action waits, and no deadline.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.actions.is_empty() && self.requests.is_empty()
+    }
+
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
