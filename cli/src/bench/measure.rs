@@ -107,15 +107,6 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// Nanoseconds that each of `times` calls of `f` takes, as one mean.
-pub(crate) fn mean_ns(times: u32, mut f: impl FnMut()) -> f64 {
-    let start = std::time::Instant::now();
-    for _ in 0..times {
-        f();
-    }
-    start.elapsed().as_nanos() as f64 / f64::from(times.max(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,12 +163,5 @@ mod tests {
         assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&mut []).is_nan());
-    }
-
-    #[test]
-    fn mean_ns_counts_every_call() {
-        let mut calls = 0;
-        assert!(mean_ns(10, || calls += 1) >= 0.0);
-        assert_eq!(calls, 10);
     }
 }
