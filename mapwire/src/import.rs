@@ -7,9 +7,12 @@ use mapwire_driver::driver::NOTICE_HANDLER;
 use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
 use mapwire_driver::{Driver, DriverError, DriverMode};
+use mapwire_nic::CommandError;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
-use mapwire_wire::{CommandRepr, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal};
+use mapwire_wire::{
+    CommandRepr, Key, NodeId, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal,
+};
 
 use crate::error::{Error, Result, check_range};
 use crate::node::{Inner, Node};
@@ -284,10 +287,7 @@ impl Import {
             .as_ref()
             .is_some_and(mapwire_host::memory::MappedBuffer::revoked)
         {
-            return Err(Error::Revoked {
-                rank: u32::from(self.local.grant.node.0),
-                name: self.name.clone(),
-            });
+            return Err(self.revoked());
         }
         if !self.inner.engine.is_clear(self.local.grant.node) {
             self.inner.engine.settle(self.local.grant.node)?;
@@ -359,10 +359,10 @@ impl Import {
             // The driver must not fault: send a copy that cannot.
             let copy = data.to_vec();
             let word = self.submit_long(&copy, offset, notify, signal)?;
-            return self.inner.finish(word, self.local.grant.node);
+            return self.finish(word);
         }
         let word = self.submit_long(data, offset, notify, signal)?;
-        self.inner.finish(word, self.local.grant.node)
+        self.finish(word)
     }
 
     #[cold]
@@ -391,7 +391,25 @@ impl Import {
             completion,
         };
         let word = self.submit_held(address, length, command, &[])?;
-        self.inner.finish(word, self.local.grant.node)
+        self.finish(word)
+    }
+
+    /// Waits until a command is over. One that a revocation crossed failed for that reason.
+    fn finish(&self, word: u32) -> Result<()> {
+        let grant = &self.local.grant;
+        match self.inner.finish(word, grant.node) {
+            Err(Error::Driver(DriverError::Command(
+                CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked),
+            ))) => Err(self.revoked()),
+            outcome => outcome,
+        }
+    }
+
+    fn revoked(&self) -> Error {
+        Error::Revoked {
+            rank: u32::from(self.local.grant.node.0),
+            name: self.name.clone(),
+        }
     }
 
     /// Refuses a command that would fail at the exporter: it is gone, or has revoked the export.
@@ -399,17 +417,14 @@ impl Import {
     fn refuse_if_over(&self, driver: &Driver) -> Result<()> {
         let grant = &self.local.grant;
         if driver.is_gone(grant.node) {
-            return Err(DriverError::PeerGone(grant.node).into());
+            return Err(driver.why_gone(grant.node).into());
         }
         if driver
             .nic()
             .imported(self.local.id)
             .is_some_and(|import| import.revoked)
         {
-            return Err(Error::Revoked {
-                rank: u32::from(grant.node.0),
-                name: self.name.clone(),
-            });
+            return Err(self.revoked());
         }
         Ok(())
     }
@@ -533,7 +548,7 @@ impl Drop for Import {
 
 impl Inner {
     /// Waits until the command with completion word `word` is over.
-    fn finish(&self, word: u32, _peer: NodeId) -> Result<()> {
+    fn finish(&self, word: u32, peer: NodeId) -> Result<()> {
         // The NIC ends every command: done, refused, or failed since the peer is gone. So the wait has an end without a
         // timeout, and must not have one: until then the NIC uses the caller's memory.
         let words = self.engine.words();
@@ -543,6 +558,7 @@ impl Inner {
         });
         match outcome {
             Some(Ok(())) | None => Ok(()),
+            Some(Err(CommandError::PeerGone(_))) => Err(self.engine.lock().why_gone(peer).into()),
             Some(Err(error)) => Err(DriverError::from(error).into()),
         }
     }

@@ -90,7 +90,8 @@ impl Node {
         Buffer::allocate(bytes)
     }
 
-    /// Begins to export a buffer from [`alloc`](Self::alloc), on the direct path where importers' rights allow.
+    /// Begins to export a buffer from [`alloc`](Self::alloc), on the direct path where importers' rights allow. Of several exports of one buffer
+    /// that stand at a time only the first takes it.
     #[must_use]
     pub fn export_buffer<'a>(&'a self, buffer: &'a Buffer) -> ExportBuilder<'a> {
         ExportBuilder::of_buffer(self, buffer)

@@ -17,6 +17,7 @@ use mapwire_wire::{
     CommandRepr, HandlerId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, SIGNAL_TRAILER_BYTES,
 };
 
+use crate::breach::{Breach, Breaches};
 use crate::commands::CommandQueue;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
@@ -62,6 +63,7 @@ pub struct Driver {
     pub(crate) job: Job,
     board: Arc<Board>,
     peers: Arc<[core::sync::atomic::AtomicU32]>,
+    pub(crate) breaches: Breaches,
     /// Peers whose queue was full.
     blocked: Vec<NodeId>,
     /// Peers that were sent something and whose bell has not been rung since.
@@ -126,6 +128,7 @@ impl Driver {
             seen_events: board.events(),
             board,
             peers,
+            breaches: Breaches::new(nodes),
             blocked: Vec::with_capacity(nodes),
             to_ring: Vec::with_capacity(nodes),
             exports: Vec::new(),
@@ -197,11 +200,10 @@ impl Driver {
                     self.job.request_connection(to);
                     self.block(to);
                 }
-                Err(
-                    SendError::PeerGone(_)
-                    | SendError::PeerCorrupt { .. }
-                    | SendError::TooLong { .. },
-                ) => {
+                Err(SendError::PeerCorrupt { corrupt, .. }) => {
+                    self.handle_breach(to, corrupt.into());
+                }
+                Err(SendError::PeerGone(_) | SendError::TooLong { .. }) => {
                     self.handle_peer_gone(to);
                 }
             }
@@ -230,14 +232,24 @@ impl Driver {
             let packet = match self.transport.poll_receive() {
                 Ok(None) => break,
                 Ok(Some(packet)) => packet,
-                Err(ReceiveError::PeerGone(peer) | ReceiveError::PeerCorrupt { peer, .. }) => {
+                Err(ReceiveError::PeerGone(peer)) => {
                     self.handle_peer_gone(peer);
+                    received = true;
+                    continue;
+                }
+                Err(ReceiveError::PeerCorrupt { peer, corrupt }) => {
+                    self.handle_breach(peer, corrupt.into());
                     received = true;
                     continue;
                 }
             };
             received = true;
             let from = packet.from;
+            if self.breaches.of(from).is_some() {
+                self.transport.release(from);
+                continue;
+            }
+            let mut breach = None;
             let payload = packet.payload;
             let inline = match payload {
                 Received::Inline(bytes) => bytes,
@@ -286,22 +298,30 @@ impl Driver {
                                 .handle_control(from, self.job.uid(), bytes)
                                 .is_err()
                             {
-                                self.job.count_malformed();
+                                breach = Some(Breach::Control);
                             }
                         }
                     }
-                    other => tell(
-                        other,
-                        &self.words,
-                        &mut self.held,
-                        &mut self.pages,
-                        &self.exports,
-                        &mut self.notices,
-                        &mut self.refused_stores,
-                    ),
+                    other => {
+                        if let Completion::Rejected { reason, .. } = &other {
+                            breach = breach.or(Breach::of(reason));
+                        }
+                        tell(
+                            other,
+                            &self.words,
+                            &mut self.held,
+                            &mut self.pages,
+                            &self.exports,
+                            &mut self.notices,
+                            &mut self.refused_stores,
+                        );
+                    }
                 }
             }
             self.transport.release(from);
+            if let Some(breach) = breach {
+                self.handle_breach(from, breach);
+            }
         }
         received
     }
@@ -379,6 +399,23 @@ impl Driver {
         self.handle_peer_gone(node);
     }
 
+    /// A peer broke the rules: it counts as gone.
+    #[cold]
+    fn handle_breach(&mut self, node: NodeId, breach: Breach) {
+        tracing::error!(%node, %breach, "a peer is broken");
+        self.breaches.note(node, breach);
+        self.handle_peer_gone(node);
+    }
+
+    /// Why nothing can be had of a peer that is gone.
+    #[must_use]
+    pub fn why_gone(&self, peer: NodeId) -> DriverError {
+        match self.breaches.of(peer) {
+            Some(breach) => DriverError::PeerBroken { peer, breach },
+            None => DriverError::PeerGone(peer),
+        }
+    }
+
     pub(crate) fn handle_peer_gone(&mut self, node: NodeId) {
         if node == self.me || self.is_gone(node) {
             return;
@@ -391,7 +428,7 @@ impl Driver {
         self.vmmc.handle_peer_gone(node);
         self.passed.retain(|(from, _), _| *from != node);
         if let Some(shared) = &mut self.shared {
-            shared.handle_peer_gone(node);
+            shared.handle_peer_gone(node, self.breaches.of(node));
         }
     }
 

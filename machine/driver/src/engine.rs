@@ -208,7 +208,7 @@ impl Engine {
     /// Waits until all that this process has sent to `peer` is delivered there.
     ///
     /// # Errors
-    /// [`DriverError::PeerGone`]; [`DriverError::Timeout`] when the peer takes nothing.
+    /// [`DriverError::PeerGone`], [`DriverError::PeerBroken`]; [`DriverError::Timeout`] when the peer takes nothing.
     pub fn settle(&self, peer: NodeId) -> Result<(), DriverError> {
         let deadline_ns = now_ns().saturating_add(as_ns(self.timeout));
         // Nobody rings when the peer has taken a packet: look again soon.
@@ -220,7 +220,7 @@ impl Engine {
             let settled = self.wait_until(Some(nap), |engine| {
                 let mut driver = engine.driver.lock();
                 if driver.is_gone(peer) {
-                    return Some(Err(DriverError::PeerGone(peer)));
+                    return Some(Err(driver.why_gone(peer)));
                 }
                 driver.settled(peer).then(|| {
                     let flags = &engine.peers[usize::from(peer.0)];

@@ -10,6 +10,7 @@ use mapwire_vmmc::VmmcError;
 use mapwire_wire::{NodeId, WireError};
 use thiserror::Error;
 
+use crate::breach::Breach;
 use crate::pages::PagesError;
 
 /// The number of a rank, for messages that say "rank" before it.
@@ -62,6 +63,14 @@ pub enum DriverError {
     /// The peer is gone.
     #[error("rank {} is gone: it has left the job or died", rank(.0))]
     PeerGone(NodeId),
+    /// The peer counts as gone, since it broke the rules.
+    #[error("rank {} is broken, and counts as gone: {breach}", rank(.peer))]
+    PeerBroken {
+        /// The peer.
+        peer: NodeId,
+        /// What it did.
+        breach: Breach,
+    },
     /// Something took too long.
     #[error("{what} took longer than {after:?}; {waiting_for}")]
     Timeout {

@@ -50,6 +50,8 @@ pub(crate) struct LocalExport {
     length: u64,
     pub(crate) handler: Option<NotificationHandler>,
     direct: Option<DirectMemory>,
+    /// Whether an importer was ever given the memory. It may have kept it, whatever it says.
+    passed: bool,
     /// Pages that stay pinned as long as the export stands (VMMC §4.4).
     held: Vec<PageRange>,
 }
@@ -67,16 +69,22 @@ impl Driver {
     /// Exports memory.
     ///
     /// An export on the ring path has all its pages pinned first (VMMC §4.4). One on the direct path is not pinned: the
-    /// importers' mappings keep its pages, and the MMU translates.
+    /// importers' mappings keep its pages, and the MMU translates. Of several exports of one buffer the first takes the direct
+    /// path: revoking it moves the buffer, which the importers of another would not follow.
     ///
     /// # Errors
     /// Empty range, no rights, name taken, limit on pinned pages, NIC memory. Nothing is exported then.
-    pub fn export(&mut self, request: ExportRequest) -> Result<ExportId, DriverError> {
+    pub fn export(&mut self, mut request: ExportRequest) -> Result<ExportId, DriverError> {
         if request.length == 0 {
             return Err(DriverError::EmptyExport);
         }
         if request.rights.is_empty() {
             return Err(DriverError::NoRights);
+        }
+        if let Some(DirectMemory::Buffer(buffer)) = &request.direct
+            && self.is_direct(buffer)
+        {
+            request.direct = None;
         }
         let range = PageRange::covering(request.address, request.length)?;
         let held = if request.direct.is_none() {
@@ -115,6 +123,7 @@ impl Driver {
                     length: request.length,
                     handler: request.handler,
                     direct: request.direct,
+                    passed: false,
                     held: held.clone(),
                 });
                 if let Err(error) = self.vmmc.offer(offer) {
@@ -124,12 +133,20 @@ impl Driver {
                 }
                 Ok(id)
             });
-        if outcome.is_err() {
-            for range in held {
-                self.pages.release(range);
-            }
+        match outcome {
+            // Importers that wait for the name are answered now, not when this process next comes by.
+            Ok(_) => _ = self.poll(),
+            Err(_) => held.into_iter().for_each(|range| self.pages.release(range)),
         }
         outcome
+    }
+
+    /// Whether a buffer is exported on the direct path already.
+    fn is_direct(&self, buffer: &Arc<Mutex<SharedBuffer>>) -> bool {
+        self.exports.iter().any(|local| match &local.direct {
+            Some(DirectMemory::Buffer(other)) => Arc::ptr_eq(other, buffer),
+            _ => false,
+        })
     }
 
     /// Takes an export back, at once: packets for it are refused from here on, and memory that importers have mapped is
@@ -139,7 +156,6 @@ impl Driver {
     /// When there is no such export, or no memory for the copy; in the latter case packets are refused all the same.
     pub fn unexport(&mut self, id: ExportId) -> Result<(), DriverError> {
         self.nic.revoke(id)?;
-        let holders = self.vmmc.holders(id).unwrap_or(0);
         self.vmmc.withdraw(id);
         let Some(index) = self.exports.iter().position(|local| local.id == id) else {
             return Ok(());
@@ -149,7 +165,7 @@ impl Driver {
             self.pages.release(*range);
         }
         if let Some(DirectMemory::Buffer(buffer)) = &local.direct
-            && holders > 0
+            && local.passed
         {
             buffer
                 .lock()
@@ -240,14 +256,13 @@ impl Driver {
     }
 
     fn pass_memory(&mut self, to: NodeId, export: ExportId, tag: u64, writable: bool) {
-        let Some(memory) = self
-            .exports
-            .iter()
-            .find(|local| local.id == export)
-            .and_then(|local| local.direct.as_ref())
-        else {
+        let Some(local) = self.exports.iter_mut().find(|local| local.id == export) else {
             return;
         };
+        let Some(memory) = &local.direct else {
+            return;
+        };
+        local.passed = true;
         let job = &mut self.job;
         let mut pass = |fd: BorrowedFd<'_>| job.pass(to, tag, fd).map_err(DriverError::from);
         let passed = match memory {
@@ -360,6 +375,7 @@ mod tests {
             length: 100,
             handler: Some(handler),
             direct: None,
+            passed: false,
             held: Vec::new(),
         }];
         let mut notices = VecDeque::new();

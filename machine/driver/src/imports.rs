@@ -2,7 +2,7 @@
 
 use mapwire_host::memory::MappedBuffer;
 use mapwire_nic::Import;
-use mapwire_vmmc::{Grant, RequestId};
+use mapwire_vmmc::{Grant, RequestId, VmmcError};
 use mapwire_wire::{ImportId, Key, NodeId, Rights};
 
 use crate::driver::{Driver, PROCESS};
@@ -56,11 +56,13 @@ impl Driver {
             Err(_) => {
                 self.job.import_timeouts.remove(&request);
                 // It was there a line above.
-                return self
-                    .outcomes
-                    .remove(&request)
-                    .and_then(Result::err)
-                    .map(|error| Err(error.into()));
+                let error = self.outcomes.remove(&request).and_then(Result::err)?;
+                return Some(Err(match error {
+                    VmmcError::PeerGone { node, .. } if self.breaches.of(node).is_some() => {
+                        self.why_gone(node)
+                    }
+                    other => other.into(),
+                }));
             }
             Ok(granted) => *granted,
         };
@@ -71,7 +73,7 @@ impl Driver {
                 Some(fd) => Some(fd),
                 None if self.is_gone(grant.node) => {
                     self.outcomes.remove(&request);
-                    return Some(Err(DriverError::PeerGone(grant.node)));
+                    return Some(Err(self.why_gone(grant.node)));
                 }
                 None => return None,
             },

@@ -23,7 +23,6 @@ pub struct Job {
     ring: RingConfig,
     /// Peers that a connection has been asked for.
     requested: Vec<bool>,
-    malformed: u64,
     uid: u32,
     /// How long each import under way was given, in milliseconds: its error says so.
     pub(crate) import_timeouts: HashMap<RequestId, u64>,
@@ -60,7 +59,6 @@ impl Job {
             size,
             ring: RingConfig::default(),
             requested: vec![false; size as usize],
-            malformed: 0,
             import_timeouts: HashMap::new(),
             own_events: VecDeque::new(),
             uid: rustix::process::getuid().as_raw(),
@@ -148,15 +146,6 @@ impl Job {
         let from = self.rank;
         self.own_events.push_back(Event::Passed { from, tag, fd });
         Ok(())
-    }
-
-    /// A peer sent a control message that is none.
-    pub(crate) fn count_malformed(&mut self) {
-        self.malformed += 1;
-        tracing::warn!(
-            count = self.malformed,
-            "a malformed control message was dropped"
-        );
     }
 
     /// Starts the watch over the broker's end: `on_end` runs in a thread of its own.

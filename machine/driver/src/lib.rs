@@ -12,6 +12,7 @@
 //! wants progress takes it, and code that holds it never touches application memory that could fault.
 #![deny(unsafe_code)]
 
+pub mod breach;
 mod commands;
 pub mod completions;
 pub mod config;

@@ -16,6 +16,7 @@ use mapwire_transport::payload::Received;
 use mapwire_wire::NodeId;
 use thiserror::Error;
 
+use crate::breach::Breach;
 use crate::driver::{Driver, SHARED_HANDLER};
 use crate::error::rank;
 use crate::mover;
@@ -50,6 +51,14 @@ pub enum SharedError {
     /// A rank is gone, and with it what it owned.
     #[error("rank {} is gone, and with it the shared memory that it owned", rank(.0))]
     RankGone(NodeId),
+    /// A rank broke the rules of the link, and counts as gone.
+    #[error("rank {} is broken ({breach}), and with it the shared memory that it owned", rank(.peer))]
+    RankBroken {
+        /// The rank.
+        peer: NodeId,
+        /// What it did.
+        breach: Breach,
+    },
     /// Shared memory is open already.
     #[error("the shared memory of this process is open already")]
     Open,
@@ -84,9 +93,12 @@ pub struct SharedPort {
 #[derive(Clone, Copy, Debug)]
 enum Broken {
     Gone(NodeId),
+    Link(NodeId, Breach),
     Peer(PeerError),
     Garbled(NodeId),
-    Protection,
+    Protection(ProtectionError),
+    /// The model named memory that is not there.
+    Model,
 }
 
 impl SharedPort {
@@ -185,8 +197,11 @@ impl SharedPort {
         }
     }
 
-    pub(crate) fn handle_peer_gone(&mut self, node: NodeId) {
-        self.broken.get_or_insert(Broken::Gone(node));
+    pub(crate) fn handle_peer_gone(&mut self, node: NodeId, breach: Option<Breach>) {
+        self.broken.get_or_insert(match breach {
+            Some(breach) => Broken::Link(node, breach),
+            None => Broken::Gone(node),
+        });
     }
 
     /// When the model wants to be called again: it lets a thread finish the access that it was just granted.
@@ -255,7 +270,7 @@ impl SharedPort {
             }
             // The model names only minipages inside the segment, which every rank maps at the same length.
             _ => {
-                self.broken.get_or_insert(Broken::Protection);
+                self.broken.get_or_insert(Broken::Model);
             }
         }
     }
@@ -275,8 +290,7 @@ impl SharedPort {
             Granted::Write => Access::Write,
         };
         if let Err(error) = self.protection.set(view, page, 1, access, access) {
-            tracing::error!(%error, "a page of the shared memory could not be opened again");
-            self.broken.get_or_insert(Broken::Protection);
+            self.broken.get_or_insert(Broken::Protection(error));
         }
     }
 
@@ -302,8 +316,7 @@ impl SharedPort {
         };
         *slot = to as u8;
         if let Err(error) = self.protection.set(view, first, pages, from, to) {
-            tracing::error!(%error, "a page of the shared memory could not be protected");
-            self.broken.get_or_insert(Broken::Protection);
+            self.broken.get_or_insert(Broken::Protection(error));
         }
     }
 }
@@ -312,9 +325,11 @@ impl Broken {
     fn error(self) -> SharedError {
         match self {
             Self::Gone(node) => SharedError::RankGone(node),
+            Self::Link(peer, breach) => SharedError::RankBroken { peer, breach },
             Self::Peer(error) => SharedError::Peer(error),
             Self::Garbled(node) => SharedError::Garbled(node),
-            Self::Protection => SharedError::NotOpen,
+            Self::Protection(error) => SharedError::Protection(error),
+            Self::Model => SharedError::NotOpen,
         }
     }
 }
