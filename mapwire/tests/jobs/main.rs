@@ -2,9 +2,12 @@
 //! in the test is what a rank does. After each job nothing may be left of it: see `harness::leaks`.
 
 mod harness;
+mod hostile_packets;
 mod modes;
 mod order;
 mod paths;
 mod pinning;
+mod privacy;
 mod refusals;
+mod revocation;
 mod unaligned;

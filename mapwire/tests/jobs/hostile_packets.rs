@@ -1,0 +1,460 @@
+//! A rank that sends packets of its own making: wrong keys, ranges and rights; then what no NIC ever sends.
+
+use std::time::{Duration, Instant};
+
+use mapwire::{Key, Rights};
+use mapwire_wire::{
+    ControlMessage, ExportId, FetchId, HandlerId, Header, MessageId, Refusal, Repr, Signal,
+};
+
+use crate::harness::hostile::{Dice, Grant, Outlaw, RawChannel};
+use crate::harness::{job, refused};
+
+const LENGTH: u64 = 5000;
+const OWN: u8 = 0xa5;
+
+fn store(grant: &Grant, offset: u64, length: u32) -> Repr {
+    Repr::Store {
+        key: grant.key,
+        export: grant.export,
+        message: MessageId(1),
+        offset,
+        length,
+        last: true,
+        notify: false,
+        signal: false,
+    }
+}
+
+fn fetch(grant: &Grant, offset: u64, want_bytes: u64) -> Repr {
+    Repr::FetchRequest {
+        key: grant.key,
+        export: grant.export,
+        fetch: FetchId(5),
+        offset,
+        want_bytes,
+        reply_key: Key([1; 16]),
+    }
+}
+
+/// The victim's answer to a packet that it must refuse.
+fn answer(channel: &mut RawChannel) -> Refusal {
+    let (header, payload) = channel.receive();
+    match Repr::parse(&header, &payload) {
+        Ok(Repr::StoreRefused { reason, .. } | Repr::FetchRefused { reason, .. }) => reason,
+        other => panic!(
+            "not refused: {other:?} {:?}",
+            ControlMessage::parse(&payload)
+        ),
+    }
+}
+
+#[test]
+fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
+    job(2)
+        .run(|rank| {
+            if rank.number == 0 {
+                let node = rank.node();
+                let mut heap = vec![OWN; LENGTH as usize + 2 * 4096];
+                let start = heap.as_mut_ptr().wrapping_add(4096);
+                // SAFETY: the memory outlives the exports and is read when they are over.
+                let builder =
+                    |name: &str| unsafe { node.export_range(start, LENGTH as usize) }.name(name);
+                let all = builder("all").start().unwrap();
+                let stores = builder("stores").rights(Rights::STORE).start().unwrap();
+                let fetches = builder("fetches").rights(Rights::FETCH).start().unwrap();
+                let gone = builder("gone").start().unwrap();
+                rank.meet("imported");
+                gone.revoke().unwrap();
+                rank.meet("revoked");
+                all.wait_signal_for(104 - all.len() % 8, 1, Some(Duration::ZERO))
+                    .unwrap();
+                rank.read("refused");
+                let rejected = node.nic_counters().rejected;
+                rank.read("legal");
+                drop((all, stores, fetches));
+                assert_eq!(
+                    &heap[4096 + 7..4096 + 10],
+                    [1, 2, 3],
+                    "the packet that was legal"
+                );
+                heap[4096 + 7..4096 + 10].fill(OWN);
+                assert!(heap.iter().all(|byte| *byte == OWN));
+                assert!(rejected.refused >= 20, "{rejected:?}");
+                return;
+            }
+            let mut outlaw = Outlaw::join(rank);
+            let mut channel = outlaw.channel(0);
+            let all = channel.import("all", Rights::ALL);
+            assert_eq!(all.length, LENGTH);
+            let stores = channel.import("stores", Rights::STORE);
+            let fetches = channel.import("fetches", Rights::FETCH);
+            let gone = channel.import("gone", Rights::ALL);
+            rank.meet("imported");
+            rank.meet("revoked");
+            // The news of the revocation.
+            channel.receive();
+
+            let with = |key: Key, grant: &Grant| Grant { key, ..*grant };
+            let mut almost = all.key;
+            almost.0[15] ^= 1;
+            let at = |id: u32, grant: &Grant| Grant {
+                export: ExportId(id),
+                ..*grant
+            };
+            use Refusal::{NoRight, OutOfRange, Revoked, UnknownExport, WrongKey};
+            let cases = [
+                (with(Key([0; 16]), &all), WrongKey),
+                (with(Key([0xff; 16]), &all), WrongKey),
+                (with(almost, &all), WrongKey),
+                (with(stores.key, &all), WrongKey),
+                (with(gone.key, &all), WrongKey),
+                (gone, Revoked),
+                (with(all.key, &gone), Revoked),
+                (at(u32::MAX, &all), UnknownExport),
+                (at(0x00ff_0000, &all), UnknownExport),
+                (at(5000, &all), UnknownExport),
+            ];
+            for (grant, reason) in cases {
+                channel.send(&store(&grant, 16, 3), &[9; 3]);
+                assert_eq!(answer(&mut channel), reason, "{grant:?}");
+                channel.send(&store(&grant, 16, 300), &[9; 300]);
+                assert_eq!(answer(&mut channel), reason, "{grant:?}");
+                channel.send(&fetch(&grant, 16, 300), &[]);
+                assert_eq!(answer(&mut channel), reason, "{grant:?}");
+            }
+            channel.send(&store(&fetches, 0, 1), &[9]);
+            assert_eq!(answer(&mut channel), NoRight);
+            channel.send(&fetch(&stores, 0, 1), &[]);
+            assert_eq!(answer(&mut channel), NoRight);
+            for (offset, length) in [
+                (LENGTH, 1),
+                (LENGTH - 1, 2),
+                (LENGTH - 4095, 4096),
+                (u64::MAX - 4, 4),
+                (1 << 47, 8),
+            ] {
+                channel.send(&store(&all, offset, length), &vec![9; length as usize]);
+                assert_eq!(answer(&mut channel), OutOfRange, "{length} at {offset}");
+                channel.send(&fetch(&all, offset, u64::from(length)), &[]);
+                assert_eq!(answer(&mut channel), OutOfRange, "{length} at {offset}");
+            }
+            channel.send(&fetch(&all, 1, u64::MAX - 1), &[]);
+            assert_eq!(answer(&mut channel), OutOfRange);
+            channel.send(&fetch(&all, 0, LENGTH + 1), &[]);
+            assert_eq!(answer(&mut channel), OutOfRange);
+
+            // Signals: across the end, and outside.
+            for signal in [LENGTH - 7, LENGTH, u64::MAX - 8] {
+                let signal = Signal {
+                    offset: signal,
+                    value: 9,
+                };
+                let repr = match store(&all, 16, 3) {
+                    Repr::Store {
+                        key,
+                        export,
+                        message,
+                        offset,
+                        length,
+                        ..
+                    } => {
+                        let (last, notify) = (true, false);
+                        Repr::Store {
+                            key,
+                            export,
+                            message,
+                            offset,
+                            length,
+                            last,
+                            notify,
+                            signal: true,
+                        }
+                    }
+                    other => other,
+                };
+                let mut payload = vec![9; 3];
+                payload.extend(signal.to_bytes());
+                channel.send(&repr, &payload);
+                assert_eq!(answer(&mut channel), OutOfRange, "{signal:?}");
+            }
+
+            // What answers nothing that was asked, and control messages about other people's business: passed over.
+            channel.send(
+                &Repr::FetchReply {
+                    reply_key: Key([2; 16]),
+                    fetch: FetchId(0),
+                    offset: 0,
+                    length: 4,
+                    last: true,
+                },
+                &[9; 4],
+            );
+            channel.send(
+                &Repr::FetchRefused {
+                    reply_key: Key([2; 16]),
+                    fetch: FetchId(0),
+                    reason: WrongKey,
+                },
+                &[],
+            );
+            channel.send(
+                &Repr::StoreRefused {
+                    message: MessageId(0),
+                    export: ExportId(0),
+                    reason: WrongKey,
+                },
+                &[],
+            );
+            channel.send(
+                &Repr::Handler {
+                    handler: HandlerId(9),
+                    length: 4,
+                },
+                &[9; 4],
+            );
+            // A message of the shared memory, which is not open; a notice without the export's key.
+            channel.send(
+                &Repr::Handler {
+                    handler: HandlerId(1),
+                    length: 4,
+                },
+                &[9; 4],
+            );
+            channel.send(
+                &Repr::Handler {
+                    handler: HandlerId(2),
+                    length: 36,
+                },
+                &[9; 36],
+            );
+            channel.control(&ControlMessage::ImportCancel { request: 99 });
+            channel.control(&ControlMessage::ImportGranted {
+                request: 99,
+                export: ExportId(3),
+                key: Key([3; 16]),
+                length: u64::MAX,
+                rights: Rights::ALL,
+                direct: Some(u64::MAX),
+                epoch: 9,
+            });
+            channel.control(&ControlMessage::ImportRefused {
+                request: 99,
+                reason: WrongKey,
+            });
+            channel.control(&ControlMessage::Revoked {
+                export: ExportId(0),
+                epoch: 9,
+            });
+            channel.control(&ControlMessage::Released {
+                export: all.export,
+                key: Key([3; 16]),
+            });
+            rank.note("refused", "");
+
+            // After all that, a legal packet is as good as ever.
+            channel.send(&store(&all, 7, 3), &[1, 2, 3]);
+            channel.send(&fetch(&all, 6, 5), &[]);
+            loop {
+                let (header, payload) = channel.receive();
+                if let Ok(Repr::FetchReply {
+                    length: 5,
+                    last: true,
+                    ..
+                }) = Repr::parse(&header, &payload)
+                {
+                    assert_eq!(payload, [OWN, 1, 2, 3, OWN]);
+                    break;
+                }
+            }
+            rank.note("legal", "");
+        })
+        .succeeds();
+}
+
+#[test]
+fn a_rank_that_gives_its_import_back_and_keeps_the_memory_gains_nothing() {
+    job(2)
+        .run(|rank| {
+            if rank.number == 0 {
+                let node = rank.node();
+                let buffer = node.alloc(4096).unwrap();
+                let export = node.export_buffer(&buffer).name("direct").start().unwrap();
+                rank.meet("kept");
+                export.revoke().unwrap();
+                buffer.write(0, &[OWN; 4096]).unwrap();
+                rank.meet("revoked");
+                rank.meet("stored");
+                let mut now = vec![0; 4096];
+                buffer.read(0, &mut now).unwrap();
+                assert!(
+                    now.iter().all(|byte| *byte == OWN),
+                    "a store reached a revoked export"
+                );
+            } else {
+                let mut outlaw = Outlaw::join(rank);
+                let mut channel = outlaw.channel(0);
+                let grant = channel.import("direct", Rights::ALL);
+                let memory = outlaw
+                    .client
+                    .passed_wait(0, 0, Duration::from_secs(20))
+                    .unwrap();
+                let memory = crate::harness::hostile::Scratch::map(memory);
+                channel.control(&ControlMessage::Released {
+                    export: grant.export,
+                    key: grant.key,
+                });
+                // Once more, for an import that it never had.
+                channel.control(&ControlMessage::Released {
+                    export: grant.export,
+                    key: grant.key,
+                });
+                channel.send(&fetch(&grant, 0, 8), &[]);
+                channel.receive();
+                rank.meet("kept");
+                rank.meet("revoked");
+                for at in (0..4096).step_by(8) {
+                    memory.store(at, 7);
+                }
+                rank.meet("stored");
+            }
+        })
+        .succeeds();
+}
+
+#[test]
+fn random_packets_with_the_right_key_change_nothing_outside_the_export() {
+    const SEED: u64 = 20_261_121;
+    job(3)
+        .run(|rank| {
+            if rank.number == 0 {
+                let node = rank.node();
+                let mut heap = vec![OWN; LENGTH as usize + 2 * 4096];
+                let start = heap.as_mut_ptr().wrapping_add(4096);
+                // SAFETY: the memory outlives the export and is read when that is over.
+                let all = unsafe { node.export_range(start, LENGTH as usize) };
+                let all = all.name("all").on_notify(|_| {}).start().unwrap();
+                rank.read("end-1");
+                rank.read("end-2");
+                drop(all);
+                assert!(
+                    heap[..4096].iter().all(|byte| *byte == OWN),
+                    "before the export"
+                );
+                assert!(
+                    heap[4096 + LENGTH as usize..]
+                        .iter()
+                        .all(|byte| *byte == OWN),
+                    "behind it"
+                );
+                return;
+            }
+            let seed = SEED + rank.number as u64;
+            println!("seed {seed}");
+            let mut dice = Dice::new(seed);
+            let mut outlaw = Outlaw::join(rank);
+            let mut channel = outlaw.channel(0);
+            let grant = channel.import("all", Rights::ALL);
+            for _ in 0..20_000 {
+                if channel.is_closed() {
+                    break;
+                }
+                channel.drain();
+                let near = |dice: &mut Dice| match dice.below(4) {
+                    0 => dice.below(2 * LENGTH),
+                    1 => LENGTH - 8 + dice.below(16),
+                    2 => dice.below(LENGTH),
+                    _ => dice.roll(),
+                };
+                let length = dice.below(4112) as u32;
+                let payload: Vec<u8> = (0..length).map(|_| dice.roll() as u8).collect();
+                let offset = near(&mut dice);
+                let mut header = Header::ZERO;
+                header.version = mapwire_wire::VERSION;
+                header.kind = 1 + dice.below(8) as u8;
+                header.flags = (dice.below(8) as u16).into();
+                header.length = length.into();
+                header.sequence = channel.sequence.into();
+                header.key = if dice.below(8) == 0 {
+                    Key([4; 16])
+                } else {
+                    grant.key
+                };
+                header.export = grant.export.0.into();
+                header.message = (dice.below(4) as u32).into();
+                header.offset = offset.into();
+                // One rank stays within what is malformed at worst; the other also lies about lengths and order.
+                if rank.number == 2 && dice.below(200) == 0 {
+                    header.sequence = (dice.roll() as u32).into();
+                    header.length = (dice.roll() as u32).into();
+                }
+                channel.send_raw(header, &payload);
+                channel.sequence = channel.sequence.wrapping_add(1);
+            }
+            rank.note(&format!("end-{}", rank.number), "");
+        })
+        .succeeds();
+}
+
+#[test]
+fn a_peer_that_breaks_the_link_is_reported_as_broken_and_the_others_go_on() {
+    // Rank 0 is the victim, rank 1 honest, each other rank breaks the link in a way of its own.
+    job(6)
+        .run(|rank| match rank.number {
+            0 => {
+                let node = rank.node();
+                let buffer = node.alloc(4096).unwrap();
+                let export = node.export_buffer(&buffer).name("inbox").ring_only();
+                let export = export.start().unwrap();
+                rank.meet("start");
+                for outlaw in 2..rank.size {
+                    let start = Instant::now();
+                    let import = node
+                        .import(outlaw, "never")
+                        .timeout(Duration::from_secs(30));
+                    let error = crate::harness::refusal(import.start().map(drop));
+                    println!("rank {outlaw}: {error}");
+                    assert!(error.contains(&format!("{outlaw}")), "{error}");
+                    assert!(
+                        start.elapsed() < Duration::from_secs(15),
+                        "rank {outlaw}: {error}"
+                    );
+                    refused(
+                        node.import(outlaw, "again").start().map(drop),
+                        &[&outlaw.to_string()],
+                    );
+                }
+                rank.note("broken", "");
+                export.wait_signal(0, 5).unwrap();
+                rank.meet("end");
+            }
+            1 => {
+                let node = rank.node();
+                let inbox = node.import(0, "inbox").start().unwrap();
+                rank.meet("start");
+                rank.read("broken");
+                inbox.put_signal(&[], 0, 0, 5).unwrap();
+                rank.meet("end");
+            }
+            outlaw => {
+                let mut client = Outlaw::join(rank);
+                let mut channel = client.channel(0);
+                rank.meet("start");
+                // The victim's request.
+                channel.receive();
+                let mut header = Header::ZERO;
+                header.version = mapwire_wire::VERSION;
+                header.kind = 8;
+                match outlaw {
+                    // Another length than the ring's.
+                    2 => header.length = 77.into(),
+                    3 => header.kind = 99,
+                    4 => header.version = 99,
+                    _ => header.sequence = 1234.into(),
+                }
+                channel.send_raw(header, &[]);
+                rank.meet("end");
+            }
+        })
+        .succeeds();
+}

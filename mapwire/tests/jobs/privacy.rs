@@ -1,0 +1,127 @@
+//! What lies beside an export on the same page stays private.
+
+use mapwire::{Buffer, Rights};
+
+use crate::harness::{job, pattern, refused};
+
+const SECRET: u8 = 0xc3;
+
+/// Mapped ranges of this process whose name has `name` in it.
+fn mappings(name: &str) -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines()
+        .filter(|line| line.contains(name))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn filled(buffer: &Buffer) {
+    buffer.write(0, &vec![SECRET; buffer.len()]).unwrap();
+}
+
+#[test]
+fn an_export_of_part_of_a_page_shows_and_changes_nothing_beside_it() {
+    const PARTS: [(u64, u64); 5] = [(100, 200), (4095, 2), (0, 100), (8192, 4096), (4000, 5000)];
+    job(2)
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                for (number, (offset, length)) in PARTS.into_iter().enumerate() {
+                    let buffer = node.alloc(4 * 4096).unwrap();
+                    filled(&buffer);
+                    let export = node.export_buffer(&buffer).range(offset, length).unwrap();
+                    let export = export.name(format!("part{number}")).start().unwrap();
+                    rank.meet(&format!("stored{number}"));
+                    let mut now = vec![0; buffer.len()];
+                    buffer.read(0, &mut now).unwrap();
+                    let (start, end) = (offset as usize, (offset + length) as usize);
+                    assert!(now[start..end] == pattern(number as u64, length as usize));
+                    assert!(now[..start].iter().all(|byte| *byte == SECRET));
+                    assert!(now[end..].iter().all(|byte| *byte == SECRET));
+                    drop(export);
+                }
+                // Beside an export of the stack or heap is whatever the program has there.
+                let heap = vec![SECRET; 10_000];
+                // SAFETY: the memory outlives the export.
+                let export = unsafe { node.export_range(heap.as_ptr().cast_mut().add(5000), 10) };
+                let _export = export.name("heap").start().unwrap();
+                rank.meet("end");
+            } else {
+                for (number, (_, length)) in PARTS.into_iter().enumerate() {
+                    let name = format!("part{number}");
+                    let import = node.import(0, &name).rights(Rights::ALL);
+                    let import = import.start().unwrap();
+                    // Not mapped, so the MMU shows nothing at all; the exporter's NIC checks the rest.
+                    assert!(!import.is_direct());
+                    assert_eq!(mappings("mapwire-alloc"), [""; 0]);
+                    assert_eq!(import.len(), length);
+                    let mut found = vec![0; length as usize];
+                    import.fetch(0, &mut found).unwrap();
+                    assert!(found.iter().all(|byte| *byte == SECRET));
+                    for (offset, length) in [(0, length + 1), (length, 1), (u64::MAX, 1)] {
+                        let mut data = vec![0; length as usize];
+                        refused(import.fetch(offset, &mut data), &["pass the end"]);
+                        refused(import.send(&data, offset), &["pass the end"]);
+                    }
+                    import
+                        .send(&pattern(number as u64, length as usize), 0)
+                        .unwrap();
+                    import.fetch(0, &mut found).unwrap();
+                    rank.meet(&format!("stored{number}"));
+                }
+                let import = node.import(0, "heap").rights(Rights::ALL).start().unwrap();
+                assert!(!import.is_direct());
+                rank.meet("end");
+            }
+        })
+        .succeeds();
+}
+
+#[test]
+fn an_importer_on_the_direct_path_maps_the_buffers_pages_and_no_others() {
+    job(2)
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let buffers: Vec<Buffer> = (0..3).map(|_| node.alloc(5000).unwrap()).collect();
+                for buffer in &buffers {
+                    filled(buffer);
+                }
+                let export = node
+                    .export_buffer(&buffers[1])
+                    .name("middle")
+                    .start()
+                    .unwrap();
+                rank.meet("end");
+                drop(export);
+            } else {
+                let import = node
+                    .import(0, "middle")
+                    .rights(Rights::ALL)
+                    .start()
+                    .unwrap();
+                assert!(import.is_direct());
+                // Two pages of data, and the status page, which is for loads only.
+                let mut pages = 0;
+                for line in mappings("mapwire-alloc") {
+                    let (range, rest) = line.split_once(' ').unwrap();
+                    let (start, end) = range.split_once('-').unwrap();
+                    let number = |text| usize::from_str_radix(text, 16).unwrap();
+                    let bytes = number(end) - number(start);
+                    pages += bytes / 4096;
+                    assert!(
+                        rest.starts_with("rw-s") || (rest.starts_with("r--s") && bytes == 4096)
+                    );
+                }
+                assert_eq!(pages, 3);
+                drop(import);
+                assert_eq!(
+                    mappings("mapwire-alloc"),
+                    [""; 0],
+                    "an import that is dropped is unmapped"
+                );
+                rank.meet("end");
+            }
+        })
+        .succeeds();
+}
