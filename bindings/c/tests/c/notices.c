@@ -2,14 +2,21 @@
  * Notifications: many, from another rank, to a function that sends an answer; an export whose function revokes it; none after
  * the export was revoked; redirection. 2 ranks.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include "expect.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <unistd.h>
+#include <time.h>
 
 enum { MESSAGES = 200, BYTES = 4096 };
+
+static void sleep_ms(long milliseconds) {
+    struct timespec time = {0, milliseconds * 1000 * 1000};
+    nanosleep(&time, NULL);
+}
 
 /* Rank 0 answers each notification by a store into rank 1. */
 struct answering {
@@ -44,7 +51,7 @@ static void slowly(const mw_notification_t *notification, void *data) {
     atomic_uint *within = data;
     (void)notification;
     atomic_store(within, 1);
-    usleep(100 * 1000);
+    sleep_ms(100);
     atomic_store(within, 2);
 }
 
@@ -81,10 +88,10 @@ static void receive(mw_node_t *node) {
 
     /* Wait without polling: the library's own thread serves. */
     while (atomic_load(&answering.count) < MESSAGES) {
-        usleep(1000);
+        sleep_ms(1);
     }
     while (atomic_load(&once.count) == 0) {
-        usleep(1000);
+        sleep_ms(1);
     }
 
     /* A function that is running when its export is revoked has ended before that returns. */
@@ -92,7 +99,7 @@ static void receive(mw_node_t *node) {
     void *both[2] = {node, &within};
     HOLDS(pthread_create(&thread, NULL, poll_until_within, both) == 0);
     while (atomic_load(&within) == 0) {
-        usleep(100);
+        sleep_ms(1);
     }
     OK(mw_export_revoke(slow_export));
     HOLDS(atomic_load(&within) == 2);
