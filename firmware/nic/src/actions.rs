@@ -48,7 +48,7 @@ pub(crate) enum After {
         length: u64,
     },
     /// Part of a fetch is in place.
-    Fetched { fetch: FetchId, last: bool },
+    Fetched { fetch: FetchId },
 }
 
 /// Something to tell a process or the host.
@@ -103,7 +103,8 @@ pub enum Completion {
         /// The packet.
         buffer: BufferId,
     },
-    /// A peer refused a store that this node sent.
+    /// A peer refused a store that this node sent; told once for each message. If the message was not sent to its end yet, its
+    /// command fails too.
     StoreRefused {
         /// The peer.
         from: NodeId,
@@ -121,12 +122,29 @@ pub enum Completion {
     },
 }
 
+impl Completion {
+    /// The process that it is for; `None` for those that are for the host.
+    pub(crate) const fn process(&self) -> Option<ProcessId> {
+        match *self {
+            Self::Done { process, .. }
+            | Self::Failed { process, .. }
+            | Self::Notification { process, .. } => Some(process),
+            Self::Message { .. }
+            | Self::Control { .. }
+            | Self::StoreRefused { .. }
+            | Self::Rejected { .. } => None,
+        }
+    }
+}
+
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// It is no valid packet.
+    /// It is no valid packet. It takes up its sequence number all the same, so what follows it is not lost with it.
     Malformed,
-    /// It is not the next in order of its sender: a lossless link never does that, so the sender is broken.
+    /// It is not the next in order of its sender. One that came before is only dropped; but when one is missing, the link stays
+    /// where it is, and all that follows is dropped too: over a lossless transport the sender is broken, and should be treated as
+    /// gone.
     OutOfOrder {
         /// What was due.
         expected: u32,
@@ -135,10 +153,10 @@ pub enum Rejection {
     },
     /// It asks for something that its key does not allow.
     Refused(Refusal),
-    /// It answers a fetch that this node did not ask for.
+    /// It answers a fetch that this node did not ask for, or not with what is due.
     UnknownFetch(FetchId),
     /// No handler is there for it.
     UnknownHandler(HandlerId),
-    /// It comes from a node that this one has no link with.
+    /// It comes from a node that this one has no link with, or that is gone.
     UnknownNode,
 }

@@ -5,9 +5,9 @@ use core::fmt;
 /// Packets dropped unapplied, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejections {
-    /// No valid packet.
+    /// No valid packet, or of no node that there is a link with.
     pub malformed: u64,
-    /// Not the next in order of its sender.
+    /// Not the next in order of its sender: sent again, or after one that was lost.
     pub out_of_order: u64,
     /// Wrong key, range, right, or an export that is gone.
     pub refused: u64,
@@ -34,7 +34,7 @@ pub struct Counters {
     pub packets_sent: u64,
     /// Their payload bytes.
     pub bytes_sent: u64,
-    /// Packets accepted.
+    /// Packets that came in order and well formed, those that were then refused included.
     pub packets_received: u64,
     /// Their payload bytes.
     pub bytes_received: u64,
@@ -42,10 +42,12 @@ pub struct Counters {
     pub notifications: u64,
     /// Fetches completed for local processes.
     pub fetches: u64,
-    /// Fetches served for other nodes.
+    /// Fetches served for other nodes, to their last byte.
     pub fetches_served: u64,
     /// Pieces of transfers that met the garbage frame: their page was not pinned.
     pub garbage_pieces: u64,
+    /// Refused stores that their sender was not told of, since it takes no answers.
+    pub untold_refusals: u64,
     /// Packets dropped.
     pub rejected: Rejections,
 }

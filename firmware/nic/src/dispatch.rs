@@ -11,8 +11,9 @@ use crate::error::NicError;
 
 /// What a handler on the NIC may send: messages to handlers of other nodes.
 pub trait Outbox {
-    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of node `to`; false when it is too long or
-    /// there is no such node.
+    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of node `to`. False when it is too long, when there is
+    /// no such node or it is gone, or when 64 packets wait for it already: a peer that asks without taking answers gets no
+    /// more of them.
     fn send(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool;
 }
 
@@ -56,6 +57,7 @@ impl Dispatch {
             });
         }
         if self.0.len() <= index {
+            self.0.reserve_exact(index + 1 - self.0.len());
             self.0.resize_with(index + 1, || None);
         }
         match &mut self.0[index] {
@@ -72,7 +74,13 @@ impl Dispatch {
         self.0.get_mut(id.0 as usize)?.as_mut()
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.0.len() * size_of::<Option<HandlerTarget>>()) as u64
+    /// Bytes by which the table grows with handler `id`.
+    pub(crate) fn growth_bytes(&self, id: HandlerId) -> usize {
+        let places = (id.0 as usize).saturating_add(1).min(MAX_HANDLERS);
+        places.saturating_sub(self.0.capacity()) * size_of::<Option<HandlerTarget>>()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Option<HandlerTarget>>()
     }
 }

@@ -27,20 +27,23 @@ pub enum NicError {
         limit: usize,
     },
     /// No such process on this NIC.
-    #[error("process {0} has not been opened on this NIC")]
+    #[error("{0} has not been opened on this NIC")]
     UnknownProcess(ProcessId),
     /// The process has been opened already.
-    #[error("process {0} is open on this NIC already")]
+    #[error("{0} is open on this NIC already")]
     ProcessOpen(ProcessId),
     /// No such node.
-    #[error("node {0} is not among the {1} nodes that this NIC has links with")]
+    #[error("{0} is not among the {1} nodes that this NIC has links with")]
     UnknownNode(NodeId, usize),
     /// The export is not there, or not any more.
     #[error("export {0} does not exist, or no longer does")]
     UnknownExport(u32),
     /// A handler id is taken.
-    #[error("handler {0} is installed already")]
+    #[error("{0} is installed already")]
     HandlerTaken(HandlerId),
+    /// A key of all zeros opens nothing: packets that need no key carry it.
+    #[error("a key of all zeros protects nothing: draw one from the operating system's entropy")]
+    ZeroKey,
     /// The range is not representable.
     #[error("{length} B at {address:#x} pass the end of the address space")]
     BadRange {
@@ -62,10 +65,10 @@ pub enum CommandError {
     #[error("the command queue holds an entry that is no command: {0}")]
     Malformed(WireError),
     /// The import does not exist or belongs to another process.
-    #[error("import {0} does not exist or is another process's")]
+    #[error("{0} does not exist or is another process's")]
     UnknownImport(ImportId),
     /// The export behind the import is gone.
-    #[error("the export behind import {0} has been revoked")]
+    #[error("the export behind {0} has been revoked")]
     Revoked(ImportId),
     /// The range passes the end of the import.
     #[error("{length} B at offset {offset} pass the end of an import of {import_bytes} B")]
@@ -89,15 +92,18 @@ pub enum CommandError {
     #[error("the signal's offset {0} is not a multiple of 8")]
     UnalignedSignal(u64),
     /// There is no such node.
-    #[error("node {0} is not in this job")]
+    #[error("{0} is not in this job")]
     UnknownNode(NodeId),
     /// The peer is gone.
-    #[error("node {0} is gone")]
+    #[error("{0} is gone")]
     PeerGone(NodeId),
     /// The exporter refused.
     #[error("the exporter refused: {0}")]
     Refused(Refusal),
-    /// Too many fetches are under way.
-    #[error("{0} fetches are under way already")]
-    TooManyFetches(usize),
+    /// The process has no command queue.
+    #[error("{0} has not been opened on this NIC")]
+    NotOpen(ProcessId),
+    /// The NIC was given a command while it takes none of this process.
+    #[error("the command before this one is not done; ask accepts_command first")]
+    NotAccepted,
 }

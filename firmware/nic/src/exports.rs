@@ -1,6 +1,6 @@
 //! Exports: what other nodes may store into and fetch from (VMMC §2; UTLB §4.1).
 
-use mapwire_wire::{Key, ProcessId, Refusal, Rights};
+use mapwire_wire::{ExportId, Key, ProcessId, Refusal, Rights};
 
 use crate::slots::{Named, Slots};
 
@@ -66,11 +66,11 @@ impl Exports {
     #[inline]
     pub(crate) fn authenticate(
         &self,
-        id: u32,
+        id: ExportId,
         key: &Key,
         right: Rights,
     ) -> Result<&Export, Refusal> {
-        match self.0.named(id) {
+        match self.0.named(id.0) {
             Named::Entry(export) => {
                 if export.key != *key {
                     Err(Refusal::WrongKey)

@@ -1,19 +1,27 @@
-//! Remote fetches: those that this node asked for, and those that it serves (UTLB §4.1, remote fetch).
+//! Fetches that this node asked for (UTLB §4.1, remote fetch).
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use mapwire_wire::{FetchId, Key, NodeId, ProcessId};
 
-use crate::slots::Slots;
+use crate::error::CommandError;
+use crate::slots::{Ending, Slots};
 
-/// Fetches that a NIC may have under way; each costs one table entry.
+/// Fetches that a NIC may have under way; more wait.
 pub(crate) const MAX_FETCHES: usize = 1024;
 
-/// Fetches of one peer that wait to be served; one more is refused as busy, so a peer cannot make the queue grow.
-pub(crate) const MAX_SERVING: usize = 64;
+/// What becomes of the bytes of a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They are moved to their destination.
+    Wanted,
+    /// It failed; that is told once no memory move of it is under way.
+    Failed(CommandError),
+    /// Its process is gone. The peer still serves it and must be allowed to finish, or the two sides would count differently.
+    Abandoned,
+}
 
-/// A fetch that this node asked for.
+/// A fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetch {
     pub(crate) process: ProcessId,
@@ -21,50 +29,56 @@ pub(crate) struct Fetch {
     /// Local destination.
     pub(crate) address: u64,
     pub(crate) length: u64,
-    /// Bytes announced by replies so far; replies come in order.
+    /// Bytes that have come so far; replies come in order.
     pub(crate) received: u64,
+    /// Memory moves that the driver has not reported as done.
+    pub(crate) moving: u32,
+    pub(crate) fate: Fate,
     pub(crate) completion: u32,
-}
-
-/// A fetch that this node serves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Serving {
-    pub(crate) process: ProcessId,
-    pub(crate) fetch: FetchId,
-    pub(crate) reply_key: Key,
-    /// Identifier of the export: checked again before each chunk, since it may be revoked in between.
-    pub(crate) export: u32,
-    pub(crate) address: u64,
-    pub(crate) remaining: u64,
-    /// Bytes sent so far.
-    pub(crate) sent: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Fetches {
+    /// At most [`MAX_FETCHES`].
     pub(crate) asked: Slots<Fetch>,
-    pub(crate) serving: Vec<VecDeque<Serving>>,
-    /// Fetches being served, over all peers: mostly none.
-    pub(crate) serving_count: usize,
     /// What a reply of each peer must show.
-    pub(crate) reply_keys: Vec<Key>,
+    reply_keys: Vec<Key>,
 }
 
 impl Fetches {
     pub(crate) fn new(reply_keys: Vec<Key>) -> Self {
-        let mut serving = Vec::new();
-        serving.resize_with(reply_keys.len(), VecDeque::new);
         Self {
-            asked: Slots::new(),
-            serving,
-            serving_count: 0,
+            asked: Slots::new(Ending::Recycled),
             reply_keys,
         }
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.asked.len() * size_of::<Fetch>()
-            + self.serving_count * size_of::<Serving>()
-            + self.reply_keys.len() * 16) as u64
+    pub(crate) fn has_room(&self) -> bool {
+        self.asked.len() < MAX_FETCHES
+    }
+
+    /// What `peer`, which is one, must show in its replies.
+    pub(crate) fn reply_key(&self, peer: NodeId) -> Key {
+        self.reply_keys[usize::from(peer.0)]
+    }
+
+    /// The fetch that a reply of `peer` names, if it was asked there and the key is right.
+    #[inline]
+    pub(crate) fn answered(
+        &mut self,
+        peer: NodeId,
+        key: &Key,
+        fetch: FetchId,
+    ) -> Option<&mut Fetch> {
+        if self.reply_keys.get(usize::from(peer.0)) != Some(key) {
+            return None;
+        }
+        self.asked
+            .get_mut(fetch.0)
+            .filter(|fetch| fetch.from == peer && !matches!(fetch.fate, Fate::Failed(_)))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.asked.bytes() + self.reply_keys.capacity() * size_of::<Key>()
     }
 }

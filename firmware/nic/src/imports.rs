@@ -1,9 +1,10 @@
 //! Imports: a process's right to store into or fetch from another node's export. A proxy address is an import and an offset
 //! within it (VMMC §2, destination proxy space).
 
-use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Rights};
+use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Rights, Signal};
 
 use crate::error::CommandError;
+use crate::pieces::is_word_aligned;
 use crate::slots::Slots;
 
 /// What a process has imported.
@@ -30,16 +31,14 @@ pub struct Import {
 pub(crate) struct Imports(pub(crate) Slots<Import>);
 
 impl Imports {
-    /// The import that `id` names, if it is `process`'s own, still valid, gives `right`, and holds `length` bytes at
-    /// `offset`. A process can so name no destination that it has not imported (VMMC §4.4).
+    /// The import that `id` names, if it is `process`'s own, still valid, and gives `right`. A process can so name no destination
+    /// that it has not imported (VMMC §4.4).
     #[inline]
     pub(crate) fn check(
         &self,
         process: ProcessId,
         id: ImportId,
         right: Rights,
-        offset: u64,
-        length: u64,
     ) -> Result<&Import, CommandError> {
         let import = match self.0.get(id.0) {
             Some(import) if import.process == process => import,
@@ -54,13 +53,30 @@ impl Imports {
                 has: import.rights,
             });
         }
+        Ok(import)
+    }
+}
+
+impl Import {
+    /// Whether it holds `length` bytes at `offset`.
+    #[inline]
+    pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), CommandError> {
         match offset.checked_add(length) {
-            Some(end) if end <= import.length => Ok(import),
+            Some(end) if end <= self.length => Ok(()),
             _ => Err(CommandError::OutOfRange {
                 offset,
                 length,
-                import_bytes: import.length,
+                import_bytes: self.length,
             }),
         }
+    }
+
+    /// Whether the signal's word lies within it, at a multiple of eight.
+    #[inline]
+    pub(crate) fn check_signal(&self, signal: Signal) -> Result<(), CommandError> {
+        if !is_word_aligned(signal.offset) {
+            return Err(CommandError::UnalignedSignal(signal.offset));
+        }
+        self.check_range(signal.offset, Signal::WORD_BYTES)
     }
 }

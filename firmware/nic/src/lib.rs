@@ -4,32 +4,43 @@
 //! It sees no clock, thread, socket or memory. A driver (the machine's, or a simulator's) feeds it and drains it; see
 //! [`Nic`] for the order of calls. What it decides:
 //!
-//! * whether a store or fetch is allowed ([`exports`]): nothing is applied before its 128-bit key, rights and range have
+//! * whether a store or fetch is allowed: nothing is applied before its 128-bit key, rights and range have
 //!   been checked, so nothing lands outside an exported range (VMMC §2);
 //! * where the bytes are ([`mapwire_translation`]): sources and destinations are virtual addresses that the NIC translates
 //!   page by page to frames (UTLB §3.3); an address that is not pinned gives the garbage frame (UTLB §4.2);
-//! * how a transfer is cut ([`sends`]): at the page boundaries of its source, each piece landing in at most two frames
+//! * how a transfer is cut: at the page boundaries of its source, each piece landing in at most two frames
 //!   (two-piece scatter, VMMC §4.5).
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod actions;
+mod answers;
 mod budget;
 mod counters;
+mod cutting;
 mod dispatch;
 mod error;
 mod exports;
 mod fetches;
 mod imports;
+mod inbound;
+mod leaving;
+mod links;
 mod nic;
 mod pieces;
 mod processes;
+mod queue;
 mod receive;
 mod sends;
 mod slots;
+mod stores;
+mod tables;
 mod transmit;
+mod turns;
 
 pub use actions::{BufferId, Completion, Dma, Rejection, SignalWrite};
 pub use budget::{BudgetRow, MemoryBreakdown};

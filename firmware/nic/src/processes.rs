@@ -1,11 +1,16 @@
 //! The processes that use this NIC, and the long command that each has under way.
 
-use mapwire_wire::{ExportId, Key, MessageId, NodeId, ProcessId, Signal};
+use alloc::vec::Vec;
+
+use mapwire_wire::{ExportId, ImportId, Key, MessageId, NodeId, ProcessId, Signal};
+
+use crate::turns::Turns;
 
 /// A long send that is being cut into chunks (VMMC §4.5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending {
     pub(crate) to: NodeId,
+    pub(crate) import: ImportId,
     pub(crate) export: ExportId,
     pub(crate) key: Key,
     pub(crate) message: MessageId,
@@ -15,35 +20,156 @@ pub(crate) struct Sending {
     pub(crate) address: u64,
     /// Bytes still to be cut.
     pub(crate) remaining: u64,
+    /// A chunk has been cut: the receiver knows of the message and must learn of its end.
+    pub(crate) begun: bool,
     pub(crate) notify: bool,
     pub(crate) signal: Option<Signal>,
     pub(crate) completion: u32,
 }
 
+/// A fetch that may not be asked yet, since too many are under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) from: NodeId,
+    pub(crate) import: ImportId,
+    pub(crate) export: ExportId,
+    pub(crate) key: Key,
+    pub(crate) offset: u64,
+    /// Local destination.
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    pub(crate) completion: u32,
+}
+
+/// A command that is not done at once. The process's next command waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Long {
+    Send(Sending),
+    Fetch(Asking),
+}
+
+impl Long {
+    /// The other node.
+    pub(crate) const fn peer(&self) -> NodeId {
+        match self {
+            Self::Send(sending) => sending.to,
+            Self::Fetch(asking) => asking.from,
+        }
+    }
+
+    /// The import that it uses.
+    pub(crate) const fn import(&self) -> (ImportId, ExportId) {
+        match self {
+            Self::Send(sending) => (sending.import, sending.export),
+            Self::Fetch(asking) => (asking.import, asking.export),
+        }
+    }
+
+    pub(crate) const fn completion(&self) -> u32 {
+        match self {
+            Self::Send(sending) => sending.completion,
+            Self::Fetch(asking) => asking.completion,
+        }
+    }
+}
+
 /// A process with a command queue on this NIC.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Process {
-    pub(crate) id: ProcessId,
-    pub(crate) next_message: u32,
-    pub(crate) sending: Option<Sending>,
+    pub(crate) long: Option<Long>,
     /// Where its last command went: while that queue is full, the process's next command waits.
     pub(crate) last_to: Option<NodeId>,
 }
 
-impl Process {
-    pub(crate) const fn new(id: ProcessId) -> Self {
-        Self {
-            id,
-            next_message: 0,
-            sending: None,
-            last_to: None,
-        }
+/// The processes by number: numbers are those of command queues, so they are small.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    entries: Vec<Option<Process>>,
+    open: usize,
+    /// Those that have a long command.
+    pub(crate) long: Turns,
+}
+
+impl Processes {
+    #[inline]
+    pub(crate) fn get(&self, process: ProcessId) -> Option<&Process> {
+        self.entries.get(usize::from(process.0))?.as_ref()
     }
 
     #[inline]
-    pub(crate) fn number_message(&mut self) -> MessageId {
-        let message = self.next_message;
-        self.next_message = message.wrapping_add(1);
-        MessageId(message)
+    pub(crate) fn get_mut(&mut self, process: ProcessId) -> Option<&mut Process> {
+        self.entries.get_mut(usize::from(process.0))?.as_mut()
+    }
+
+    /// Bytes by which the list grows when `process` is opened.
+    pub(crate) fn growth_bytes(&self, process: ProcessId) -> usize {
+        let places = usize::from(process.0) + 1;
+        places.saturating_sub(self.entries.len()) * size_of::<Option<Process>>()
+    }
+
+    /// Enters a process that is not there.
+    pub(crate) fn open(&mut self, process: ProcessId) {
+        let index = usize::from(process.0);
+        if self.entries.len() <= index {
+            self.entries.reserve_exact(index + 1 - self.entries.len());
+            self.entries.resize_with(index + 1, || None);
+            self.long.grow(index + 1);
+        }
+        self.entries[index] = Some(Process::default());
+        self.open += 1;
+    }
+
+    /// Takes a process out.
+    pub(crate) fn close(&mut self, process: ProcessId) -> Option<Process> {
+        let closed = self.entries.get_mut(usize::from(process.0))?.take()?;
+        self.long.remove(usize::from(process.0));
+        self.open -= 1;
+        Some(closed)
+    }
+
+    /// Processes that are open.
+    pub(crate) fn count(&self) -> usize {
+        self.open
+    }
+
+    /// Gives `process` a long command.
+    pub(crate) fn begin(&mut self, process: ProcessId, long: Long) {
+        if let Some(entry) = self.get_mut(process) {
+            entry.long = Some(long);
+            self.long.insert(usize::from(process.0));
+        }
+    }
+
+    /// Takes the long command of `process` away.
+    pub(crate) fn end(&mut self, process: ProcessId) -> Option<Long> {
+        self.long.remove(usize::from(process.0));
+        self.get_mut(process)?.long.take()
+    }
+
+    /// The processes that have a long command that `pick` says yes to.
+    pub(crate) fn with_long(&self, mut pick: impl FnMut(&Long) -> bool) -> Vec<ProcessId> {
+        self.long
+            .iter()
+            .map(|index| ProcessId(index as u16))
+            .filter(|&process| {
+                self.get(process)
+                    .and_then(|entry| entry.long.as_ref())
+                    .is_some_and(&mut pick)
+            })
+            .collect()
+    }
+
+    /// The first process in turn that has a long command that `ready` says yes to.
+    pub(crate) fn next_long(&self, mut ready: impl FnMut(&Long) -> bool) -> Option<ProcessId> {
+        let index = self.long.first_that(|index| {
+            self.get(ProcessId(index as u16))
+                .and_then(|entry| entry.long.as_ref())
+                .is_some_and(&mut ready)
+        })?;
+        Some(ProcessId(index as u16))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Option<Process>>() + self.long.bytes()
     }
 }

@@ -1,38 +1,37 @@
-//! The receive path: packets in, memory moves and completions out.
+//! The receive path: packets in, memory moves and completions out. Stores are in [`crate::stores`].
 
-use mapwire_translation::{PAGE_BYTES, TranslationDesign};
+use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
-    ExportId, FetchId, HandlerId, Header, Key, NodeId, ProcessId, Refusal, Repr, Rights,
-    SIGNAL_TRAILER_BYTES, Signal,
+    ExportId, FetchId, HandlerId, Header, INLINE_BYTES, Key, MessageId, NodeId, ProcessId, Refusal,
+    Repr, Rights, SIGNAL_TRAILER_BYTES,
 };
 
-use crate::actions::{After, BufferId, Completion, Dma, Rejection, SignalWrite};
+use crate::actions::{After, BufferId, Completion, Dma, Rejection};
+use crate::answers::Serving;
 use crate::dispatch::{HandlerTarget, Outbox};
 use crate::error::CommandError;
-use crate::fetches::{Fetch, MAX_SERVING, Serving};
+use crate::fetches::Fate;
+use crate::links::{HANDLER_LIMIT, Links};
 use crate::nic::Nic;
-use crate::pieces::{Piece, Pieces};
-use crate::transmit::Links;
+use crate::processes::Long;
 
-/// What a store packet asks for.
-#[derive(Clone, Copy)]
-struct Store {
+/// A piece of the answer to a fetch.
+struct Reply {
     key: Key,
-    export: ExportId,
+    fetch: FetchId,
     offset: u64,
     length: u32,
     last: bool,
-    notify: bool,
-    signal: Option<Signal>,
 }
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Takes a packet that `from` sent. `header` and `inline` were copied out of shared memory once; `inline` is the whole
-    /// payload when that is short ([`mapwire_wire::Repr::parse`]). `trailer` gives the last 16 payload bytes of a packet that
-    /// carries a signal behind a longer payload. `buffer` names the packet in the actions that follow; keep it until
-    /// [`Nic::poll_dma`] and [`Nic::poll_completion`] have been drained.
+    /// Takes a packet that `from` sent, and whose payload is as long as the header says: the caller has checked that. `header` and
+    /// `inline` were copied out of shared memory once; `inline` is the whole payload when that is at most
+    /// [`INLINE_BYTES`] long. `trailer` gives the last 16 payload bytes of a packet that carries a signal behind a longer payload.
+    /// `buffer` names the packet in the actions that follow; keep it until [`Nic::poll_dma`] and [`Nic::poll_completion`] have
+    /// been drained.
     ///
-    /// Whatever is wrong with it, nothing of it is applied.
+    /// Packets of a node must come in the order in which it numbered them. Whatever is wrong with one, nothing of it is applied.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -42,50 +41,37 @@ impl<D: TranslationDesign> Nic<D> {
         trailer: impl FnOnce() -> [u8; SIGNAL_TRAILER_BYTES],
         buffer: BufferId,
     ) {
-        if !self.links.has(from) {
+        if !self.links.is_up(from) {
             return self.reject(from, Rejection::UnknownNode);
         }
-        let repr = match Repr::parse(header, inline) {
-            Ok(repr) => repr,
-            Err(_) => return self.reject(from, Rejection::Malformed),
-        };
+        let parsed = Repr::parse(header, inline);
         let got = header.sequence.get();
-        if let Err(expected) = self.links.in_order(from, got) {
+        if let Err(expected) = self.links.take_number(from, got) {
             return self.reject(from, Rejection::OutOfOrder { expected, got });
         }
+        let length = header.payload_bytes() as usize;
+        let is_inline = length <= INLINE_BYTES;
+        let repr = match parsed {
+            Ok(repr) if !is_inline || inline.len() >= length => repr,
+            _ => return self.reject(from, Rejection::Malformed),
+        };
         self.counters.packets_received += 1;
-        self.counters.bytes_received += u64::from(header.payload_bytes());
+        self.counters.bytes_received += length as u64;
+        if let Repr::Store { signal, .. } = repr {
+            let trailer = signal.then(|| {
+                let inline = inline.get(..length).filter(|_| is_inline);
+                let end = inline.and_then(<[u8]>::last_chunk);
+                end.copied().unwrap_or_else(trailer)
+            });
+            return self.handle_store(from, &repr, trailer, buffer);
+        }
+        self.handle_other(from, repr, inline, buffer);
+    }
+
+    fn handle_other(&mut self, from: NodeId, repr: Repr, inline: &[u8], buffer: BufferId) {
         match repr {
-            Repr::Store {
-                key,
-                export,
-                message: _,
-                offset,
-                length,
-                last,
-                notify,
-                signal,
-            } => {
-                let signal = match signal.then(|| Signal::from_bytes(&trailer())).transpose() {
-                    Ok(signal) => signal,
-                    Err(_) => return self.reject(from, Rejection::Malformed),
-                };
-                self.store(
-                    from,
-                    Store {
-                        key,
-                        export,
-                        offset,
-                        length,
-                        last,
-                        notify,
-                        signal,
-                    },
-                    buffer,
-                );
-            }
             Repr::Handler { handler, length } => {
-                self.dispatch(from, handler, length, inline.get(..length as usize), buffer)
+                self.dispatch(from, handler, length, inline, buffer);
             }
             Repr::FetchRequest {
                 key,
@@ -95,7 +81,26 @@ impl<D: TranslationDesign> Nic<D> {
                 want_bytes,
                 reply_key,
             } => {
-                self.serve(from, key, export, fetch, offset, want_bytes, reply_key);
+                let checked = self
+                    .exports
+                    .authenticate(export, &key, Rights::FETCH)
+                    .and_then(|entry| {
+                        Ok((entry.process, entry.fetch_address(offset, want_bytes)?))
+                    });
+                // A refusal reads no memory.
+                let (process, address) = checked.unwrap_or((ProcessId(0), 0));
+                let refused = checked.err();
+                let serving = Serving {
+                    process,
+                    fetch,
+                    reply_key,
+                    export,
+                    address,
+                    remaining: want_bytes,
+                    sent: 0,
+                    refused,
+                };
+                self.serve(from, serving);
             }
             Repr::FetchReply {
                 reply_key,
@@ -104,7 +109,14 @@ impl<D: TranslationDesign> Nic<D> {
                 length,
                 last,
             } => {
-                self.fetched(from, &reply_key, fetch, offset, length, last, buffer);
+                let reply = Reply {
+                    key: reply_key,
+                    fetch,
+                    offset,
+                    length,
+                    last,
+                };
+                self.take_reply(from, &reply, buffer);
             }
             Repr::FetchRefused {
                 reply_key,
@@ -112,22 +124,16 @@ impl<D: TranslationDesign> Nic<D> {
                 reason,
             } => self.fetch_refused(from, &reply_key, fetch, reason),
             Repr::StoreRefused {
-                message: _,
+                message,
                 export,
                 reason,
-            } => {
-                self.completions.push_back(Completion::StoreRefused {
-                    from,
-                    export,
-                    reason,
-                });
-            }
+            } => self.store_refused(from, message, export, reason),
             Repr::Control { length } => self.completions.push_back(Completion::Control {
                 from,
                 length,
                 buffer,
             }),
-            Repr::Ack => {}
+            Repr::Store { .. } | Repr::Ack => {}
         }
     }
 
@@ -142,138 +148,28 @@ impl<D: TranslationDesign> Nic<D> {
                 offset,
                 length,
             } => {
-                self.counters.notifications += 1;
-                let process = dma.process;
-                self.completions.push_back(Completion::Notification {
-                    process,
-                    export,
-                    from,
-                    offset,
-                    length,
-                });
-            }
-            After::Fetched { fetch, last } => {
-                if last && let Some(fetch) = self.fetches.asked.remove(fetch.0) {
-                    self.counters.fetches += 1;
-                    let Fetch {
-                        process,
-                        completion,
-                        ..
-                    } = fetch;
-                    self.completions.push_back(Completion::Done {
-                        process,
-                        completion,
+                // An export that has gone meanwhile has nobody to tell.
+                if self.exports.0.get(export.0).is_some() {
+                    self.counters.notifications += 1;
+                    self.completions.push_back(Completion::Notification {
+                        process: dma.process,
+                        export,
+                        from,
+                        offset,
+                        length,
                     });
                 }
             }
+            After::Fetched { fetch } => self.fetch_moved(fetch),
         }
     }
 
-    #[inline]
-    fn store(&mut self, from: NodeId, store: Store, buffer: BufferId) {
-        let placed = self.place(&store);
-        let (process, address, signal_address) = match placed {
-            Ok(placed) => placed,
-            Err(reason) => {
-                self.reject(from, Rejection::Refused(reason));
-                let export = store.export;
-                let message = mapwire_wire::MessageId(0);
-                return self.emit_inline(
-                    from,
-                    &Repr::StoreRefused {
-                        message,
-                        export,
-                        reason,
-                    },
-                );
-            }
-        };
-        let pieces = self.scatter(process, address, store.length);
-        let signal = signal_address.map(|(address, value)| {
-            // Aligned, so within one page.
-            let piece = self.source_piece(process, address, Signal::WORD_BYTES as u32);
-            SignalWrite { piece, value }
-        });
-        let after = self.after_store(from, &store);
-        self.dma.push_back(Dma {
-            process,
-            pieces,
-            signal,
-            buffer,
-            after,
-        });
-    }
-
-    /// What follows a store once it is in place, counting the chunks of the message that it belongs to.
-    #[inline]
-    fn after_store(&mut self, from: NodeId, store: &Store) -> After {
-        let inbound = &mut self.inbound[usize::from(from.0)];
-        let (start, before) = inbound.unwrap_or((store.offset, 0));
-        let length = before + u64::from(store.length);
-        *inbound = if store.last {
-            None
-        } else {
-            Some((start, length))
-        };
-        if store.last && store.notify {
-            After::Notify {
-                export: store.export,
-                from,
-                offset: start,
-                length,
-            }
-        } else {
-            After::Nothing
-        }
-    }
-
-    /// Authenticates a store and gives the process and the virtual addresses of its data and signal.
-    #[inline]
-    fn place(&self, store: &Store) -> Result<(ProcessId, u64, Option<(u64, u64)>), Refusal> {
-        let export = self
-            .exports
-            .authenticate(store.export.0, &store.key, Rights::STORE)?;
-        let address = export.store_address(store.offset, u64::from(store.length))?;
-        let signal = match store.signal {
-            None => None,
-            Some(Signal { offset, value }) => {
-                let address = export.store_address(offset, Signal::WORD_BYTES)?;
-                if address % Signal::WORD_BYTES != 0 {
-                    return Err(Refusal::OutOfRange);
-                }
-                Some((address, value))
-            }
-        };
-        Ok((export.process, address, signal))
-    }
-
-    /// Translates a destination of at most a page, which may cross one page boundary (VMMC §4.5, two-piece scatter).
-    #[inline]
-    fn scatter(&mut self, process: ProcessId, address: u64, length: u32) -> Pieces {
-        if length == 0 {
-            return Pieces::EMPTY;
-        }
-        let to_boundary = (PAGE_BYTES as u64 - address % PAGE_BYTES as u64) as u32;
-        let first = self.source_piece(process, address, length.min(to_boundary));
-        let second = if length > to_boundary {
-            self.source_piece(
-                process,
-                address + u64::from(to_boundary),
-                length - to_boundary,
-            )
-        } else {
-            Piece::EMPTY
-        };
-        Pieces { first, second }
-    }
-
-    #[inline]
     fn dispatch(
         &mut self,
         from: NodeId,
         handler: HandlerId,
         length: u32,
-        inline: Option<&[u8]>,
+        inline: &[u8],
         buffer: BufferId,
     ) {
         match self.dispatch.get(handler) {
@@ -285,129 +181,146 @@ impl<D: TranslationDesign> Nic<D> {
                     buffer,
                 });
             }
-            Some(HandlerTarget::Nic(_)) => {
+            Some(HandlerTarget::Nic(target)) => {
                 // What a handler here takes is short: it must be in the NIC already.
-                let Some(payload) = inline else {
-                    return self.reject(from, Rejection::Malformed);
-                };
-                // Taken out while it runs, so that it can send.
-                let mut replies = Replies {
-                    links: &self.links,
-                    queued: core::mem::take(&mut self.replies),
-                };
-                if let Some(HandlerTarget::Nic(target)) = self.dispatch.get(handler) {
-                    target.handle(from, payload, &mut replies);
+                let whole = inline.get(..length as usize);
+                match whole.filter(|payload| payload.len() <= INLINE_BYTES) {
+                    Some(payload) => target.handle(from, payload, &mut Sender(&mut self.links)),
+                    None => self.reject(from, Rejection::Malformed),
                 }
-                let mut queued = replies.queued;
-                for (to, handler, payload, length) in queued.drain(..) {
-                    self.push_handler(to, handler, &payload[..length]);
-                }
-                self.replies = queued;
             }
             None => self.reject(from, Rejection::UnknownHandler(handler)),
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn serve(
-        &mut self,
-        from: NodeId,
-        key: Key,
-        export: ExportId,
-        fetch: FetchId,
-        offset: u64,
-        want_bytes: u64,
-        reply_key: Key,
-    ) {
-        let checked = self
-            .exports
-            .authenticate(export.0, &key, Rights::FETCH)
-            .and_then(|entry| Ok((entry.process, entry.fetch_address(offset, want_bytes)?)));
-        let queue = &mut self.fetches.serving[usize::from(from.0)];
-        match checked {
-            Ok((process, address)) if queue.len() < MAX_SERVING => {
-                queue.push_back(Serving {
-                    process,
-                    fetch,
-                    reply_key,
-                    export: export.0,
-                    address,
-                    remaining: want_bytes,
-                    sent: 0,
-                });
-                self.fetches.serving_count += 1;
-            }
-            outcome => {
-                let reason = outcome.err().unwrap_or(Refusal::Busy);
-                self.reject(from, Rejection::Refused(reason));
-                self.emit_inline(
-                    from,
-                    &Repr::FetchRefused {
-                        reply_key,
-                        fetch,
-                        reason,
-                    },
-                );
-            }
+    /// Takes a fetch in, or its refusal: one answer either way.
+    fn serve(&mut self, from: NodeId, serving: Serving) {
+        if let Some(reason) = serving.refused {
+            self.reject(from, Rejection::Refused(reason));
+        }
+        if !self.answers.serve(from, serving) {
+            // It asks for more than it may have under way, and so keeps to no rules: it is owed no answer.
+            self.reject(from, Rejection::Refused(Refusal::Busy));
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn fetched(
-        &mut self,
-        from: NodeId,
-        reply_key: &Key,
-        id: FetchId,
-        offset: u64,
-        length: u32,
-        last: bool,
-        buffer: BufferId,
-    ) {
-        let authentic = self.fetches.reply_keys[usize::from(from.0)] == *reply_key;
-        let (process, address) = match self.fetches.asked.get_mut(id.0) {
+    fn take_reply(&mut self, from: NodeId, reply: &Reply, buffer: BufferId) {
+        let id = reply.fetch;
+        let length = u64::from(reply.length);
+        let due = self
+            .fetches
+            .answered(from, &reply.key, id)
             // Replies come in order and fill the destination to its end, no further.
-            Some(fetch)
-                if authentic
-                    && fetch.from == from
-                    && offset == fetch.received
-                    && u64::from(length) <= fetch.length - fetch.received
-                    && last == (fetch.received + u64::from(length) == fetch.length) =>
-            {
-                fetch.received += u64::from(length);
-                (fetch.process, fetch.address + offset)
-            }
-            _ => return self.reject(from, Rejection::UnknownFetch(id)),
+            .filter(|fetch| {
+                reply.offset == fetch.received
+                    && length <= fetch.length - fetch.received
+                    && reply.last == (fetch.received + length == fetch.length)
+            });
+        let Some(fetch) = due else {
+            return self.reject(from, Rejection::UnknownFetch(id));
         };
-        let pieces = self.scatter(process, address, length);
-        let after = After::Fetched { fetch: id, last };
+        fetch.received += length;
+        if reply.last {
+            self.links.end_fetch(from);
+        }
+        if fetch.fate == Fate::Abandoned {
+            if reply.last {
+                self.fetches.asked.remove(id.0);
+            }
+            return;
+        }
+        fetch.moving += 1;
+        let (process, address) = (fetch.process, fetch.address + reply.offset);
+        let pieces = self.scatter(process, address, reply.length);
         self.dma.push_back(Dma {
             process,
             pieces,
             signal: None,
             buffer,
-            after,
+            after: After::Fetched { fetch: id },
         });
     }
 
-    fn fetch_refused(&mut self, from: NodeId, reply_key: &Key, id: FetchId, reason: Refusal) {
-        let authentic = self.fetches.reply_keys[usize::from(from.0)] == *reply_key;
-        match self.fetches.asked.get(id.0) {
-            Some(fetch) if authentic && fetch.from == from => {
-                let Fetch {
+    fn fetch_refused(&mut self, from: NodeId, key: &Key, id: FetchId, reason: Refusal) {
+        match self.fetches.answered(from, key, id) {
+            Some(fetch) => {
+                let abandoned = fetch.fate == Fate::Abandoned;
+                self.links.end_fetch(from);
+                if abandoned {
+                    self.fetches.asked.remove(id.0);
+                } else {
+                    self.fail_fetch(id, CommandError::Refused(reason));
+                }
+            }
+            None => self.reject(from, Rejection::UnknownFetch(id)),
+        }
+    }
+
+    /// Tells that a fetch failed, once no memory move of it is under way: its process may then use the destination for something
+    /// else.
+    pub(crate) fn fail_fetch(&mut self, id: FetchId, error: CommandError) {
+        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+            return;
+        };
+        fetch.fate = Fate::Failed(error);
+        if fetch.moving == 0 {
+            self.end_fetch(id);
+        }
+    }
+
+    fn fetch_moved(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+            return;
+        };
+        fetch.moving = fetch.moving.saturating_sub(1);
+        let over = match fetch.fate {
+            Fate::Wanted => fetch.received == fetch.length,
+            Fate::Failed(_) => true,
+            Fate::Abandoned => false,
+        };
+        if over && fetch.moving == 0 {
+            self.end_fetch(id);
+        }
+    }
+
+    fn end_fetch(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.asked.remove(id.0) else {
+            return;
+        };
+        let (process, completion) = (fetch.process, fetch.completion);
+        self.completions.push_back(match fetch.fate {
+            Fate::Failed(error) => Completion::Failed {
+                process,
+                completion: Some(completion),
+                error,
+            },
+            Fate::Wanted | Fate::Abandoned => {
+                self.counters.fetches += 1;
+                Completion::Done {
                     process,
                     completion,
-                    ..
-                } = *fetch;
-                self.fetches.asked.remove(id.0);
-                let error = CommandError::Refused(reason);
-                self.completions.push_back(Completion::Failed {
-                    process,
-                    completion: Some(completion),
-                    error,
-                });
+                }
             }
-            _ => self.reject(from, Rejection::UnknownFetch(id)),
+        });
+    }
+
+    /// A peer refused a store. If it is part of a long send, the rest of that is not sent.
+    fn store_refused(
+        &mut self,
+        from: NodeId,
+        message: MessageId,
+        export: ExportId,
+        reason: Refusal,
+    ) {
+        let of_message = |long: &Long| matches!(long, Long::Send(sending) if sending.to == from && sending.message == message);
+        for process in self.processes.with_long(of_message) {
+            self.give_up(process, CommandError::Refused(reason));
         }
+        self.completions.push_back(Completion::StoreRefused {
+            from,
+            export,
+            reason,
+        });
     }
 
     #[cold]
@@ -424,22 +337,16 @@ impl<D: TranslationDesign> Nic<D> {
     }
 }
 
-/// A message that a handler on the NIC wants sent.
-pub(crate) type Reply = (NodeId, HandlerId, [u8; mapwire_wire::SHORT_BYTES], usize);
+/// What a handler on the NIC sends by.
+struct Sender<'a>(&'a mut Links);
 
-struct Replies<'a> {
-    links: &'a Links,
-    queued: alloc::vec::Vec<Reply>,
-}
-
-impl Outbox for Replies<'_> {
+impl Outbox for Sender<'_> {
     fn send(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool {
-        if payload.len() > mapwire_wire::SHORT_BYTES || !self.links.has(to) {
+        let fits = payload.len() <= mapwire_wire::SHORT_BYTES;
+        if !fits || !self.0.is_up(to) || self.0.waiting_for(to) >= HANDLER_LIMIT {
             return false;
         }
-        let mut bytes = [0; mapwire_wire::SHORT_BYTES];
-        bytes[..payload.len()].copy_from_slice(payload);
-        self.queued.push((to, handler, bytes, payload.len()));
+        self.0.push_message(to, handler, payload);
         true
     }
 }

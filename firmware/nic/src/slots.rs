@@ -24,19 +24,55 @@ pub(crate) enum Named<T> {
     Unknown,
 }
 
+/// What becomes of a place whose generations are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It is never used again: nobody may be wrong about an identifier, however old.
+    Retired,
+    /// Its generations start anew. For entries that come and go for ever, and whose identifiers nobody keeps for as long as it takes
+    /// to use 65,535 others.
+    Recycled,
+}
+
 /// Entries by identifier; lookups are one index and one comparison.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u16>,
+    entries: usize,
+    ending: Ending,
 }
 
 impl<T> Slots<T> {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(ending: Ending) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
+            entries: 0,
+            ending,
         }
+    }
+
+    /// Bytes by which the table grows with the next entry.
+    pub(crate) fn growth_bytes(&self) -> usize {
+        if self.free.is_empty() && self.slots.len() == self.slots.capacity() {
+            self.step() * Self::PLACE_BYTES
+        } else {
+            0
+        }
+    }
+
+    /// A place, and its place in the list of free ones.
+    const PLACE_BYTES: usize = size_of::<Slot<T>>() + size_of::<u16>();
+
+    /// Places by which a full table grows.
+    fn step(&self) -> usize {
+        (self.slots.len() / 4).max(16)
+    }
+
+    /// Its bytes, those of free places included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot<T>>() + self.free.capacity() * size_of::<u16>()
     }
 
     /// Puts an entry in, and gives its identifier; `None` when [`MAX_ENTRIES`] are there already.
@@ -44,9 +80,17 @@ impl<T> Slots<T> {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[usize::from(index)];
             slot.entry = Some(entry);
+            self.entries += 1;
             return Some(Self::id(index, slot.generation));
         }
         let index = u16::try_from(self.slots.len()).ok()?;
+        if self.slots.len() == self.slots.capacity() {
+            let step = self.step();
+            self.slots.reserve_exact(step);
+            // Room for all of them to be free, so that taking an entry out allocates nothing.
+            self.free.reserve_exact(self.slots.capacity());
+        }
+        self.entries += 1;
         self.slots.push(Slot {
             generation: 1,
             entry: Some(entry),
@@ -62,9 +106,12 @@ impl<T> Slots<T> {
             return None;
         }
         let entry = slot.entry.take()?;
-        // A slot whose generations are used up is retired rather than reused: an old identifier must never come true again.
+        self.entries -= 1;
         if slot.generation < u16::MAX {
             slot.generation += 1;
+            self.free.push(index);
+        } else if self.ending == Ending::Recycled {
+            slot.generation = 1;
             self.free.push(index);
         }
         Some(entry)
@@ -107,7 +154,7 @@ impl<T> Slots<T> {
     }
 
     /// Entries that are there, with their identifiers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             // An index is below `MAX_ENTRIES` since `insert` made it from a u16.
             let index = u16::try_from(index).ok()?;
@@ -117,11 +164,18 @@ impl<T> Slots<T> {
         })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.slots
-            .iter()
-            .filter(|slot| slot.entry.is_some())
-            .count()
+    /// The identifiers of the entries that `pick` says yes to.
+    pub(crate) fn ids_where(&self, pick: impl Fn(&T) -> bool) -> Vec<u32> {
+        self.iter()
+            .filter(|(_, entry)| pick(entry))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// Entries that are there.
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.entries
     }
 
     const fn id(index: u16, generation: u16) -> u32 {
@@ -139,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_identifier_of_a_removed_entry_never_names_its_successor() {
-        let mut slots = Slots::new();
+        let mut slots = Slots::new(Ending::Retired);
         let first = slots.insert('a').unwrap();
         assert_eq!(slots.remove(first), Some('a'));
         let second = slots.insert('b').unwrap();
@@ -154,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_retired_when_its_generations_are_used_up() {
-        let mut slots = Slots::new();
+        let mut slots = Slots::new(Ending::Retired);
         let first = slots.insert(0).unwrap();
         let mut id = first;
         for n in 1..70_000 {
@@ -165,8 +219,40 @@ mod tests {
     }
 
     #[test]
+    fn a_recycled_slot_serves_for_ever_in_the_same_place() {
+        let mut slots = Slots::new(Ending::Recycled);
+        let first = slots.insert(0).unwrap();
+        let mut id = first;
+        let mut came_back = 0;
+        for n in 1..200_000 {
+            slots.remove(id).unwrap();
+            id = slots.insert(n).unwrap();
+            assert_eq!((slots.len(), id & 0xffff), (1, first & 0xffff));
+            assert_ne!(id >> 16, 0);
+            came_back += usize::from(id == first);
+        }
+        assert_eq!(came_back, 3);
+    }
+
+    #[test]
+    fn the_growth_that_is_foretold_is_the_growth_that_comes() {
+        let mut slots = Slots::new(Ending::Retired);
+        let mut ids = Vec::new();
+        for n in 0..1000 {
+            let expected = slots.bytes() + slots.growth_bytes();
+            ids.push(slots.insert(n).unwrap());
+            assert_eq!(slots.bytes(), expected, "entry {n}");
+        }
+        let full = slots.bytes();
+        for id in ids {
+            slots.remove(id).unwrap();
+        }
+        assert_eq!((slots.bytes(), slots.growth_bytes()), (full, 0));
+    }
+
+    #[test]
     fn a_full_table_refuses_rather_than_reuses() {
-        let mut slots = Slots::new();
+        let mut slots = Slots::new(Ending::Retired);
         for n in 0..MAX_ENTRIES {
             assert!(slots.insert(n).is_some());
         }

@@ -1,0 +1,139 @@
+//! What this node owes to others: the fetches that it serves (UTLB §4.1, remote fetch), and word of stores that it refused. Both wait
+//! here, bounded for each peer, and become packets only while the peer has room: one that asks without taking answers fills its own
+//! share and nothing else.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use mapwire_wire::{ExportId, FetchId, Key, MessageId, NodeId, ProcessId, Refusal};
+
+use crate::links::MAX_FETCHES_A_LINK;
+use crate::turns::Turns;
+
+/// Refused stores that one peer may be owed word of; more are not told.
+pub(crate) const MAX_REFUSALS: usize = 16;
+
+/// A fetch that this node serves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Serving {
+    pub(crate) process: ProcessId,
+    pub(crate) fetch: FetchId,
+    pub(crate) reply_key: Key,
+    /// Looked up again before each chunk, since it may be revoked in between.
+    pub(crate) export: ExportId,
+    pub(crate) address: u64,
+    pub(crate) remaining: u64,
+    /// Bytes sent so far.
+    pub(crate) sent: u64,
+    /// Nothing more is sent but this.
+    pub(crate) refused: Option<Refusal>,
+}
+
+/// A store that this node refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreRefusal {
+    pub(crate) message: MessageId,
+    pub(crate) export: ExportId,
+    pub(crate) reason: Refusal,
+}
+
+#[derive(Debug, Default)]
+struct Owed {
+    serving: VecDeque<Serving>,
+    refusals: VecDeque<StoreRefusal>,
+}
+
+/// What is owed to each peer.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    peers: Vec<Owed>,
+    /// Peers that are owed something.
+    pub(crate) waiting: Turns,
+}
+
+/// The next thing for a peer.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Serve(Serving),
+    Refuse(StoreRefusal),
+}
+
+impl Answers {
+    pub(crate) fn new(nodes: usize) -> Self {
+        let mut peers = Vec::new();
+        peers.resize_with(nodes, Owed::default);
+        Self {
+            peers,
+            waiting: Turns::new(nodes),
+        }
+    }
+
+    /// Takes a fetch in; false when the peer has as many as it may.
+    pub(crate) fn serve(&mut self, peer: NodeId, serving: Serving) -> bool {
+        let index = usize::from(peer.0);
+        let Some(owed) = self.peers.get_mut(index) else {
+            return false;
+        };
+        if owed.serving.len() >= usize::from(MAX_FETCHES_A_LINK) {
+            return false;
+        }
+        if owed.serving.capacity() == 0 {
+            owed.serving.reserve_exact(usize::from(MAX_FETCHES_A_LINK));
+        }
+        owed.serving.push_back(serving);
+        self.waiting.insert(index);
+        true
+    }
+
+    /// Notes that the peer is to be told of a refused store; false when it is owed too many.
+    pub(crate) fn refuse(&mut self, peer: NodeId, refusal: StoreRefusal) -> bool {
+        let index = usize::from(peer.0);
+        let Some(owed) = self.peers.get_mut(index) else {
+            return false;
+        };
+        if owed.refusals.len() >= MAX_REFUSALS {
+            return false;
+        }
+        if owed.refusals.capacity() == 0 {
+            owed.refusals.reserve_exact(MAX_REFUSALS);
+        }
+        owed.refusals.push_back(refusal);
+        self.waiting.insert(index);
+        true
+    }
+
+    /// The next thing for the peer, refusals first; a fetch of which more is to be sent is given back by `serve`, behind the
+    /// others, so that the fetches of a peer take turns.
+    pub(crate) fn take(&mut self, index: usize) -> Option<Answer> {
+        let owed = self.peers.get_mut(index)?;
+        let answer = match owed.refusals.pop_front() {
+            Some(refusal) => Some(Answer::Refuse(refusal)),
+            None => owed.serving.pop_front().map(Answer::Serve),
+        };
+        if owed.refusals.is_empty() && owed.serving.is_empty() {
+            self.waiting.remove(index);
+        }
+        self.waiting.served(index);
+        answer
+    }
+
+    /// Forgets a peer.
+    pub(crate) fn clear(&mut self, peer: NodeId) {
+        let index = usize::from(peer.0);
+        if let Some(owed) = self.peers.get_mut(index) {
+            owed.serving.clear();
+            owed.refusals.clear();
+            self.waiting.remove(index);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let owed = |owed: &Owed| {
+            owed.serving.capacity() * size_of::<Serving>()
+                + owed.refusals.capacity() * size_of::<StoreRefusal>()
+        };
+        self.peers.iter().map(owed).sum::<usize>()
+            + self.peers.capacity() * size_of::<Owed>()
+            + self.waiting.bytes()
+    }
+}

@@ -1,0 +1,208 @@
+//! Long sends and served fetches, chunk by chunk. A chunk is cut when it can be transmitted, not before, so that nothing waits in a
+//! queue for longer than it must and all get their turn.
+
+use mapwire_translation::{PAGE_BYTES, Page, Process, TranslationDesign};
+use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
+
+use crate::answers::{Answer, Serving, StoreRefusal};
+use crate::nic::Nic;
+use crate::pieces::{Piece, Pieces};
+use crate::processes::{Long, Sending};
+use crate::transmit::{Source, Work};
+
+impl<D: TranslationDesign> Nic<D> {
+    /// Queues the next chunk of a long send or of a fetch that is being served, the next fetch that waited, or the next refusal, if
+    /// some node has room for it. Processes take turns, so do peers, and so do the two.
+    #[inline]
+    pub(crate) fn cut_next(&mut self) -> bool {
+        if self.processes.long.is_empty() && self.answers.waiting.is_empty() {
+            return false;
+        }
+        self.answers_first = !self.answers_first;
+        (self.answers_first && self.answer_next()) || self.cut_command() || self.answer_next()
+    }
+
+    fn cut_command(&mut self) -> bool {
+        let next = self.processes.next_long(|long| match long {
+            Long::Send(sending) => {
+                let alone = chunk_length(sending.address, sending.remaining) == sending.remaining;
+                self.links.can_cut(sending.to)
+                    && (sending.begun || alone || self.links.may_open(sending.to))
+            }
+            Long::Fetch(asking) => self.links.can_cut(asking.from) && self.may_ask(asking.from),
+        });
+        let Some(process) = next else {
+            return false;
+        };
+        self.processes.long.served(usize::from(process.0));
+        let state = self.processes.get_mut(process);
+        match state.and_then(|state| state.long.as_mut()) {
+            Some(Long::Send(sending)) => {
+                let cut = *sending;
+                let length = chunk_length(cut.address, cut.remaining);
+                let last = length == cut.remaining;
+                sending.begun = true;
+                sending.offset += length;
+                sending.address += length;
+                sending.remaining -= length;
+                if last {
+                    self.processes.end(process);
+                }
+                self.send_chunk(process, &cut, length as u32, last);
+            }
+            Some(Long::Fetch(asking)) => {
+                let asking = *asking;
+                self.processes.end(process);
+                self.ask(process, &asking);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    fn send_chunk(&mut self, process: ProcessId, cut: &Sending, length: u32, last: bool) {
+        match (cut.begun, last) {
+            (false, false) => self.links.open_message(cut.to),
+            (true, true) => self.links.close_message(cut.to),
+            _ => {}
+        }
+        let signal = cut.signal.filter(|_| last);
+        let store = Repr::Store {
+            key: cut.key,
+            export: cut.export,
+            message: cut.message,
+            offset: cut.offset,
+            length,
+            last,
+            notify: last && cut.notify,
+            signal: signal.is_some(),
+        };
+        let source = Source::Memory {
+            process,
+            piece: self.translate(process, cut.address, length),
+            trailer: signal.map(Signal::to_bytes),
+        };
+        let work = if last {
+            let completion = cut.completion;
+            Work::Command {
+                process,
+                completion,
+            }
+        } else {
+            Work::None
+        };
+        self.links
+            .push_from(cut.to, &store.emit(0, 0).0, source, work);
+    }
+
+    fn answer_next(&mut self) -> bool {
+        let links = &self.links;
+        let ready = |index: usize| links.can_cut(NodeId(index as u16));
+        let Some(index) = self.answers.waiting.first_that(ready) else {
+            return false;
+        };
+        let to = NodeId(index as u16);
+        match self.answers.take(index) {
+            Some(Answer::Refuse(StoreRefusal {
+                message,
+                export,
+                reason,
+            })) => {
+                let refusal = Repr::StoreRefused {
+                    message,
+                    export,
+                    reason,
+                };
+                self.links.push_inline(to, &refusal.emit(0, 0).0, &[]);
+                true
+            }
+            Some(Answer::Serve(serving)) => {
+                self.serve_chunk(to, serving);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn serve_chunk(&mut self, to: NodeId, cut: Serving) {
+        let gone = self.exports.0.get(cut.export.0).is_none();
+        let refused = cut.refused.or(gone.then_some(Refusal::Revoked));
+        if let Some(reason) = refused {
+            let refusal = Repr::FetchRefused {
+                reply_key: cut.reply_key,
+                fetch: cut.fetch,
+                reason,
+            };
+            return self.links.push_inline(to, &refusal.emit(0, 0).0, &[]);
+        }
+        let length = chunk_length(cut.address, cut.remaining);
+        let last = length == cut.remaining;
+        if last {
+            self.counters.fetches_served += 1;
+        } else {
+            let rest = Serving {
+                address: cut.address + length,
+                remaining: cut.remaining - length,
+                sent: cut.sent + length,
+                ..cut
+            };
+            // It was taken out a moment ago, so there is room.
+            self.answers.serve(to, rest);
+        }
+        let reply = Repr::FetchReply {
+            reply_key: cut.reply_key,
+            fetch: cut.fetch,
+            offset: cut.sent,
+            length: length as u32,
+            last,
+        };
+        let source = Source::Memory {
+            process: cut.process,
+            piece: self.translate(cut.process, cut.address, length as u32),
+            trailer: None,
+        };
+        let work = Work::Reply { export: cut.export };
+        self.links.push_from(to, &reply.emit(0, 0).0, source, work);
+    }
+
+    /// Where `length` bytes at `address` are, which lie within one page.
+    #[inline]
+    pub(crate) fn translate(&mut self, process: ProcessId, address: u64, length: u32) -> Piece {
+        let lookup = self
+            .translation
+            .lookup(Process(process.0), Page::containing(address));
+        if lookup.frame.is_garbage() {
+            self.counters.garbage_pieces += 1;
+        }
+        Piece {
+            frame: lookup.frame,
+            offset: (address % PAGE_BYTES as u64) as u32,
+            length,
+        }
+    }
+
+    /// Where at most a page from `address` on is, which may cross one page boundary (VMMC §4.5, two-piece scatter).
+    #[inline]
+    pub(crate) fn scatter(&mut self, process: ProcessId, address: u64, length: u32) -> Pieces {
+        if length == 0 {
+            return Pieces::EMPTY;
+        }
+        let to_boundary = (PAGE_BYTES as u64 - address % PAGE_BYTES as u64) as u32;
+        if length <= to_boundary {
+            let first = self.translate(process, address, length);
+            let second = Piece::EMPTY;
+            return Pieces { first, second };
+        }
+        let rest = address + u64::from(to_boundary);
+        Pieces {
+            first: self.translate(process, address, to_boundary),
+            second: self.translate(process, rest, length - to_boundary),
+        }
+    }
+}
+
+/// Bytes of the next chunk: up to the next page boundary of the source (VMMC §4.5), so at most a page.
+#[inline]
+fn chunk_length(address: u64, remaining: u64) -> u64 {
+    remaining.min(PAGE_BYTES as u64 - address % PAGE_BYTES as u64)
+}

@@ -1,0 +1,69 @@
+//! Messages that come in several packets: what has come of each, so that its notification names all of it, and so that nothing more
+//! of a message is applied once a part of it has been refused.
+
+use alloc::vec::Vec;
+
+use mapwire_wire::{ExportId, MessageId};
+
+use crate::links::MAX_OPEN_MESSAGES;
+
+/// A message of which more packets are to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inbound {
+    pub(crate) message: MessageId,
+    pub(crate) export: ExportId,
+    /// Where it starts in the export.
+    pub(crate) start: u64,
+    /// Bytes so far.
+    pub(crate) bytes: u64,
+    /// A packet of it was refused.
+    pub(crate) refused: bool,
+}
+
+/// The messages of one node. Messages of its processes are mixed packet by packet, at most [`MAX_OPEN_MESSAGES`] of them: an honest
+/// sender begins no more, so that a table of this size never loses one.
+#[derive(Debug, Default)]
+pub(crate) struct InboundMessages(Vec<Inbound>);
+
+impl InboundMessages {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Where the message is in the table.
+    pub(crate) fn find(&self, message: MessageId, export: ExportId) -> Option<usize> {
+        self.0
+            .iter()
+            .position(|entry| entry.message == message && entry.export == export)
+    }
+
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Inbound> {
+        self.0.get_mut(at)
+    }
+
+    /// Enters a message; false when the sender has too many open.
+    pub(crate) fn insert(&mut self, entry: Inbound) -> bool {
+        if self.0.len() >= usize::from(MAX_OPEN_MESSAGES) {
+            return false;
+        }
+        if self.0.capacity() == 0 {
+            self.0.reserve_exact(usize::from(MAX_OPEN_MESSAGES));
+        }
+        self.0.push(entry);
+        true
+    }
+
+    /// Takes a message out.
+    pub(crate) fn remove(&mut self, at: usize) -> Inbound {
+        self.0.swap_remove(at)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Inbound>()
+    }
+}

@@ -1,0 +1,230 @@
+//! What is taken away while transfers are under way: exports, imports, processes, peers.
+
+use alloc::vec::Vec;
+
+use mapwire_translation::{Process as TableOwner, TranslationDesign};
+use mapwire_wire::{ExportId, FetchId, Flags, ImportId, NodeId, ProcessId, Refusal};
+
+use crate::actions::Completion;
+use crate::answers::Serving;
+use crate::error::{CommandError, NicError};
+use crate::exports::Export;
+use crate::fetches::Fate;
+use crate::imports::Import;
+use crate::nic::Nic;
+use crate::processes::Long;
+use crate::transmit::{Source, Transmit, Work};
+
+impl<D: TranslationDesign> Nic<D> {
+    /// Takes an export away at once: from here on every packet for it is refused, and no memory of it is read for a fetch. Only a
+    /// packet that [`poll_transmit`](Self::poll_transmit) has given, and moves that [`poll_dma`](Self::poll_dma) has given, may
+    /// still use its frames: finish them before the pages are unpinned.
+    ///
+    /// # Errors
+    /// [`NicError::UnknownExport`].
+    pub fn revoke(&mut self, export: ExportId) -> Result<Export, NicError> {
+        let revoked = self
+            .exports
+            .0
+            .remove(export.0)
+            .ok_or(NicError::UnknownExport(export.0))?;
+        self.refuse_queued_replies(export);
+        Ok(revoked)
+    }
+
+    /// Takes the packets that would read a revoked export out of the queues. A fetch whose last packet is among them is no longer
+    /// served, and must be refused from here; the others are refused when their turn comes.
+    fn refuse_queued_replies(&mut self, export: ExportId) {
+        let answers = &mut self.answers;
+        self.links.retain(|transmit| {
+            if transmit.work != (Work::Reply { export }) {
+                return true;
+            }
+            let header = &transmit.header;
+            if header.flags().contains(Flags::LAST) {
+                let refusal = Serving {
+                    process: ProcessId(0),
+                    fetch: FetchId(header.message.get()),
+                    reply_key: header.key,
+                    export,
+                    address: 0,
+                    remaining: 0,
+                    sent: 0,
+                    refused: Some(Refusal::Revoked),
+                };
+                // The peer waits for this answer, so it cannot have asked for as many others as it may.
+                answers.serve(transmit.to, refusal);
+            }
+            false
+        });
+    }
+
+    /// Gives an import up. A long send that uses it is finished.
+    pub fn release(&mut self, id: ImportId) -> Option<Import> {
+        self.imports.0.remove(id.0)
+    }
+
+    /// The exporter has revoked `export`: marks the imports of it, and gives their ids. Commands under way that use them fail.
+    pub fn handle_revoked(&mut self, from: NodeId, export: ExportId) -> Vec<ImportId> {
+        let ids = self
+            .imports
+            .0
+            .ids_where(|import| import.node == from && import.export == export);
+        for &id in &ids {
+            if let Some(import) = self.imports.0.get_mut(id) {
+                import.revoked = true;
+            }
+        }
+        let of_export = |long: &Long| long.peer() == from && long.import().1 == export;
+        for process in self.processes.with_long(of_export) {
+            let long = self
+                .processes
+                .get(process)
+                .and_then(|state| state.long.as_ref());
+            if let Some((import, _)) = long.map(Long::import) {
+                self.give_up(process, CommandError::Revoked(import));
+            }
+        }
+        ids.into_iter().map(ImportId).collect()
+    }
+
+    /// Ends the long command of a process, and tells it so.
+    pub(crate) fn give_up(&mut self, process: ProcessId, error: CommandError) {
+        if let Some(long) = self.end_long(process) {
+            let completion = Some(long.completion());
+            self.completions.push_back(Completion::Failed {
+                process,
+                completion,
+                error,
+            });
+        }
+    }
+
+    /// Ends the long command of a process. The peer learns that nothing more comes of a message that it has seen the start of.
+    fn end_long(&mut self, process: ProcessId) -> Option<Long> {
+        let long = self.processes.end(process)?;
+        if let Long::Send(sending) = &long
+            && sending.begun
+            && self.links.is_up(sending.to)
+        {
+            self.close_message(
+                sending.to,
+                sending.key,
+                sending.export,
+                sending.message,
+                sending.offset,
+            );
+        }
+        Some(long)
+    }
+
+    /// Takes a process away with all its exports, imports and translations. What is under way for it is dropped, and none of its
+    /// commands is told of; what [`poll_transmit`](Self::poll_transmit) and [`poll_dma`](Self::poll_dma) have given must be
+    /// finished before its pages are unpinned.
+    pub fn close_process(&mut self, process: ProcessId) {
+        if self.processes.get(process).is_none() {
+            return;
+        }
+        for id in self.exports.0.ids_where(|entry| entry.process == process) {
+            // It is there: it was listed a moment ago.
+            let _ = self.revoke(ExportId(id));
+        }
+        self.end_long(process);
+        self.processes.close(process);
+        self.links.retain(|transmit| disown(transmit, process));
+        self.links.disown_offered(process);
+        for id in self.imports.0.ids_where(|entry| entry.process == process) {
+            self.imports.0.remove(id);
+        }
+        for id in self
+            .fetches
+            .asked
+            .ids_where(|entry| entry.process == process)
+        {
+            self.abandon_fetch(id);
+        }
+        self.dma.retain(|dma| dma.process != process);
+        self.completions
+            .retain(|completion| completion.process() != Some(process));
+        // The table is there: it was opened with the process.
+        let _ = self.translation.close(TableOwner(process.0));
+    }
+
+    /// The peer goes on serving the fetch, and nothing is done with what comes.
+    fn abandon_fetch(&mut self, id: u32) {
+        let Some(fetch) = self.fetches.asked.get_mut(id) else {
+            return;
+        };
+        let answered = fetch.received == fetch.length || fetch.fate != Fate::Wanted;
+        fetch.fate = Fate::Abandoned;
+        if answered {
+            self.fetches.asked.remove(id);
+        }
+    }
+
+    /// A node is gone for good: what waits for it fails, and so do fetches from it. Commands to it fail from here on, and packets
+    /// from it are dropped.
+    pub fn handle_peer_gone(&mut self, node: NodeId) {
+        let error = CommandError::PeerGone(node);
+        let completions = &mut self.completions;
+        let was_up = self.links.take_down(node, |work| {
+            if let Work::Command {
+                process,
+                completion,
+            } = work
+            {
+                completions.push_back(Completion::Failed {
+                    process,
+                    completion: Some(completion),
+                    error,
+                });
+            }
+        });
+        if !was_up {
+            return;
+        }
+        for process in self.processes.with_long(|long| long.peer() == node) {
+            self.give_up(process, error);
+        }
+        for id in self.fetches.asked.ids_where(|fetch| fetch.from == node) {
+            self.lose_fetch(id, error);
+        }
+        self.answers.clear(node);
+        if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {
+            inbound.clear();
+        }
+    }
+
+    /// No more comes of a fetch.
+    fn lose_fetch(&mut self, id: u32, error: CommandError) {
+        let Some(fetch) = self.fetches.asked.get_mut(id) else {
+            return;
+        };
+        match fetch.fate {
+            // All of it has come, and is being moved.
+            Fate::Wanted if fetch.received == fetch.length => {}
+            Fate::Wanted => self.fail_fetch(FetchId(id), error),
+            Fate::Failed(_) => {}
+            Fate::Abandoned => {
+                self.fetches.asked.remove(id);
+            }
+        }
+    }
+}
+
+/// Takes a waiting packet from the memory of a process that is closed. The last packet of a message still goes out, with nothing in
+/// it: the receiver may have seen the start of the message. False when the packet is not needed.
+fn disown(transmit: &mut Transmit, process: ProcessId) -> bool {
+    match transmit.source {
+        Source::Memory { process: owner, .. } if owner == process => {}
+        _ => return true,
+    }
+    if !transmit.header.flags().contains(Flags::LAST) {
+        return false;
+    }
+    transmit.header.flags = Flags::LAST.0.into();
+    transmit.header.length = 0.into();
+    transmit.source = Source::EMPTY;
+    transmit.work = Work::None;
+    true
+}

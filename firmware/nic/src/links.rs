@@ -1,0 +1,304 @@
+//! The links to the other nodes: a queue of packets for each, served in turn, and the numbers that keep each link in order.
+
+use alloc::vec::Vec;
+
+use mapwire_wire::{HandlerId, Header, NodeId, ProcessId, Repr};
+
+use crate::queue::Queue;
+use crate::transmit::{Source, Transmit, Work};
+use crate::turns::Turns;
+
+/// Packets that may wait for one node before commands to it are held back.
+pub(crate) const QUEUE_LIMIT: usize = 8;
+/// Packets that may wait for one node before handlers on the NIC may send it no more.
+pub(crate) const HANDLER_LIMIT: usize = 64;
+/// Packets that may wait for one node before services of the host may send it no more.
+pub(crate) const HOST_LIMIT: usize = 4096;
+
+/// Fetches that one node may have under way at another. Both sides count: the one that asks waits when it has so many, and the one
+/// that serves drops what comes beyond.
+pub(crate) const MAX_FETCHES_A_LINK: u8 = 32;
+/// Messages of more than one packet that may be under way on a link at a time. Both sides count: the sender begins no more, and
+/// the receiver remembers no more ([`crate::inbound`]).
+pub(crate) const MAX_OPEN_MESSAGES: u8 = 16;
+
+#[derive(Debug)]
+struct Link {
+    queue: Queue,
+    /// The transport took no more; wait until it says that it does.
+    blocked: bool,
+    /// The node has left: nothing goes there or comes from there.
+    gone: bool,
+    /// The driver has seen the front packet and may be transmitting it.
+    offered: bool,
+    /// Sequence number of the next packet.
+    next_sequence: u32,
+    /// Sequence number that is due from there.
+    due: u32,
+    /// Messages begun and not ended.
+    open_messages: u8,
+    /// Fetches asked and not answered.
+    fetching: u8,
+}
+
+/// All links.
+#[derive(Debug)]
+pub(crate) struct Links {
+    links: Vec<Link>,
+    /// Nodes that have a packet waiting and are not blocked.
+    ready: Turns,
+}
+
+impl Links {
+    pub(crate) fn new(nodes: usize) -> Self {
+        let mut links = Vec::new();
+        links.reserve_exact(nodes);
+        // Twice the limit holds what receiving adds to what commands may queue, so that no steady state grows it.
+        links.resize_with(nodes, || Link {
+            queue: Queue::new(2 * QUEUE_LIMIT),
+            blocked: false,
+            gone: false,
+            offered: false,
+            next_sequence: 0,
+            due: 0,
+            open_messages: 0,
+            fetching: 0,
+        });
+        Self {
+            links,
+            ready: Turns::new(nodes),
+        }
+    }
+
+    #[inline]
+    fn link(&self, node: NodeId) -> Option<&Link> {
+        self.links.get(usize::from(node.0))
+    }
+
+    #[inline]
+    fn link_mut(&mut self, node: NodeId) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(node.0))
+    }
+
+    /// Nodes in the job, this one included.
+    pub(crate) fn nodes(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether there is such a node.
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        usize::from(node.0) < self.links.len()
+    }
+
+    /// Whether there is such a node and it has not left.
+    #[inline]
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        self.link(node).is_some_and(|link| !link.gone)
+    }
+
+    /// Packets waiting for `node`.
+    #[inline]
+    pub(crate) fn waiting_for(&self, node: NodeId) -> usize {
+        self.link(node).map_or(0, |link| link.queue.len())
+    }
+
+    /// Whether `node` has room for another packet of a command.
+    #[inline]
+    pub(crate) fn has_room(&self, node: NodeId) -> bool {
+        self.waiting_for(node) < QUEUE_LIMIT
+    }
+
+    /// Whether a chunk for `node` would be transmitted soon. One for a node that is blocked is not cut: its turn would be lost on
+    /// the others.
+    #[inline]
+    pub(crate) fn can_cut(&self, node: NodeId) -> bool {
+        self.link(node)
+            .is_some_and(|link| !link.blocked && link.queue.len() < QUEUE_LIMIT)
+    }
+
+    /// Whether packet `sequence` of `node` is the next; if so the one after it is due. Otherwise what was due.
+    #[inline]
+    pub(crate) fn take_number(&mut self, node: NodeId, sequence: u32) -> Result<(), u32> {
+        let Some(link) = self.link_mut(node) else {
+            return Err(0);
+        };
+        if link.due == sequence {
+            link.due = sequence.wrapping_add(1);
+            Ok(())
+        } else {
+            Err(link.due)
+        }
+    }
+
+    /// Queues a packet for `to`, which is up; the caller makes its `source` and `work`. The header's link numbers are entered when
+    /// it goes out, so that a packet that is taken out of the queue leaves no gap.
+    #[inline]
+    fn push(&mut self, to: NodeId, header: &Header) -> &mut Transmit {
+        let index = usize::from(to.0);
+        let link = &mut self.links[index];
+        if !link.blocked {
+            self.ready.insert(index);
+        }
+        let transmit = link.queue.push();
+        transmit.to = to;
+        transmit.header = *header;
+        transmit
+    }
+
+    /// Queues a packet with its payload, at most [`mapwire_wire::INLINE_BYTES`].
+    #[inline]
+    pub(crate) fn push_inline(&mut self, to: NodeId, header: &Header, payload: &[u8]) {
+        self.push(to, header).source.set_inline(payload);
+    }
+
+    /// Queues a message, at most [`mapwire_wire::INLINE_BYTES`], for a handler.
+    #[inline]
+    pub(crate) fn push_message(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) {
+        let message = Repr::Handler {
+            handler,
+            length: payload.len() as u32,
+        };
+        self.push_inline(to, &message.emit(0, 0).0, payload);
+    }
+
+    /// Queues a packet whose payload lies elsewhere.
+    #[inline]
+    pub(crate) fn push_from(&mut self, to: NodeId, header: &Header, source: Source, work: Work) {
+        let transmit = self.push(to, header);
+        transmit.source = source;
+        transmit.work = work;
+    }
+
+    /// Whether a packet waits that may go out.
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The next packet of the node whose turn it is, with its number and what has come from there.
+    #[inline]
+    pub(crate) fn offer(&mut self) -> Option<&Transmit> {
+        let link = &mut self.links[self.ready.first()?];
+        let transmit = link.queue.front_mut()?;
+        transmit.header.sequence = link.next_sequence.into();
+        transmit.header.ack = link.due.into();
+        link.offered = true;
+        Some(transmit)
+    }
+
+    /// The front packet for `node` is out: gives its payload bytes and what depends on it.
+    #[inline]
+    pub(crate) fn pop(&mut self, node: NodeId) -> Option<(u32, Work)> {
+        let index = usize::from(node.0);
+        let link = self.links.get_mut(index)?;
+        let transmit = link.queue.pop()?;
+        let popped = (transmit.header.payload_bytes(), transmit.work);
+        link.offered = false;
+        link.next_sequence = link.next_sequence.wrapping_add(1);
+        if link.queue.len() == 0 {
+            self.ready.remove(index);
+        }
+        self.ready.served(index);
+        Some(popped)
+    }
+
+    pub(crate) fn set_blocked(&mut self, node: NodeId, blocked: bool) {
+        let index = usize::from(node.0);
+        let Some(link) = self.links.get_mut(index) else {
+            return;
+        };
+        link.blocked = blocked;
+        if blocked {
+            link.offered = false;
+            self.ready.remove(index);
+        } else if link.queue.len() > 0 {
+            self.ready.insert(index);
+        }
+    }
+
+    /// Whether another message of several packets may be begun.
+    #[inline]
+    pub(crate) fn may_open(&self, node: NodeId) -> bool {
+        self.link(node)
+            .is_some_and(|link| link.open_messages < MAX_OPEN_MESSAGES)
+    }
+
+    /// A message of several packets has been begun.
+    pub(crate) fn open_message(&mut self, node: NodeId) {
+        if let Some(link) = self.link_mut(node) {
+            link.open_messages += 1;
+        }
+    }
+
+    /// Its last packet is queued.
+    pub(crate) fn close_message(&mut self, node: NodeId) {
+        if let Some(link) = self.link_mut(node) {
+            link.open_messages = link.open_messages.saturating_sub(1);
+        }
+    }
+
+    /// Whether another fetch may be asked.
+    #[inline]
+    pub(crate) fn may_fetch(&self, node: NodeId) -> bool {
+        self.link(node)
+            .is_some_and(|link| link.fetching < MAX_FETCHES_A_LINK)
+    }
+
+    /// A fetch has been asked.
+    pub(crate) fn begin_fetch(&mut self, node: NodeId) {
+        if let Some(link) = self.link_mut(node) {
+            link.fetching += 1;
+        }
+    }
+
+    /// It has been answered.
+    pub(crate) fn end_fetch(&mut self, node: NodeId) {
+        if let Some(link) = self.link_mut(node) {
+            link.fetching = link.fetching.saturating_sub(1);
+        }
+    }
+
+    /// Takes out the waiting packets that `keep` says no to, except one that the driver may be transmitting.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Transmit) -> bool) {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            link.queue.retain_from(usize::from(link.offered), &mut keep);
+            if link.queue.len() == 0 {
+                self.ready.remove(index);
+            }
+        }
+    }
+
+    /// Sees to it that nothing is told to `process` when the packets that the driver may be transmitting are out.
+    pub(crate) fn disown_offered(&mut self, process: ProcessId) {
+        for link in self.links.iter_mut().filter(|link| link.offered) {
+            if let Some(transmit) = link.queue.front_mut()
+                && matches!(transmit.work, Work::Command { process: of, .. } if of == process)
+            {
+                transmit.work = Work::None;
+            }
+        }
+    }
+
+    /// Takes a node's link away for good, and forgets what waits for it; `lost` is told what depended on that. False when it was
+    /// away already.
+    pub(crate) fn take_down(&mut self, node: NodeId, mut lost: impl FnMut(Work)) -> bool {
+        let index = usize::from(node.0);
+        let Some(link) = self.links.get_mut(index).filter(|link| !link.gone) else {
+            return false;
+        };
+        link.gone = true;
+        link.blocked = true;
+        link.offered = false;
+        while let Some(transmit) = link.queue.pop() {
+            lost(transmit.work);
+        }
+        self.ready.remove(index);
+        true
+    }
+
+    /// NIC memory of the queues, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let queues: usize = self.links.iter().map(|link| link.queue.bytes()).sum();
+        queues + self.links.capacity() * size_of::<Link>() + self.ready.bytes()
+    }
+}

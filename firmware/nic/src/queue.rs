@@ -1,0 +1,155 @@
+//! A queue of packets whose places are made once and filled again and again: a packet is built where it will wait, and a short one
+//! copies only the bytes that it has.
+
+use alloc::vec::Vec;
+
+use crate::transmit::{Source, Transmit};
+
+/// Packets in order. Grows when it is full; whoever pushes sees to it that it is not pushed without bound.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// A power of two of them; `length` count, from `head` on and around the end.
+    places: Vec<Transmit>,
+    head: usize,
+    length: usize,
+}
+
+impl Queue {
+    /// An empty queue of `places` places, a power of two.
+    pub(crate) fn new(places: usize) -> Self {
+        debug_assert!(places.is_power_of_two());
+        let mut queue = Self {
+            places: Vec::new(),
+            head: 0,
+            length: 0,
+        };
+        queue.places.resize_with(places, || Transmit::EMPTY);
+        queue
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    #[inline]
+    fn place(&self, at: usize) -> usize {
+        (self.head + at) & (self.places.len() - 1)
+    }
+
+    /// The place behind the last packet, which is in the queue from here on. The caller fills all of it but `work`, which is
+    /// [`crate::transmit::Work::None`].
+    #[inline]
+    pub(crate) fn push(&mut self) -> &mut Transmit {
+        if self.length == self.places.len() {
+            self.grow();
+        }
+        let place = self.place(self.length);
+        self.length += 1;
+        let transmit = &mut self.places[place];
+        transmit.work = crate::transmit::Work::None;
+        transmit
+    }
+
+    #[inline]
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Transmit> {
+        if self.length == 0 {
+            return None;
+        }
+        let head = self.head;
+        self.places.get_mut(head)
+    }
+
+    /// Takes the front packet off; its place stays readable until the next `push`.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<&Transmit> {
+        if self.length == 0 {
+            return None;
+        }
+        let head = self.head;
+        self.head = self.place(1);
+        self.length -= 1;
+        let transmit = &mut self.places[head];
+        if let Source::Control(_) = transmit.source {
+            // Its memory is given back now, not when the place is filled again.
+            transmit.source = Source::EMPTY;
+        }
+        Some(transmit)
+    }
+
+    /// Takes out the packets from number `from` on that `keep` says no to; it may change those that stay.
+    pub(crate) fn retain_from(&mut self, from: usize, mut keep: impl FnMut(&mut Transmit) -> bool) {
+        let first = from.min(self.length);
+        let mut kept = first;
+        for at in first..self.length {
+            let place = self.place(at);
+            if keep(&mut self.places[place]) {
+                let to = self.place(kept);
+                self.places.swap(to, place);
+                kept += 1;
+            }
+        }
+        self.length = kept;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.places.rotate_left(self.head);
+        self.head = 0;
+        let places = (self.places.len() * 2).max(1);
+        self.places.resize_with(places, || Transmit::EMPTY);
+    }
+
+    /// Bytes of its places.
+    pub(crate) fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Transmit>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+    use mapwire_wire::NodeId;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_queue_that_grows(steps in prop::collection::vec((0u8..8, any::<u16>()), 0..300)) {
+            let mut queue = Queue::new(2);
+            let mut oracle: VecDeque<u16> = VecDeque::new();
+            for (step, value) in steps {
+                match step {
+                    0..4 => {
+                        queue.push().to = NodeId(value);
+                        oracle.push_back(value);
+                    }
+                    4..7 => {
+                        prop_assert_eq!(queue.pop().map(|transmit| transmit.to.0), oracle.pop_front());
+                    }
+                    _ => {
+                        let from = usize::from(value % 3);
+                        queue.retain_from(from, |transmit| transmit.to.0 % 3 != 0);
+                        let mut at = 0;
+                        oracle.retain(|kept| {
+                            at += 1;
+                            at <= from || kept % 3 != 0
+                        });
+                    }
+                }
+                prop_assert_eq!(queue.len(), oracle.len());
+                prop_assert_eq!(queue.front_mut().map(|transmit| transmit.to.0), oracle.front().copied());
+            }
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_long_control_message_is_given_back_when_it_is_out() {
+        let mut queue = Queue::new(2);
+        queue.push().source = Source::Control(alloc::vec![1; 500].into());
+        assert!(matches!(
+            queue.pop().unwrap().source,
+            Source::Inline { length: 0, .. }
+        ));
+    }
+}

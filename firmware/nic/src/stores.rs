@@ -1,0 +1,214 @@
+//! Stores that come from other nodes: authenticated, then translated, then handed over to be moved.
+
+use mapwire_translation::TranslationDesign;
+use mapwire_wire::{
+    ExportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
+    Signal,
+};
+
+use crate::actions::{After, BufferId, Dma, Rejection, SignalWrite};
+use crate::answers::StoreRefusal;
+use crate::inbound::Inbound;
+use crate::nic::Nic;
+use crate::pieces::{Pieces, is_word_aligned};
+
+/// A packet of a message.
+#[derive(Clone, Copy)]
+struct Store {
+    from: NodeId,
+    key: Key,
+    export: ExportId,
+    message: MessageId,
+    offset: u64,
+    length: u32,
+    last: bool,
+    signal: Option<Signal>,
+}
+
+/// Where a store goes.
+struct Place {
+    process: ProcessId,
+    address: u64,
+    signal: Option<u64>,
+}
+
+impl<D: TranslationDesign> Nic<D> {
+    /// Takes a store; any other packet is none of its business. `trailer` is there when the store says so.
+    #[inline]
+    pub(crate) fn handle_store(
+        &mut self,
+        from: NodeId,
+        repr: &Repr,
+        trailer: Option<[u8; SIGNAL_TRAILER_BYTES]>,
+        buffer: BufferId,
+    ) {
+        let Repr::Store {
+            key,
+            export,
+            message,
+            offset,
+            length,
+            last,
+            notify,
+            signal: _,
+        } = *repr
+        else {
+            return;
+        };
+        let Ok(signal) = trailer.as_ref().map(Signal::from_bytes).transpose() else {
+            return self.reject(from, Rejection::Malformed);
+        };
+        let store = Store {
+            from,
+            key,
+            export,
+            message,
+            offset,
+            length,
+            last,
+            signal,
+        };
+        // Most messages are one packet, and most senders have no other message open.
+        let alone = last && self.inbound[usize::from(from.0)].is_empty();
+        let (start, bytes) = if alone {
+            (offset, u64::from(length))
+        } else {
+            match self.take_part(&store) {
+                Some(message) => message,
+                None => return,
+            }
+        };
+        let place = match self.place(&store) {
+            Ok(place) => place,
+            Err(reason) => return self.refuse_store(&store, reason),
+        };
+        let after = if notify {
+            After::Notify {
+                export,
+                from,
+                offset: start,
+                length: bytes,
+            }
+        } else {
+            After::Nothing
+        };
+        self.deliver(&store, &place, after, buffer);
+    }
+
+    /// Authenticates a store and finds the virtual addresses of its data and signal.
+    #[inline]
+    fn place(&self, store: &Store) -> Result<Place, Refusal> {
+        let export = self
+            .exports
+            .authenticate(store.export, &store.key, Rights::STORE)?;
+        let address = export.store_address(store.offset, u64::from(store.length))?;
+        let signal = match store.signal {
+            None => None,
+            Some(signal) => {
+                let address = export.store_address(signal.offset, Signal::WORD_BYTES)?;
+                if !is_word_aligned(address) {
+                    return Err(Refusal::OutOfRange);
+                }
+                Some(address)
+            }
+        };
+        Ok(Place {
+            process: export.process,
+            address,
+            signal,
+        })
+    }
+
+    #[inline]
+    fn deliver(&mut self, store: &Store, place: &Place, after: After, buffer: BufferId) {
+        let process = place.process;
+        let pieces = self.scatter(process, place.address, store.length);
+        let signal = match (store.signal, place.signal) {
+            (Some(signal), Some(address)) => {
+                // Aligned, so within one page.
+                let piece = self.translate(process, address, Signal::WORD_BYTES as u32);
+                let value = signal.value;
+                Some(SignalWrite { piece, value })
+            }
+            _ => None,
+        };
+        if pieces == Pieces::EMPTY && signal.is_none() && after == After::Nothing {
+            return;
+        }
+        self.dma.push_back(Dma {
+            process,
+            pieces,
+            signal,
+            buffer,
+            after,
+        });
+    }
+
+    /// Enters a packet of a message of several; gives where the message starts and how much of it has come with this packet.
+    /// `None` when nothing more of the message is to be applied: a part of it was refused, so that a notification or signal at its
+    /// end would tell of data that is not there.
+    fn take_part(&mut self, store: &Store) -> Option<(u64, u64)> {
+        let inbound = &mut self.inbound[usize::from(store.from.0)];
+        let length = u64::from(store.length);
+        let Some(at) = inbound.find(store.message, store.export) else {
+            if store.last {
+                return Some((store.offset, length));
+            }
+            let begun = Inbound {
+                message: store.message,
+                export: store.export,
+                start: store.offset,
+                bytes: length,
+                refused: false,
+            };
+            if inbound.insert(begun) {
+                return Some((store.offset, length));
+            }
+            self.refuse_store(store, Refusal::Busy);
+            return None;
+        };
+        if store.last {
+            let message = inbound.remove(at);
+            if !message.refused && message.start + message.bytes == store.offset {
+                return Some((message.start, message.bytes + length));
+            }
+            if !message.refused {
+                return Some((store.offset, length));
+            }
+        } else if let Some(message) = inbound.get_mut(at)
+            && !message.refused
+        {
+            if message.start + message.bytes != store.offset {
+                // No message of ours has holes: what is told at the end is the part without.
+                message.start = store.offset;
+                message.bytes = 0;
+            }
+            message.bytes += length;
+            return Some((message.start, message.bytes));
+        }
+        // Its sender has been told once.
+        self.counters.rejected.refused += 1;
+        None
+    }
+
+    /// Applies nothing of a store, nor of the rest of its message, and lets the sender know once.
+    #[cold]
+    fn refuse_store(&mut self, store: &Store, reason: Refusal) {
+        if !store.last {
+            let inbound = &mut self.inbound[usize::from(store.from.0)];
+            let at = inbound.find(store.message, store.export);
+            if let Some(message) = at.and_then(|at| inbound.get_mut(at)) {
+                message.refused = true;
+            }
+        }
+        self.reject(store.from, Rejection::Refused(reason));
+        let refusal = StoreRefusal {
+            message: store.message,
+            export: store.export,
+            reason,
+        };
+        if !self.answers.refuse(store.from, refusal) {
+            self.counters.untold_refusals += 1;
+        }
+    }
+}

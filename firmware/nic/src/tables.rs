@@ -1,0 +1,149 @@
+//! Set-up: what the host enters into the NIC's tables. What takes things away is in [`crate::leaving`].
+
+use mapwire_translation::{Frame, Page, Process as TableOwner, TranslationDesign};
+use mapwire_wire::{ExportId, HandlerId, ImportId, Key, ProcessId};
+
+use crate::dispatch::HandlerTarget;
+use crate::error::NicError;
+use crate::exports::{Export, Landing};
+use crate::imports::Import;
+use crate::nic::{Nic, PROCESS_BYTES};
+use crate::slots::MAX_ENTRIES;
+
+impl<D: TranslationDesign> Nic<D> {
+    /// Gives a process a command queue and a translation table. Numbers are those of queues, so they should be small: the process
+    /// list is as long as the highest.
+    ///
+    /// # Errors
+    /// [`NicError::ProcessOpen`], or [`NicError::OutOfNicMemory`] when its queue does not fit.
+    pub fn open_process(&mut self, process: ProcessId) -> Result<(), NicError> {
+        if self.processes.get(process).is_some() {
+            return Err(NicError::ProcessOpen(process));
+        }
+        let growth = self.processes.growth_bytes(process) as u64;
+        self.charge("a command queue", PROCESS_BYTES + growth)?;
+        self.translation.open(TableOwner(process.0))?;
+        self.processes.open(process);
+        // The design charges what it takes for a process only once it has taken it.
+        if let Err(error) = self.charge("a translation table", 0) {
+            self.close_process(process);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn check_open(&self, process: ProcessId) -> Result<(), NicError> {
+        match self.processes.get(process) {
+            Some(_) => Ok(()),
+            None => Err(NicError::UnknownProcess(process)),
+        }
+    }
+
+    /// Offers a range to other nodes. Its pages must be pinned ([`Nic::install_translation`]) before the first packet for it
+    /// comes; what comes for an unpinned page is lost in the garbage frame.
+    ///
+    /// # Errors
+    /// When the range passes the end of the address space, the process is unknown, the key is all zeros, or memory or table are
+    /// full.
+    pub fn export(&mut self, export: Export) -> Result<ExportId, NicError> {
+        check_range(export.address, export.length)?;
+        if let Some(landing) = export.landing {
+            check_range(landing.address, landing.length)?;
+        }
+        if export.key == Key::ZERO {
+            return Err(NicError::ZeroKey);
+        }
+        self.check_open(export.process)?;
+        self.charge("an export", self.exports.0.growth_bytes() as u64)?;
+        let full = NicError::TableFull {
+            what: "export",
+            limit: MAX_ENTRIES,
+        };
+        self.exports.0.insert(export).map(ExportId).ok_or(full)
+    }
+
+    /// Lets stores for an export land in another buffer of the same process from here on, or in the export itself again
+    /// (UTLB §4.1). Offsets count from the start of the landing; what passes its end is refused. A message that is under way is
+    /// split: its later packets land in the new place.
+    ///
+    /// # Errors
+    /// [`NicError::UnknownExport`], or [`NicError::BadRange`].
+    pub fn redirect(&mut self, export: ExportId, landing: Option<Landing>) -> Result<(), NicError> {
+        if let Some(landing) = landing {
+            check_range(landing.address, landing.length)?;
+        }
+        let entry = self
+            .exports
+            .0
+            .get_mut(export.0)
+            .ok_or(NicError::UnknownExport(export.0))?;
+        entry.landing = landing;
+        Ok(())
+    }
+
+    /// Enters what a process has imported.
+    ///
+    /// # Errors
+    /// When the process or node is unknown, or memory or table are full.
+    pub fn import(&mut self, import: Import) -> Result<ImportId, NicError> {
+        self.check_open(import.process)?;
+        if !self.links.has(import.node) {
+            return Err(NicError::UnknownNode(import.node, self.links.nodes()));
+        }
+        self.charge("an import", self.imports.0.growth_bytes() as u64)?;
+        let full = NicError::TableFull {
+            what: "import",
+            limit: MAX_ENTRIES,
+        };
+        self.imports.0.insert(import).map(ImportId).ok_or(full)
+    }
+
+    /// Selects who takes the packets of a handler id.
+    ///
+    /// # Errors
+    /// [`NicError::HandlerTaken`], [`NicError::OutOfNicMemory`], or [`NicError::TableFull`] for an id beyond the table, which has
+    /// 256 entries.
+    pub fn install_handler(
+        &mut self,
+        id: HandlerId,
+        target: HandlerTarget,
+    ) -> Result<(), NicError> {
+        self.charge("a handler", self.dispatch.growth_bytes(id) as u64)?;
+        self.dispatch.install(id, target)
+    }
+
+    /// The driver has pinned `page` of `process` as `frame` (UTLB §3.3).
+    ///
+    /// # Errors
+    /// When the process is unknown, the page is outside what the design can name, or the design needs more NIC memory for it than
+    /// there is; the page is not installed then.
+    pub fn install_translation(
+        &mut self,
+        process: ProcessId,
+        page: Page,
+        frame: Frame,
+    ) -> Result<(), NicError> {
+        let owner = TableOwner(process.0);
+        self.translation.install(owner, page, frame)?;
+        if let Err(error) = self.charge("a translation", 0) {
+            self.translation.remove(owner, page)?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// The driver is about to unpin `page` of `process`: no transfer that starts later will use its frame.
+    ///
+    /// # Errors
+    /// When the process is unknown.
+    pub fn remove_translation(&mut self, process: ProcessId, page: Page) -> Result<(), NicError> {
+        Ok(self.translation.remove(TableOwner(process.0), page)?)
+    }
+}
+
+fn check_range(address: u64, length: u64) -> Result<(), NicError> {
+    address
+        .checked_add(length)
+        .map(drop)
+        .ok_or(NicError::BadRange { address, length })
+}

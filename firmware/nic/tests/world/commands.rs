@@ -1,0 +1,75 @@
+//! Commands, short to write.
+
+use mapwire_wire::{CommandRepr, ImportId, Signal};
+
+/// A long send without frills.
+pub fn long_send(
+    import: ImportId,
+    offset: u64,
+    address: u64,
+    length: u64,
+    completion: u32,
+) -> CommandRepr {
+    CommandRepr::LongSend {
+        import,
+        offset,
+        address,
+        length,
+        notify: false,
+        signal: None,
+        completion,
+    }
+}
+
+/// A long send that notifies.
+pub fn notifying_send(
+    import: ImportId,
+    offset: u64,
+    address: u64,
+    length: u64,
+    completion: u32,
+) -> CommandRepr {
+    CommandRepr::LongSend {
+        import,
+        offset,
+        address,
+        length,
+        notify: true,
+        signal: None,
+        completion,
+    }
+}
+
+/// A short send.
+pub fn short_send(
+    import: ImportId,
+    offset: u64,
+    data: &[u8],
+    notify: bool,
+    signal: Option<Signal>,
+) -> CommandRepr {
+    CommandRepr::ShortSend {
+        import,
+        offset,
+        length: data.len() as u32,
+        notify,
+        signal,
+    }
+}
+
+/// A fetch.
+pub fn fetch(
+    import: ImportId,
+    offset: u64,
+    address: u64,
+    length: u64,
+    completion: u32,
+) -> CommandRepr {
+    CommandRepr::Fetch {
+        import,
+        offset,
+        address,
+        length,
+        completion,
+    }
+}

@@ -1,0 +1,528 @@
+//! Two or more NICs with simulated memory and lossless wires between them, driven in a random order.
+#![allow(dead_code, unreachable_pub, unused_imports)] // Each test file uses a part of it.
+
+pub mod commands;
+pub mod random;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mapwire_nic::{
+    BufferId, Completion, Config, Dma, Export, Import, Nic, Piece, Source, Transmit,
+};
+use mapwire_translation::{CacheConfig, Frame, Hierarchical, PAGE_BYTES, Page};
+use mapwire_wire::{
+    CommandHeader, CommandRepr, ExportId, Header, INLINE_BYTES, ImportId, Key, NodeId, ProcessId,
+    Rights, SIGNAL_TRAILER_BYTES,
+};
+
+pub use commands::{fetch, long_send, notifying_send, short_send};
+use random::Random;
+
+pub const PAGE: u64 = PAGE_BYTES as u64;
+
+/// A packet on a wire.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub header: Header,
+    pub payload: Vec<u8>,
+    /// Whose memory it was read from, if any's.
+    pub of: Option<ProcessId>,
+}
+
+/// The frames of a node. What is written to or read from a frame that is not there goes to the garbage page.
+#[derive(Default)]
+pub struct Memory {
+    frames: BTreeMap<u64, Vec<u8>>,
+    next_frame: u64,
+    pub garbage_writes: usize,
+    pub garbage_reads: usize,
+}
+
+impl Memory {
+    fn write(&mut self, piece: Piece, bytes: &[u8]) {
+        assert_eq!(bytes.len(), piece.length as usize);
+        let (start, end) = (
+            piece.offset as usize,
+            (piece.offset + piece.length) as usize,
+        );
+        assert!(end <= PAGE_BYTES, "{piece:?} crosses a page boundary");
+        match self.frames.get_mut(&piece.frame.0) {
+            Some(frame) => frame[start..end].copy_from_slice(bytes),
+            None => {
+                assert!(piece.frame.is_garbage(), "{piece:?} was unpinned");
+                self.garbage_writes += 1;
+            }
+        }
+    }
+
+    fn read(&mut self, piece: Piece) -> Vec<u8> {
+        let (start, end) = (
+            piece.offset as usize,
+            (piece.offset + piece.length) as usize,
+        );
+        assert!(end <= PAGE_BYTES, "{piece:?} crosses a page boundary");
+        match self.frames.get(&piece.frame.0) {
+            Some(frame) => frame[start..end].to_vec(),
+            None => {
+                assert!(piece.frame.is_garbage(), "{piece:?} was unpinned");
+                self.garbage_reads += 1;
+                vec![0xEE; piece.length as usize]
+            }
+        }
+    }
+}
+
+/// A node: a NIC, its memory, the command queues of its processes.
+pub struct Node {
+    pub nic: Nic<Hierarchical>,
+    pub memory: Memory,
+    pub queues: BTreeMap<u16, VecDeque<(CommandHeader, Vec<u8>)>>,
+    /// Packets that DMAs and messages refer to.
+    buffers: BTreeMap<u32, Vec<u8>>,
+    next_buffer: u32,
+    /// Moves that have been asked for and not been done, when they take time.
+    moves: VecDeque<Dma>,
+    /// All that was told, in order.
+    pub told: Vec<Completion>,
+    /// Payloads of messages and control messages, in order.
+    pub messages: Vec<(NodeId, Vec<u8>)>,
+    /// Packets that came in from each node.
+    pub due: BTreeMap<u16, u32>,
+}
+
+pub struct World {
+    pub nodes: Vec<Node>,
+    /// Packets from one node to another, in order.
+    pub wires: BTreeMap<(u16, u16), VecDeque<Sent>>,
+    pub random: Random,
+    /// How often a transport has no room, of 100.
+    pub blocked_percent: u64,
+    /// Packets that fit on a wire.
+    pub wire_packets: usize,
+    /// Whether DMAs are done later than asked for.
+    pub slow_moves: bool,
+    /// Every packet that was sent, in order, if wanted.
+    pub log: Option<Vec<(u16, u16, Sent)>>,
+}
+
+pub fn key(number: u8) -> Key {
+    Key([number; 16])
+}
+
+pub fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Hierarchical> {
+    let config = Config {
+        node: NodeId(node),
+        // Each NIC draws its own.
+        reply_keys: (0..nodes)
+            .map(|peer| Key([(peer + 1) as u8 ^ (node as u8) << 5 | 0x80; 16]))
+            .collect(),
+        memory_bytes,
+    };
+    let cache = CacheConfig::default().with_entries(64);
+    Nic::new(config, Hierarchical::new(cache).unwrap()).unwrap()
+}
+
+impl World {
+    pub fn new(nodes: usize, seed: u64) -> Self {
+        let node = |number| Node {
+            nic: nic_of(number, nodes, 1 << 24),
+            memory: Memory::default(),
+            queues: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+            next_buffer: 0,
+            moves: VecDeque::new(),
+            told: Vec::new(),
+            messages: Vec::new(),
+            due: BTreeMap::new(),
+        };
+        Self {
+            nodes: (0..nodes as u16).map(node).collect(),
+            wires: BTreeMap::new(),
+            random: Random::new(seed),
+            blocked_percent: 0,
+            wire_packets: 64,
+            slow_moves: false,
+            log: None,
+        }
+    }
+
+    pub fn nic(&mut self, node: u16) -> &mut Nic<Hierarchical> {
+        &mut self.nodes[usize::from(node)].nic
+    }
+
+    pub fn open(&mut self, node: u16, process: u16) {
+        let node = &mut self.nodes[usize::from(node)];
+        node.nic.open_process(ProcessId(process)).unwrap();
+        node.queues.insert(process, VecDeque::new());
+    }
+
+    /// Pins the pages of a range, zeroed. Frames of pages that follow one another do not.
+    pub fn pin(&mut self, node: u16, process: u16, address: u64, length: u64) {
+        let node = &mut self.nodes[usize::from(node)];
+        for page in address / PAGE..(address + length).div_ceil(PAGE) {
+            let frame = node.memory.next_frame * 7 + 3;
+            node.memory.next_frame += 1;
+            node.memory.frames.insert(frame, vec![0; PAGE_BYTES]);
+            node.nic
+                .install_translation(ProcessId(process), Page(page), Frame(frame))
+                .unwrap();
+        }
+    }
+
+    /// Unpins them; their frames are gone.
+    pub fn unpin(&mut self, node: u16, process: u16, address: u64, length: u64) {
+        let node = &mut self.nodes[usize::from(node)];
+        for page in address / PAGE..(address + length).div_ceil(PAGE) {
+            let frame = node.nic.frame_of(ProcessId(process), Page(page));
+            assert!(!frame.is_garbage());
+            // A closed process has no table any more.
+            let _ = node.nic.remove_translation(ProcessId(process), Page(page));
+            node.memory.frames.remove(&frame.0);
+        }
+    }
+
+    /// Drops the frames of all pages of a range, whose translations are gone.
+    pub fn drop_frames(&mut self, node: u16, frames: &[Frame]) {
+        for frame in frames {
+            self.nodes[usize::from(node)].memory.frames.remove(&frame.0);
+        }
+    }
+
+    pub fn frames(&self, node: u16, process: u16, address: u64, length: u64) -> Vec<Frame> {
+        (address / PAGE..(address + length).div_ceil(PAGE))
+            .map(|page| {
+                self.nodes[usize::from(node)]
+                    .nic
+                    .frame_of(ProcessId(process), Page(page))
+            })
+            .collect()
+    }
+
+    pub fn poke(&mut self, node: u16, process: u16, address: u64, bytes: &[u8]) {
+        let node = &mut self.nodes[usize::from(node)];
+        let mut done = 0;
+        for (page, start, end) in by_page(address, bytes.len() as u64) {
+            let frame = node.nic.frame_of(ProcessId(process), page);
+            let frame = node.memory.frames.get_mut(&frame.0).expect("pinned");
+            frame[start..end].copy_from_slice(&bytes[done..done + end - start]);
+            done += end - start;
+        }
+    }
+
+    pub fn peek(&self, node: u16, process: u16, address: u64, length: u64) -> Vec<u8> {
+        let node = &self.nodes[usize::from(node)];
+        let mut bytes = Vec::new();
+        for (page, start, end) in by_page(address, length) {
+            let frame = node.nic.frame_of(ProcessId(process), page);
+            let frame = node.memory.frames.get(&frame.0).expect("pinned");
+            bytes.extend_from_slice(&frame[start..end]);
+        }
+        bytes
+    }
+
+    /// All frames of a node, byte by byte.
+    pub fn snapshot(&self, node: u16) -> BTreeMap<u64, Vec<u8>> {
+        self.nodes[usize::from(node)].memory.frames.clone()
+    }
+
+    /// Exports a range, pinning nothing.
+    pub fn export(
+        &mut self,
+        node: u16,
+        process: u16,
+        address: u64,
+        length: u64,
+    ) -> (ExportId, Key) {
+        let key = Key(core::array::from_fn(|_| self.random.next() as u8 | 1));
+        let entry = Export {
+            process: ProcessId(process),
+            key,
+            address,
+            length,
+            rights: Rights::ALL,
+            landing: None,
+        };
+        (self.nic(node).export(entry).unwrap(), key)
+    }
+
+    pub fn import(
+        &mut self,
+        node: u16,
+        process: u16,
+        from: u16,
+        (export, key): (ExportId, Key),
+        length: u64,
+    ) -> ImportId {
+        let entry = Import {
+            process: ProcessId(process),
+            node: NodeId(from),
+            export,
+            key,
+            length,
+            rights: Rights::ALL,
+            revoked: false,
+        };
+        self.nic(node).import(entry).unwrap()
+    }
+
+    /// Writes a command to a process's queue.
+    pub fn submit(&mut self, node: u16, process: u16, command: &CommandRepr, data: &[u8]) {
+        let mut inline = vec![0; INLINE_BYTES];
+        let (header, length) = command.emit(data, &mut inline).unwrap();
+        inline.truncate(length);
+        let queue = self.nodes[usize::from(node)].queues.get_mut(&process);
+        queue.expect("open").push_back((header, inline));
+    }
+
+    /// Gives the NIC the commands that it takes. Whether there were any.
+    pub fn serve(&mut self, node: u16, process: u16) -> bool {
+        let node = &mut self.nodes[usize::from(node)];
+        let mut served = false;
+        while node.nic.accepts_command(ProcessId(process)) {
+            let queue = node.queues.get_mut(&process).expect("open");
+            let Some((header, inline)) = queue.pop_front() else {
+                break;
+            };
+            node.nic
+                .handle_command(ProcessId(process), &header, &inline);
+            served = true;
+        }
+        served
+    }
+
+    /// Transmits one packet. Whether there was one.
+    pub fn transmit(&mut self, number: u16) -> bool {
+        let blocked = self.random.below(100) < self.blocked_percent;
+        let node = &mut self.nodes[usize::from(number)];
+        let Some(transmit) = node.nic.poll_transmit() else {
+            return false;
+        };
+        let to = transmit.to;
+        let wire = self.wires.entry((number, to.0)).or_default();
+        if blocked || wire.len() >= self.wire_packets {
+            node.nic.handle_transmit_blocked(to);
+            return true;
+        }
+        let sent = read(&mut node.memory, transmit);
+        if let Some(log) = &mut self.log {
+            log.push((number, to.0, sent.clone()));
+        }
+        wire.push_back(sent);
+        node.nic.handle_transmitted(to);
+        true
+    }
+
+    /// Takes the next packet of a wire in. Whether there was one.
+    pub fn receive(&mut self, from: u16, to: u16) -> bool {
+        let Some(sent) = self
+            .wires
+            .get_mut(&(from, to))
+            .and_then(VecDeque::pop_front)
+        else {
+            return false;
+        };
+        self.inject(from, to, &sent);
+        true
+    }
+
+    /// Gives a packet to a NIC as it is.
+    pub fn inject(&mut self, from: u16, to: u16, sent: &Sent) {
+        let node = &mut self.nodes[usize::from(to)];
+        let buffer = node.next_buffer;
+        node.next_buffer += 1;
+        node.buffers.insert(buffer, sent.payload.clone());
+        let inline = if sent.payload.len() <= INLINE_BYTES {
+            &sent.payload[..]
+        } else {
+            &[]
+        };
+        let trailer = || {
+            let last = sent.payload.last_chunk::<SIGNAL_TRAILER_BYTES>();
+            *last.expect("asked for only when there")
+        };
+        *node.due.entry(from).or_default() += 1;
+        node.nic.handle_packet(
+            NodeId(from),
+            &sent.header,
+            inline,
+            trailer,
+            BufferId(buffer),
+        );
+        self.collect(to);
+    }
+
+    /// Takes what a NIC asks for: moves and things to tell.
+    pub fn collect(&mut self, number: u16) {
+        let slow = self.slow_moves;
+        let node = &mut self.nodes[usize::from(number)];
+        while let Some(dma) = node.nic.poll_dma() {
+            node.moves.push_back(dma);
+        }
+        if !slow {
+            while self.do_move(number) {}
+        }
+        let node = &mut self.nodes[usize::from(number)];
+        while let Some(completion) = node.nic.poll_completion() {
+            if let Completion::Message {
+                from,
+                length,
+                buffer,
+                ..
+            }
+            | Completion::Control {
+                from,
+                length,
+                buffer,
+            } = completion
+            {
+                let payload = &node.buffers[&buffer.0];
+                assert_eq!(payload.len(), length as usize);
+                node.messages.push((from, payload.clone()));
+            }
+            node.told.push(completion);
+        }
+    }
+
+    /// Does the next memory move. Whether there was one.
+    pub fn do_move(&mut self, number: u16) -> bool {
+        let node = &mut self.nodes[usize::from(number)];
+        let Some(dma) = node.moves.pop_front() else {
+            return false;
+        };
+        let payload = &node.buffers[&dma.buffer.0];
+        let (first, second) = (dma.pieces.first, dma.pieces.second);
+        let middle = first.length as usize;
+        let end = dma.pieces.length() as usize;
+        if first.length > 0 {
+            node.memory.write(first, &payload[..middle]);
+        }
+        if second.length > 0 {
+            node.memory.write(second, &payload[middle..end]);
+        }
+        if let Some(signal) = dma.signal {
+            assert_eq!((signal.piece.length, signal.piece.offset % 8), (8, 0));
+            node.memory.write(signal.piece, &signal.value.to_le_bytes());
+        }
+        node.nic.handle_dma_done(&dma);
+        true
+    }
+
+    /// Does one thing that may happen now, drawn at random. False when nothing may.
+    pub fn step(&mut self) -> bool {
+        let nodes = self.nodes.len() as u16;
+        let mut choices: Vec<(u8, u16, u16)> = Vec::new();
+        for (number, node) in (0..).zip(&self.nodes) {
+            for (&process, queue) in &node.queues {
+                if !queue.is_empty() && node.nic.accepts_command(ProcessId(process)) {
+                    choices.push((0, number, process));
+                }
+            }
+            choices.push((1, number, 0));
+            if !node.moves.is_empty() {
+                choices.push((3, number, 0));
+            }
+        }
+        for (&(from, to), wire) in &self.wires {
+            if !wire.is_empty() {
+                choices.push((2, from, to));
+            }
+        }
+        while !choices.is_empty() {
+            let choice = self.random.below(choices.len() as u64) as usize;
+            let (what, one, other) = choices.swap_remove(choice);
+            let done = match what {
+                0 => self.serve(one, other),
+                1 => {
+                    for to in 0..nodes {
+                        self.nic(one).handle_transmit_ready(NodeId(to));
+                    }
+                    self.transmit(one)
+                }
+                2 => self.receive(one, other),
+                _ => self.do_move(one),
+            };
+            if done {
+                self.collect(one);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Lets everything happen that may.
+    pub fn settle(&mut self) {
+        let mut steps = 0u64;
+        while self.step() {
+            steps += 1;
+            assert!(steps < 10_000_000, "it never comes to rest");
+        }
+        for node in &mut self.nodes {
+            node.buffers.clear();
+        }
+    }
+
+    /// What was told at a node since this was last asked.
+    pub fn take_told(&mut self, node: u16) -> Vec<Completion> {
+        std::mem::take(&mut self.nodes[usize::from(node)].told)
+    }
+
+    /// Packets on the wire from one node to another.
+    pub fn on_wire(&self, from: u16, to: u16) -> usize {
+        self.wires.get(&(from, to)).map_or(0, VecDeque::len)
+    }
+}
+
+/// The pages of a range, each with the part of it that the range covers.
+fn by_page(address: u64, length: u64) -> impl Iterator<Item = (Page, usize, usize)> {
+    let end = address + length;
+    (address / PAGE..end.div_ceil(PAGE)).map(move |page| {
+        let start = address.max(page * PAGE) - page * PAGE;
+        let end = end.min((page + 1) * PAGE) - page * PAGE;
+        (Page(page), start as usize, end as usize)
+    })
+}
+
+fn read(memory: &mut Memory, transmit: &Transmit) -> Sent {
+    let (payload, of) = match &transmit.source {
+        Source::Inline { bytes, length } => (bytes[..usize::from(*length)].to_vec(), None),
+        Source::Control(bytes) => (bytes.to_vec(), None),
+        Source::Memory {
+            process,
+            piece,
+            trailer,
+        } => {
+            let mut payload = memory.read(*piece);
+            payload.extend(trailer.iter().flatten());
+            (payload, Some(*process))
+        }
+    };
+    assert_eq!(payload.len(), transmit.header.payload_bytes() as usize);
+    Sent {
+        header: transmit.header,
+        payload,
+        of,
+    }
+}
+
+/// `length` bytes that depend on `seed`, none of them zero.
+pub fn pattern(seed: u64, length: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    (0..length).map(|_| random.next() as u8 | 1).collect()
+}
+
+/// Words told as done and as failed, in order.
+pub fn words(told: &[Completion]) -> (Vec<u32>, Vec<u32>) {
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
+    for completion in told {
+        match *completion {
+            Completion::Done { completion, .. } => done.push(completion),
+            Completion::Failed {
+                completion: Some(completion),
+                ..
+            } => failed.push(completion),
+            _ => {}
+        }
+    }
+    (done, failed)
+}
