@@ -14,7 +14,7 @@
 //!
 //! * A function gives a code (`status.rs` maps errors to codes, and is the only place that does); its results go where its
 //!   last arguments point. Nothing is written there when it fails, but a pointer to an object becomes `NULL`.
-//! * No panic leaves a function ([`failure::call`] turns it into `MW_ERR_INTERNAL`).
+//! * No panic leaves a function (`failure::call` turns it into `MW_ERR_INTERNAL`).
 //! * A pointer that must not be `NULL` is checked (`arguments.rs`), as are enumerations, flags, sizes and text.
 //! * Structures that may grow begin with their size (`growing.rs`).
 //!

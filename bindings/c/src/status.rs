@@ -134,7 +134,7 @@ fn of_driver(error: &DriverError) -> mw_status_t {
         DriverError::Memory(error) => of_memory(error),
         DriverError::Cache(_) => MW_ERR_CONFIG,
         // What a peer sent, or what this process could not write down.
-        DriverError::Wire(_) => MW_ERR_PROTOCOL,
+        DriverError::Wire(_) | DriverError::PeerBroken { .. } => MW_ERR_PROTOCOL,
         DriverError::Range(_) | DriverError::NotMapped { .. } => MW_ERR_ADDRESS,
         DriverError::Entropy(_) | DriverError::Thread(_) => MW_ERR_SYSTEM,
         DriverError::PeerGone(_) => MW_ERR_GONE,
@@ -270,7 +270,9 @@ fn of_shared(error: &SharedError) -> mw_status_t {
             WatchError::Overlap { .. } => MW_ERR_EXISTS,
             _ => MW_ERR_SYSTEM,
         },
-        SharedError::Peer(_) | SharedError::Garbled(_) => MW_ERR_PROTOCOL,
+        SharedError::Peer(_) | SharedError::Garbled(_) | SharedError::RankBroken { .. } => {
+            MW_ERR_PROTOCOL
+        }
         SharedError::RankGone(_) => MW_ERR_GONE,
         SharedError::Open => MW_ERR_EXISTS,
         SharedError::NotOpen => MW_ERR_STATE,
