@@ -9,6 +9,7 @@ mod flags;
 pub(crate) mod job;
 pub(crate) mod measure;
 
+mod notify;
 #[allow(unsafe_code)]
 mod raw;
 pub(crate) mod row;
@@ -61,6 +62,11 @@ const BENCHES: &[Bench] = &[
         name: "fetch-latency",
         summary: "a remote fetch, direct and ring path, beside its raw parts",
         run: sends::fetch,
+    },
+    Bench {
+        name: "notify-latency",
+        summary: "from a send to the receiver's handler, polling and sleeping, beside its raw parts",
+        run: notify::notify,
     },
     Bench {
         name: "lookup",

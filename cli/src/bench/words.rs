@@ -1,6 +1,6 @@
 //! Raw memory for baselines: what a program without mapwire would do with two mappings of one memory.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use mapwire::{Buffer, Import};
 
@@ -40,6 +40,17 @@ impl Words {
         // SAFETY: within the mapping and aligned, as just checked (mappings start on pages); whoever made this value keeps
         // the mapping while it is used, and all processes access such words atomically.
         unsafe { &*self.start.add(offset).cast::<AtomicU64>() }
+    }
+
+    /// A word to sleep on.
+    #[inline(always)]
+    pub(crate) fn futex(&self, offset: usize) -> &AtomicU32 {
+        assert!(
+            offset % 4 == 0 && offset + 4 <= self.bytes,
+            "word outside the bench's memory"
+        );
+        // SAFETY: as in `word`.
+        unsafe { &*self.start.add(offset).cast::<AtomicU32>() }
     }
 
     /// An acquiring load.
