@@ -67,6 +67,19 @@ fn c_programs_share_a_matrix_and_a_counter() {
 }
 
 #[test]
+fn a_program_without_any_shared_library_serves_its_page_faults_too() {
+    let archive = common::run(common::clean("cc").arg("-print-file-name=libc.a"));
+    if !archive.starts_with('/') {
+        // This computer has no C library to link statically.
+        return;
+    }
+    let installed = Installed::get(Linking::Static);
+    let dsm = installed.example_with("dsm", &["LDFLAGS=-static"]);
+    let output = dsm.run(2, &[], &[]);
+    assert_eq!(output.matches("counter 400: ok").count(), 2, "{output}");
+}
+
+#[test]
 fn they_do_so_whichever_way_faults_are_caught() {
     let installed = Installed::get(Linking::Shared);
     let output = installed

@@ -213,6 +213,11 @@ impl Installed {
 
     /// Compiles an example with its own Makefile, from a copy.
     pub fn example(&self, name: &str) -> Program<'_> {
+        self.example_with(name, &[])
+    }
+
+    /// As [`example`](Self::example), with variables for make.
+    pub fn example_with(&self, name: &str, variables: &[&str]) -> Program<'_> {
         let folder = Folder::new();
         for file in ["Makefile", &format!("{name}.c")] {
             std::fs::copy(here().join("examples").join(file), folder.path().join(file)).unwrap();
@@ -222,6 +227,7 @@ impl Installed {
             .arg(folder.path())
             .arg(name)
             .arg(format!("CFLAGS={FLAGS}"))
+            .args(variables)
             .env("PKG_CONFIG_LIBDIR", self.path("lib/pkgconfig"));
         if self.linking == Linking::Static {
             make.arg("STATIC=yes");
