@@ -40,7 +40,7 @@ phase_setup() { scripts/setup.sh; }
 
 phase_format() {
     component fmt || return 0
-    cargo fmt --all --check && cargo fmt --manifest-path fuzz/Cargo.toml --check
+    cargo fmt --all --check -- --color never && cargo fmt --manifest-path fuzz/Cargo.toml --check -- --color never
 }
 
 phase_lint() {
@@ -48,13 +48,16 @@ phase_lint() {
     limited 900 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 }
 
-# Unit, property, integration and documentation tests, the layering and the C examples among them.
-phase_tests() { limited 1500 cargo test --workspace --all-features --locked --no-fail-fast; }
+# Unit, property, integration and documentation tests, the layering and the C examples among them. Default features, as some tests
+# build the command, and would build everything again with others.
+phase_tests() { limited 1500 cargo test --workspace --locked --no-fail-fast; }
 
-# The rings and the doorbell under every order of memory accesses that the model allows.
+# The rings and the doorbell under every order of memory accesses that the model allows. Built apart, as the flag reaches every
+# crate, and without optimisation: the build takes longer than the models.
 phase_loom() {
-    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 \
-        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 limited 900 cargo test --release --locked -p mapwire-transport --lib loom
+    export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom CARGO_INCREMENTAL=0
+    export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_TEST_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+    limited 900 cargo test --locked -p mapwire-transport --lib loom
 }
 
 # The crates that call no operating system, where an interpreter can look for undefined behaviour.
@@ -69,7 +72,7 @@ phase_docs() { RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --workspace --no
 # Each bench once, briefly: that it works and that its figures can be read, not how good they are.
 phase_benches() {
     local name names failed=0 rows
-    cargo build --locked -p mapwire-cli || return 1
+    cargo build --locked --workspace --bins || return 1
     names=$("$target/debug/mapwire" bench --list | sed 's/ .*//') || return 1
     [[ -n $names ]] || { echo "skipped: no bench is listed"; return 0; }
     for name in $names; do
@@ -101,7 +104,7 @@ for phase in "${phases[@]}"; do
     echo "== $phase"
     start=$SECONDS
     status=0
-    # A subshell: what a phase changes ends with it. Not `||` behind it alone, which would switch errexit off within.
+    # A subshell: what a phase changes ends with it.
     ( "phase_$phase" ) 2>&1 | tee "$log" || status=$?
     read -r p f < <(awk '/^test result:/ { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i - 1); if ($i ~ /^failed/) f += $(i - 1) } }
                          END { print p + 0, f + 0 }' "$log")

@@ -157,14 +157,6 @@ fn item_after(code: &str, mut at: usize) -> String {
     }
 }
 
-/// Whether unsafe code stands in a text.
-#[must_use]
-pub fn has_unsafe(text: &str) -> bool {
-    code_of(text)
-        .split(|next: char| !next.is_alphanumeric() && next != '_')
-        .any(|word| word == "unsafe")
-}
-
 /// Compares the places found, as (file, item), with those listed. The same place may be found more than once.
 #[must_use]
 pub fn check(found: &[(String, String)], listed: &[UnsafePlace]) -> Vec<Violation> {
@@ -280,11 +272,5 @@ mod tests {
                 }
             ]
         );
-    }
-
-    #[test]
-    fn unsafe_code_is_found_by_its_keyword_only() {
-        assert!(has_unsafe("fn f() { unsafe { g() } }"));
-        assert!(!has_unsafe("#![forbid(unsafe_code)] // unsafe"));
     }
 }
