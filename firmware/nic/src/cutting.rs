@@ -91,8 +91,7 @@ impl<D: TranslationDesign> Nic<D> {
         } else {
             Work::None
         };
-        self.links
-            .push_from(cut.to, &store.emit(0, 0).0, source, work);
+        self.links.push_from(cut.to, &store, source, work);
     }
 
     fn answer_next(&mut self) -> bool {
@@ -113,7 +112,7 @@ impl<D: TranslationDesign> Nic<D> {
                     export,
                     reason,
                 };
-                self.links.push_inline(to, &refusal.emit(0, 0).0, &[]);
+                self.links.push_plain(to, &refusal);
                 true
             }
             Some(Answer::Serve(serving)) => {
@@ -133,7 +132,7 @@ impl<D: TranslationDesign> Nic<D> {
                 fetch: cut.fetch,
                 reason,
             };
-            return self.links.push_inline(to, &refusal.emit(0, 0).0, &[]);
+            return self.links.push_plain(to, &refusal);
         }
         let length = chunk_length(cut.address, cut.remaining);
         let last = length == cut.remaining;
@@ -162,7 +161,7 @@ impl<D: TranslationDesign> Nic<D> {
             trailer: None,
         };
         let work = Work::Reply { export: cut.export };
-        self.links.push_from(to, &reply.emit(0, 0).0, source, work);
+        self.links.push_from(to, &reply, source, work);
     }
 
     /// Where `length` bytes at `address` are, which lie within one page.
@@ -188,16 +187,20 @@ impl<D: TranslationDesign> Nic<D> {
             return Pieces::EMPTY;
         }
         let to_boundary = (PAGE_BYTES as u64 - address % PAGE_BYTES as u64) as u32;
-        if length <= to_boundary {
-            let first = self.translate(process, address, length);
-            let second = Piece::EMPTY;
-            return Pieces { first, second };
-        }
-        let rest = address + u64::from(to_boundary);
-        Pieces {
-            first: self.translate(process, address, to_boundary),
-            second: self.translate(process, rest, length - to_boundary),
-        }
+        let first = self.translate(process, address, length.min(to_boundary));
+        let second = if length <= to_boundary {
+            Piece::EMPTY
+        } else {
+            self.translate_second(process, address, length - to_boundary)
+        };
+        Pieces { first, second }
+    }
+
+    /// Where the `length` bytes are that begin the page behind that of `address`. Seldom needed, so apart.
+    #[inline(never)]
+    fn translate_second(&mut self, process: ProcessId, address: u64, length: u32) -> Piece {
+        let next = Page::containing(address).next();
+        self.translate(process, next.address(), length)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use mapwire_wire::{HandlerId, Header, NodeId, ProcessId, Repr};
+use mapwire_wire::{HandlerId, NodeId, ProcessId, Repr};
 
 use crate::queue::Queue;
 use crate::transmit::{Source, Transmit, Work};
@@ -31,7 +31,7 @@ struct Link {
     gone: bool,
     /// The driver has seen the front packet and may be transmitting it.
     offered: bool,
-    /// Sequence number of the next packet.
+    /// Sequence number of the front packet; those behind it have the next ones.
     next_sequence: u32,
     /// Sequence number that is due from there.
     due: u32,
@@ -130,25 +130,31 @@ impl Links {
         }
     }
 
-    /// Queues a packet for `to`, which is up; the caller makes its `source` and `work`. The header's link numbers are entered when
-    /// it goes out, so that a packet that is taken out of the queue leaves no gap.
-    #[inline]
-    fn push(&mut self, to: NodeId, header: &Header) -> &mut Transmit {
+    /// Queues a packet for `to`, which is up; the caller makes its `source` and `work`.
+    #[inline(always)] // So that the header of a known kind is written without a question.
+    fn push(&mut self, to: NodeId, repr: &Repr) -> &mut Transmit {
         let index = usize::from(to.0);
         let link = &mut self.links[index];
         if !link.blocked {
             self.ready.insert(index);
         }
+        let sequence = link.next_sequence.wrapping_add(link.queue.len() as u32);
         let transmit = link.queue.push();
         transmit.to = to;
-        transmit.header = *header;
+        transmit.header = repr.emit(sequence, link.due).0;
         transmit
     }
 
     /// Queues a packet with its payload, at most [`mapwire_wire::INLINE_BYTES`].
-    #[inline]
-    pub(crate) fn push_inline(&mut self, to: NodeId, header: &Header, payload: &[u8]) {
-        self.push(to, header).source.set_inline(payload);
+    #[inline(always)]
+    pub(crate) fn push_inline(&mut self, to: NodeId, repr: &Repr, payload: &[u8]) {
+        self.push(to, repr).source.set_inline(payload);
+    }
+
+    /// Queues a packet whose payload follows from its fields.
+    pub(crate) fn push_plain(&mut self, to: NodeId, repr: &Repr) {
+        let (_, payload) = repr.emit(0, 0);
+        self.push_inline(to, repr, &payload);
     }
 
     /// Queues a message, at most [`mapwire_wire::INLINE_BYTES`], for a handler.
@@ -158,13 +164,13 @@ impl Links {
             handler,
             length: payload.len() as u32,
         };
-        self.push_inline(to, &message.emit(0, 0).0, payload);
+        self.push_inline(to, &message, payload);
     }
 
     /// Queues a packet whose payload lies elsewhere.
     #[inline]
-    pub(crate) fn push_from(&mut self, to: NodeId, header: &Header, source: Source, work: Work) {
-        let transmit = self.push(to, header);
+    pub(crate) fn push_from(&mut self, to: NodeId, repr: &Repr, source: Source, work: Work) {
+        let transmit = self.push(to, repr);
         transmit.source = source;
         transmit.work = work;
     }
@@ -175,13 +181,11 @@ impl Links {
         !self.ready.is_empty()
     }
 
-    /// The next packet of the node whose turn it is, with its number and what has come from there.
+    /// The next packet of the node whose turn it is.
     #[inline]
     pub(crate) fn offer(&mut self) -> Option<&Transmit> {
         let link = &mut self.links[self.ready.first()?];
         let transmit = link.queue.front_mut()?;
-        transmit.header.sequence = link.next_sequence.into();
-        transmit.header.ack = link.due.into();
         link.offered = true;
         Some(transmit)
     }
@@ -258,7 +262,8 @@ impl Links {
         }
     }
 
-    /// Takes out the waiting packets that `keep` says no to, except one that the driver may be transmitting.
+    /// Takes out the waiting packets that `keep` says no to, except one that the driver may be transmitting. Those behind them are
+    /// numbered anew, so that the link has no gap.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Transmit) -> bool) {
         for (index, link) in self.links.iter_mut().enumerate() {
             link.queue.retain_from(usize::from(link.offered), &mut keep);

@@ -44,7 +44,8 @@ pub struct Config {
 ///
 /// * set-up, which changes a table at the host's request: [`open_process`](Self::open_process), [`export`](Self::export),
 ///   [`import`](Self::import), [`install_handler`](Self::install_handler) and their opposites;
-/// * `handle_*`, which take what came: [`handle_command`](Self::handle_command), [`handle_packet`](Self::handle_packet),
+/// * `handle_*`, which take what came: [`handle_command`](Self::handle_command),
+///   [`handle_own_command`](Self::handle_own_command), [`handle_packet`](Self::handle_packet),
 ///   [`handle_dma_done`](Self::handle_dma_done), [`handle_transmitted`](Self::handle_transmitted),
 ///   [`handle_transmit_blocked`](Self::handle_transmit_blocked) and [`handle_peer_gone`](Self::handle_peer_gone);
 /// * `poll_*`, which give what is to be done: [`poll_transmit`](Self::poll_transmit), [`poll_dma`](Self::poll_dma),

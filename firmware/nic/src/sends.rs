@@ -4,6 +4,7 @@ use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
     CommandHeader, CommandKind, CommandRepr, ExportId, FetchId, HandlerId, INLINE_BYTES, ImportId,
     Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, Repr, Rights, SHORT_BYTES, Signal,
+    WireError,
 };
 
 use crate::actions::Completion;
@@ -33,28 +34,58 @@ impl<D: TranslationDesign> Nic<D> {
     /// anything into it. A refused command yields [`Completion::Failed`] and changes nothing.
     #[inline]
     pub fn handle_command(&mut self, process: ProcessId, header: &CommandHeader, inline: &[u8]) {
-        let outcome = match self.processes.get(process) {
-            Some(state) if state.long.is_none() => self.carry_out(process, header, inline),
-            Some(_) => Err(CommandError::NotAccepted),
-            None => Err(CommandError::NotOpen(process)),
-        };
-        match outcome {
-            Ok(()) => self.counters.commands += 1,
-            Err(error) => self.fail_command(process, header, error),
+        let outcome = CommandRepr::parse(header, inline)
+            .map_err(CommandError::Malformed)
+            .and_then(|command| self.carry_out(process, &command, inline));
+        if let Err(error) = outcome {
+            // Even a malformed command may have a word that somebody watches; the word is the process's own.
+            let has_word = matches!(
+                CommandKind::from_code(header.kind),
+                Ok(CommandKind::LongSend | CommandKind::Fetch)
+            );
+            let completion = has_word.then_some(header.completion.get());
+            self.fail_command(process, completion, error);
+        }
+    }
+
+    /// Takes a command that the driver's own thread has just made, when [`accepts_command`](Self::accepts_command): the same as
+    /// [`handle_command`](Self::handle_command), without writing it to a queue and reading it back. `inline` is what would lie
+    /// behind its header: its data, then its signal.
+    #[inline]
+    pub fn handle_own_command(&mut self, process: ProcessId, command: &CommandRepr, inline: &[u8]) {
+        let outcome = command
+            .check()
+            .and_then(|()| {
+                let (needed, found) = (command.inline_bytes(), inline.len());
+                if found == needed {
+                    Ok(())
+                } else {
+                    let (expected_bytes, found_bytes) = (needed as u64, found as u64);
+                    Err(WireError::Length {
+                        field: "command inline bytes",
+                        expected_bytes,
+                        found_bytes,
+                    })
+                }
+            })
+            .map_err(CommandError::Malformed)
+            .and_then(|()| self.carry_out(process, command, inline));
+        if let Err(error) = outcome {
+            let completion = match *command {
+                CommandRepr::LongSend { completion, .. }
+                | CommandRepr::Fetch { completion, .. } => Some(completion),
+                CommandRepr::ShortSend { .. } | CommandRepr::Handler { .. } => None,
+            };
+            self.fail_command(process, completion, error);
         }
     }
 
     #[cold]
-    fn fail_command(&mut self, process: ProcessId, header: &CommandHeader, error: CommandError) {
+    fn fail_command(&mut self, process: ProcessId, completion: Option<u32>, error: CommandError) {
         self.counters.failed_commands += 1;
-        // Even a malformed command may have a word that somebody watches; the word is the process's own.
-        let has_word = matches!(
-            CommandKind::from_code(header.kind),
-            Ok(CommandKind::LongSend | CommandKind::Fetch)
-        );
         self.completions.push_back(Completion::Failed {
             process,
-            completion: has_word.then_some(header.completion.get()),
+            completion,
             error,
         });
     }
@@ -63,11 +94,27 @@ impl<D: TranslationDesign> Nic<D> {
     fn carry_out(
         &mut self,
         process: ProcessId,
-        header: &CommandHeader,
+        command: &CommandRepr,
         inline: &[u8],
     ) -> Result<(), CommandError> {
-        let command = CommandRepr::parse(header, inline).map_err(CommandError::Malformed)?;
-        match command {
+        match self.processes.get(process) {
+            Some(state) if state.long.is_none() => {}
+            Some(_) => return Err(CommandError::NotAccepted),
+            None => return Err(CommandError::NotOpen(process)),
+        }
+        self.begin(process, command, inline)?;
+        self.counters.commands += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn begin(
+        &mut self,
+        process: ProcessId,
+        command: &CommandRepr,
+        inline: &[u8],
+    ) -> Result<(), CommandError> {
+        match *command {
             CommandRepr::ShortSend {
                 import,
                 offset,
@@ -134,7 +181,7 @@ impl<D: TranslationDesign> Nic<D> {
             notify,
             signal: signal.is_some(),
         };
-        self.links.push_inline(to, &store.emit(0, 0).0, payload);
+        self.links.push_inline(to, &store, payload);
         self.next_message = MessageId(self.next_message.0.wrapping_add(1));
         self.note_destination(process, to);
         Ok(())
@@ -252,8 +299,7 @@ impl<D: TranslationDesign> Nic<D> {
             want_bytes: asking.length,
             reply_key: self.fetches.reply_key(asking.from),
         };
-        let (header, payload) = request.emit(0, 0);
-        self.links.push_inline(asking.from, &header, &payload);
+        self.links.push_plain(asking.from, &request);
     }
 
     fn send_to_handler(
@@ -294,12 +340,11 @@ impl<D: TranslationDesign> Nic<D> {
         let control = Repr::Control {
             length: message.len() as u32,
         };
-        let header = control.emit(0, 0).0;
         if message.len() <= INLINE_BYTES {
-            self.links.push_inline(to, &header, message);
+            self.links.push_inline(to, &control, message);
         } else {
             let source = Source::Control(message.into());
-            self.links.push_from(to, &header, source, Work::None);
+            self.links.push_from(to, &control, source, Work::None);
         }
         true
     }
@@ -328,7 +373,7 @@ impl<D: TranslationDesign> Nic<D> {
             notify: false,
             signal: false,
         };
-        self.links.push_inline(to, &store.emit(0, 0).0, &[]);
+        self.links.push_inline(to, &store, &[]);
         self.links.close_message(to);
     }
 }

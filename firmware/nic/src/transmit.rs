@@ -43,7 +43,11 @@ impl Source {
             *self = Self::EMPTY;
         }
         if let Self::Inline { bytes, length } = self {
-            bytes[..payload.len()].copy_from_slice(payload);
+            match (payload.first_chunk::<8>(), payload.len()) {
+                // The shortest messages take no call.
+                (Some(word), 8) => bytes[..8].copy_from_slice(word),
+                _ => bytes[..payload.len()].copy_from_slice(payload),
+            }
             *length = payload.len() as u8;
         }
     }

@@ -93,6 +93,16 @@ impl Turns {
     /// The first member from `from` on, around the end; there is one.
     #[inline]
     fn at_or_after(&self, from: usize) -> usize {
+        if let [word] = self.words[..] {
+            // Up to 64 numbers, so that those before `from` are in the same word.
+            let rest = word & u64::MAX.checked_shl(from as u32).unwrap_or(0);
+            let some = if rest == 0 { word } else { rest };
+            return some.trailing_zeros() as usize;
+        }
+        self.at_or_after_in_many(from)
+    }
+
+    fn at_or_after_in_many(&self, from: usize) -> usize {
         let (from_word, from_bit) = (from / BITS, from % BITS);
         if let Some(word) = self.words.get(from_word) {
             let rest = word & (u64::MAX << from_bit);
@@ -100,13 +110,8 @@ impl Turns {
                 return from_word * BITS + rest.trailing_zeros() as usize;
             }
         }
-        self.around(from_word + 1)
-    }
-
-    fn around(&self, from_word: usize) -> usize {
-        let from_word = from_word.min(self.words.len());
-        let (before, behind) = self.words.split_at(from_word);
-        let behind = (from_word..).zip(behind);
+        let (before, behind) = self.words.split_at((from_word + 1).min(self.words.len()));
+        let behind = (from_word + 1..).zip(behind);
         let before = (0..).zip(before);
         behind
             .chain(before)
@@ -159,12 +164,14 @@ mod tests {
     proptest! {
         #[test]
         fn the_next_member_is_the_one_a_sorted_set_gives(
+            places in prop_oneof![Just(64usize), 1usize..64, Just(150)],
             steps in prop::collection::vec((0usize..150, 0u8..3), 1..200),
         ) {
-            let mut turns = Turns::new(150);
+            let mut turns = Turns::new(places);
             let mut oracle = BTreeSet::new();
             let mut next = 0;
             for (member, step) in steps {
+                let member = member % places;
                 match step {
                     0 => {
                         turns.insert(member);

@@ -64,10 +64,13 @@ fn random_commands_never_panic_and_reach_nothing_that_was_not_imported() {
             } else if process == ProcessId(2) {
                 world.nic(0).handle_command(process, &header, &inline);
                 let told = world.nic(0).poll_completion();
-                let not_open = CommandError::NotOpen(process);
-                assert!(
-                    matches!(told, Some(Completion::Failed { error, .. }) if error == not_open)
-                );
+                let Some(Completion::Failed { error, .. }) = told else {
+                    panic!("{told:?}");
+                };
+                assert!(matches!(
+                    error,
+                    CommandError::NotOpen(ProcessId(2)) | CommandError::Malformed(_)
+                ));
             }
             while world.transmit(0) {}
             let handler = header.kind == 4;
@@ -204,4 +207,38 @@ fn a_malformed_long_command_still_tells_its_word() {
     world.nic(0).handle_command(ProcessId(0), &header, &[]);
     world.collect(0);
     assert_eq!(words(&world.take_told(0)), (vec![], vec![44]));
+}
+
+#[test]
+fn a_command_of_the_drivers_own_thread_is_checked_and_carried_out_like_one_of_the_queue() {
+    let (mut world, export, good) = world(8);
+    let import = world.import(0, 0, 1, (export, good), LENGTH);
+    let signal = Signal {
+        offset: 8,
+        value: 6,
+    };
+    let command = short_send(import, 64, &[7; 5], false, Some(signal));
+    let inline = [[7; 5].as_slice(), &signal.to_bytes()].concat();
+    let nic = world.nic(0);
+    for wrong in [&inline[..20], &[0; 22], &[]] {
+        nic.handle_own_command(ProcessId(0), &command, wrong);
+        let told = nic.poll_completion();
+        let malformed = matches!(
+            told,
+            Some(Completion::Failed {
+                completion: None,
+                error: CommandError::Malformed(_),
+                ..
+            })
+        );
+        assert!(malformed, "{told:?}");
+    }
+    let outside = long_send(import, 0, HERE, LENGTH + 1, 4);
+    nic.handle_own_command(ProcessId(0), &outside, &[]);
+    nic.handle_own_command(ProcessId(0), &command, &inline);
+    world.collect(0);
+    assert_eq!(words(&world.take_told(0)), (vec![], vec![4]));
+    world.settle();
+    assert_eq!(world.peek(1, 0, THERE + 64, 5), [7; 5]);
+    assert_eq!(world.peek(1, 0, THERE + 8, 8), 6u64.to_le_bytes());
 }
