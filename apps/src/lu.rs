@@ -41,7 +41,7 @@ impl Lu {
                 "--size {size}: must be between 1 and {MAX_SIZE}"
             )));
         }
-        if block == 0 || size % block != 0 {
+        if block == 0 || !size.is_multiple_of(block) {
             return Err(Failure::Input(format!(
                 "--block {block}: must divide the size, {size}"
             )));
@@ -88,7 +88,7 @@ fn mix(number: u64) -> u64 {
 fn grid(workers: usize) -> (usize, usize) {
     let high = (1..=workers)
         .take_while(|h| h * h <= workers)
-        .filter(|h| workers % h == 0)
+        .filter(|h| workers.is_multiple_of(*h))
         .last()
         .unwrap_or(1);
     (high, workers / high)

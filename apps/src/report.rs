@@ -61,14 +61,15 @@ impl Report {
     fn text<P: Program>(&self, program: &P, outcome: &P::Outcome) -> String {
         let mut text = format!("{}: {}\n", program.name(), program.problem());
         text += &format!("{:<32} {:9.3} s\n", self.who(), self.seconds);
-        if self.mode != "sequential" {
-            if let Some(sequential) = self.sequential_seconds {
-                let speed_up = sequential / self.seconds;
-                text += &format!(
-                    "{:<32} {sequential:9.3} s   speed-up {speed_up:.2}\n",
-                    "sequential"
-                );
-            }
+        if let Some(sequential) = self
+            .sequential_seconds
+            .filter(|_| self.mode != "sequential")
+        {
+            let speed_up = sequential / self.seconds;
+            text += &format!(
+                "{:<32} {sequential:9.3} s   speed-up {speed_up:.2}\n",
+                "sequential"
+            );
         }
         text += &traffic_text(self.mode, &self.traffic);
         for line in program.describe(outcome) {

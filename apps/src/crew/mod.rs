@@ -255,7 +255,7 @@ impl Worker<'_> {
 
     /// Whether it is the first worker of its rank.
     pub fn leads_its_rank(&self) -> bool {
-        self.id % self.crew.threads() == 0
+        self.id.is_multiple_of(self.crew.threads())
     }
 
     /// Returns when every worker of the crew has called it; what each wrote before, all see after.
