@@ -6,7 +6,10 @@ use mapwire_translation::TranslationDesign;
 use mapwire_transport::payload::Received;
 use mapwire_transport::shm::channel::{Channel, ChannelError};
 use mapwire_transport::shm::ring::{PushError, RingConfig};
-use mapwire_wire::{COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, WireError};
+use mapwire_wire::{
+    COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, SHORT_BYTES,
+    SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES, WireError,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Commands that may wait.
@@ -49,7 +52,7 @@ impl CommandQueue {
     }
 
     /// Writes a command and serves it, and what waits before it. With nothing before it the command goes to the NIC as it
-    /// would be written, without lying in the queue first. `Ok(false)` when the queue is full.
+    /// is, without lying in the queue first. `Ok(false)` when the queue is full.
     #[inline]
     pub(crate) fn submit_to<D: TranslationDesign>(
         &mut self,
@@ -59,9 +62,25 @@ impl CommandQueue {
         data: &[u8],
     ) -> Result<bool, WireError> {
         if !self.has_commands() && nic.accepts_command(process) {
-            let mut inline = [0; INLINE_BYTES];
-            let (header, length) = command.emit(data, &mut inline)?;
-            nic.handle_command(process, &header, &inline[..length]);
+            match *command {
+                CommandRepr::ShortSend {
+                    signal: Some(signal),
+                    ..
+                } if data.len() <= SHORT_SIGNAL_BYTES => {
+                    let mut inline = [0; SHORT_BYTES];
+                    let end = data.len() + SIGNAL_TRAILER_BYTES;
+                    inline[..data.len()].copy_from_slice(data);
+                    inline[data.len()..end].copy_from_slice(&signal.to_bytes());
+                    nic.handle_own_command(process, command, &inline[..end]);
+                }
+                CommandRepr::LongSend {
+                    signal: Some(signal),
+                    ..
+                } => {
+                    nic.handle_own_command(process, command, &signal.to_bytes());
+                }
+                _ => nic.handle_own_command(process, command, data),
+            }
             return Ok(true);
         }
         let submitted = self.submit(command, data)?;
