@@ -50,7 +50,7 @@ fuzz:
 	scripts/with-rust fuzz/run.sh $(SECONDS)
 
 doc:
-	scripts/with-rust cargo doc --workspace --no-deps --locked
+	scripts/with-rust cargo doc --workspace --lib --no-deps --locked
 
 clean:
 	scripts/with-rust cargo clean

@@ -67,7 +67,7 @@ phase_miri() {
         -p mapwire-wire -p mapwire-translation -p mapwire-nic -p mapwire-vmmc --lib
 }
 
-phase_docs() { RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --workspace --no-deps --all-features --locked; }
+phase_docs() { RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --workspace --lib --no-deps --all-features --locked; }
 
 # Each bench once, briefly: that it works and that its figures can be read, not how good they are.
 phase_benches() {

@@ -52,7 +52,7 @@ fn raw_mark_count(before: &str) -> Option<usize> {
     let begins = head.ends_with('r')
         && !head[..head.len() - 1]
             .ends_with(|before: char| before.is_alphanumeric() && before != 'b' || before == '_');
-    begins.then(|| before.len() - head.len())
+    begins.then_some(before.len() - head.len())
 }
 
 /// Skips to the end of a literal, keeping its line ends.
@@ -160,7 +160,7 @@ fn item_after(code: &str, mut at: usize) -> String {
 /// Compares the places found, as (file, item), with those listed. The same place may be found more than once.
 #[must_use]
 pub fn check(found: &[(String, String)], listed: &[UnsafePlace]) -> Vec<Violation> {
-    let is_listed = |file: &str, item: &str| listed.iter().any(|place| *place == (file, item));
+    let is_listed = |file: &str, item: &str| listed.contains(&(file, item));
     let new = found
         .iter()
         .filter(|(file, item)| !is_listed(file, item))
