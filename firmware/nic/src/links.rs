@@ -186,6 +186,11 @@ impl Links {
     pub(crate) fn offer(&mut self) -> Option<&Transmit> {
         let link = &mut self.links[self.ready.first()?];
         let transmit = link.queue.front_mut()?;
+        debug_assert_eq!(
+            transmit.header.sequence.get(),
+            link.next_sequence,
+            "the packets of a link are numbered without a gap"
+        );
         link.offered = true;
         Some(transmit)
     }
@@ -266,7 +271,14 @@ impl Links {
     /// numbered anew, so that the link has no gap.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Transmit) -> bool) {
         for (index, link) in self.links.iter_mut().enumerate() {
-            link.queue.retain_from(usize::from(link.offered), &mut keep);
+            let offered = usize::from(link.offered);
+            let mut sequence = link.next_sequence.wrapping_add(offered as u32);
+            link.queue.retain_from(offered, |transmit| {
+                let kept = keep(transmit);
+                transmit.header.sequence = sequence.into();
+                sequence = sequence.wrapping_add(u32::from(kept));
+                kept
+            });
             if link.queue.len() == 0 {
                 self.ready.remove(index);
             }

@@ -485,3 +485,33 @@ fn every_chunk_but_the_last_is_a_plain_store() {
         ]
     );
 }
+
+#[test]
+fn packets_that_are_taken_back_leave_no_gap_in_the_numbers_of_their_link() {
+    let (mut world, imports, _) = world(10);
+    world.nic(0).handle_transmit_blocked(NodeId(1));
+    for process in [0, 1, 0, 1] {
+        let import = imports[usize::from(process)];
+        world.submit(0, process, &short_send(import, 0, &[9], true, None), &[9]);
+        world.serve(0, process);
+    }
+    // Chunks of process 0 stand between packets that stay.
+    world.nic(0).handle_transmit_ready(NodeId(1));
+    world.submit(0, 0, &long_send(imports[0], 0, HERE, LENGTH, 1), &[]);
+    world.serve(0, 0);
+    for _ in 0..4 {
+        world.transmit(0);
+    }
+    assert!(world.nic(0).poll_transmit().is_some(), "the first chunk");
+    world.nic(0).handle_transmit_blocked(NodeId(1));
+    world.submit(0, 1, &short_send(imports[1], 0, &[8], true, None), &[8]);
+    world.serve(0, 1);
+    let frames = world.frames(0, 0, HERE, LENGTH);
+    world.nic(0).close_process(ProcessId(0));
+    world.drop_frames(0, &frames);
+    world.nodes[0].queues.remove(&0);
+    world.settle();
+    assert_eq!(world.nic(1).counters().rejected.total(), 0);
+    assert_eq!(world.nic(1).counters().notifications, 5);
+    assert_eq!(world.peek(1, 0, THERE, 1), [8]);
+}
