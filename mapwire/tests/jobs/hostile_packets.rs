@@ -12,6 +12,8 @@ use crate::harness::{job, refused};
 
 const LENGTH: u64 = 5000;
 const OWN: u8 = 0xa5;
+/// Random packets that a rank sends.
+const PACKETS: u64 = 20_000;
 
 fn store(grant: &Grant, offset: u64, length: u32) -> Repr {
     Repr::Store {
@@ -322,10 +324,102 @@ fn a_rank_that_gives_its_import_back_and_keeps_the_memory_gains_nothing() {
         .succeeds();
 }
 
+/// An offset or length: mostly near the export, at times anywhere.
+fn near(dice: &mut Dice) -> u64 {
+    match dice.below(4) {
+        0 => dice.below(2 * LENGTH),
+        1 => LENGTH - 8 + dice.below(16),
+        2 => dice.below(LENGTH),
+        _ => dice.roll() >> 1,
+    }
+}
+
+/// A packet that a NIC may send, about things that may not exist; `None` when it would break the format.
+fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
+    let key = if dice.below(8) == 0 {
+        Key([4; 16])
+    } else {
+        grant.key
+    };
+    let export = ExportId(if dice.below(8) == 0 {
+        dice.roll() as u32
+    } else {
+        grant.export.0
+    });
+    let (message, id) = (MessageId(dice.below(4) as u32), dice.below(4) as u32);
+    let (offset, length) = (near(dice), dice.below(4097) as u32);
+    let (last, notify, signal) = (dice.below(2) == 0, dice.below(4) == 0, dice.below(3) == 0);
+    let reason = Refusal::from_code(1 + dice.below(4)).ok()?;
+    let mut payload: Vec<u8> = (0..length).map(|_| dice.roll() as u8).collect();
+    let repr = match dice.below(7) {
+        0..=2 => {
+            if signal {
+                let (offset, value) = (near(dice), dice.roll());
+                payload.extend(Signal { offset, value }.to_bytes());
+            }
+            Repr::Store {
+                key,
+                export,
+                message,
+                offset,
+                length,
+                last,
+                notify,
+                signal,
+            }
+        }
+        3 => Repr::FetchRequest {
+            key,
+            export,
+            fetch: FetchId(id),
+            offset,
+            want_bytes: near(dice),
+            reply_key: Key([9; 16]),
+        },
+        4 => Repr::FetchReply {
+            reply_key: key,
+            fetch: FetchId(id),
+            offset,
+            length,
+            last,
+        },
+        5 => {
+            payload.clear();
+            Repr::StoreRefused {
+                message,
+                export,
+                reason,
+            }
+        }
+        _ => Repr::Handler {
+            handler: HandlerId(id),
+            length,
+        },
+    };
+    repr.check().is_ok().then_some((repr, payload))
+}
+
+/// A packet of which each part is right by chance only.
+fn wild(dice: &mut Dice, grant: &Grant, sequence: u32) -> (Header, Vec<u8>) {
+    let mut payload = vec![0; dice.below(4112) as usize];
+    payload.fill_with(|| dice.roll() as u8);
+    let mut header = Header::ZERO;
+    header.version = mapwire_wire::VERSION + u8::from(dice.below(50) == 0);
+    header.kind = 1 + dice.below(8) as u8;
+    header.flags = (dice.below(8) as u16).into();
+    header.length = (payload.len() as u32 + u32::from(dice.below(50) == 0)).into();
+    header.sequence = (sequence + u32::from(dice.below(50) == 0)).into();
+    header.key = grant.key;
+    header.export = grant.export.0.into();
+    header.message = (dice.below(4) as u32).into();
+    header.offset = near(dice).into();
+    (header, payload)
+}
+
 #[test]
 fn random_packets_with_the_right_key_change_nothing_outside_the_export() {
-    const SEED: u64 = 20_261_121;
-    job(3)
+    // Rank 0 is the victim. Rank 1 sends what a NIC may send, the others anything, until they are found out.
+    job(8)
         .run(|rank| {
             if rank.number == 0 {
                 let node = rank.node();
@@ -334,62 +428,45 @@ fn random_packets_with_the_right_key_change_nothing_outside_the_export() {
                 // SAFETY: the memory outlives the export and is read when that is over.
                 let all = unsafe { node.export_range(start, LENGTH as usize) };
                 let all = all.name("all").on_notify(|_| {}).start().unwrap();
-                rank.read("end-1");
-                rank.read("end-2");
+                for other in 1..rank.size {
+                    rank.read(&format!("end-{other}"));
+                }
+                let counters = node.nic_counters();
                 drop(all);
-                assert!(
-                    heap[..4096].iter().all(|byte| *byte == OWN),
-                    "before the export"
-                );
-                assert!(
-                    heap[4096 + LENGTH as usize..]
-                        .iter()
-                        .all(|byte| *byte == OWN),
-                    "behind it"
-                );
+                let behind = 4096 + LENGTH as usize;
+                assert!(heap[..4096].iter().all(|byte| *byte == OWN));
+                assert!(heap[behind..].iter().all(|byte| *byte == OWN));
+                assert!(heap[4096..behind].iter().any(|byte| *byte != OWN));
+                assert!(counters.packets_received >= PACKETS, "{counters:?}");
                 return;
             }
-            let seed = SEED + rank.number as u64;
-            println!("seed {seed}");
-            let mut dice = Dice::new(seed);
+            let mut dice = Dice::of(rank);
             let mut outlaw = Outlaw::join(rank);
             let mut channel = outlaw.channel(0);
             let grant = channel.import("all", Rights::ALL);
-            for _ in 0..20_000 {
-                if channel.is_closed() {
+            let mut sent = 0;
+            while sent < PACKETS && !channel.is_closed() {
+                channel.drain();
+                if rank.number > 1 {
+                    let (header, payload) = wild(&mut dice, &grant, channel.sequence);
+                    channel.send_raw(header, &payload);
+                    channel.sequence += 1;
+                    sent += 1;
+                } else if let Some((repr, payload)) = legal(&mut dice, &grant) {
+                    channel.send(&repr, &payload);
+                    sent += 1;
+                }
+            }
+            // A legal fetch is answered when all before it has been taken.
+            while rank.number == 1 {
+                channel.send(&fetch(&grant, 0, 5), &[]);
+                let (header, payload) = channel.receive();
+                if matches!(
+                    Repr::parse(&header, &payload),
+                    Ok(Repr::FetchReply { length: 5, .. })
+                ) {
                     break;
                 }
-                channel.drain();
-                let near = |dice: &mut Dice| match dice.below(4) {
-                    0 => dice.below(2 * LENGTH),
-                    1 => LENGTH - 8 + dice.below(16),
-                    2 => dice.below(LENGTH),
-                    _ => dice.roll(),
-                };
-                let length = dice.below(4112) as u32;
-                let payload: Vec<u8> = (0..length).map(|_| dice.roll() as u8).collect();
-                let offset = near(&mut dice);
-                let mut header = Header::ZERO;
-                header.version = mapwire_wire::VERSION;
-                header.kind = 1 + dice.below(8) as u8;
-                header.flags = (dice.below(8) as u16).into();
-                header.length = length.into();
-                header.sequence = channel.sequence.into();
-                header.key = if dice.below(8) == 0 {
-                    Key([4; 16])
-                } else {
-                    grant.key
-                };
-                header.export = grant.export.0.into();
-                header.message = (dice.below(4) as u32).into();
-                header.offset = offset.into();
-                // One rank stays within what is malformed at worst; the other also lies about lengths and order.
-                if rank.number == 2 && dice.below(200) == 0 {
-                    header.sequence = (dice.roll() as u32).into();
-                    header.length = (dice.roll() as u32).into();
-                }
-                channel.send_raw(header, &payload);
-                channel.sequence = channel.sequence.wrapping_add(1);
             }
             rank.note(&format!("end-{}", rank.number), "");
         })

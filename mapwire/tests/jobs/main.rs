@@ -1,7 +1,9 @@
 //! Jobs of real processes under the real launcher. Each test starts `mapwire run` with this program as the ranks; a closure
 //! in the test is what a rank does. After each job nothing may be left of it: see `harness::leaks`.
 
+mod dying;
 mod harness;
+mod hostile_memory;
 mod hostile_packets;
 mod modes;
 mod order;

@@ -198,8 +198,49 @@ impl Scratch {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.bytes
+    /// Second mappings of what this process has mapped under `name` and may store into: they stay when the first go.
+    pub(crate) fn mapped_here(name: &str) -> Vec<Self> {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("the mapped ranges");
+        let mut found = Vec::new();
+        for line in maps
+            .lines()
+            .filter(|line| line.contains(name) && line.contains(" rw-s "))
+        {
+            let (start, end) = line
+                .split(' ')
+                .next()
+                .and_then(|range| range.split_once('-'))
+                .expect("a range");
+            let number = |text| usize::from_str_radix(text, 16).expect("an address");
+            let bytes = number(end) - number(start);
+            let start = std::ptr::with_exposed_provenance_mut(number(start));
+            let flags = rustix::mm::MremapFlags::MAYMOVE;
+            // SAFETY: with an old size of 0 a shared mapping stays as it is and gets a second place, which is this value's.
+            let second = unsafe { rustix::mm::mremap(start, 0, bytes, flags) };
+            let start = second.expect("a second mapping").cast();
+            found.push(Self { start, bytes });
+        }
+        found
+    }
+
+    /// Random words at random places, more of them near the start, where what is small but important lies.
+    pub(crate) fn scribble(&self, dice: &mut Dice, words: u32) {
+        for _ in 0..words {
+            let offset = match dice.below(4) {
+                0 => dice.below(16_384) as usize,
+                _ => dice.roll() as usize,
+            };
+            let value = match dice.below(6) {
+                0 => 0,
+                1 => u64::MAX,
+                2 => dice.below(256),
+                // As a slot's first word may be: a sequence number that may be due, and a length.
+                3 => dice.below(4500) << 32 | dice.below(200),
+                4 => 1 << dice.below(64),
+                _ => dice.roll(),
+            };
+            self.store(offset, value);
+        }
     }
 
     /// Stores a word; the offset is taken modulo the memory, and rounded down to words.
@@ -213,15 +254,25 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: what `map` got, unmapped once.
+        // SAFETY: a mapping of this value's own, unmapped once.
         let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
     }
 }
 
-/// Numbers without much of a pattern; the seed is printed by whoever uses them.
+/// Numbers without much of a pattern.
 pub(crate) struct Dice(u64);
 
 impl Dice {
+    /// The dice of a rank. Their seed is printed; `JOBS_SEED` sets another than the usual.
+    pub(crate) fn of(rank: &Rank) -> Self {
+        let seed = std::env::var("JOBS_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or(20_261_121_u64);
+        println!("seed {seed}, rank {}", rank.number);
+        Self::new(seed.wrapping_mul(1000) + rank.number as u64)
+    }
+
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

@@ -74,9 +74,11 @@ impl Job {
         }
         let place = Place::new();
         let before = leaks::Surroundings::now();
-        let command = self.command(&place);
-        let done = Running::start(command).wait(&place);
+        let done = Running::start(self.command(&place)).wait(&place);
         leaks::check(&place, &before);
+        if std::env::var_os("JOBS_VERBOSE").is_some() {
+            println!("{}: {}", self.label, done.story());
+        }
         done
     }
 

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mapwire::{Node, Shared};
-use rustix::process::{Signal, kill_process};
 
 use super::job::FOLDER;
 use super::leaks;
@@ -67,9 +66,14 @@ impl Rank {
         std::fs::rename(draft, self.folder.join(name)).expect("a note");
     }
 
+    /// Where a note is, or will be.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     /// Whether a note is there.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.folder.join(name).exists()
+        self.path(name).exists()
     }
 
     /// Waits for a note and reads it, asleep meanwhile: without any call of mapwire.
@@ -88,11 +92,6 @@ impl Rank {
                 self.has(&format!("{name}-{other}"))
             });
         }
-    }
-
-    /// Ends this process by a signal, or stops it.
-    pub(crate) fn suffer(&self, signal: Signal) {
-        kill_process(rustix::process::getpid(), signal).expect("a signal to oneself");
     }
 }
 

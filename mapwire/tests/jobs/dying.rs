@@ -1,0 +1,240 @@
+//! A rank that exits, is killed or stops in the middle of something. The others are told which rank it is, and the job ends
+//! soon, with the code of what ended it.
+
+use std::time::Duration;
+
+use mapwire::{Node, Rights, Shared};
+use rustix::process::Signal;
+
+use crate::harness::denials::outlive_sigterm;
+use crate::harness::{Job, Rank, eventually, job};
+
+const WAYS: [&str; 4] = ["exits with 0", "exits with 3", "is killed", "is stopped"];
+
+/// The rank that dies.
+const VICTIM: usize = 2;
+
+/// What a survivor says, on standard error, and with which code it then ends.
+fn survive(rank: &Rank, outcome: Result<(), mapwire::Error>) {
+    match outcome {
+        Ok(()) => panic!("rank {} missed the end of rank {VICTIM}", rank.number),
+        Err(error) => {
+            eprintln!("survivor {}: {error}", rank.number);
+            std::process::exit(7);
+        }
+    }
+}
+
+/// Ends this process in the given way, from a thread of its own, once all ranks are in the middle of it.
+fn die_soon(rank: &Rank, way: &'static str) {
+    let pid = rustix::process::getpid();
+    let ready = rank.path("ready");
+    std::thread::spawn(move || {
+        eventually("the ranks are at it", || ready.exists());
+        std::thread::sleep(Duration::from_millis(30));
+        let signal = match way {
+            "exits with 0" => std::process::exit(0),
+            "exits with 3" => std::process::exit(3),
+            "is killed" => Signal::KILL,
+            _ => Signal::STOP,
+        };
+        rustix::process::kill_process(pid, signal).unwrap();
+    });
+}
+
+/// Runs `body` as every rank while rank 2 dies in each of the ways. `body` says how it fared; in the victim it may go on for
+/// ever.
+///
+/// A survivor that is told by an error ends with 7; one that was in a page fault, with 70.
+fn each_way(what: &str, survivors_code: i32, body: fn(&Rank, &Node) -> Result<(), mapwire::Error>) {
+    for way in WAYS {
+        let job = job(3).called(format!("{what} {way}"));
+        let done = settings(job).run(|rank| {
+            let node = rank.node();
+            if rank.number == VICTIM {
+                die_soon(rank, way);
+                let _ = body(rank, &node);
+                // It dies later than it could go on.
+                std::thread::sleep(Duration::from_secs(60));
+            } else {
+                outlive_sigterm();
+                let outcome = body(rank, &node);
+                survive(rank, outcome);
+            }
+        });
+        let done = done.soon();
+        match way {
+            // A clean end is no reason to end the job: the survivors end it, for their own reasons.
+            "exits with 0" => done.code(survivors_code).says("rank 2 is gone"),
+            "exits with 3" => done
+                .code(3)
+                .says("rank 2 (process ")
+                .says("exited with code 3")
+                .says("rank 2 is gone"),
+            "is killed" => done
+                .code(137)
+                .says("was killed by SIGKILL")
+                .says("rank 2 is gone"),
+            _ => done
+                .code(128 + 19)
+                .says("rank 2 (process ")
+                .says("was stopped by SIGSTOP"),
+        };
+    }
+}
+
+fn settings(job: Job) -> Job {
+    job.option("--stop-grace", "0.2").option("--shared", "64M")
+}
+
+/// All ranks are where they should be when the victim dies.
+fn all_ready(rank: &Rank) {
+    rank.note(&format!("at-{}", rank.number), "");
+    if rank.number == 0 {
+        for other in 0..rank.size {
+            rank.read(&format!("at-{other}"));
+        }
+        rank.note("ready", "");
+    }
+}
+
+#[test]
+fn a_rank_that_dies_while_others_send_to_it_is_named() {
+    each_way("send", 7, |rank, node| {
+        let buffer = node.alloc(200_000)?;
+        let _export = node
+            .export_buffer(&buffer)
+            .ring_only()
+            .name("inbox")
+            .start()?;
+        if rank.number == VICTIM {
+            all_ready(rank);
+            std::thread::sleep(Duration::from_secs(60));
+            return Ok(());
+        }
+        let import = node.import(VICTIM, "inbox").start()?;
+        all_ready(rank);
+        let data = vec![1; 150_000];
+        loop {
+            import.send(&data, 0)?;
+            import.send(&data[..100], 0)?;
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_dies_while_others_fetch_from_it_is_named() {
+    each_way("fetch", 7, |rank, node| {
+        let buffer = node.alloc(200_000)?;
+        let _export = node
+            .export_buffer(&buffer)
+            .ring_only()
+            .name("inbox")
+            .start()?;
+        if rank.number == VICTIM {
+            all_ready(rank);
+            std::thread::sleep(Duration::from_secs(60));
+            return Ok(());
+        }
+        let import = node.import(VICTIM, "inbox").rights(Rights::ALL).start()?;
+        all_ready(rank);
+        let mut data = vec![1; 150_000];
+        loop {
+            import.fetch(0, &mut data)?;
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_dies_with_a_lock_is_named() {
+    each_way("lock", 7, |rank, node| {
+        let shared = Shared::open(node, 1)?;
+        if rank.number == VICTIM {
+            let held = shared.lock(9)?;
+            rank.note("locked", "");
+            all_ready(rank);
+            std::thread::sleep(Duration::from_secs(60));
+            drop(held);
+            return Ok(());
+        }
+        rank.read("locked");
+        all_ready(rank);
+        shared.lock(9).map(drop)
+    });
+}
+
+#[test]
+fn a_rank_that_dies_before_a_barrier_is_named() {
+    each_way("barrier", 7, |rank, node| {
+        let shared = Shared::open(node, 1)?;
+        shared.barrier()?;
+        all_ready(rank);
+        if rank.number == VICTIM {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        shared.barrier()
+    });
+}
+
+#[test]
+fn a_rank_that_dies_in_the_midst_of_page_faults_is_named() {
+    each_way("fault", 70, |rank, node| {
+        let shared = Shared::open(node, 1)?;
+        let slice = (rank.number == 0)
+            .then(|| shared.alloc::<u64>(8))
+            .transpose()?;
+        let slice = shared.broadcast_slice(0, slice)?;
+        all_ready(rank);
+        loop {
+            for index in 0..slice.len() {
+                slice.set(index, slice.get(index) + 1);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_access_that_a_dead_rank_would_have_to_serve_ends_the_rank_with_a_word() {
+    for faults in ["userfaultfd", "sigsegv"] {
+        let done = settings(job(2))
+            .called(faults)
+            .option("--faults", faults)
+            .run(|rank| {
+                let node = rank.node();
+                let shared = Shared::open(&node, 1).unwrap();
+                let slice = (rank.number == 1).then(|| shared.alloc::<u64>(8).unwrap());
+                let slice = shared.broadcast_slice(1, slice).unwrap();
+                slice.set(0, 7);
+                shared.barrier().unwrap();
+                if rank.number == 1 {
+                    slice.set(0, 8);
+                    rank.note("owned", "");
+                    std::process::exit(0);
+                }
+                rank.read("owned");
+                std::thread::sleep(Duration::from_millis(100));
+                println!("read {}", slice.get(0));
+            });
+        // EX_SOFTWARE, with the reason: no crash.
+        done.code(70)
+            .soon()
+            .says("mapwire: rank 0: access to shared memory at 0x")
+            .says("rank 1 is gone")
+            .prints("read", 0);
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_while_others_wait_for_its_export_or_signal_is_named() {
+    let done = job(2).run(|rank| {
+        let node = rank.node();
+        if rank.number == 1 {
+            rank.read("waiting");
+            return;
+        }
+        rank.note("waiting", "");
+        let outcome = node.import(1, "never").start();
+        eprintln!("survivor: {}", crate::harness::refusal(outcome.map(drop)));
+    });
+    done.succeeds().soon().says("node 1 is gone").says("never");
+}
