@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_driver::DriverError;
-use mapwire_driver::engine::Engine;
+use mapwire_driver::engine::{Engine, Place};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::shared::{SharedError, SharedPort};
 use mapwire_dsm::{Config as ModelConfig, Counters, Dsm, Outcome, Progress};
@@ -146,10 +146,12 @@ impl Shared {
     /// # Errors
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
-        let outcome = self.engine().shared_operation(|port, thread| {
-            port.dsm_mut().alloc(thread, bytes)?;
-            Ok(Progress::Pending)
-        })?;
+        let outcome = self
+            .engine()
+            .shared_operation(Place::Program, |port, thread| {
+                port.dsm_mut().alloc(thread, bytes)?;
+                Ok(Progress::Pending)
+            })?;
         match outcome {
             Some(Outcome::Allocated(at)) => {
                 let layout = self.layout()?;
@@ -172,10 +174,12 @@ impl Shared {
     /// # Errors
     /// A rank is gone; a number beyond the 256 there are.
     pub fn barrier_of(&self, barrier: u32) -> Result<()> {
-        let outcome = self.engine().shared_operation(|port, thread| {
-            port.dsm_mut().barrier(thread, barrier)?;
-            Ok(Progress::Pending)
-        })?;
+        let outcome = self
+            .engine()
+            .shared_operation(Place::Program, |port, thread| {
+                port.dsm_mut().barrier(thread, barrier)?;
+                Ok(Progress::Pending)
+            })?;
         match outcome {
             Some(Outcome::Passed) => Ok(()),
             other => Err(unexpected(other)),
@@ -188,10 +192,12 @@ impl Shared {
     /// A rank is gone; a root outside the job.
     pub fn broadcast(&self, root: usize, value: u64) -> Result<u64> {
         let root = u16::try_from(root).unwrap_or(u16::MAX);
-        let outcome = self.engine().shared_operation(|port, thread| {
-            port.dsm_mut().broadcast(thread, root, value)?;
-            Ok(Progress::Pending)
-        })?;
+        let outcome = self
+            .engine()
+            .shared_operation(Place::Program, |port, thread| {
+                port.dsm_mut().broadcast(thread, root, value)?;
+                Ok(Progress::Pending)
+            })?;
         match outcome {
             Some(Outcome::Value(value)) => Ok(value),
             other => Err(unexpected(other)),
@@ -223,7 +229,9 @@ impl Shared {
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
         let outcome = self
             .engine()
-            .shared_operation(|port, thread| port.dsm_mut().lock(thread, lock))?;
+            .shared_operation(Place::Program, |port, thread| {
+                port.dsm_mut().lock(thread, lock)
+            })?;
         match outcome {
             None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
             other => Err(unexpected(other)),
@@ -370,7 +378,7 @@ impl Inner {
     fn meet(&self) -> Result<()> {
         let engine = &self.node.inner.engine;
         // A broadcast takes one thread of each rank, however many take part in barriers.
-        let outcome = engine.shared_operation(|port, thread| {
+        let outcome = engine.shared_operation(Place::Program, |port, thread| {
             port.dsm_mut().broadcast(thread, 0, 0)?;
             Ok(Progress::Pending)
         })?;

@@ -470,6 +470,7 @@ impl Driver {
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.transport.has_input()
+            || !self.notices.is_empty()
             || self.queue.has_commands()
             || self.job.has_news()
             || self.board.events() != self.seen_events

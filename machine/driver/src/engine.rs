@@ -62,6 +62,15 @@ pub struct Engine {
     shared_end: AtomicUsize,
 }
 
+/// Where a thread is that works on the shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a call of the program.
+    Program,
+    /// In the page-fault handler: no allocation, and no handler of the program.
+    FaultHandler,
+}
+
 /// The driver, held.
 #[derive(Debug)]
 pub struct DriverGuard<'a>(SpinGuard<'a, Driver>);
@@ -311,6 +320,21 @@ impl Engine {
         worked
     }
 
+    /// One turn of the duty cycle, without handlers of the program: those that came are left to the service thread.
+    #[inline]
+    fn poll_quietly(&self) {
+        let waiting = match self.driver.try_lock() {
+            None => return,
+            Some(mut driver) => {
+                driver.poll();
+                !driver.notices.is_empty()
+            }
+        };
+        if waiting {
+            self.board.wake(self.rank);
+        }
+    }
+
     #[cold]
     fn run_notices(&self, first: Notice) {
         let mut next = Some(first);
@@ -335,7 +359,7 @@ impl Engine {
         what: impl FnOnce() -> String,
         check: impl FnMut(&mut Driver) -> Option<T>,
     ) -> Result<T, DriverError> {
-        self.wait_driver(timeout, check)
+        self.wait_driver(Place::Program, timeout, check)
             .ok_or_else(|| DriverError::Timeout {
                 what: what(),
                 after: timeout.unwrap_or_default(),
@@ -358,6 +382,7 @@ impl Engine {
     #[inline]
     fn wait_driver<T>(
         &self,
+        place: Place,
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut Driver) -> Option<T>,
     ) -> Option<T> {
@@ -370,10 +395,18 @@ impl Engine {
             };
             let worked = driver.poll();
             let found = check(&mut driver);
-            let notice = driver.notices.pop_front();
+            let notice = match place {
+                Place::Program => driver.notices.pop_front(),
+                Place::FaultHandler => None,
+            };
+            let waiting = !driver.notices.is_empty();
             drop(driver);
             if let Some(notice) = notice {
                 engine.run_notices(notice);
+            } else if waiting {
+                // A handler of the program may do anything, and so must not run in a signal handler: the service thread
+                // runs it.
+                engine.board.wake(engine.rank);
             }
             (worked, found)
         })
@@ -422,7 +455,7 @@ impl Engine {
         };
         self.board.leave_polling(self.rank);
         // What came while this thread counted as polling rang nobody: look once more, now that it does not.
-        self.poll();
+        self.poll_quietly();
         self.wake_sleepers();
         found
     }
@@ -540,6 +573,7 @@ impl Engine {
     #[inline]
     pub fn shared_operation(
         &self,
+        place: Place,
         begin: impl FnOnce(&mut SharedPort, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
         let thread = self
@@ -563,7 +597,7 @@ impl Engine {
                 return outcome.map(Some);
             }
         }
-        let waited = self.wait_driver(None, |driver| match &mut driver.shared {
+        let waited = self.wait_driver(place, None, |driver| match &mut driver.shared {
             Some(port) => port.take_outcome(thread),
             None => Some(Err(SharedError::NotOpen)),
         });
@@ -619,7 +653,7 @@ impl Engine {
 
     /// Serves a page fault in the shared memory's views, in the thread that faulted.
     pub fn handle_fault(&self, info: &FaultInfo) -> Resolution {
-        let outcome = self.shared_operation(|port, thread| {
+        let outcome = self.shared_operation(Place::FaultHandler, |port, thread| {
             let Some((view, offset)) = port.views().locate(info.address) else {
                 return Err(ModelError::NotShared {
                     view: u16::MAX,
