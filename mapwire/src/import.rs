@@ -7,6 +7,7 @@ use mapwire_driver::driver::NOTICE_HANDLER;
 use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
 use mapwire_driver::{Driver, DriverError, DriverMode};
+use mapwire_host::memory::MappedBuffer;
 use mapwire_nic::CommandError;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
@@ -168,10 +169,10 @@ impl Import {
     #[inline]
     pub fn send(&self, data: &[u8], offset: u64) -> Result<()> {
         if let Some(mapped) = &self.local.mapped
-            && self.is_open()
+            && self.is_open(mapped)
+            && mapped.put(offset as usize, data)
         {
-            self.check(Rights::STORE, offset, data.len() as u64)?;
-            return Ok(mapped.write(offset as usize, data)?);
+            return Ok(());
         }
         self.send_slow(data, offset, false, None)
     }
@@ -190,12 +191,11 @@ impl Import {
         value: u64,
     ) -> Result<()> {
         if let Some(mapped) = &self.local.mapped
-            && self.is_open()
+            && self.is_open(mapped)
+            && mapped.holds_signal(signal_offset as usize)
+            && mapped.put(offset as usize, data)
         {
-            self.check(Rights::STORE, offset, data.len() as u64)?;
-            self.check_signal(signal_offset)?;
-            mapped.write(offset as usize, data)?;
-            mapped.store_release_u64(signal_offset as usize, value)?;
+            mapped.signal(signal_offset as usize, value);
             return Ok(());
         }
         self.check_signal(signal_offset)?;
@@ -259,7 +259,7 @@ impl Import {
     #[inline]
     pub fn fetch(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if let Some(mapped) = &self.local.mapped
-            && self.is_open()
+            && self.is_open(mapped)
         {
             self.check(Rights::FETCH, offset, into.len() as u64)?;
             return Ok(mapped.read(offset as usize, into)?);
@@ -269,13 +269,8 @@ impl Import {
 
     /// Whether a direct store or fetch may go ahead at once. Two loads of lines that are in this core's cache.
     #[inline]
-    fn is_open(&self) -> bool {
-        self.inner.engine.is_clear(self.local.grant.node)
-            && self
-                .local
-                .mapped
-                .as_ref()
-                .is_some_and(|mapped| !mapped.revoked())
+    fn is_open(&self, mapped: &MappedBuffer) -> bool {
+        self.inner.engine.is_clear(self.local.grant.node) && !mapped.revoked()
     }
 
     /// Makes a direct store possible, or says why it is not: waits for what was sent before by the ring.

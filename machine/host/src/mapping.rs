@@ -105,6 +105,7 @@ impl Mapping {
     }
 
     /// Length, a multiple of the page size.
+    #[inline(always)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -177,7 +178,28 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 
+    /// Copies `from` to byte `offset`; false, and nothing copied, when that is not within the first `bytes`, which must be
+    /// writable.
+    #[inline(always)]
+    pub(crate) fn put(&self, bytes: usize, offset: usize, from: &[u8]) -> bool {
+        let bytes = bytes.min(self.bytes());
+        if offset > bytes || from.len() > bytes - offset {
+            return false;
+        }
+        // SAFETY: the range is within the mapping, as just checked, and `from` is other memory: a slice that lay in a mapping
+        // which peers store into would be no slice.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                from.as_ptr(),
+                self.start.as_ptr().add(offset),
+                from.len(),
+            );
+        }
+        true
+    }
+
     /// The atomic word of 8 bytes at `offset`, which must be aligned and must be readable.
+    #[inline(always)]
     pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(self.contains(offset, 8) && offset % 8 == 0);
         // SAFETY: within the mapping and aligned; bytes that are also copied plainly are so in

@@ -243,7 +243,7 @@ impl MappedBuffer {
     }
 
     /// Whether the exporter moved away: stores no longer reach it. One load.
-    #[inline]
+    #[inline(always)]
     pub fn revoked(&self) -> bool {
         self.status.word32(0).load(Ordering::Acquire) != STANDING
     }
@@ -270,6 +270,28 @@ impl MappedBuffer {
     /// Whether stores are allowed.
     pub fn writable(&self) -> bool {
         self.writable
+    }
+
+    /// Copies `from` to byte `offset` of the export, as [`write`](Self::write) does; false when that would be an error.
+    /// The short way, for stores that should cost no more than a copy.
+    #[inline(always)]
+    pub fn put(&self, offset: usize, from: &[u8]) -> bool {
+        self.writable && self.data.put(self.bytes, offset, from)
+    }
+
+    /// Whether [`signal`](Self::signal) may store at `offset`.
+    #[inline(always)]
+    pub fn holds_signal(&self, offset: usize) -> bool {
+        self.writable && offset % 8 == 0 && offset <= self.bytes && self.bytes - offset >= 8
+    }
+
+    /// Stores a word in one piece, after every store made before it.
+    ///
+    /// # Panics
+    /// If the word is not aligned, or not within the mapping: ask [`holds_signal`](Self::holds_signal) first.
+    #[inline(always)]
+    pub fn signal(&self, offset: usize, value: u64) {
+        self.data.word64(offset).store(value, Ordering::Release);
     }
 
     /// Copies `from` to byte `offset` of the export.
