@@ -126,7 +126,7 @@ impl Shared {
         let shared = Self {
             inner: Arc::new(inner),
         };
-        shared.inner.meet()?;
+        shared.inner.check_layout(&layout)?;
         Ok(shared)
     }
 
@@ -279,12 +279,22 @@ impl Shared {
     }
 
     /// Waits until every rank closes, and gives the memory back. All ranks call it; slices are of no use afterwards.
-    /// Dropping the last clone does the same, unless the thread is panicking.
+    ///
+    /// Dropping the last clone gives the memory back without waiting: ranks that use it still are told so. That is the right
+    /// thing after an error, which the others must not wait for, and at no other time.
     ///
     /// # Errors
-    /// A rank is gone.
+    /// A rank has died.
     pub fn close(self) -> Result<()> {
-        self.inner.meet()
+        match self.inner.meet(0) {
+            // It passed this very meeting, so all have come, or it waits for nobody: there is nothing to wait for here.
+            Err(Error::Shared(SharedError::RankGone(rank) | SharedError::RankClosed(rank)))
+                if !self.engine().has_died(rank) =>
+            {
+                Ok(())
+            }
+            outcome => outcome.map(drop),
+        }
     }
 
     /// Whether `bytes` at `address` lie within one application view.
@@ -345,7 +355,8 @@ impl Inner {
                 .push((local.id, local.grant));
             let mapped = local.mapped.ok_or(SharedError::NotOpen)?;
             self.check_segment(peer, &mapped)?;
-            engine.lock().set_shared_peer(peer, mapped)?;
+            let segment = local.grant.export;
+            engine.lock().set_shared_peer(peer, segment, mapped)?;
         }
         Ok(())
     }
@@ -374,16 +385,39 @@ impl Inner {
         .into())
     }
 
-    /// A barrier of ranks.
-    fn meet(&self) -> Result<()> {
+    /// All ranks must have it at the same addresses. Waits for them all.
+    fn check_layout(&self, layout: &ViewLayout) -> Result<()> {
+        // Addresses have 47 bits.
+        let (views, base) = (|word: u64| word & 0xffff, |word: u64| word >> 16);
+        let ours = layout.views as u64 | (layout.base as u64) << 16;
+        let first = self.meet(ours)?;
+        let (name, ours, first) = if views(first) != views(ours) {
+            let text = |word| views(word).to_string();
+            ("MAPWIRE_VIEWS", text(ours), text(first))
+        } else if base(first) != base(ours) {
+            let text = |word| format!("{:#x}", base(word));
+            ("MAPWIRE_SHARED_BASE", text(ours), text(first))
+        } else {
+            return Ok(());
+        };
+        Err(crate::config::ConfigError {
+            name: name.to_owned(),
+            value: ours,
+            why: format!("rank 0 has {first}; give all ranks the same"),
+        }
+        .into())
+    }
+
+    /// A barrier of ranks, which gives the value of rank 0 to all.
+    fn meet(&self, value: u64) -> Result<u64> {
         let engine = &self.node.inner.engine;
         // A broadcast takes one thread of each rank, however many take part in barriers.
         let outcome = engine.shared_operation(Place::Program, |port, thread| {
-            port.dsm_mut().broadcast(thread, 0, 0)?;
+            port.dsm_mut().broadcast(thread, 0, value)?;
             Ok(Progress::Pending)
         })?;
         match outcome {
-            Some(Outcome::Value(_)) => Ok(()),
+            Some(Outcome::Value(value)) => Ok(value),
             other => Err(unexpected(other)),
         }
     }

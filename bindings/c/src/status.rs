@@ -128,7 +128,7 @@ fn of_driver(error: &DriverError) -> mw_status_t {
         DriverError::Vmmc(error) => of_vmmc(error),
         DriverError::Nic(error) => of_nic(error),
         DriverError::Command(error) => of_command(error),
-        DriverError::Pages(PagesError::Limit(_)) => MW_ERR_LIMIT,
+        DriverError::Pages(PagesError::Limit(_) | PagesError::LockedMemory { .. }) => MW_ERR_LIMIT,
         DriverError::Pages(PagesError::System(error)) | DriverError::Pinner(error) => of_pin(error),
         DriverError::Pages(PagesError::Nic(error)) => of_nic(error),
         DriverError::Memory(error) => of_memory(error),
@@ -273,7 +273,7 @@ fn of_shared(error: &SharedError) -> mw_status_t {
         SharedError::Peer(_) | SharedError::Garbled(_) | SharedError::RankBroken { .. } => {
             MW_ERR_PROTOCOL
         }
-        SharedError::RankGone(_) => MW_ERR_GONE,
+        SharedError::RankGone(_) | SharedError::RankClosed(_) => MW_ERR_GONE,
         SharedError::Open => MW_ERR_EXISTS,
         SharedError::NotOpen => MW_ERR_STATE,
         SharedError::TooManyThreads(_) => MW_ERR_LIMIT,

@@ -502,13 +502,14 @@ impl Driver {
     pub fn set_shared_peer(
         &mut self,
         peer: NodeId,
+        segment: mapwire_wire::ExportId,
         mapped: mapwire_host::memory::MappedBuffer,
     ) -> Result<(), crate::shared::SharedError> {
         let port = self
             .shared
             .as_mut()
             .ok_or(crate::shared::SharedError::NotOpen)?;
-        port.set_peer(peer, mapped);
+        port.set_peer(peer, segment, mapped);
         Ok(())
     }
 

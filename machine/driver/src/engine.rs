@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use mapwire_dsm::{Dsm, Error as ModelError, Outcome, Progress};
 use mapwire_host::faults::{FaultInfo, Resolution};
 use mapwire_host::waiting::{Spinner, WaitStrategy, now_ns};
-use mapwire_transport::board::Board;
+use mapwire_transport::board::{Board, RankState};
 use mapwire_wire::{CommandRepr, NodeId};
 
 use crate::completions::CompletionWords;
@@ -553,6 +553,12 @@ impl Engine {
             Some(nap.unwrap_or(Duration::from_secs(1))),
         );
         true
+    }
+
+    /// Whether a rank is known to have failed, rather than left.
+    #[must_use]
+    pub fn has_died(&self, rank: NodeId) -> bool {
+        self.board.state(u32::from(rank.0)) == RankState::Dead
     }
 
     /// The ranks by state, for messages about waits that take too long.

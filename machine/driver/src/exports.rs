@@ -248,6 +248,9 @@ impl Driver {
                 }
                 Action::Revoked { from, export } => {
                     self.nic.handle_revoked(from, export);
+                    if let Some(shared) = &mut self.shared {
+                        shared.handle_revoked(from, export);
+                    }
                 }
                 Action::Goodbye { from } => self.handle_peer_gone(from),
             }

@@ -4,7 +4,8 @@
 use mapwire_host::pinning::{PinError as HostPinError, Pinner};
 use mapwire_nic::{Nic, NicError};
 use mapwire_translation::{
-    Frame, Page, PageRange, PinError, PinLimit, PinPlan, Prepared, TranslationDesign, UserTable,
+    Frame, PAGE_BYTES, Page, PageRange, PinError, PinLimit, PinPlan, Prepared, TranslationDesign,
+    UserTable,
 };
 use mapwire_wire::ProcessId;
 use thiserror::Error;
@@ -18,6 +19,22 @@ pub enum PagesError {
     /// The limit on pinned pages.
     #[error(transparent)]
     Limit(#[from] PinError),
+    /// The operating system's limit on locked memory, known beforehand.
+    #[error(
+        "{needed_pages} pages cannot be pinned at once: RLIMIT_MEMLOCK allows {limit_bytes} bytes, and {held_pages} of its \
+         {limit_pages} pages are in use: raise it with `ulimit -l` or `memlock` in /etc/security/limits.conf, give the \
+         program CAP_IPC_LOCK, or send less at once"
+    )]
+    LockedMemory {
+        /// Pages of the transfer or export.
+        needed_pages: u64,
+        /// Pages that the limit allows.
+        limit_pages: u64,
+        /// Pages of others, which must stay pinned.
+        held_pages: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// The operating system.
     #[error(transparent)]
     System(#[from] HostPinError),
@@ -31,6 +48,8 @@ pub struct Pages {
     process: ProcessId,
     pinner: Box<dyn Pinner>,
     user: UserTable,
+    /// RLIMIT_MEMLOCK, when it is what limits.
+    locked_bytes: Option<u64>,
     plan: PinPlan,
     frames: Box<[Frame; RUN_PAGES]>,
 }
@@ -52,10 +71,15 @@ impl Pages {
             (Some(pages), None) | (None, Some(pages)) => PinLimit::Pages(pages),
             (Some(ours), Some(systems)) => PinLimit::Pages(ours.min(systems)),
         };
+        let locked_bytes = mapwire_host::limits::locked_memory().0.filter(|bytes| {
+            limit == PinLimit::Pages(bytes / PAGE_BYTES as u64)
+                && !mapwire_host::limits::may_lock_without_limit()
+        });
         Self {
             process,
             pinner,
             user: UserTable::new(limit),
+            locked_bytes,
             plan: PinPlan::new(),
             frames: Box::new([Frame::GARBAGE; RUN_PAGES]),
         }
@@ -73,11 +97,33 @@ impl Pages {
         nic: &mut Nic<D>,
         range: PageRange,
     ) -> Result<(), PagesError> {
-        if self.user.prepare(range, &mut self.plan)? == Prepared::MustPin {
-            self.pin_planned(nic)?;
+        match self.user.prepare(range, &mut self.plan) {
+            Ok(Prepared::MustPin) => self.pin_planned(nic)?,
+            Ok(_) => {}
+            Err(error) => return Err(self.explain(error)),
         }
         self.user.hold(range)?;
         Ok(())
+    }
+
+    #[cold]
+    fn explain(&self, error: PinError) -> PagesError {
+        match (error, self.locked_bytes) {
+            (
+                PinError::LimitTooSmall {
+                    needed_pages,
+                    limit_pages,
+                    held_pages,
+                },
+                Some(limit_bytes),
+            ) => PagesError::LockedMemory {
+                needed_pages,
+                limit_pages,
+                held_pages,
+                limit_bytes,
+            },
+            (error, _) => error.into(),
+        }
     }
 
     /// The transfer that held the range is over. The pages stay pinned: the next transfer finds them so.

@@ -13,7 +13,7 @@ use mapwire_host::faults::{
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
 use mapwire_transport::payload::Received;
-use mapwire_wire::NodeId;
+use mapwire_wire::{ExportId, NodeId};
 use thiserror::Error;
 
 use crate::breach::Breach;
@@ -51,6 +51,12 @@ pub enum SharedError {
     /// A rank is gone, and with it what it owned.
     #[error("rank {} is gone, and with it the shared memory that it owned", rank(.0))]
     RankGone(NodeId),
+    /// A rank has closed the memory while others use it.
+    #[error(
+        "rank {} has taken its part of the shared memory away: it did not wait for the others to close it too",
+        rank(.0)
+    )]
+    RankClosed(NodeId),
     /// A rank broke the rules of the link, and counts as gone.
     #[error("rank {} is broken ({breach}), and with it the shared memory that it owned", rank(.peer))]
     RankBroken {
@@ -84,6 +90,8 @@ pub struct SharedPort {
     access: Vec<u8>,
     /// Every peer's privileged view.
     peers: Vec<Option<MappedBuffer>>,
+    /// What each peer exports it as.
+    segments: Vec<Option<ExportId>>,
     outcomes: [Option<Outcome>; MAX_THREADS],
     /// What ended the shared memory; every wait gets it from then on.
     broken: Option<Broken>,
@@ -93,6 +101,7 @@ pub struct SharedPort {
 #[derive(Clone, Copy, Debug)]
 enum Broken {
     Gone(NodeId),
+    Closed(NodeId),
     Link(NodeId, Breach),
     Peer(PeerError),
     Garbled(NodeId),
@@ -111,6 +120,7 @@ impl SharedPort {
             protection,
             access: vec![0; entries],
             peers: (0..dsm.config().ranks).map(|_| None).collect(),
+            segments: vec![None; usize::from(dsm.config().ranks)],
             dsm,
             outcomes: [None; MAX_THREADS],
             broken: None,
@@ -135,9 +145,18 @@ impl SharedPort {
     }
 
     /// Puts the privileged view of a peer in place.
-    pub(crate) fn set_peer(&mut self, peer: NodeId, mapped: MappedBuffer) {
-        if let Some(slot) = self.peers.get_mut(usize::from(peer.0)) {
-            *slot = Some(mapped);
+    pub(crate) fn set_peer(&mut self, peer: NodeId, segment: ExportId, mapped: MappedBuffer) {
+        let index = usize::from(peer.0);
+        if index < self.peers.len() {
+            self.peers[index] = Some(mapped);
+            self.segments[index] = Some(segment);
+        }
+    }
+
+    /// A peer has taken an export back: its segment, perhaps.
+    pub(crate) fn handle_revoked(&mut self, peer: NodeId, export: ExportId) {
+        if self.segments.get(usize::from(peer.0)) == Some(&Some(export)) {
+            self.broken.get_or_insert(Broken::Closed(peer));
         }
     }
 
@@ -325,6 +344,7 @@ impl Broken {
     fn error(self) -> SharedError {
         match self {
             Self::Gone(node) => SharedError::RankGone(node),
+            Self::Closed(node) => SharedError::RankClosed(node),
             Self::Link(peer, breach) => SharedError::RankBroken { peer, breach },
             Self::Peer(error) => SharedError::Peer(error),
             Self::Garbled(node) => SharedError::Garbled(node),
