@@ -5,6 +5,7 @@ mod dying;
 mod harness;
 mod hostile_memory;
 mod hostile_packets;
+mod limits;
 mod modes;
 mod order;
 mod paths;

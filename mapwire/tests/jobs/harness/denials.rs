@@ -62,32 +62,6 @@ pub(crate) fn lower_limit(resource: Resource, to: u64) {
     setrlimit(resource, limit).expect("a lower limit");
 }
 
-/// Gives up CAP_IPC_LOCK, if held, in this thread and the threads that it starts.
-pub(crate) fn obey_memlock() {
-    const CAP_IPC_LOCK: u32 = 14;
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
-        version: VERSION_3,
-        pid: 0,
-    };
-    // Effective, permitted, inheritable; capabilities 0 to 31, then the rest.
-    let mut sets = [[0_u32; 3]; 2];
-    // SAFETY: the header asks for two rows of three words, which `sets` has.
-    let got = unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) };
-    assert_eq!(got, 0);
-    for set in &mut sets[0] {
-        *set &= !(1 << CAP_IPC_LOCK);
-    }
-    // SAFETY: as above; it only takes capabilities away.
-    let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
-    assert_eq!(set, 0);
-}
-
 /// Maps `bytes` of private memory at `address`, which must be free.
 pub(crate) fn map_at(address: usize, bytes: usize) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

@@ -1,7 +1,7 @@
 //! Starts jobs of real processes: `mapwire run -n N -- <this test program>`, watches the clock, and finds what they leave.
 
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -28,7 +28,7 @@ pub(crate) struct Job {
     label: String,
     options: Vec<String>,
     variables: Vec<(String, String)>,
-    as_nobody: bool,
+    unprivileged: bool,
 }
 
 /// A job of `ranks` ranks. Each becomes this test program with the calling test alone, and comes back here.
@@ -38,7 +38,7 @@ pub(crate) fn job(ranks: u32) -> Job {
         label: String::new(),
         options: Vec::new(),
         variables: Vec::new(),
-        as_nobody: false,
+        unprivileged: false,
     }
 }
 
@@ -58,6 +58,12 @@ impl Job {
     /// A variable for the ranks.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Runs launcher and ranks as a user without privileges, if this program has any.
+    pub(crate) fn unprivileged(mut self) -> Self {
+        self.unprivileged = true;
         self
     }
 
@@ -111,6 +117,10 @@ impl Job {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(&place.folder)
             .stdin(Stdio::null());
+        if self.unprivileged && rustix::process::geteuid().is_root() {
+            const NOBODY: u32 = 65_534;
+            command.uid(NOBODY).gid(NOBODY);
+        }
         command
     }
 }

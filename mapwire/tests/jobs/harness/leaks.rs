@@ -53,7 +53,7 @@ pub(crate) fn check(place: &Place, before: &Surroundings) {
     }
     let mine: Vec<String> = holdings()
         .into_iter()
-        .filter(|held| held.contains("mapwire-"))
+        .filter(|held| held.contains("memfd:mapwire"))
         .collect();
     assert!(mine.is_empty(), "the test program itself holds {mine:?}");
 }
