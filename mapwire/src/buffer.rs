@@ -1,10 +1,11 @@
 //! Memory that importers can map.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mapwire_host::memory::SharedBuffer;
 
-use crate::error::Result;
+use crate::error::{Result, check_range};
+use crate::raw;
 
 /// Memory from [`crate::Node::alloc`]: whole pages of a memfd, so that importers can map it. It stays at its address when an
 /// export of it is revoked: its pages are then replaced by a copy. Do not store to it from other threads meanwhile: such a
@@ -41,12 +42,16 @@ impl Buffer {
         self.length
     }
 
+    // None of these takes the buffer's lock: what they copy to or from may be shared memory, and serving its faults may have
+    // to lock the buffer.
+
     /// Copies bytes in.
     ///
     /// # Errors
     /// A range outside the buffer.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
-        Ok(self.lock().write(offset, from)?)
+        raw::write(self.at(offset, from.len())?, from);
+        Ok(())
     }
 
     /// Copies bytes out.
@@ -54,7 +59,8 @@ impl Buffer {
     /// # Errors
     /// A range outside the buffer.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<()> {
-        Ok(self.lock().read(offset, to)?)
+        raw::read(self.at(offset, to.len())?, to);
+        Ok(())
     }
 
     /// Loads a word with acquire order: what was stored before it is seen by loads after this one.
@@ -62,7 +68,7 @@ impl Buffer {
     /// # Errors
     /// A word outside the buffer, or not aligned.
     pub fn load_u64(&self, offset: usize) -> Result<u64> {
-        Ok(self.lock().load_acquire_u64(offset)?)
+        raw::load(self.at(offset, size_of::<u64>())?)
     }
 
     /// Stores a word with release order.
@@ -70,10 +76,12 @@ impl Buffer {
     /// # Errors
     /// A word outside the buffer, or not aligned.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<()> {
-        Ok(self.lock().store_release_u64(offset, value)?)
+        raw::store(self.at(offset, size_of::<u64>())?, value)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, SharedBuffer> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The address of a range within the buffer.
+    fn at(&self, offset: usize, length: usize) -> Result<u64> {
+        check_range(offset as u64, length as u64, self.length as u64)?;
+        Ok((self.address + offset) as u64)
     }
 }

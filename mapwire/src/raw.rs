@@ -1,4 +1,4 @@
-//! Touches memory that was exported by address: each range was checked when it was exported.
+//! Touches memory by address: exported memory, whose range was checked when it was exported, and buffers.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,16 +7,17 @@ use mapwire_driver::DriverError;
 use crate::error::{Error, Result};
 use crate::node::Node;
 
-/// Copies out of exported memory.
+/// Copies out of exported memory or of a buffer.
 #[inline]
 pub(crate) fn read(address: u64, to: &mut [u8]) {
-    // SAFETY: the caller checked the range against its export, whose memory stays mapped while it stands
-    // (`Node::export_range`'s contract, or a `Buffer` that the export keeps); a copy of bytes that a peer changes
-    // meanwhile is some mix of old and new, and nothing more is claimed of it.
+    // SAFETY: the caller checked the range against its export or its buffer. An export's memory stays mapped while it stands
+    // (`Node::export_range`'s contract, or a `Buffer` that the export keeps); a `Buffer` stays mapped at its address while it
+    // lives, also when it is revoked. A copy of bytes that a peer changes meanwhile is some mix of old and new, and nothing
+    // more is claimed of it.
     unsafe { mapwire_host::memory::raw::copy_out(address as *const u8, to) };
 }
 
-/// Copies into exported memory.
+/// Copies into exported memory or into a buffer.
 #[inline]
 pub(crate) fn write(address: u64, from: &[u8]) {
     // SAFETY: as in `read`; the memory was checked to be writable when it was exported.
@@ -32,6 +33,18 @@ pub(crate) fn load(address: u64) -> Result<u64> {
     }
     // SAFETY: in a range that is exported and mapped, as in `read`, and aligned; signals are stored atomically.
     Ok(unsafe { (*word).load(Ordering::Acquire) })
+}
+
+/// Stores a word with release order.
+#[inline]
+pub(crate) fn store(address: u64, value: u64) -> Result<()> {
+    let word = address as *mut u64;
+    if !word.is_aligned() {
+        return Err(Error::Unaligned(address));
+    }
+    // SAFETY: in a buffer, mapped as in `read` and always writable, and aligned.
+    unsafe { mapwire_host::memory::raw::store_release_u64(word, value) };
+    Ok(())
 }
 
 /// Refuses a range in the shared memory's views: it has no fixed place, and the driver must not fault on it.
