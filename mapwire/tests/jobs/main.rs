@@ -1,11 +1,13 @@
 //! Jobs of real processes under the real launcher. Each test starts `mapwire run` with this program as the ranks; a closure
 //! in the test is what a rank does. After each job nothing may be left of it: see `harness::leaks`.
 
+mod consistency;
 mod dying;
 mod harness;
 mod hostile_memory;
 mod hostile_packets;
 mod limits;
+mod locks;
 mod modes;
 mod order;
 mod paths;
@@ -13,4 +15,5 @@ mod pinning;
 mod privacy;
 mod refusals;
 mod revocation;
+mod sharing;
 mod unaligned;
