@@ -15,14 +15,30 @@ pub(crate) struct Effort {
     pub(crate) runs: usize,
     /// Runs tried at most; the rest was lost to changes of speed.
     pub(crate) tries: usize,
+    /// Whether a run counts whose two baselines differ: where a figure is only to be there.
+    pub(crate) rough: bool,
 }
 
 impl Effort {
+    /// `quick` runs that all count if the plan is to be quick, else as [`Effort::of`].
+    pub(crate) fn planned(plan: super::Plan, quick: usize, runs: usize) -> Self {
+        if plan.quick {
+            Self {
+                runs: quick,
+                tries: quick,
+                rough: true,
+            }
+        } else {
+            Self::of(runs)
+        }
+    }
+
     /// `runs`, and up to five times as many tries.
     pub(crate) fn of(runs: usize) -> Self {
         Self {
             runs,
             tries: runs * 5,
+            rough: false,
         }
     }
 }
@@ -68,7 +84,7 @@ pub(crate) fn paired<E: From<Restless>>(
         tries += 1;
         let value = point()?;
         let after = baseline()?;
-        if agree(before, after) {
+        if effort.rough || agree(before, after) {
             let beside = (before + after) / 2.0;
             values.push(value);
             baselines.push(beside);
@@ -119,7 +135,11 @@ mod tests {
     #[test]
     fn a_point_between_two_unlike_baselines_is_dropped_and_tried_again() {
         let figure = run(
-            Effort { runs: 2, tries: 9 },
+            Effort {
+                runs: 2,
+                tries: 9,
+                rough: false,
+            },
             &[1.0, 1.1, 4.0, 4.0],
             &[1.05, 9.0, 8.0],
         )
@@ -133,7 +153,11 @@ mod tests {
     #[test]
     fn fewer_runs_than_asked_for_still_give_a_figure() {
         let figure = run(
-            Effort { runs: 3, tries: 3 },
+            Effort {
+                runs: 3,
+                tries: 3,
+                rough: false,
+            },
             &[1.0, 1.0, 3.0, 1.0],
             &[2.0, 2.0, 2.0],
         )
@@ -143,14 +167,27 @@ mod tests {
 
     #[test]
     fn a_machine_that_never_settles_is_an_error_that_says_so() {
-        let error = run(Effort { runs: 1, tries: 2 }, &[1.0, 2.0, 4.0], &[1.0, 1.0]).unwrap_err();
+        let error = run(
+            Effort {
+                runs: 1,
+                tries: 2,
+                rough: false,
+            },
+            &[1.0, 2.0, 4.0],
+            &[1.0, 1.0],
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");
     }
 
     #[test]
     fn a_ratio_follows_the_machine_where_quotients_of_medians_would_not() {
         let figure = run(
-            Effort { runs: 3, tries: 9 },
+            Effort {
+                runs: 3,
+                tries: 9,
+                rough: false,
+            },
             &[1.0, 1.0, 4.0, 4.0, 4.0],
             &[2.0, 99.0, 8.0, 8.0],
         )

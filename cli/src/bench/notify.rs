@@ -192,11 +192,7 @@ pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
         }
     }
     let polling = (!sleeps).then(|| node.polling());
-    let effort = Effort::of(match (plan.quick, sleeps) {
-        (true, _) => 5,
-        (false, true) => 15,
-        (false, false) => 41,
-    });
+    let effort = Effort::planned(plan, 3, if sleeps { 15 } else { 41 });
     let times = if sleeps { 20 } else { 400 };
     let mut outcome = Ok(());
     'measured: for (path, kind) in [("direct", what::DIRECT), ("ring", what::RING)] {

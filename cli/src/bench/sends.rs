@@ -282,7 +282,7 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
         report,
         1 << 20,
         |ends, steps, report| {
-            let effort = Effort::of(if plan.quick { 9 } else { 61 });
+            let effort = Effort::planned(plan, 9, 61);
             let direct = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20]
                 .map(|bytes| (what::DIRECT, bytes));
             let ring = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20]
@@ -326,7 +326,7 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
         report,
         MOST_BYTES,
         |ends, steps, report| {
-            let effort = Effort::of(if plan.quick { 3 } else { 9 });
+            let effort = Effort::planned(plan, 3, 9);
             let local = vec![1_u8; MOST_BYTES];
             let mut copy = vec![2_u8; MOST_BYTES];
             let sizes = [
@@ -396,7 +396,7 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
         report,
         1 << 20,
         |ends, steps, report| {
-            let effort = Effort::of(if plan.quick { 9 } else { 61 });
+            let effort = Effort::planned(plan, 9, 61);
             let mut into = vec![0_u8; 4096];
             for (path, import) in [("direct", &ends.direct), ("ring", &ends.ring)] {
                 for bytes in [8_u64, 64, 256, 1024, 4096] {

@@ -48,7 +48,7 @@ impl Chain {
 
 /// `mapwire bench lookup`.
 pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let effort = Effort::of(if plan.quick { 9 } else { 301 });
+    let effort = Effort::planned(plan, 9, 301);
     let chain = Chain::new();
     let baseline = "dependent L1 load";
     let first = Page(0x7f00_0000);
@@ -146,7 +146,7 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
 
 /// `mapwire bench pin`.
 pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let effort = Effort::of(if plan.quick { 5 } else { 101 });
+    let effort = Effort::planned(plan, 5, 101);
     let memory = vec![1_u8; 40 * PAGE_BYTES];
     let first = Page::containing(memory.as_ptr() as u64 + PAGE_BYTES as u64);
     for pages in PAGES {

@@ -78,7 +78,7 @@ impl Plain {
 pub(crate) fn views(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let megabytes = if plan.quick { 8 } else { 64 };
     let pages = (megabytes << 20) / PAGE_BYTES;
-    let effort = Effort::of(if plan.quick { 3 } else { 9 });
+    let effort = Effort::planned(plan, 3, 9);
     let plain = Plain((0..(pages * PAGE_BYTES / 8) as u64).collect());
     for count in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
         let traversal = Traversal::new(count, pages, DEFAULT_BASE)?;
