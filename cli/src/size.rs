@@ -35,7 +35,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
 /// Writes a size with the largest unit that leaves a whole number.
 pub(crate) fn show(bytes: u64) -> String {
     for (shift, unit) in [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')] {
-        if bytes != 0 && bytes % (1 << shift) == 0 {
+        if bytes != 0 && bytes.is_multiple_of(1 << shift) {
             return format!("{}{unit}", bytes >> shift);
         }
     }

@@ -73,9 +73,9 @@ impl NodeConfig {
     /// As [`from_env`](Self::from_env).
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-        config.job = variable("MAPWIRE_JOB");
-        let set = Settings(&variable);
+        let given = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let set = Settings(&given);
+        config.job = (set.0)("MAPWIRE_JOB");
         set.parse("MAPWIRE_RANK", &mut config.rank)?;
         set.parse::<WaitStrategy>("MAPWIRE_WAIT", &mut config.driver.wait)?;
         set.parse::<DriverMode>("MAPWIRE_DRIVER", &mut config.driver.mode)?;

@@ -304,7 +304,7 @@ impl Import {
 
     #[inline]
     fn check_signal(&self, offset: u64) -> Result<()> {
-        if offset % Signal::WORD_BYTES != 0 {
+        if !offset.is_multiple_of(Signal::WORD_BYTES) {
             return Err(Error::Unaligned(offset));
         }
         self.check(Rights::STORE, offset, Signal::WORD_BYTES)

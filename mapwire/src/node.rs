@@ -92,7 +92,6 @@ impl Node {
 
     /// Begins to export a buffer from [`alloc`](Self::alloc), on the direct path where importers' rights allow. Of several exports of one buffer
     /// that stand at a time only the first takes it.
-    #[must_use]
     pub fn export_buffer<'a>(&'a self, buffer: &'a Buffer) -> ExportBuilder<'a> {
         ExportBuilder::of_buffer(self, buffer)
     }
@@ -104,14 +103,12 @@ impl Node {
     /// The range stays mapped and at its place until the [`Export`](crate::Export) is dropped (not merely forgotten), and
     /// whoever reads it meanwhile bears that other ranks change it at any time: through
     /// [`Export::read`](crate::Export::read), atomics or volatile loads, not through references.
-    #[must_use]
     #[allow(unsafe_code)]
     pub unsafe fn export_range(&self, address: *mut u8, length: usize) -> ExportBuilder<'_> {
         ExportBuilder::of_memory(self, address as u64, length as u64)
     }
 
     /// Begins to import what rank `rank` exports, or will export, as `name`.
-    #[must_use]
     pub fn import<'a>(&'a self, rank: usize, name: &'a str) -> ImportBuilder<'a> {
         ImportBuilder::new(self, rank, name)
     }

@@ -60,7 +60,7 @@ impl<T: Sharable> SharedSlice<T> {
     pub unsafe fn from_address(shared: &Shared, address: u64, length: usize) -> Result<Self> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
         shared.check_address(address, bytes)?;
-        if address % align_of::<T>() as u64 != 0 {
+        if !address.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::Unaligned(address));
         }
         Ok(Self::new(address, length))

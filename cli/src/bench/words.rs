@@ -34,7 +34,7 @@ impl Words {
     #[inline(always)]
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(
-            offset % 8 == 0 && offset + 8 <= self.bytes,
+            offset.is_multiple_of(8) && offset + 8 <= self.bytes,
             "word outside the bench's memory"
         );
         // SAFETY: within the mapping and aligned, as just checked (mappings start on pages); whoever made this value keeps
@@ -46,7 +46,7 @@ impl Words {
     #[inline(always)]
     pub(crate) fn futex(&self, offset: usize) -> &AtomicU32 {
         assert!(
-            offset % 4 == 0 && offset + 4 <= self.bytes,
+            offset.is_multiple_of(4) && offset + 4 <= self.bytes,
             "word outside the bench's memory"
         );
         // SAFETY: as in `word`.

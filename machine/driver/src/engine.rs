@@ -437,7 +437,9 @@ impl Engine {
                 break found;
             }
             looks = looks.wrapping_add(1);
-            if looks % 1024 == 0 && deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
+            if looks.is_multiple_of(1024)
+                && deadline_ns.is_some_and(|deadline| now_ns() >= deadline)
+            {
                 break None;
             }
             if spinner.spin() {

@@ -27,7 +27,7 @@ fn address(pages: &Pages, garbage: &mut GarbagePage, piece: &Piece) -> *mut u8 {
         Frame::GARBAGE => None,
         frame => pages.address_of(frame),
     };
-    let page = page.unwrap_or_else(|| garbage.0.as_mut_ptr());
+    let page = page.unwrap_or(garbage.0.as_mut_ptr());
     page.wrapping_add(piece.offset as usize)
 }
 

@@ -172,7 +172,7 @@ impl Mapping {
 
     /// The atomic word at `offset`, which must be aligned and must be readable.
     pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
-        assert!(self.contains(offset, 4) && offset % 4 == 0);
+        assert!(self.contains(offset, 4) && offset.is_multiple_of(4));
         // SAFETY: within the mapping and aligned (mappings start on a page); every access to
         // these bytes, in all processes, is atomic.
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
@@ -201,7 +201,7 @@ impl Mapping {
     /// The atomic word of 8 bytes at `offset`, which must be aligned and must be readable.
     #[inline(always)]
     pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
-        assert!(self.contains(offset, 8) && offset % 8 == 0);
+        assert!(self.contains(offset, 8) && offset.is_multiple_of(8));
         // SAFETY: within the mapping and aligned; bytes that are also copied plainly are so in
         // turns that the protocol on this very word keeps apart.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }

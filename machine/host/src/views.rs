@@ -58,7 +58,7 @@ impl ViewLayout {
         if bytes == 0 || views == 0 {
             return Err(ViewError::Empty { bytes, views });
         }
-        if base == 0 || base % ALIGN_BYTES != 0 {
+        if base == 0 || !base.is_multiple_of(ALIGN_BYTES) {
             return Err(ViewError::Base { base });
         }
         let too_long = ViewError::TooLong { base, bytes, views };

@@ -169,10 +169,10 @@ impl Spinner {
             return false;
         }
         self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds % Self::CLOCK_ROUNDS == 0 && self.is_over() {
+        if self.rounds.is_multiple_of(Self::CLOCK_ROUNDS) && self.is_over() {
             return false;
         }
-        if self.crowded && self.rounds % Self::YIELD_ROUNDS == 0 {
+        if self.crowded && self.rounds.is_multiple_of(Self::YIELD_ROUNDS) {
             rustix::thread::sched_yield();
         } else if self.rounds > Self::EAGER_ROUNDS {
             core::hint::spin_loop();
@@ -220,7 +220,7 @@ pub fn wait_for_change(
             futex_wait(word, expected, left);
         } else {
             looks = looks.wrapping_add(1);
-            if looks % 1024 == 0 && deadline.is_some_and(|deadline| now_ns() >= deadline) {
+            if looks.is_multiple_of(1024) && deadline.is_some_and(|deadline| now_ns() >= deadline) {
                 return None;
             }
         }

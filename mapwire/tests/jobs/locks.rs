@@ -92,7 +92,7 @@ fn nobody_passes_a_barrier_before_all_threads_of_all_ranks_have_come() {
                 let shared = Shared::open(&node, THREADS).unwrap();
                 // A slot of its own for every thread, each a minipage.
                 let slots: Vec<_> = (0..THREADS)
-                    .flat_map(|_| (0..rank.size))
+                    .flat_map(|_| 0..rank.size)
                     .map(|root| {
                         let slot = (root == rank.number).then(|| shared.alloc::<u64>(1).unwrap());
                         shared.broadcast_slice(root, slot).unwrap()

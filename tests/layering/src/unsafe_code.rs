@@ -64,10 +64,8 @@ fn skip_literal(
     while let Some(next) = rest.next() {
         match next {
             '\n' => code.push('\n'),
-            '\\' if raw_marks.is_none() => {
-                if rest.next() == Some('\n') {
-                    code.push('\n');
-                }
+            '\\' if raw_marks.is_none() && rest.next() == Some('\n') => {
+                code.push('\n');
             }
             '"' => {
                 let mut marks = 0;

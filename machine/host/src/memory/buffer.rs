@@ -282,7 +282,10 @@ impl MappedBuffer {
     /// Whether [`signal`](Self::signal) may store at `offset`.
     #[inline(always)]
     pub fn holds_signal(&self, offset: usize) -> bool {
-        self.writable && offset % 8 == 0 && offset <= self.bytes && self.bytes - offset >= 8
+        self.writable
+            && offset.is_multiple_of(8)
+            && offset <= self.bytes
+            && self.bytes - offset >= 8
     }
 
     /// Stores a word in one piece, after every store made before it.
@@ -357,7 +360,7 @@ fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryErro
 
 fn check_word(len: usize, offset: usize) -> Result<(), MemoryError> {
     check_range(len, offset, 8)?;
-    if offset % 8 == 0 {
+    if offset.is_multiple_of(8) {
         Ok(())
     } else {
         Err(MemoryError::Misaligned { offset, align: 8 })

@@ -233,12 +233,10 @@ impl UringPinner {
             }
             return Err(errno);
         }
-        if !filled_first {
-            if let Err(errno) = self.table.fill(new, right_part) {
-                // Somebody else took what was just freed.
-                let all = part(run, u64::from(slot.start), u64::from(slot.pages));
-                return self.table.fill(at, all).and(Err(errno));
-            }
+        if !filled_first && let Err(errno) = self.table.fill(new, right_part) {
+            // Somebody else took what was just freed.
+            let all = part(run, u64::from(slot.start), u64::from(slot.pages));
+            return self.table.fill(at, all).and(Err(errno));
         }
         self.free_slots.pop();
         self.slots[new as usize] = Slot {

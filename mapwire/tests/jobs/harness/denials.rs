@@ -30,10 +30,8 @@ pub(crate) fn refuse_call(number: libc::c_long, command: Option<u32>, errno: i32
         filter: steps.as_mut_ptr(),
     };
     // SAFETY: a plain setting of this process.
-    assert_eq!(
-        unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) },
-        0
-    );
+    let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(set, 0);
     // SAFETY: the program is valid and lives through the call; the kernel copies it. TSYNC: for every thread.
     let installed = unsafe {
         libc::syscall(
