@@ -1,3 +1,5 @@
+//! Tries every path once: a direct and a ring export, signals, a fetch, a notification, and shared memory.
+
 use mapwire::{Node, Rights, Shared};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = Node::join()?;
@@ -8,7 +10,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let buffer = node.alloc(1 << 20)?;
             let export = node.export_buffer(&buffer).name("inbox").start()?;
             let ring = node.alloc(1 << 20)?;
-            let ring_export = node.export_buffer(&ring).ring_only().name("ring").on_notify(|n| eprintln!("notified {n:?}")).start()?;
+            let ring_export = node
+                .export_buffer(&ring)
+                .ring_only()
+                .name("ring")
+                .on_notify(|n| eprintln!("notified {n:?}"))
+                .start()?;
             export.wait_signal(0, 1)?;
             println!("direct: {}", buffer.load_u64(8)?);
             ring_export.wait_signal(0, 7)?;
@@ -16,7 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ring_export.wait_signal(0, 8)?;
             let mut b = vec![0; 100_000];
             ring.read(5000, &mut b)?;
-            println!("long ok {}", b.iter().enumerate().all(|(i, &x)| x == (i % 251) as u8));
+            println!(
+                "long ok {}",
+                b.iter().enumerate().all(|(i, &x)| x == (i % 251) as u8)
+            );
             ring_export.wait_signal(0, 9)?;
         } else if me == 1 {
             let inbox = node.import(0, "inbox").rights(Rights::STORE).start()?;
@@ -35,7 +45,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let shared = Shared::open(&node, 1)?;
-    let slice = if me == 0 { Some(shared.alloc::<u64>(1000)?) } else { None };
+    let slice = if me == 0 {
+        Some(shared.alloc::<u64>(1000)?)
+    } else {
+        None
+    };
     let slice = shared.broadcast_slice(0, slice)?;
     for i in 0..100 {
         let g = shared.lock(3)?;
@@ -44,7 +58,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         drop(g);
     }
     shared.barrier()?;
-    println!("rank {me}: {} {} {:?}", slice.get(0), slice.get(100), shared.counters());
+    println!(
+        "rank {me}: {} {} {:?}",
+        slice.get(0),
+        slice.get(100),
+        shared.counters()
+    );
     shared.close()?;
     Ok(())
 }
