@@ -51,6 +51,14 @@ fn answer(channel: &mut RawChannel) -> Refusal {
     }
 }
 
+/// Whether a packet has all that a fetch of so many bytes asked for.
+fn is_fetched((header, payload): &(Header, Vec<u8>), bytes: u32) -> bool {
+    matches!(
+        Repr::parse(header, payload),
+        Ok(Repr::FetchReply { length, last: true, .. }) if length == bytes
+    )
+}
+
 #[test]
 fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
     job(2)
@@ -257,18 +265,11 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
             // After all that, a legal packet is as good as ever.
             channel.send(&store(&all, 7, 3), &[1, 2, 3]);
             channel.send(&fetch(&all, 6, 5), &[]);
-            loop {
-                let (header, payload) = channel.receive();
-                if let Ok(Repr::FetchReply {
-                    length: 5,
-                    last: true,
-                    ..
-                }) = Repr::parse(&header, &payload)
-                {
-                    assert_eq!(payload, [OWN, 1, 2, 3, OWN]);
-                    break;
-                }
+            let mut packet = channel.receive();
+            while !is_fetched(&packet, 5) {
+                packet = channel.receive();
             }
+            assert_eq!(packet.1, [OWN, 1, 2, 3, OWN]);
             rank.note("legal", "");
         })
         .succeeds();
@@ -457,18 +458,10 @@ fn random_packets_with_the_right_key_change_nothing_outside_the_export() {
                     sent += 1;
                 }
             }
-            // A legal fetch is answered when all before it has been taken.
             if rank.number == 1 {
-                loop {
-                    channel.send(&fetch(&grant, 0, 5), &[]);
-                    let (header, payload) = channel.receive();
-                    if matches!(
-                        Repr::parse(&header, &payload),
-                        Ok(Repr::FetchReply { length: 5, .. })
-                    ) {
-                        break;
-                    }
-                }
+                // Answered when all before it has been taken.
+                channel.send(&fetch(&grant, 0, 5), &[]);
+                while !is_fetched(&channel.receive(), 5) {}
             }
             rank.note(&format!("end-{}", rank.number), "");
         })
