@@ -117,3 +117,95 @@ impl CommandQueue {
         self.ring.receiver.has_packet()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mapwire_nic::{Completion, Config};
+    use mapwire_translation::{CacheConfig, Hierarchical};
+    use mapwire_wire::{HandlerId, Key, NodeId};
+
+    const PROCESS: ProcessId = ProcessId(0);
+
+    fn nic() -> Nic<Hierarchical> {
+        let config = Config {
+            node: NodeId(0),
+            reply_keys: vec![Key([1; 16]); 2],
+            memory_bytes: 4 << 20,
+        };
+        let mut nic = Nic::new(config, Hierarchical::new(CacheConfig::default()).unwrap()).unwrap();
+        nic.open_process(PROCESS).unwrap();
+        nic
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused_and_those_behind_it_are_served() {
+        let (mut queue, mut nic) = (CommandQueue::new().unwrap(), nic());
+        // Entries that the library never writes.
+        let mut state = 7_u64;
+        let mut noise = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as u8
+        };
+        let legal = CommandRepr::Handler {
+            to: NodeId(1),
+            handler: HandlerId(9),
+            length: 5,
+        };
+        for round in 0..500 {
+            let header: [u8; COMMAND_BYTES] = core::array::from_fn(|_| noise() | 0x80);
+            let inline: Vec<u8> = (0..usize::from(noise()) % 137).map(|_| noise()).collect();
+            let pushed = queue.ring.sender.try_push(&header, &[inline[..].into()]);
+            assert_eq!(pushed, Ok(()), "round {round}");
+            assert_eq!(queue.submit(&legal, b"hello"), Ok(true));
+            assert!(queue.serve(&mut nic, PROCESS));
+            assert!(!queue.has_commands());
+            let sent = core::iter::from_fn(|| {
+                let packet = nic.poll_transmit()?;
+                let to = packet.to;
+                nic.handle_transmitted(to);
+                Some(to)
+            });
+            assert_eq!(sent.collect::<Vec<_>>(), [NodeId(1)], "round {round}");
+            while let Some(told) = nic.poll_completion() {
+                assert!(
+                    matches!(
+                        told,
+                        Completion::Failed {
+                            completion: None,
+                            ..
+                        }
+                    ),
+                    "{told:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_queue_takes_no_more_until_it_is_served() {
+        let (mut queue, mut nic) = (CommandQueue::new().unwrap(), nic());
+        let command = CommandRepr::Handler {
+            to: NodeId(1),
+            handler: HandlerId(9),
+            length: 0,
+        };
+        let mut written = 0;
+        while queue.submit(&command, &[]).unwrap() {
+            written += 1;
+        }
+        assert_eq!(written, QUEUE_ENTRIES);
+        let mut sent = 0;
+        while queue.serve(&mut nic, PROCESS) {
+            while let Some(packet) = nic.poll_transmit() {
+                let to = packet.to;
+                nic.handle_transmitted(to);
+                sent += 1;
+            }
+        }
+        assert_eq!(sent, written);
+        assert_eq!(queue.submit(&command, &[]), Ok(true));
+    }
+}
