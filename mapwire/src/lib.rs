@@ -7,7 +7,7 @@
 //! | to do | use |
 //! |---|---|
 //! | join the job that `mapwire run` started | [`Node::join`] |
-//! | let others store into memory, or fetch from it | [`Node::export`], [`Node::alloc`] |
+//! | let others store into memory, or fetch from it | [`Node::export_buffer`], [`Node::alloc`] |
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
 //! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |

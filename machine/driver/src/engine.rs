@@ -283,7 +283,7 @@ impl Engine {
 
     /// Waits for memory of this process to become what `check` looks for, stored by a peer on either path.
     ///
-    /// On the direct path nobody rings, so the wait polls, and sleeps at most [`MEMORY_NAP`] between looks when the strategy
+    /// On the direct path nobody rings, so the wait polls, and sleeps at most 200 µs between looks when the strategy
     /// is to sleep.
     pub fn wait_for_memory<T>(
         &self,
