@@ -55,6 +55,18 @@ pub enum Error {
         /// Its export.
         name: String,
     },
+    /// A signal that cannot come.
+    #[error(
+        "the signal at offset {offset} of `{name}` will not come: all other ranks are gone, and nobody holds an import of it ({ranks})"
+    )]
+    Deserted {
+        /// Its offset.
+        offset: u64,
+        /// The export.
+        name: String,
+        /// The ranks by state.
+        ranks: String,
+    },
     /// A range of shared memory where only private memory can be.
     #[error(
         "{length} B at {address:#x} lie in shared memory, which has no fixed place: export or redirect to memory of this process"

@@ -113,6 +113,7 @@ impl<'a> ExportBuilder<'a> {
             }
             _ => None,
         };
+        let name = self.name.clone();
         let request = ExportRequest {
             name: self.name,
             address,
@@ -130,6 +131,7 @@ impl<'a> ExportBuilder<'a> {
             length,
             _buffer: self.buffer,
             landing: None,
+            name,
         })
     }
 }
@@ -144,7 +146,11 @@ pub struct Export {
     /// Kept for as long as others may store into it.
     _buffer: Option<Buffer>,
     landing: Option<Buffer>,
+    name: String,
 }
+
+/// How often a wait for a signal looks whether anybody is left who could store it.
+const DESERTED_CHECK: Duration = Duration::from_millis(200);
 
 impl Export {
     /// Its length in bytes.
@@ -186,7 +192,7 @@ impl Export {
     /// Waits until the signal at `offset` is at least `value`.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal).
+    /// As [`signal`](Self::signal); or every other rank is gone, so that it cannot come.
     pub fn wait_signal(&self, offset: u64, value: u64) -> Result<u64> {
         self.wait_signal_for(offset, value, None)
             .map(Option::unwrap_or_default)
@@ -195,7 +201,7 @@ impl Export {
     /// As [`wait_signal`](Self::wait_signal), for at most `timeout`: `None` when that is over.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal).
+    /// As [`wait_signal`](Self::wait_signal) when there is no timeout, else as [`signal`](Self::signal).
     pub fn wait_signal_for(
         &self,
         offset: u64,
@@ -204,7 +210,26 @@ impl Export {
     ) -> Result<Option<u64>> {
         let address = self.signal_address(offset)?;
         let check = || raw::load(address).ok().filter(|&seen| seen >= value);
-        Ok(self.node.inner.engine.wait_for_memory(timeout, check))
+        let engine = &self.node.inner.engine;
+        if timeout.is_some() {
+            return Ok(engine.wait_for_memory(timeout, check));
+        }
+        loop {
+            if let Some(seen) = engine.wait_for_memory(Some(DESERTED_CHECK), check) {
+                return Ok(Some(seen));
+            }
+            if engine.is_deserted() && engine.lock().holders(self.id) == 0 {
+                // What was sent before is in place: the last look was after that.
+                return match check() {
+                    Some(seen) => Ok(Some(seen)),
+                    None => Err(Error::Deserted {
+                        offset,
+                        name: self.name.clone(),
+                        ranks: engine.states(),
+                    }),
+                };
+            }
+        }
     }
 
     fn signal_address(&self, offset: u64) -> Result<u64> {

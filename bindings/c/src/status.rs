@@ -116,6 +116,7 @@ pub(crate) fn status_of(error: &Error) -> mw_status_t {
         Error::Unaligned(_) => MW_ERR_ALIGNMENT,
         Error::NoRight { .. } => MW_ERR_RIGHTS,
         Error::Revoked { .. } => MW_ERR_REVOKED,
+        Error::Deserted { .. } => MW_ERR_GONE,
         Error::InSharedMemory { .. } => MW_ERR_ADDRESS,
         _ => MW_ERR_INTERNAL,
     }

@@ -129,10 +129,16 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("mapwire-service".to_owned())
             .spawn(move || {
-                while let Some(engine) = weak.upgrade() {
-                    if !engine.serve_once() {
-                        return;
+                let serve = || {
+                    while let Some(engine) = weak.upgrade() {
+                        if !engine.serve_once() {
+                            return;
+                        }
                     }
+                };
+                // A handler of the program panicked, and has said so. Without this thread the rank would serve nobody.
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve)).is_err() {
+                    crate::mover::exit(EXIT_PANIC);
                 }
             })
             .map_err(DriverError::Thread)?;
@@ -563,6 +569,13 @@ impl Engine {
         self.board.state(u32::from(rank.0)) == RankState::Dead
     }
 
+    /// Whether there were other ranks and all of them are gone.
+    #[must_use]
+    pub fn is_deserted(&self) -> bool {
+        let mut others = (0..self.size).filter(|&rank| rank != self.rank).peekable();
+        others.peek().is_some() && others.all(|rank| self.board.state(rank).is_gone())
+    }
+
     /// The ranks by state, for messages about waits that take too long.
     #[must_use]
     pub fn states(&self) -> String {
@@ -737,6 +750,9 @@ impl Engine {
         driver.leave();
     }
 }
+
+/// Exit status of a rank of which a thread panicked that it cannot do without: as of a Rust program that panics.
+const EXIT_PANIC: i32 = 101;
 
 /// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
 const EXIT_LOST: i32 = 70;

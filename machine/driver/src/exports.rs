@@ -141,6 +141,12 @@ impl Driver {
         outcome
     }
 
+    /// How many imports of an export are held.
+    #[must_use]
+    pub fn holders(&self, id: ExportId) -> usize {
+        self.vmmc.holders(id).unwrap_or(0)
+    }
+
     /// Whether a buffer is exported on the direct path already.
     fn is_direct(&self, buffer: &Arc<Mutex<SharedBuffer>>) -> bool {
         self.exports.iter().any(|local| match &local.direct {
