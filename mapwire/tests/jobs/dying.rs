@@ -238,3 +238,87 @@ fn a_rank_that_leaves_while_others_wait_for_its_export_or_signal_is_named() {
     });
     done.succeeds().soon().says("node 1 is gone").says("never");
 }
+
+#[test]
+fn a_signal_that_nobody_is_left_to_store_is_not_waited_for() {
+    let done = job(2).run(|rank| {
+        let node = rank.node();
+        if rank.number == 0 {
+            let buffer = node.alloc(4096).unwrap();
+            let export = node.export_buffer(&buffer).name("inbox").start().unwrap();
+            export.wait_signal(0, 1).unwrap();
+            eprintln!(
+                "survivor: {}",
+                crate::harness::refusal(export.wait_signal(0, 2))
+            );
+        } else {
+            let inbox = node.import(0, "inbox").start().unwrap();
+            inbox.put_signal(&[], 0, 0, 1).unwrap();
+        }
+    });
+    done.succeeds()
+        .soon()
+        .says("`inbox` will not come")
+        .says("1 Left");
+}
+
+#[test]
+fn a_handler_that_panics_ends_its_rank_and_the_job() {
+    let done = job(2).run(|rank| {
+        let node = rank.node();
+        if rank.number == 0 {
+            let buffer = node.alloc(4096).unwrap();
+            let export = node.export_buffer(&buffer).name("inbox");
+            let _export = export
+                .on_notify(|_| panic!("the handler's own"))
+                .start()
+                .unwrap();
+            // The service thread runs it.
+            std::thread::sleep(Duration::from_secs(60));
+        } else {
+            node.import(0, "inbox")
+                .start()
+                .unwrap()
+                .send_notify(&[1], 0)
+                .unwrap();
+            std::thread::sleep(Duration::from_secs(60));
+        }
+    });
+    done.code(101)
+        .soon()
+        .says("the handler's own")
+        .says("rank 0 (process ");
+}
+
+#[test]
+fn ctrl_c_in_the_midst_of_it_all_leaves_nothing() {
+    for (label, signal, code) in [("INT", Signal::INT, 130), ("TERM", Signal::TERM, 143)] {
+        let job = settings(job(3)).called(label).signalled("ready", signal);
+        let done = job.run(|rank| {
+            let node = rank.node();
+            let shared = rank.shared(&node);
+            let word = (rank.number == 0).then(|| shared.alloc::<u64>(1).unwrap());
+            let word = shared.broadcast_slice(0, word).unwrap();
+            let buffer = node.alloc(100_000).unwrap();
+            let _export = node
+                .export_buffer(&buffer)
+                .ring_only()
+                .name("inbox")
+                .start()
+                .unwrap();
+            let next = node
+                .import((rank.number + 1) % rank.size, "inbox")
+                .start()
+                .unwrap();
+            all_ready(rank);
+            loop {
+                next.send(&[1; 90_000], 0).unwrap();
+                let held = shared.lock(0).unwrap();
+                word.set(0, word.get(0) + 1);
+                drop(held);
+                shared.barrier().unwrap();
+            }
+        });
+        done.code(code).soon();
+    }
+}

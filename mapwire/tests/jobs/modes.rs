@@ -90,6 +90,12 @@ fn everything_works_with_the_driver_in_the_callers_thread_however_it_waits() {
 }
 
 #[test]
+fn everything_works_without_any_privilege() {
+    let job = job(2).unprivileged().with("MAPWIRE_DRIVER", "inline");
+    job.option("--wait", "adaptive").run(everything).succeeds();
+}
+
+#[test]
 fn everything_works_with_the_driver_in_a_thread_of_its_own_however_it_waits() {
     for wait in ["poll", "event", "adaptive"] {
         let job = job(2).called(wait).with("MAPWIRE_DRIVER", "thread");

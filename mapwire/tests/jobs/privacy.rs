@@ -125,3 +125,51 @@ fn an_importer_on_the_direct_path_maps_the_buffers_pages_and_no_others() {
         })
         .succeeds();
 }
+
+#[test]
+fn a_program_that_a_rank_starts_inherits_nothing_of_it() {
+    for pinner in ["mlock", "io_uring"] {
+        job(2)
+            .called(pinner)
+            .option("--pinner", pinner)
+            .run(|rank| {
+                let node = rank.node();
+                let shared = rank.shared(&node);
+                let buffer = node.alloc(4096).unwrap();
+                let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
+                let ring = node.alloc(4096).unwrap();
+                let ring = node
+                    .export_buffer(&ring)
+                    .ring_only()
+                    .name("ring")
+                    .start()
+                    .unwrap();
+                let others = ["direct", "ring"].map(|name| {
+                    let import = node.import(1 - rank.number, name).start().unwrap();
+                    import.send(&[1; 2000], 0).unwrap();
+                    import
+                });
+                let mut list =
+                    list_of(std::process::Command::new("ls").args(["-l", "/proc/self/fd"]));
+                list.retain(|line| {
+                    ["memfd", "anon_inode", "socket"]
+                        .iter()
+                        .any(|kind| line.contains(kind))
+                });
+                assert!(list.is_empty(), "{list:#?}");
+                shared.barrier().unwrap();
+                drop((others, direct, ring));
+                shared.close().unwrap();
+            })
+            .succeeds();
+    }
+}
+
+fn list_of(command: &mut std::process::Command) -> Vec<String> {
+    let output = command.output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}

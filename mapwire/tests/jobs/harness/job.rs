@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::leaks;
 use super::rank::{self, Rank};
 
@@ -29,6 +31,7 @@ pub(crate) struct Job {
     options: Vec<String>,
     variables: Vec<(String, String)>,
     unprivileged: bool,
+    disturbance: Option<(String, Signal)>,
 }
 
 /// A job of `ranks` ranks. Each becomes this test program with the calling test alone, and comes back here.
@@ -39,6 +42,7 @@ pub(crate) fn job(ranks: u32) -> Job {
         options: Vec::new(),
         variables: Vec::new(),
         unprivileged: false,
+        disturbance: None,
     }
 }
 
@@ -67,6 +71,12 @@ impl Job {
         self
     }
 
+    /// Sends the launcher a signal as soon as a note is there.
+    pub(crate) fn signalled(mut self, note: &str, signal: Signal) -> Self {
+        self.disturbance = Some((note.to_owned(), signal));
+        self
+    }
+
     /// Runs `body` as every rank, each in a process of its own. Returns when the job is over and has left nothing.
     ///
     /// In a rank it does not return; in a rank of another job of the same test it returns at once.
@@ -80,7 +90,14 @@ impl Job {
         }
         let place = Place::new();
         let before = leaks::Surroundings::now();
-        let done = Running::start(self.command(&place)).wait(&place);
+        let running = Running::start(self.command(&place));
+        if let Some((note, signal)) = &self.disturbance {
+            let path = place.folder.join(note);
+            super::eventually(note, || path.exists());
+            let pid = Pid::from_raw(running.child.id() as i32).expect("a process");
+            kill_process(pid, *signal).expect("a signal");
+        }
+        let done = running.wait(&place);
         leaks::check(&place, &before);
         if std::env::var_os("JOBS_VERBOSE").is_some() {
             println!("{}: {}", self.label, done.story());
