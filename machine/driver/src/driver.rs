@@ -1,23 +1,22 @@
-//! One turn of the duty cycle.
+//! One turn of the duty cycle, and the state that it works on.
+
+mod peers;
+mod receiving;
+mod sending;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use mapwire_nic::{BufferId, Completion, Config, HandlerTarget, MemoryBreakdown, Nic};
+use mapwire_nic::{Config, HandlerTarget, MemoryBreakdown, Nic};
 use mapwire_translation::{CacheConfig, Hierarchical, PageRange};
 use mapwire_transport::board::Board;
-use mapwire_transport::payload::Received;
-use mapwire_transport::rendezvous::Event;
 use mapwire_transport::shm::ShmTransport;
-use mapwire_transport::shm::channel::{Channel, Side};
-use mapwire_transport::transport::{ReceiveError, SendError, Transport};
+use mapwire_transport::transport::Transport;
 use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
-use mapwire_wire::{
-    CommandRepr, HandlerId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, SIGNAL_TRAILER_BYTES,
-};
+use mapwire_wire::{HandlerId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId};
 
-use crate::breach::{Breach, Breaches};
+use crate::breach::Breaches;
 use crate::commands::CommandQueue;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
@@ -25,8 +24,8 @@ use crate::error::DriverError;
 use crate::exports::LocalExport;
 use crate::imports::Granted;
 use crate::job::Job;
-use crate::mover::{self, GarbagePage};
-use crate::notices::{Notice, Notification};
+use crate::mover::GarbagePage;
+use crate::notices::Notice;
 use crate::pages::Pages;
 use crate::shared::SharedPort;
 
@@ -37,9 +36,6 @@ pub(crate) const PROCESS: ProcessId = ProcessId(0);
 pub(crate) const SHARED_HANDLER: HandlerId = HandlerId(1);
 /// Handler that tells an exporter of a message that was stored on the direct path.
 pub const NOTICE_HANDLER: HandlerId = HandlerId(2);
-
-/// Packets taken in one turn, so that a busy peer does not keep a thread from its own work.
-const RECEIVE_BUDGET: usize = 64;
 
 /// What a program has sent towards a peer, and whether the peer is there: one word for each peer, read on each direct send.
 pub mod peer_flags {
@@ -155,192 +151,6 @@ impl Driver {
         worked
     }
 
-    /// Writes a command to the queue and serves it at once, unless others wait before it.
-    ///
-    /// # Errors
-    /// A command that cannot be written.
-    #[inline]
-    pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
-        let submitted = self
-            .queue
-            .submit_to(&mut self.nic, PROCESS, command, data)?;
-        self.transmit();
-        self.tell();
-        Ok(submitted)
-    }
-
-    /// Writes a command to the queue, for the driver's own thread to serve.
-    pub(crate) fn enqueue(
-        &mut self,
-        command: &CommandRepr,
-        data: &[u8],
-    ) -> Result<bool, DriverError> {
-        Ok(self.queue.submit(command, data)?)
-    }
-
-    /// Sends all that can be sent, and rings the bells of the peers that it went to.
-    #[inline]
-    pub(crate) fn transmit(&mut self) -> bool {
-        for node in self.blocked.drain(..) {
-            self.nic.handle_transmit_ready(node);
-        }
-        let mut sent = false;
-        while let Some(packet) = self.nic.poll_transmit() {
-            let to = packet.to;
-            match mover::transmit(&self.pages, &mut self.garbage, &mut self.transport, packet) {
-                Ok(()) => {
-                    self.nic.handle_transmitted(to);
-                    sent = true;
-                    if to != self.me && !self.to_ring.contains(&to) {
-                        self.to_ring.push(to);
-                    }
-                }
-                Err(SendError::WouldBlock(_)) => self.block(to),
-                Err(SendError::NotConnected(_)) => {
-                    self.job.request_connection(to);
-                    self.block(to);
-                }
-                Err(SendError::PeerCorrupt { corrupt, .. }) => {
-                    self.handle_breach(to, corrupt.into());
-                }
-                Err(SendError::PeerGone(_) | SendError::TooLong { .. }) => {
-                    self.handle_peer_gone(to);
-                }
-            }
-        }
-        for &node in &self.to_ring {
-            self.board.ring(u32::from(node.0));
-        }
-        self.to_ring.clear();
-        sent
-    }
-
-    #[cold]
-    fn block(&mut self, node: NodeId) {
-        self.nic.handle_transmit_blocked(node);
-        self.blocked.push(node);
-        // Whoever is asleep with a full queue must be woken to empty it.
-        if node != self.me && !self.to_ring.contains(&node) {
-            self.to_ring.push(node);
-        }
-    }
-
-    #[inline]
-    fn receive(&mut self) -> bool {
-        let mut received = false;
-        for _ in 0..RECEIVE_BUDGET {
-            let packet = match self.transport.poll_receive() {
-                Ok(None) => break,
-                Ok(Some(packet)) => packet,
-                Err(ReceiveError::PeerGone(peer)) => {
-                    self.handle_peer_gone(peer);
-                    received = true;
-                    continue;
-                }
-                Err(ReceiveError::PeerCorrupt { peer, corrupt }) => {
-                    self.handle_breach(peer, corrupt.into());
-                    received = true;
-                    continue;
-                }
-            };
-            received = true;
-            let from = packet.from;
-            if self.breaches.of(from).is_some() {
-                self.transport.release(from);
-                continue;
-            }
-            let mut breach = None;
-            let payload = packet.payload;
-            let inline = match payload {
-                Received::Inline(bytes) => bytes,
-                Received::Bulk(_) => &[],
-            };
-            let trailer = || {
-                let mut bytes = [0; SIGNAL_TRAILER_BYTES];
-                if let Some(offset) = payload.len_bytes().checked_sub(SIGNAL_TRAILER_BYTES) {
-                    payload.copy_to_slice(offset, &mut bytes);
-                }
-                bytes
-            };
-            self.nic
-                .handle_packet(from, packet.header, inline, trailer, BufferId(0));
-            while let Some(dma) = self.nic.poll_dma() {
-                mover::deliver(&self.pages, &mut self.garbage, &dma, &payload);
-                self.nic.handle_dma_done(&dma);
-            }
-            while let Some(completion) = self.nic.poll_completion() {
-                match completion {
-                    Completion::Message {
-                        handler: SHARED_HANDLER,
-                        ..
-                    } => {
-                        if let Some(shared) = &mut self.shared {
-                            shared.handle_packet(from, &payload);
-                        }
-                    }
-                    Completion::Message { handler, .. } => {
-                        if handler == NOTICE_HANDLER {
-                            crate::exports::handle_direct_notice(
-                                &self.exports,
-                                &mut self.notices,
-                                from,
-                                inline,
-                            );
-                        }
-                    }
-                    Completion::Control { length, .. } => {
-                        let bytes = &mut self.control[..(length as usize).min(MAX_CONTROL_BYTES)];
-                        if payload.len_bytes() == bytes.len() {
-                            payload.copy_to_slice(0, bytes);
-                            // All ranks of a job are of one user: the broker has checked each by SO_PEERCRED.
-                            if self
-                                .vmmc
-                                .handle_control(from, self.job.uid(), bytes)
-                                .is_err()
-                            {
-                                breach = Some(Breach::Control);
-                            }
-                        }
-                    }
-                    other => {
-                        if let Completion::Rejected { reason, .. } = &other {
-                            breach = breach.or(Breach::of(reason));
-                        }
-                        tell(
-                            other,
-                            &self.words,
-                            &mut self.held,
-                            &mut self.pages,
-                            &self.exports,
-                            &mut self.notices,
-                            &mut self.refused_stores,
-                        );
-                    }
-                }
-            }
-            self.transport.release(from);
-            if let Some(breach) = breach {
-                self.handle_breach(from, breach);
-            }
-        }
-        received
-    }
-
-    /// Tells the completions that do not come with a packet.
-    pub(crate) fn tell(&mut self) {
-        while let Some(completion) = self.nic.poll_completion() {
-            tell(
-                completion,
-                &self.words,
-                &mut self.held,
-                &mut self.pages,
-                &self.exports,
-                &mut self.notices,
-                &mut self.refused_stores,
-            );
-        }
-    }
-
     /// Carries out what the models ask for, and sends what came of it.
     #[inline]
     fn serve_models(&mut self) -> bool {
@@ -349,102 +159,6 @@ impl Driver {
         worked |= self.transmit();
         self.tell();
         worked
-    }
-
-    /// News of the job: descriptors that were passed, channels, ranks that went.
-    #[cold]
-    fn housekeep(&mut self) {
-        while let Some(event) = self.job.poll() {
-            match event {
-                Event::Channel { peer, fd } => {
-                    let side = Side::of(self.job.rank(), peer);
-                    match Channel::open(&fd, side, self.job.ring()) {
-                        Ok(channel) => self.transport.connect(NodeId(peer as u16), channel),
-                        Err(error) => {
-                            tracing::error!(peer, %error, "the channel to a peer is unusable");
-                            self.handle_peer_gone(NodeId(peer as u16));
-                        }
-                    }
-                }
-                Event::Passed { from, tag, fd } => {
-                    self.passed.insert((NodeId(from as u16), tag), fd);
-                }
-                Event::PassLost { to, tag: _ } | Event::PeerGone { peer: to } => {
-                    self.handle_peer_gone(NodeId(to as u16));
-                }
-                Event::JobEnded => {
-                    for rank in 0..self.job.size() {
-                        self.handle_peer_gone(NodeId(rank as u16));
-                    }
-                }
-            }
-        }
-        let events = self.board.events();
-        if events != self.seen_events {
-            self.seen_events = events;
-            for rank in 0..self.job.size() {
-                if self.board.state(rank).is_gone() && rank != self.job.rank() {
-                    self.handle_peer_lost(NodeId(rank as u16));
-                }
-            }
-        }
-    }
-
-    /// The board says that a rank has left or died. What it sent before may still be in its ring: that is received first.
-    fn handle_peer_lost(&mut self, node: NodeId) {
-        if self.is_gone(node) {
-            return;
-        }
-        while self.receive() {}
-        self.handle_peer_gone(node);
-    }
-
-    /// A peer broke the rules: it counts as gone.
-    #[cold]
-    fn handle_breach(&mut self, node: NodeId, breach: Breach) {
-        tracing::error!(%node, %breach, "a peer is broken");
-        self.breaches.note(node, breach);
-        self.handle_peer_gone(node);
-    }
-
-    /// Why nothing can be had of a peer that is gone.
-    #[must_use]
-    pub fn why_gone(&self, peer: NodeId) -> DriverError {
-        match self.breaches.of(peer) {
-            Some(breach) => DriverError::PeerBroken { peer, breach },
-            None => DriverError::PeerGone(peer),
-        }
-    }
-
-    pub(crate) fn handle_peer_gone(&mut self, node: NodeId) {
-        if node == self.me || self.is_gone(node) {
-            return;
-        }
-        if let Some(flags) = self.peers.get(usize::from(node.0)) {
-            flags.fetch_or(peer_flags::GONE, core::sync::atomic::Ordering::Release);
-        }
-        self.transport.disconnect(node);
-        self.nic.handle_peer_gone(node);
-        self.vmmc.handle_peer_gone(node);
-        self.passed.retain(|(from, _), _| *from != node);
-        if let Some(shared) = &mut self.shared {
-            shared.handle_peer_gone(node, self.breaches.of(node));
-        }
-    }
-
-    /// Whether a peer has left or died.
-    #[must_use]
-    pub fn is_gone(&self, node: NodeId) -> bool {
-        self.peers.get(usize::from(node.0)).is_none_or(|flags| {
-            flags.load(core::sync::atomic::Ordering::Acquire) & peer_flags::GONE != 0
-        })
-    }
-
-    /// Whether all that was sent towards a peer has been delivered there.
-    pub(crate) fn settled(&mut self, node: NodeId) -> bool {
-        !self.queue.has_commands()
-            && self.nic.idle_towards(node)
-            && !matches!(self.transport.drained(node), Ok(false))
     }
 
     /// Marks the pages of `range` as in use by the command with completion word `word`.
@@ -474,11 +188,6 @@ impl Driver {
             || self.queue.has_commands()
             || self.job.has_news()
             || self.board.events() != self.seen_events
-    }
-
-    /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody rings when room comes.
-    pub(crate) fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty()
     }
 
     /// The shared memory, while it is open.
@@ -534,29 +243,6 @@ impl Driver {
         }
     }
 
-    /// Tells the peers and the launcher that this rank leaves, and closes the channels.
-    pub(crate) fn leave(&mut self) {
-        let peers: Vec<NodeId> = self
-            .transport
-            .peers()
-            .iter()
-            .copied()
-            .filter(|&peer| peer != self.me && !self.is_gone(peer))
-            .collect();
-        self.vmmc.leave(peers.iter().copied());
-        self.serve_vmmc();
-        self.transmit();
-        for peer in peers {
-            self.transport.disconnect(peer);
-        }
-        self.job.leave();
-    }
-
-    /// Lets peers know how much of their rings is free.
-    pub(crate) fn flush(&mut self) {
-        self.transport.flush();
-    }
-
     /// The NIC: counters, translation, memory.
     #[must_use]
     pub fn nic(&self) -> &Nic<Hierarchical> {
@@ -579,81 +265,6 @@ impl Driver {
     #[must_use]
     pub fn refused_stores(&self) -> u64 {
         self.refused_stores
-    }
-}
-
-/// Tells a completion to whom it concerns.
-#[inline]
-#[allow(clippy::too_many_arguments)]
-fn tell(
-    completion: Completion,
-    words: &CompletionWords,
-    held: &mut [Option<PageRange>],
-    pages: &mut Pages,
-    exports: &[LocalExport],
-    notices: &mut VecDeque<Notice>,
-    refused_stores: &mut u64,
-) {
-    let mut release = |word: u32| {
-        if let Some(range) = held.get_mut(word as usize).and_then(Option::take) {
-            pages.release(range);
-        }
-    };
-    match completion {
-        Completion::Done { completion, .. } => {
-            release(completion);
-            words.complete(completion);
-        }
-        Completion::Failed {
-            completion: Some(completion),
-            error,
-            ..
-        } => {
-            release(completion);
-            words.fail(completion, error);
-        }
-        Completion::Failed {
-            completion: None,
-            error,
-            ..
-        } => tracing::warn!(%error, "a command was refused"),
-        Completion::Notification {
-            export,
-            from,
-            offset,
-            length,
-            ..
-        } => {
-            let handler = exports
-                .iter()
-                .find(|local| local.id == export)
-                .and_then(|local| local.handler.clone());
-            if let Some(handler) = handler {
-                let notification = Notification {
-                    from,
-                    export,
-                    offset,
-                    length,
-                };
-                notices.push_back(Notice {
-                    handler,
-                    notification,
-                });
-            }
-        }
-        Completion::StoreRefused {
-            from,
-            export,
-            reason,
-        } => {
-            *refused_stores += 1;
-            tracing::warn!(%from, %export, %reason, "a peer refused a store");
-        }
-        Completion::Rejected { from, reason } => {
-            tracing::warn!(%from, ?reason, "a packet was rejected")
-        }
-        // These come with a packet, and are told where it is.
-        Completion::Message { .. } | Completion::Control { .. } => {}
     }
 }
 

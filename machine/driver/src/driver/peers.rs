@@ -1,0 +1,119 @@
+//! Peers as they come and go: news of the job and of the board, peers that break the rules, and this rank's own leave.
+
+use mapwire_transport::rendezvous::Event;
+use mapwire_transport::shm::channel::{Channel, Side};
+use mapwire_transport::transport::Transport;
+use mapwire_wire::NodeId;
+
+use super::{Driver, peer_flags};
+use crate::breach::Breach;
+use crate::error::DriverError;
+
+impl Driver {
+    /// News of the job: descriptors that were passed, channels, ranks that went.
+    #[cold]
+    pub(super) fn housekeep(&mut self) {
+        while let Some(event) = self.job.poll() {
+            match event {
+                Event::Channel { peer, fd } => {
+                    let side = Side::of(self.job.rank(), peer);
+                    match Channel::open(&fd, side, self.job.ring()) {
+                        Ok(channel) => self.transport.connect(NodeId(peer as u16), channel),
+                        Err(error) => {
+                            tracing::error!(peer, %error, "the channel to a peer is unusable");
+                            self.handle_peer_gone(NodeId(peer as u16));
+                        }
+                    }
+                }
+                Event::Passed { from, tag, fd } => {
+                    self.passed.insert((NodeId(from as u16), tag), fd);
+                }
+                Event::PassLost { to, tag: _ } | Event::PeerGone { peer: to } => {
+                    self.handle_peer_gone(NodeId(to as u16));
+                }
+                Event::JobEnded => {
+                    for rank in 0..self.job.size() {
+                        self.handle_peer_gone(NodeId(rank as u16));
+                    }
+                }
+            }
+        }
+        let events = self.board.events();
+        if events != self.seen_events {
+            self.seen_events = events;
+            for rank in 0..self.job.size() {
+                if self.board.state(rank).is_gone() && rank != self.job.rank() {
+                    self.handle_peer_lost(NodeId(rank as u16));
+                }
+            }
+        }
+    }
+
+    /// The board says that a rank has left or died. What it sent before may still be in its ring: that is received first.
+    fn handle_peer_lost(&mut self, node: NodeId) {
+        if self.is_gone(node) {
+            return;
+        }
+        while self.receive() {}
+        self.handle_peer_gone(node);
+    }
+
+    /// A peer broke the rules: it counts as gone.
+    #[cold]
+    pub(super) fn handle_breach(&mut self, node: NodeId, breach: Breach) {
+        tracing::error!(%node, %breach, "a peer is broken");
+        self.breaches.note(node, breach);
+        self.handle_peer_gone(node);
+    }
+
+    /// Why nothing can be had of a peer that is gone.
+    #[must_use]
+    pub fn why_gone(&self, peer: NodeId) -> DriverError {
+        match self.breaches.of(peer) {
+            Some(breach) => DriverError::PeerBroken { peer, breach },
+            None => DriverError::PeerGone(peer),
+        }
+    }
+
+    pub(crate) fn handle_peer_gone(&mut self, node: NodeId) {
+        if node == self.me || self.is_gone(node) {
+            return;
+        }
+        if let Some(flags) = self.peers.get(usize::from(node.0)) {
+            flags.fetch_or(peer_flags::GONE, core::sync::atomic::Ordering::Release);
+        }
+        self.transport.disconnect(node);
+        self.nic.handle_peer_gone(node);
+        self.vmmc.handle_peer_gone(node);
+        self.passed.retain(|(from, _), _| *from != node);
+        if let Some(shared) = &mut self.shared {
+            shared.handle_peer_gone(node, self.breaches.of(node));
+        }
+    }
+
+    /// Whether a peer has left or died.
+    #[must_use]
+    pub fn is_gone(&self, node: NodeId) -> bool {
+        self.peers.get(usize::from(node.0)).is_none_or(|flags| {
+            flags.load(core::sync::atomic::Ordering::Acquire) & peer_flags::GONE != 0
+        })
+    }
+
+    /// Tells the peers and the launcher that this rank leaves, and closes the channels.
+    pub(crate) fn leave(&mut self) {
+        let peers: Vec<NodeId> = self
+            .transport
+            .peers()
+            .iter()
+            .copied()
+            .filter(|&peer| peer != self.me && !self.is_gone(peer))
+            .collect();
+        self.vmmc.leave(peers.iter().copied());
+        self.serve_vmmc();
+        self.transmit();
+        for peer in peers {
+            self.transport.disconnect(peer);
+        }
+        self.job.leave();
+    }
+}

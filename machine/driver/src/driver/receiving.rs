@@ -1,0 +1,213 @@
+//! What comes in: packets of the peers, and the completions that follow from them and from commands.
+
+use std::collections::VecDeque;
+
+use mapwire_nic::{BufferId, Completion};
+use mapwire_translation::PageRange;
+use mapwire_transport::payload::Received;
+use mapwire_transport::transport::{ReceiveError, Transport};
+use mapwire_wire::{MAX_CONTROL_BYTES, SIGNAL_TRAILER_BYTES};
+
+use super::{Driver, NOTICE_HANDLER, SHARED_HANDLER};
+use crate::breach::Breach;
+use crate::completions::CompletionWords;
+use crate::exports::LocalExport;
+use crate::mover;
+use crate::notices::{Notice, Notification};
+use crate::pages::Pages;
+
+/// Packets taken in one turn, so that a busy peer does not keep a thread from its own work.
+const RECEIVE_BUDGET: usize = 64;
+
+impl Driver {
+    #[inline]
+    pub(super) fn receive(&mut self) -> bool {
+        let mut received = false;
+        for _ in 0..RECEIVE_BUDGET {
+            let packet = match self.transport.poll_receive() {
+                Ok(None) => break,
+                Ok(Some(packet)) => packet,
+                Err(ReceiveError::PeerGone(peer)) => {
+                    self.handle_peer_gone(peer);
+                    received = true;
+                    continue;
+                }
+                Err(ReceiveError::PeerCorrupt { peer, corrupt }) => {
+                    self.handle_breach(peer, corrupt.into());
+                    received = true;
+                    continue;
+                }
+            };
+            received = true;
+            let from = packet.from;
+            if self.breaches.of(from).is_some() {
+                self.transport.release(from);
+                continue;
+            }
+            let mut breach = None;
+            let payload = packet.payload;
+            let inline = match payload {
+                Received::Inline(bytes) => bytes,
+                Received::Bulk(_) => &[],
+            };
+            let trailer = || {
+                let mut bytes = [0; SIGNAL_TRAILER_BYTES];
+                if let Some(offset) = payload.len_bytes().checked_sub(SIGNAL_TRAILER_BYTES) {
+                    payload.copy_to_slice(offset, &mut bytes);
+                }
+                bytes
+            };
+            self.nic
+                .handle_packet(from, packet.header, inline, trailer, BufferId(0));
+            while let Some(dma) = self.nic.poll_dma() {
+                mover::deliver(&self.pages, &mut self.garbage, &dma, &payload);
+                self.nic.handle_dma_done(&dma);
+            }
+            while let Some(completion) = self.nic.poll_completion() {
+                match completion {
+                    Completion::Message {
+                        handler: SHARED_HANDLER,
+                        ..
+                    } => {
+                        if let Some(shared) = &mut self.shared {
+                            shared.handle_packet(from, &payload);
+                        }
+                    }
+                    Completion::Message { handler, .. } => {
+                        if handler == NOTICE_HANDLER {
+                            crate::exports::handle_direct_notice(
+                                &self.exports,
+                                &mut self.notices,
+                                from,
+                                inline,
+                            );
+                        }
+                    }
+                    Completion::Control { length, .. } => {
+                        let bytes = &mut self.control[..(length as usize).min(MAX_CONTROL_BYTES)];
+                        if payload.len_bytes() == bytes.len() {
+                            payload.copy_to_slice(0, bytes);
+                            // All ranks of a job are of one user: the broker has checked each by SO_PEERCRED.
+                            if self
+                                .vmmc
+                                .handle_control(from, self.job.uid(), bytes)
+                                .is_err()
+                            {
+                                breach = Some(Breach::Control);
+                            }
+                        }
+                    }
+                    other => {
+                        if let Completion::Rejected { reason, .. } = &other {
+                            breach = breach.or(Breach::of(reason));
+                        }
+                        tell(
+                            other,
+                            &self.words,
+                            &mut self.held,
+                            &mut self.pages,
+                            &self.exports,
+                            &mut self.notices,
+                            &mut self.refused_stores,
+                        );
+                    }
+                }
+            }
+            self.transport.release(from);
+            if let Some(breach) = breach {
+                self.handle_breach(from, breach);
+            }
+        }
+        received
+    }
+
+    /// Tells the completions that do not come with a packet.
+    pub(crate) fn tell(&mut self) {
+        while let Some(completion) = self.nic.poll_completion() {
+            tell(
+                completion,
+                &self.words,
+                &mut self.held,
+                &mut self.pages,
+                &self.exports,
+                &mut self.notices,
+                &mut self.refused_stores,
+            );
+        }
+    }
+}
+
+/// Tells a completion to whom it concerns.
+#[inline]
+#[allow(clippy::too_many_arguments)]
+fn tell(
+    completion: Completion,
+    words: &CompletionWords,
+    held: &mut [Option<PageRange>],
+    pages: &mut Pages,
+    exports: &[LocalExport],
+    notices: &mut VecDeque<Notice>,
+    refused_stores: &mut u64,
+) {
+    let mut release = |word: u32| {
+        if let Some(range) = held.get_mut(word as usize).and_then(Option::take) {
+            pages.release(range);
+        }
+    };
+    match completion {
+        Completion::Done { completion, .. } => {
+            release(completion);
+            words.complete(completion);
+        }
+        Completion::Failed {
+            completion: Some(completion),
+            error,
+            ..
+        } => {
+            release(completion);
+            words.fail(completion, error);
+        }
+        Completion::Failed {
+            completion: None,
+            error,
+            ..
+        } => tracing::warn!(%error, "a command was refused"),
+        Completion::Notification {
+            export,
+            from,
+            offset,
+            length,
+            ..
+        } => {
+            let handler = exports
+                .iter()
+                .find(|local| local.id == export)
+                .and_then(|local| local.handler.clone());
+            if let Some(handler) = handler {
+                let notification = Notification {
+                    from,
+                    export,
+                    offset,
+                    length,
+                };
+                notices.push_back(Notice {
+                    handler,
+                    notification,
+                });
+            }
+        }
+        Completion::StoreRefused {
+            from,
+            export,
+            reason,
+        } => {
+            *refused_stores += 1;
+            tracing::warn!(%from, %export, %reason, "a peer refused a store");
+        }
+        Completion::Rejected { from, reason } => {
+            tracing::warn!(%from, ?reason, "a packet was rejected")
+        }
+        // These come with a packet, and are told where it is.
+        Completion::Message { .. } | Completion::Control { .. } => {}
+    }
+}

@@ -1,0 +1,97 @@
+//! What goes out: commands to the NIC, packets from it to the peers, and the bells rung for them.
+
+use mapwire_transport::transport::{SendError, Transport};
+use mapwire_wire::{CommandRepr, NodeId};
+
+use super::{Driver, PROCESS};
+use crate::error::DriverError;
+use crate::mover;
+
+impl Driver {
+    /// Writes a command to the queue and serves it at once, unless others wait before it.
+    ///
+    /// # Errors
+    /// A command that cannot be written.
+    #[inline]
+    pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
+        let submitted = self
+            .queue
+            .submit_to(&mut self.nic, PROCESS, command, data)?;
+        self.transmit();
+        self.tell();
+        Ok(submitted)
+    }
+
+    /// Writes a command to the queue, for the driver's own thread to serve.
+    pub(crate) fn enqueue(
+        &mut self,
+        command: &CommandRepr,
+        data: &[u8],
+    ) -> Result<bool, DriverError> {
+        Ok(self.queue.submit(command, data)?)
+    }
+
+    /// Sends all that can be sent, and rings the bells of the peers that it went to.
+    #[inline]
+    pub(crate) fn transmit(&mut self) -> bool {
+        for node in self.blocked.drain(..) {
+            self.nic.handle_transmit_ready(node);
+        }
+        let mut sent = false;
+        while let Some(packet) = self.nic.poll_transmit() {
+            let to = packet.to;
+            match mover::transmit(&self.pages, &mut self.garbage, &mut self.transport, packet) {
+                Ok(()) => {
+                    self.nic.handle_transmitted(to);
+                    sent = true;
+                    if to != self.me && !self.to_ring.contains(&to) {
+                        self.to_ring.push(to);
+                    }
+                }
+                Err(SendError::WouldBlock(_)) => self.block(to),
+                Err(SendError::NotConnected(_)) => {
+                    self.job.request_connection(to);
+                    self.block(to);
+                }
+                Err(SendError::PeerCorrupt { corrupt, .. }) => {
+                    self.handle_breach(to, corrupt.into());
+                }
+                Err(SendError::PeerGone(_) | SendError::TooLong { .. }) => {
+                    self.handle_peer_gone(to);
+                }
+            }
+        }
+        for &node in &self.to_ring {
+            self.board.ring(u32::from(node.0));
+        }
+        self.to_ring.clear();
+        sent
+    }
+
+    #[cold]
+    fn block(&mut self, node: NodeId) {
+        self.nic.handle_transmit_blocked(node);
+        self.blocked.push(node);
+        // Whoever is asleep with a full queue must be woken to empty it.
+        if node != self.me && !self.to_ring.contains(&node) {
+            self.to_ring.push(node);
+        }
+    }
+
+    /// Whether all that was sent towards a peer has been delivered there.
+    pub(crate) fn settled(&mut self, node: NodeId) -> bool {
+        !self.queue.has_commands()
+            && self.nic.idle_towards(node)
+            && !matches!(self.transport.drained(node), Ok(false))
+    }
+
+    /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody rings when room comes.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Lets peers know how much of their rings is free.
+    pub(crate) fn flush(&mut self) {
+        self.transport.flush();
+    }
+}

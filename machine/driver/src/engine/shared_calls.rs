@@ -1,0 +1,175 @@
+//! Calls of the shared memory: operations and commands of the program's threads, and the page faults of its views.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use mapwire_dsm::{Dsm, Error as ModelError, Outcome, Progress};
+use mapwire_host::faults::{FaultInfo, Resolution};
+use mapwire_host::waiting::now_ns;
+
+use super::{Engine, Place};
+use crate::shared::{MAX_THREADS, SharedError, SharedPort};
+
+/// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
+const EXIT_LOST: i32 = 70;
+
+impl Engine {
+    /// The addresses of the shared memory's application views, while it is open.
+    #[inline]
+    #[must_use]
+    pub fn shared_range(&self) -> Option<Range<usize>> {
+        let start = self.shared_start.load(Ordering::Acquire);
+        (start != 0).then(|| start..self.shared_end.load(Ordering::Acquire))
+    }
+
+    /// Begins an operation of the calling thread on the shared memory, and waits for its outcome; `Ok(None)` when it was
+    /// over at once. Allocates nothing: it runs in the page-fault handler.
+    ///
+    /// # Errors
+    /// The model's refusal, or that the shared memory is at its end.
+    #[inline]
+    pub fn shared_operation(
+        &self,
+        place: Place,
+        begin: impl FnOnce(&mut SharedPort, u16) -> Result<Progress, ModelError>,
+    ) -> Result<Option<Outcome>, SharedError> {
+        let thread = self
+            .threads
+            .current()
+            .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
+        {
+            let mut driver = self.driver.lock();
+            let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
+            port.check()?;
+            let progress = begin(port, thread)?;
+            driver.serve_shared();
+            if progress == Progress::Done {
+                return Ok(None);
+            }
+            if let Some(outcome) = driver
+                .shared
+                .as_mut()
+                .and_then(|port| port.take_outcome(thread))
+            {
+                return outcome.map(Some);
+            }
+        }
+        let waited = self.wait_driver(place, None, |driver| match &mut driver.shared {
+            Some(port) => port.take_outcome(thread),
+            None => Some(Err(SharedError::NotOpen)),
+        });
+        // Without a timeout the wait ends only with an outcome.
+        waited.unwrap_or(Err(SharedError::NotOpen)).map(Some)
+    }
+
+    /// A command on the shared memory that never waits.
+    ///
+    /// # Errors
+    /// The model's refusal, or that the shared memory is not open.
+    #[inline]
+    pub fn shared_command<T>(
+        &self,
+        command: impl FnOnce(&mut Dsm, u16) -> Result<T, ModelError>,
+    ) -> Result<T, SharedError> {
+        let thread = self
+            .threads
+            .current()
+            .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
+        let done = {
+            let mut driver = self.driver.lock();
+            let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
+            let done = command(port.dsm_mut(), thread)?;
+            driver.serve_shared();
+            done
+        };
+        self.wake_sleepers();
+        Ok(done)
+    }
+
+    /// Puts the shared memory in place.
+    ///
+    /// # Errors
+    /// [`SharedError::Open`] when there is one.
+    pub fn open_shared(&self, port: SharedPort) -> Result<(), SharedError> {
+        let mut driver = self.driver.lock();
+        if driver.shared.is_some() {
+            return Err(SharedError::Open);
+        }
+        let range = port.views().layout().views_range();
+        driver.shared = Some(Box::new(port));
+        self.shared_end.store(range.end, Ordering::Release);
+        self.shared_start.store(range.start, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the shared memory away.
+    pub fn close_shared(&self) -> Option<Box<SharedPort>> {
+        self.shared_start.store(0, Ordering::Release);
+        self.driver.lock().shared.take()
+    }
+
+    /// Serves a page fault in the shared memory's views, in the thread that faulted.
+    pub fn handle_fault(&self, info: &FaultInfo) -> Resolution {
+        let outcome = self.shared_operation(Place::FaultHandler, |port, thread| {
+            let Some((view, offset)) = port.views().locate(info.address) else {
+                return Err(ModelError::NotShared {
+                    view: u16::MAX,
+                    page: 0,
+                });
+            };
+            // A layout has at most 512 views.
+            let (view, page) = (
+                view as u16,
+                (offset / mapwire_translation::PAGE_BYTES) as u64,
+            );
+            let wanted = port.wanted(view, page, info.kind);
+            port.dsm_mut()
+                .handle_fault(now_ns(), thread, view, page, wanted)
+        });
+        match outcome {
+            Ok(None) => {
+                self.reopen(info.address);
+                Resolution::Retry
+            }
+            Ok(Some(Outcome::Served(_))) => Resolution::Retry,
+            Ok(Some(Outcome::Failed(error))) => {
+                self.report(info.address, &error);
+                Resolution::Refuse
+            }
+            Ok(Some(_)) => Resolution::Refuse,
+            Err(error) => {
+                self.report(info.address, &error);
+                // The memory is lost and the access cannot go on: the process ends as a failed rank, not as a crash.
+                exit_now();
+            }
+        }
+    }
+
+    /// The access is allowed already: another thread was faster, or the kernel, short of memory, dropped the page's entry.
+    /// Sets the protection once more, for the latter case.
+    fn reopen(&self, address: usize) {
+        if let Some(port) = &mut self.driver.lock().shared {
+            port.reopen(address);
+        }
+    }
+
+    /// Says on standard error why an access cannot be served. Runs in a signal handler: the text is made on the stack.
+    fn report(&self, address: usize, error: &dyn core::fmt::Display) {
+        use std::io::Write;
+        let mut text = [0_u8; 512];
+        let mut left = &mut text[..];
+        // A text that does not fit is cut; that is no error here.
+        let _ = writeln!(
+            left,
+            "mapwire: rank {}: access to shared memory at {address:#x}: {error}",
+            self.rank
+        );
+        let used = 512 - left.len();
+        let _ = rustix::io::write(rustix::stdio::stderr(), &text[..used]);
+    }
+}
+
+#[cold]
+fn exit_now() -> ! {
+    crate::mover::exit(EXIT_LOST)
+}

@@ -1,0 +1,349 @@
+//! How threads run the duty cycle while they wait: every wait of a thread, and the rounds of the service thread.
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+
+use mapwire_host::waiting::{Spinner, WaitStrategy, now_ns};
+use mapwire_wire::NodeId;
+
+use super::{Engine, Place};
+use crate::config::DriverMode;
+use crate::driver::{Driver, peer_flags};
+use crate::error::DriverError;
+use crate::notices::Notice;
+
+/// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again.
+const BLOCKED_NAP: Duration = Duration::from_micros(50);
+
+/// How long a thread sleeps that waits for memory which a peer stores into directly.
+const MEMORY_NAP: Duration = Duration::from_micros(200);
+
+fn as_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Engine {
+    /// Counts the calling thread as one that polls, until [`leave_polling`](Self::leave_polling): peers then ring nobody.
+    pub fn enter_polling(&self) {
+        self.board.enter_polling(self.rank);
+    }
+
+    /// Ends [`enter_polling`](Self::enter_polling), and looks once more at what came meanwhile.
+    pub fn leave_polling(&self) {
+        self.board.leave_polling(self.rank);
+        self.poll();
+        self.wake_sleepers();
+    }
+
+    /// Waits until all that this process has sent to `peer` is delivered there.
+    ///
+    /// # Errors
+    /// [`DriverError::PeerGone`], [`DriverError::PeerBroken`]; [`DriverError::Timeout`] when the peer takes nothing.
+    pub fn settle(&self, peer: NodeId) -> Result<(), DriverError> {
+        let deadline_ns = now_ns().saturating_add(as_ns(self.timeout));
+        // Nobody rings when the peer has taken a packet: look again soon.
+        let nap = match self.wait {
+            WaitStrategy::Poll => self.timeout,
+            _ => BLOCKED_NAP,
+        };
+        loop {
+            let settled = self.wait_until(Some(nap), |engine| {
+                let mut driver = engine.driver.lock();
+                if driver.is_gone(peer) {
+                    return Some(Err(driver.why_gone(peer)));
+                }
+                driver.settled(peer).then(|| {
+                    let flags = &engine.peers[usize::from(peer.0)];
+                    flags.fetch_and(!peer_flags::RING_DIRTY, Ordering::AcqRel);
+                    Ok(())
+                })
+            });
+            if let Some(outcome) = settled {
+                return outcome;
+            }
+            if now_ns() >= deadline_ns {
+                return Err(DriverError::Timeout {
+                    what: format!("delivery of what was sent to rank {}", peer.0),
+                    after: self.timeout,
+                    waiting_for: self.states(),
+                });
+            }
+        }
+    }
+
+    /// Waits for memory of this process to become what `check` looks for, stored by a peer on either path.
+    ///
+    /// On the direct path nobody rings, so the wait polls, and sleeps at most 200 µs between looks when the strategy
+    /// is to sleep.
+    pub fn wait_for_memory<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut check: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
+        loop {
+            let left =
+                deadline_ns.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns())));
+            let nap = match self.wait {
+                WaitStrategy::Poll => left,
+                _ => Some(left.map_or(MEMORY_NAP, |left| left.min(MEMORY_NAP))),
+            };
+            if let Some(found) = self.wait_until(nap, |_| check()) {
+                return Some(found);
+            }
+            if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
+                return check();
+            }
+        }
+    }
+
+    /// Runs one turn of the duty cycle, and the handlers of notifications that came. Whether anything was done.
+    #[inline]
+    pub fn poll(&self) -> bool {
+        let (worked, notice) = match self.driver.try_lock() {
+            None => return false,
+            Some(mut driver) => (driver.poll(), driver.notices.pop_front()),
+        };
+        if let Some(notice) = notice {
+            self.run_notices(notice);
+        }
+        worked
+    }
+
+    /// One turn of the duty cycle, without handlers of the program: those that came are left to the service thread.
+    #[inline]
+    fn poll_quietly(&self) {
+        let waiting = match self.driver.try_lock() {
+            None => return,
+            Some(mut driver) => {
+                driver.poll();
+                !driver.notices.is_empty()
+            }
+        };
+        if waiting {
+            self.board.wake(self.rank);
+        }
+    }
+
+    #[cold]
+    fn run_notices(&self, first: Notice) {
+        let mut next = Some(first);
+        while let Some(Notice {
+            handler,
+            notification,
+        }) = next
+        {
+            handler(notification);
+            next = self.driver.lock().notices.pop_front();
+        }
+    }
+
+    /// Runs the duty cycle until `check`, which is called with the driver held, gives something; in the way that the
+    /// strategy says, for `timeout` at most.
+    ///
+    /// # Errors
+    /// [`DriverError::Timeout`] with what `what` says.
+    pub fn wait_for<T>(
+        &self,
+        timeout: Option<Duration>,
+        what: impl FnOnce() -> String,
+        check: impl FnMut(&mut Driver) -> Option<T>,
+    ) -> Result<T, DriverError> {
+        self.wait_driver(Place::Program, timeout, check)
+            .ok_or_else(|| DriverError::Timeout {
+                what: what(),
+                after: timeout.unwrap_or_default(),
+                waiting_for: self.states(),
+            })
+    }
+
+    /// As [`wait_for`](Self::wait_for), with a check that is called without the driver, and so may do anything; `None` when
+    /// the time is over.
+    #[inline]
+    pub fn wait_until<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut check: impl FnMut(&Self) -> Option<T>,
+    ) -> Option<T> {
+        self.wait(timeout, |engine, _| (engine.poll(), check(engine)))
+    }
+
+    /// Runs the duty cycle and `check` in one hold of the driver, until there is something or the time is over.
+    #[inline]
+    pub(super) fn wait_driver<T>(
+        &self,
+        place: Place,
+        timeout: Option<Duration>,
+        mut check: impl FnMut(&mut Driver) -> Option<T>,
+    ) -> Option<T> {
+        self.wait(timeout, |engine, sleeping| {
+            let mut driver = match engine.driver.try_lock() {
+                Some(driver) => driver,
+                // Somebody else runs the cycle. Before sleeping the check must be made all the same.
+                None if sleeping => engine.driver.lock(),
+                None => return (false, None),
+            };
+            let worked = driver.poll();
+            let found = check(&mut driver);
+            let notice = match place {
+                Place::Program => driver.notices.pop_front(),
+                Place::FaultHandler => None,
+            };
+            let waiting = !driver.notices.is_empty();
+            drop(driver);
+            if let Some(notice) = notice {
+                engine.run_notices(notice);
+            } else if waiting {
+                // A handler of the program may do anything, and so must not run in a signal handler: the service thread
+                // runs it.
+                engine.board.wake(engine.rank);
+            }
+            (worked, found)
+        })
+    }
+
+    /// The wait of all waits: calls `step`, which polls and checks, as the strategy says. `step` is told whether the thread
+    /// sleeps if it finds nothing.
+    #[inline]
+    fn wait<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut step: impl FnMut(&Self, bool) -> (bool, Option<T>),
+    ) -> Option<T> {
+        if let (_, Some(found)) = step(self, false) {
+            return Some(found);
+        }
+        let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
+        let mut spinner = Spinner::new(self.wait, self.crowded);
+        let mut looks = 0_u32;
+        self.board.enter_polling(self.rank);
+        let found = loop {
+            let (worked, found) = step(self, false);
+            if worked {
+                spinner.reset();
+                self.wake_sleepers();
+            }
+            if found.is_some() {
+                break found;
+            }
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(1024)
+                && deadline_ns.is_some_and(|deadline| now_ns() >= deadline)
+            {
+                break None;
+            }
+            if spinner.spin() {
+                continue;
+            }
+            self.board.leave_polling(self.rank);
+            let found = self.sleep(deadline_ns, &mut step);
+            self.board.enter_polling(self.rank);
+            if found.is_some() {
+                break found;
+            }
+            if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
+                break step(self, true).1;
+            }
+        };
+        self.board.leave_polling(self.rank);
+        // What came while this thread counted as polling rang nobody: look once more, now that it does not.
+        self.poll_quietly();
+        self.wake_sleepers();
+        found
+    }
+
+    /// Sleeps until there may be something to do; gives what `step` found.
+    fn sleep<T>(
+        &self,
+        deadline_ns: Option<u64>,
+        step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
+    ) -> Option<T> {
+        let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(now_ns()));
+        let nap = {
+            let mut driver = self.driver.lock();
+            driver.flush();
+            let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
+            let due = driver.next_deadline().map(left);
+            [deadline_ns.map(left), blocked, due]
+                .into_iter()
+                .flatten()
+                .min()
+        };
+        let mut found = None;
+        // Counted before the check: a thread that does afterwards what this one waits for sees it and rings.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.board.sleep(
+            self.rank,
+            || {
+                let (worked, this) = step(self, true);
+                found = this;
+                if worked {
+                    self.wake_sleepers();
+                }
+                found.is_some() || self.driver.lock().has_work()
+            },
+            nap,
+        );
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+
+    /// Wakes threads of this process that sleep: what this one did may be what they wait for.
+    #[inline]
+    pub(super) fn wake_sleepers(&self) {
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            self.board.wake(self.rank);
+        }
+    }
+
+    /// One round of the service thread. False when it should end.
+    pub(super) fn serve_once(&self) -> bool {
+        if self.stop.load(Ordering::Acquire) {
+            return false;
+        }
+        let polling = self.mode == DriverMode::Thread;
+        self.board.enter_polling(self.rank);
+        let mut spinner = Spinner::new(
+            if polling {
+                self.wait
+            } else {
+                WaitStrategy::Event
+            },
+            self.crowded,
+        );
+        loop {
+            if self.poll() {
+                spinner.reset();
+                self.wake_sleepers();
+            } else if self
+                .driver
+                .try_lock()
+                .is_some_and(|driver| driver.is_holding())
+            {
+                // A few microseconds, which a sleep would turn into many.
+                core::hint::spin_loop();
+            } else if !spinner.spin() || self.stop.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        self.board.leave_polling(self.rank);
+        if self.stop.load(Ordering::Acquire) {
+            return false;
+        }
+        let nap = {
+            let mut driver = self.driver.lock();
+            driver.flush();
+            let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
+            let due = driver
+                .next_deadline()
+                .map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
+            blocked.into_iter().chain(due).min()
+        };
+        self.board.sleep(
+            self.rank,
+            || self.stop.load(Ordering::Acquire) || self.driver.lock().has_work(),
+            Some(nap.unwrap_or(Duration::from_secs(1))),
+        );
+        true
+    }
+}
