@@ -1,7 +1,9 @@
 //! Barriers, and the broadcast that rides on one.
 //!
-//! The manager of a barrier (its number modulo the ranks) counts the ranks that arrived and releases them all.
-//! Rounds are numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
+//! The manager of a barrier (its number modulo the ranks) counts the ranks that arrived and releases them all. A rank
+//! that alone is missing is released ahead of its arrival, since it waits for nobody but itself: it then passes
+//! without a wait, and two ranks meet after one message each way instead of one after the other. Rounds are
+//! numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
 
 use crate::threads::Wait;
 use crate::{Barrier, Config, Dsm, Error, Message, Outcome, Rank, Thread, Violation};
@@ -23,6 +25,11 @@ struct Slot {
     arrived: u16,
     /// Whether the manager was told that all of them did.
     told: bool,
+    /// The root that this rank named, and the value it gave, if it was told.
+    root: Rank,
+    value: u64,
+    /// Root and value of a release that came before this rank arrived: everybody else is there.
+    early: Option<(Rank, u64)>,
 }
 
 /// A barrier as its manager sees it.
@@ -30,6 +37,8 @@ struct Slot {
 struct Gathered {
     /// Ranks that arrived, bit per rank.
     ranks: u64,
+    /// The rank that was released ahead of its arrival, bit per rank.
+    early: u64,
     root: Rank,
     value: u64,
 }
@@ -86,11 +95,14 @@ impl Dsm {
             return Err(Error::BroadcastBusy);
         }
         let gathered = &self.barriers.gathered[barrier as usize];
-        if gathered.ranks != 0 && gathered.root != root {
-            return Err(Error::OtherRoot {
-                root,
-                others: gathered.root,
-            });
+        let named = match slot.early {
+            Some((root, _)) => Some(root),
+            None => (gathered.ranks != 0).then_some(gathered.root),
+        };
+        if let Some(others) = named
+            && others != root
+        {
+            return Err(Error::OtherRoot { root, others });
         }
         slot.arrived = 1;
         self.threads[usize::from(thread)].waits = Wait::Barrier(barrier);
@@ -124,7 +136,9 @@ impl Dsm {
     fn arrive(&mut self, barrier: Barrier, root: Rank, value: u64) {
         let slot = &mut self.barriers.slots[barrier as usize];
         slot.told = true;
-        let epoch = slot.epoch;
+        slot.root = root;
+        slot.value = value;
+        let (epoch, early) = (slot.epoch, slot.early);
         let manager = self.barrier_manager(barrier);
         if manager != self.config.rank {
             self.out.send(
@@ -136,6 +150,9 @@ impl Dsm {
                     value,
                 },
             );
+            if let Some((_, value)) = early {
+                self.release(barrier, value);
+            }
             return;
         }
         self.barriers.gathered[barrier as usize].root = root;
@@ -150,31 +167,48 @@ impl Dsm {
         if from == root {
             gathered.value = value;
         }
-        if gathered.ranks != everybody {
+        let me = 1 << self.config.rank;
+        let missing = everybody & !gathered.ranks;
+        let released = if missing == 0 {
+            everybody & !gathered.early & !me
+        } else if missing.is_power_of_two() && missing != me {
+            gathered.early = missing;
+            missing
+        } else {
             return;
+        };
+        let Gathered { root, value, .. } = *gathered;
+        if missing == 0 {
+            *gathered = Gathered::default();
         }
-        let value = core::mem::take(gathered).value;
         let epoch = self.barriers.slots[barrier as usize].epoch;
-        for to in (0..self.config.ranks).filter(|&to| to != self.config.rank) {
+        for to in (0..self.config.ranks).filter(|to| released & 1 << to != 0) {
             self.out.send(
                 to,
                 Message::BarrierRelease {
                     barrier,
                     epoch,
+                    root,
                     value,
                 },
             );
         }
-        self.release(barrier, value);
+        if missing == 0 {
+            self.release(barrier, value);
+        }
     }
 
-    /// Everybody is there.
+    /// Everybody is there. `value` is the root's, unless this rank is the root, which knows it best.
     fn release(&mut self, barrier: Barrier, value: u64) {
         let slot = &mut self.barriers.slots[barrier as usize];
+        let value = if slot.root == self.config.rank {
+            slot.value
+        } else {
+            value
+        };
         *slot = Slot {
             epoch: slot.epoch.wrapping_add(1),
-            arrived: 0,
-            told: false,
+            ..Slot::default()
         };
         self.out.counters.barriers += 1;
         let outcome = if barrier == self.config.barriers {
@@ -225,20 +259,29 @@ impl Dsm {
         from: Rank,
         barrier: Barrier,
         epoch: u32,
+        root: Rank,
         value: u64,
     ) -> Result<(), Violation> {
-        if barrier > self.config.barriers {
+        if barrier > self.config.barriers || root >= self.config.ranks {
             return Err(Violation::OutOfRange);
         }
         if self.barrier_manager(barrier) != from {
             return Err(Violation::NotManager);
         }
-        let slot = &self.barriers.slots[barrier as usize];
-        if !slot.told {
-            return Err(Violation::Unasked);
-        }
+        let slot = &mut self.barriers.slots[barrier as usize];
         if epoch != slot.epoch {
             return Err(Violation::Epoch);
+        }
+        if !slot.told {
+            // This rank alone is missing.
+            if slot.early.is_some() {
+                return Err(Violation::Repeated);
+            }
+            slot.early = Some((root, value));
+            return Ok(());
+        }
+        if root != slot.root {
+            return Err(Violation::Root);
         }
         self.release(barrier, value);
         Ok(())

@@ -201,8 +201,9 @@ impl Dsm {
             Message::BarrierRelease {
                 barrier,
                 epoch,
+                root,
                 value,
-            } => self.handle_barrier_release(from, barrier, epoch, value),
+            } => self.handle_barrier_release(from, barrier, epoch, root, value),
         }
     }
 

@@ -164,10 +164,12 @@ impl Message {
             Message::BarrierRelease {
                 barrier,
                 epoch,
+                root,
                 value,
             } => {
                 w.u32(barrier);
                 w.u32(epoch);
+                w.u16(root);
                 w.u64(value);
             }
         }
@@ -367,6 +369,7 @@ impl Reader<'_> {
             _ => Message::BarrierRelease {
                 barrier: self.u32()?,
                 epoch: self.u32()?,
+                root: self.u16()?,
                 value: self.u64()?,
             },
         })
@@ -484,6 +487,7 @@ mod tests {
                 _ => Message::BarrierRelease {
                     barrier: b,
                     epoch: c,
+                    root: a,
                     value: d
                 },
             }),

@@ -148,13 +148,15 @@ pub enum Message {
         /// The root's value; 0 from others.
         value: u64,
     },
-    /// Barrier manager → rank: everybody is here.
+    /// Barrier manager → rank: everybody else is here.
     BarrierRelease {
         /// Which barrier.
         barrier: Barrier,
         /// As in `BarrierArrive`.
         epoch: u32,
-        /// The root's value.
+        /// The root of a broadcast; 0 in a barrier.
+        root: Rank,
+        /// The root's value; 0 to the root if it has not arrived.
         value: u64,
     },
 }

@@ -131,6 +131,7 @@ fn message(random: &mut Random, known: &[Minipage]) -> Message {
         _ => Message::BarrierRelease {
             barrier,
             epoch,
+            root: rank,
             value,
         },
     }
@@ -222,21 +223,23 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
         Message::BarrierArrive {
             barrier,
             epoch,
+            root,
             value,
-            ..
         } => Message::BarrierRelease {
             barrier,
             epoch,
+            root,
             value,
         },
         Message::BarrierRelease {
             barrier,
             epoch,
+            root,
             value,
         } => Message::BarrierArrive {
             barrier,
             epoch: epoch.wrapping_add(1),
-            root: 0,
+            root,
             value,
         },
         _ => message(random, known),

@@ -1,7 +1,7 @@
 //! Locks, barriers and broadcasts: order, cost and misuse.
 
 use crate::net::Net;
-use mapwire_dsm::{Config, Error, Outcome, Progress};
+use mapwire_dsm::{Config, Dsm, Error, Message, Outcome, PeerError, Progress, Violation};
 
 fn net(ranks: u16) -> Net {
     Net::new(Config {
@@ -156,6 +156,85 @@ fn a_barrier_costs_two_messages_for_each_other_rank_and_can_be_used_again_at_onc
             assert_eq!(barrier(&mut net, ranks, 255), messages);
             assert_eq!(net.ranks[0].counters().barriers, 2 * round + 2);
         }
+    }
+}
+
+#[test]
+fn the_last_rank_to_arrive_passes_without_waiting_for_a_message() {
+    for ranks in [2, 3, 5] {
+        for last in 0..ranks {
+            let mut net = net(ranks);
+            for number in [0, 1, 6] {
+                for rank in (0..ranks).filter(|&rank| rank != last) {
+                    net.rank(rank).barrier(0, number).unwrap();
+                    net.settle();
+                }
+                net.clear();
+                net.rank(last).barrier(0, number).unwrap();
+                net.drain(last);
+                assert_eq!(
+                    net.outcome(last, 0),
+                    Some((Outcome::Passed, 0)),
+                    "everybody else was there"
+                );
+                net.settle();
+                assert!((0..ranks).all(|rank| net.outcome(rank, 0).is_some()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_release_ahead_of_arrival_comes_once_and_for_the_round_that_is_due() {
+    // Rank 0 manages barrier 3 of three ranks.
+    let release = |epoch, root| Message::BarrierRelease {
+        barrier: 3,
+        epoch,
+        root,
+        value: 9,
+    };
+    let mut dsm = Dsm::new(Config::new(1, 3, 1, 64, 4)).unwrap();
+    let violation = |from, violation| Err(PeerError { from, violation });
+    assert_eq!(
+        dsm.handle_message(0, 2, release(0, 0)),
+        violation(2, Violation::NotManager)
+    );
+    assert_eq!(
+        dsm.handle_message(0, 0, release(1, 0)),
+        violation(0, Violation::Epoch)
+    );
+    assert_eq!(
+        dsm.handle_message(0, 0, release(0, 3)),
+        violation(0, Violation::OutOfRange)
+    );
+    assert_eq!(dsm.handle_message(0, 0, release(0, 0)), Ok(()));
+    assert_eq!(
+        dsm.handle_message(0, 0, release(0, 0)),
+        violation(0, Violation::Repeated)
+    );
+    dsm.barrier(0, 3).unwrap();
+    assert_eq!(dsm.counters().barriers, 1);
+}
+
+#[test]
+fn a_rank_that_names_another_root_than_the_others_learns_it_before_it_takes_part() {
+    let mut net = net(3);
+    let manager = 256 % 3;
+    let (other, last) = ((manager + 1) % 3, (manager + 2) % 3);
+    net.rank(manager).broadcast(0, other, 0).unwrap();
+    net.rank(other).broadcast(0, other, 7).unwrap();
+    net.settle();
+    assert_eq!(
+        net.rank(last).broadcast(0, last, 8),
+        Err(Error::OtherRoot {
+            root: last,
+            others: other
+        })
+    );
+    net.rank(last).broadcast(0, other, 8).unwrap();
+    net.settle();
+    for rank in 0..3 {
+        assert_eq!(net.outcome(rank, 0).unwrap().0, Outcome::Value(7));
     }
 }
 
