@@ -1,5 +1,6 @@
 //! The links to the other nodes: a queue of packets for each, served in turn, and the numbers that keep each link in order.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use mapwire_wire::{HandlerId, NodeId, ProcessId, Repr};
@@ -39,6 +40,8 @@ struct Link {
     open_messages: u8,
     /// Fetches asked and not answered.
     fetching: u8,
+    /// Commands whose last packet is out while the peer still reads their memory, oldest first.
+    departed: VecDeque<Work>,
 }
 
 /// All links.
@@ -63,6 +66,7 @@ impl Links {
             due: 0,
             open_messages: 0,
             fetching: 0,
+            departed: VecDeque::new(),
         });
         Self {
             links,
@@ -211,6 +215,22 @@ impl Links {
         Some(popped)
     }
 
+    /// As [`pop`](Self::pop), for a packet whose source is still to be read: what depends on it is over when
+    /// [`read`](Self::read) says so. Gives its payload bytes and whether anything does.
+    pub(crate) fn depart(&mut self, node: NodeId) -> Option<(u32, bool)> {
+        let (payload_bytes, work) = self.pop(node)?;
+        let waits = matches!(work, Work::Command { .. });
+        if waits {
+            self.link_mut(node)?.departed.push_back(work);
+        }
+        Some((payload_bytes, waits))
+    }
+
+    /// The peer has read the memory of the oldest command that [`depart`](Self::depart) counted.
+    pub(crate) fn read(&mut self, node: NodeId) -> Option<Work> {
+        self.link_mut(node)?.departed.pop_front()
+    }
+
     pub(crate) fn set_blocked(&mut self, node: NodeId, blocked: bool) {
         let index = usize::from(node.0);
         let Some(link) = self.links.get_mut(index) else {
@@ -285,14 +305,21 @@ impl Links {
         }
     }
 
-    /// Sees to it that nothing is told to `process` when the packets that the driver may be transmitting are out.
+    /// Sees to it that nothing is told to `process` when the packets are out that the driver may be transmitting, and read
+    /// those that peers still read.
     pub(crate) fn disown_offered(&mut self, process: ProcessId) {
-        for link in self.links.iter_mut().filter(|link| link.offered) {
-            if let Some(transmit) = link.queue.front_mut()
-                && matches!(transmit.work, Work::Command { process: of, .. } if of == process)
-            {
-                transmit.work = Work::None;
+        let disown = |work: &mut Work| {
+            if matches!(work, Work::Command { process: of, .. } if *of == process) {
+                *work = Work::None;
             }
+        };
+        for link in &mut self.links {
+            if link.offered
+                && let Some(transmit) = link.queue.front_mut()
+            {
+                disown(&mut transmit.work);
+            }
+            link.departed.iter_mut().for_each(disown);
         }
     }
 
@@ -306,6 +333,7 @@ impl Links {
         link.gone = true;
         link.blocked = true;
         link.offered = false;
+        link.departed.drain(..).for_each(&mut lost);
         while let Some(transmit) = link.queue.pop() {
             lost(transmit.work);
         }
@@ -315,7 +343,8 @@ impl Links {
 
     /// NIC memory of the queues, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let queues: usize = self.links.iter().map(|link| link.queue.bytes()).sum();
+        let bytes = |link: &Link| link.queue.bytes() + link.departed.capacity() * size_of::<Work>();
+        let queues: usize = self.links.iter().map(bytes).sum();
         queues + self.links.capacity() * size_of::<Link>() + self.ready.bytes()
     }
 }

@@ -47,6 +47,7 @@ pub struct Config {
 /// * `handle_*`, which take what came: [`handle_command`](Self::handle_command),
 ///   [`handle_own_command`](Self::handle_own_command), [`handle_packet`](Self::handle_packet),
 ///   [`handle_dma_done`](Self::handle_dma_done), [`handle_transmitted`](Self::handle_transmitted),
+///   [`handle_departed`](Self::handle_departed), [`handle_source_read`](Self::handle_source_read),
 ///   [`handle_transmit_blocked`](Self::handle_transmit_blocked) and [`handle_peer_gone`](Self::handle_peer_gone);
 /// * `poll_*`, which give what is to be done: [`poll_transmit`](Self::poll_transmit), [`poll_dma`](Self::poll_dma),
 ///   [`poll_completion`](Self::poll_completion);
@@ -163,7 +164,8 @@ impl<D: TranslationDesign> Nic<D> {
         self.exports.0.get(id.0)
     }
 
-    /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted); or call
+    /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted), or
+    /// [`handle_departed`](Self::handle_departed) if the peer reads its source later; or call
     /// [`handle_transmit_blocked`](Self::handle_transmit_blocked) when the transport has no room. Until one of them is called, it
     /// may be given again. `None` when nothing waits, or all that waits is blocked.
     #[inline]
@@ -182,6 +184,34 @@ impl<D: TranslationDesign> Nic<D> {
         };
         self.counters.packets_sent += 1;
         self.counters.bytes_sent += u64::from(payload_bytes);
+        self.complete(work);
+    }
+
+    /// The packet that [`poll_transmit`](Self::poll_transmit) gave for `to` is out, but its source, or that of an earlier
+    /// packet to the same node, is still to be read there: the transport has passed on where the bytes are. Whether a command
+    /// waits for that; if so, call [`handle_source_read`](Self::handle_source_read) when all sources up to this packet's are read.
+    /// The transport bounds how many such packets there are.
+    #[inline]
+    pub fn handle_departed(&mut self, to: NodeId) -> bool {
+        let Some((payload_bytes, waits)) = self.links.depart(to) else {
+            return false;
+        };
+        self.counters.packets_sent += 1;
+        self.counters.bytes_sent += u64::from(payload_bytes);
+        waits
+    }
+
+    /// `to` has read the sources of the oldest command that [`handle_departed`](Self::handle_departed) left waiting: its memory
+    /// may be reused.
+    #[inline]
+    pub fn handle_source_read(&mut self, to: NodeId) {
+        if let Some(work) = self.links.read(to) {
+            self.complete(work);
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, work: Work) {
         if let Work::Command {
             process,
             completion,
