@@ -3,8 +3,9 @@
 mod peers;
 mod receiving;
 mod sending;
+mod telling;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ use crate::exports::LocalExport;
 use crate::imports::Granted;
 use crate::job::Job;
 use crate::mover::GarbagePage;
-use crate::notices::Notice;
 use crate::pages::Pages;
 use crate::shared::SharedPort;
+use telling::Teller;
 
 /// The process of a NIC that serves one.
 pub(crate) const PROCESS: ProcessId = ProcessId(0);
@@ -55,7 +56,6 @@ pub struct Driver {
     pub(crate) pages: Pages,
     garbage: GarbagePage,
     queue: CommandQueue,
-    pub(crate) words: Arc<CompletionWords>,
     pub(crate) job: Job,
     board: Arc<Board>,
     peers: Arc<[core::sync::atomic::AtomicU32]>,
@@ -69,13 +69,9 @@ pub struct Driver {
     pub(crate) outcomes: HashMap<RequestId, Result<Granted, VmmcError>>,
     /// Memory that peers have passed, by sender and tag.
     pub(crate) passed: HashMap<(NodeId, u64), OwnedFd>,
-    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) teller: Teller,
     pub(crate) shared: Option<Box<SharedPort>>,
-    /// Transfers whose pages are held, by completion word.
-    held: Vec<Option<PageRange>>,
     control: Box<[u8; MAX_CONTROL_BYTES]>,
-    /// Stores that a peer refused, not yet reported.
-    refused_stores: u64,
 }
 
 impl Driver {
@@ -119,7 +115,6 @@ impl Driver {
             pages: Pages::new(PROCESS, pinner, limit_pages),
             garbage: GarbagePage::new(),
             queue: CommandQueue::new()?,
-            words,
             job,
             seen_events: board.events(),
             board,
@@ -130,11 +125,9 @@ impl Driver {
             exports: Vec::new(),
             outcomes: HashMap::new(),
             passed: HashMap::new(),
-            notices: VecDeque::new(),
+            teller: Teller::new(words),
             shared: None,
-            held: vec![None; crate::completions::WORDS],
             control: Box::new([0; MAX_CONTROL_BYTES]),
-            refused_stores: 0,
         })
     }
 
@@ -167,7 +160,7 @@ impl Driver {
     /// Pages that cannot be pinned.
     pub fn hold(&mut self, word: u32, range: PageRange) -> Result<(), DriverError> {
         self.pages.hold(&mut self.nic, range)?;
-        if let Some(held) = self.held.get_mut(word as usize) {
+        if let Some(held) = self.teller.held.get_mut(word as usize) {
             *held = Some(range);
         }
         Ok(())
@@ -175,16 +168,14 @@ impl Driver {
 
     /// Undoes [`hold`](Self::hold) for a command that was not submitted.
     pub fn unhold(&mut self, word: u32) {
-        if let Some(range) = self.held.get_mut(word as usize).and_then(Option::take) {
-            self.pages.release(range);
-        }
+        self.teller.release(&mut self.pages, word);
     }
 
     /// Whether there is anything to do: asked once more before a thread sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.transport.has_input()
-            || !self.notices.is_empty()
+            || !self.teller.notices.is_empty()
             || self.queue.has_commands()
             || self.job.has_news()
             || self.board.events() != self.seen_events
@@ -264,7 +255,7 @@ impl Driver {
     /// Stores of this process that a peer refused after they had left: a revocation crossed them.
     #[must_use]
     pub fn refused_stores(&self) -> u64 {
-        self.refused_stores
+        self.teller.refused_stores
     }
 }
 

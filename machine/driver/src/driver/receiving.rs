@@ -1,20 +1,13 @@
 //! What comes in: packets of the peers, and the completions that follow from them and from commands.
 
-use std::collections::VecDeque;
-
 use mapwire_nic::{BufferId, Completion};
-use mapwire_translation::PageRange;
 use mapwire_transport::payload::Received;
 use mapwire_transport::transport::{ReceiveError, Transport};
 use mapwire_wire::{MAX_CONTROL_BYTES, SIGNAL_TRAILER_BYTES};
 
 use super::{Driver, NOTICE_HANDLER, SHARED_HANDLER};
 use crate::breach::Breach;
-use crate::completions::CompletionWords;
-use crate::exports::LocalExport;
 use crate::mover;
-use crate::notices::{Notice, Notification};
-use crate::pages::Pages;
 
 /// Packets taken in one turn, so that a busy peer does not keep a thread from its own work.
 const RECEIVE_BUDGET: usize = 64;
@@ -77,7 +70,7 @@ impl Driver {
                         if handler == NOTICE_HANDLER {
                             crate::exports::handle_direct_notice(
                                 &self.exports,
-                                &mut self.notices,
+                                &mut self.teller.notices,
                                 from,
                                 inline,
                             );
@@ -101,15 +94,7 @@ impl Driver {
                         if let Completion::Rejected { reason, .. } = &other {
                             breach = breach.or(Breach::of(reason));
                         }
-                        tell(
-                            other,
-                            &self.words,
-                            &mut self.held,
-                            &mut self.pages,
-                            &self.exports,
-                            &mut self.notices,
-                            &mut self.refused_stores,
-                        );
+                        self.teller.tell(other, &mut self.pages, &self.exports);
                     }
                 }
             }
@@ -124,90 +109,7 @@ impl Driver {
     /// Tells the completions that do not come with a packet.
     pub(crate) fn tell(&mut self) {
         while let Some(completion) = self.nic.poll_completion() {
-            tell(
-                completion,
-                &self.words,
-                &mut self.held,
-                &mut self.pages,
-                &self.exports,
-                &mut self.notices,
-                &mut self.refused_stores,
-            );
+            self.teller.tell(completion, &mut self.pages, &self.exports);
         }
-    }
-}
-
-/// Tells a completion to whom it concerns.
-#[inline]
-#[allow(clippy::too_many_arguments)]
-fn tell(
-    completion: Completion,
-    words: &CompletionWords,
-    held: &mut [Option<PageRange>],
-    pages: &mut Pages,
-    exports: &[LocalExport],
-    notices: &mut VecDeque<Notice>,
-    refused_stores: &mut u64,
-) {
-    let mut release = |word: u32| {
-        if let Some(range) = held.get_mut(word as usize).and_then(Option::take) {
-            pages.release(range);
-        }
-    };
-    match completion {
-        Completion::Done { completion, .. } => {
-            release(completion);
-            words.complete(completion);
-        }
-        Completion::Failed {
-            completion: Some(completion),
-            error,
-            ..
-        } => {
-            release(completion);
-            words.fail(completion, error);
-        }
-        Completion::Failed {
-            completion: None,
-            error,
-            ..
-        } => tracing::warn!(%error, "a command was refused"),
-        Completion::Notification {
-            export,
-            from,
-            offset,
-            length,
-            ..
-        } => {
-            let handler = exports
-                .iter()
-                .find(|local| local.id == export)
-                .and_then(|local| local.handler.clone());
-            if let Some(handler) = handler {
-                let notification = Notification {
-                    from,
-                    export,
-                    offset,
-                    length,
-                };
-                notices.push_back(Notice {
-                    handler,
-                    notification,
-                });
-            }
-        }
-        Completion::StoreRefused {
-            from,
-            export,
-            reason,
-        } => {
-            *refused_stores += 1;
-            tracing::warn!(%from, %export, %reason, "a peer refused a store");
-        }
-        Completion::Rejected { from, reason } => {
-            tracing::warn!(%from, ?reason, "a packet was rejected")
-        }
-        // These come with a packet, and are told where it is.
-        Completion::Message { .. } | Completion::Control { .. } => {}
     }
 }

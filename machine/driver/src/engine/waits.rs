@@ -102,7 +102,7 @@ impl Engine {
     pub fn poll(&self) -> bool {
         let (worked, notice) = match self.driver.try_lock() {
             None => return false,
-            Some(mut driver) => (driver.poll(), driver.notices.pop_front()),
+            Some(mut driver) => (driver.poll(), driver.teller.notices.pop_front()),
         };
         if let Some(notice) = notice {
             self.run_notices(notice);
@@ -117,7 +117,7 @@ impl Engine {
             None => return,
             Some(mut driver) => {
                 driver.poll();
-                !driver.notices.is_empty()
+                !driver.teller.notices.is_empty()
             }
         };
         if waiting {
@@ -134,7 +134,7 @@ impl Engine {
         }) = next
         {
             handler(notification);
-            next = self.driver.lock().notices.pop_front();
+            next = self.driver.lock().teller.notices.pop_front();
         }
     }
 
@@ -186,10 +186,10 @@ impl Engine {
             let worked = driver.poll();
             let found = check(&mut driver);
             let notice = match place {
-                Place::Program => driver.notices.pop_front(),
+                Place::Program => driver.teller.notices.pop_front(),
                 Place::FaultHandler => None,
             };
-            let waiting = !driver.notices.is_empty();
+            let waiting = !driver.teller.notices.is_empty();
             drop(driver);
             if let Some(notice) = notice {
                 engine.run_notices(notice);

@@ -1,0 +1,109 @@
+//! Completions of the NIC, told to whom they concern.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mapwire_nic::Completion;
+use mapwire_translation::PageRange;
+
+use crate::completions::CompletionWords;
+use crate::exports::LocalExport;
+use crate::notices::{Notice, Notification};
+use crate::pages::Pages;
+
+/// What is changed when a completion is told.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    words: Arc<CompletionWords>,
+    /// Transfers whose pages are held, by completion word.
+    pub(super) held: Vec<Option<PageRange>>,
+    /// Handlers of the program that have not run yet.
+    pub(crate) notices: VecDeque<Notice>,
+    /// Stores that a peer refused after they had left.
+    pub(super) refused_stores: u64,
+}
+
+impl Teller {
+    pub(super) fn new(words: Arc<CompletionWords>) -> Self {
+        Self {
+            words,
+            held: vec![None; crate::completions::WORDS],
+            notices: VecDeque::new(),
+            refused_stores: 0,
+        }
+    }
+
+    /// Lets go of the pages of the transfer with completion word `word`.
+    #[inline]
+    pub(super) fn release(&mut self, pages: &mut Pages, word: u32) {
+        if let Some(range) = self.held.get_mut(word as usize).and_then(Option::take) {
+            pages.release(range);
+        }
+    }
+
+    /// Tells a completion to whom it concerns.
+    #[inline]
+    pub(super) fn tell(
+        &mut self,
+        completion: Completion,
+        pages: &mut Pages,
+        exports: &[LocalExport],
+    ) {
+        match completion {
+            Completion::Done { completion, .. } => {
+                self.release(pages, completion);
+                self.words.complete(completion);
+            }
+            Completion::Failed {
+                completion: Some(completion),
+                error,
+                ..
+            } => {
+                self.release(pages, completion);
+                self.words.fail(completion, error);
+            }
+            Completion::Failed {
+                completion: None,
+                error,
+                ..
+            } => tracing::warn!(%error, "a command was refused"),
+            Completion::Notification {
+                export,
+                from,
+                offset,
+                length,
+                ..
+            } => {
+                let handler = exports
+                    .iter()
+                    .find(|local| local.id == export)
+                    .and_then(|local| local.handler.clone());
+                if let Some(handler) = handler {
+                    let notification = Notification {
+                        from,
+                        export,
+                        offset,
+                        length,
+                    };
+                    self.notices.push_back(Notice {
+                        handler,
+                        notification,
+                    });
+                }
+            }
+            Completion::StoreRefused {
+                from,
+                export,
+                reason,
+            } => {
+                self.refused_stores += 1;
+                tracing::warn!(%from, %export, %reason, "a peer refused a store");
+            }
+            Completion::Rejected { from, reason } => {
+                tracing::warn!(%from, ?reason, "a packet was rejected")
+            }
+            // These come with a packet, and are told where it is.
+            Completion::Message { .. } | Completion::Control { .. } => {}
+        }
+    }
+}
