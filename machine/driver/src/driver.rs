@@ -25,6 +25,7 @@ use crate::error::DriverError;
 use crate::exports::LocalExport;
 use crate::imports::Granted;
 use crate::job::Job;
+use crate::log::Log;
 use crate::mover::GarbagePage;
 use crate::pages::Pages;
 use crate::shared::SharedPort;
@@ -70,6 +71,7 @@ pub struct Driver {
     /// Memory that peers have passed, by sender and tag.
     pub(crate) passed: HashMap<(NodeId, u64), OwnedFd>,
     pub(crate) teller: Teller,
+    pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
     control: Box<[u8; MAX_CONTROL_BYTES]>,
 }
@@ -126,6 +128,7 @@ impl Driver {
             outcomes: HashMap::new(),
             passed: HashMap::new(),
             teller: Teller::new(words),
+            log: Log::new(),
             shared: None,
             control: Box::new([0; MAX_CONTROL_BYTES]),
         })
@@ -175,10 +178,16 @@ impl Driver {
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.transport.has_input()
-            || !self.teller.notices.is_empty()
+            || self.owes_program()
             || self.queue.has_commands()
             || self.job.has_news()
             || self.board.events() != self.seen_events
+    }
+
+    /// Whether handlers of the program or lines of its log wait for a thread that may run and write them.
+    #[inline]
+    pub(crate) fn owes_program(&self) -> bool {
+        !self.teller.notices.is_empty() || !self.log.is_empty()
     }
 
     /// The shared memory, while it is open.

@@ -22,6 +22,7 @@ use crate::config::{DriverConfig, DriverMode};
 use crate::driver::{Driver, peer_flags};
 use crate::error::DriverError;
 use crate::job::Job;
+use crate::log::Line;
 use crate::spin::{SpinGuard, SpinLock};
 use crate::threads::Threads;
 
@@ -255,8 +256,15 @@ impl Engine {
         {
             let _ = thread.join();
         }
-        let mut driver = self.driver.lock();
-        driver.leave();
+        self.driver.lock().leave();
+        while let Some(line) = self.next_line() {
+            line.write();
+        }
+    }
+
+    /// The next line of the log, taken in a hold of its own.
+    fn next_line(&self) -> Option<Line> {
+        self.driver.lock().log.pop()
     }
 }
 

@@ -14,6 +14,7 @@ use mapwire_wire::{ExportId, Key, NodeId, Rights};
 use crate::driver::{Driver, PROCESS, job_key};
 use crate::error::DriverError;
 use crate::imports::Granted;
+use crate::log::{Line, Log};
 use crate::notices::{Notice, Notification, NotificationHandler};
 
 /// Memory that importers can map.
@@ -290,7 +291,7 @@ impl Driver {
         };
         if let Err(error) = passed {
             // The importer waits for the memory and will time out, naming the export.
-            tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+            self.log.push(Line::NotPassed { to, export, error });
         }
     }
 }
@@ -317,6 +318,7 @@ pub fn direct_notice(
 pub(crate) fn handle_direct_notice(
     exports: &[LocalExport],
     notices: &mut VecDeque<Notice>,
+    log: &mut Log,
     from: NodeId,
     bytes: &[u8],
 ) {
@@ -342,14 +344,19 @@ pub(crate) fn handle_direct_notice(
         .iter()
         .find(|local| local.id == export && local.key == key)
     else {
-        tracing::warn!(%from, %export, "a notification without the export's key was dropped");
+        log.push(Line::NoticeWithoutKey { from, export });
         return;
     };
     if offset
         .checked_add(length)
         .is_none_or(|end| end > local.length)
     {
-        tracing::warn!(%from, %export, offset, length, "a notification for a range outside the export was dropped");
+        log.push(Line::NoticeOutside {
+            from,
+            export,
+            offset,
+            length,
+        });
         return;
     }
     if let Some(handler) = &local.handler {
@@ -387,9 +394,9 @@ mod tests {
             passed: false,
             held: Vec::new(),
         }];
-        let mut notices = VecDeque::new();
+        let (mut notices, mut log) = (VecDeque::new(), Log::new());
         let mut take = |bytes: &[u8]| {
-            handle_direct_notice(&exports, &mut notices, NodeId(1), bytes);
+            handle_direct_notice(&exports, &mut notices, &mut log, NodeId(1), bytes);
             while let Some(Notice {
                 handler,
                 notification,
@@ -408,5 +415,18 @@ mod tests {
             60
         );
         assert_eq!(take(b"short"), 60);
+        let lines: Vec<Line> = core::iter::from_fn(|| log.pop()).collect();
+        assert!(
+            matches!(
+                lines[..],
+                [
+                    Line::NoticeWithoutKey { .. },
+                    Line::NoticeWithoutKey { .. },
+                    Line::NoticeOutside { offset: 41, .. },
+                    Line::NoticeOutside { .. },
+                ]
+            ),
+            "{lines:?}"
+        );
     }
 }

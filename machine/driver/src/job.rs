@@ -111,16 +111,18 @@ impl Job {
     }
 
     /// Asks for a channel to a peer, once.
-    pub fn request_connection(&mut self, to: NodeId) {
+    ///
+    /// # Errors
+    /// When the broker is gone or the kernel refuses.
+    pub fn request_connection(&mut self, to: NodeId) -> Result<(), RendezvousError> {
         let Some(requested) = self.requested.get_mut(usize::from(to.0)) else {
-            return;
+            return Ok(());
         };
         if !*requested && let Some(client) = &self.client {
             *requested = true;
-            if let Err(error) = client.connect(u32::from(to.0)) {
-                tracing::error!(%to, %error, "no channel to the peer could be asked for");
-            }
+            client.connect(u32::from(to.0))?;
         }
+        Ok(())
     }
 
     /// Passes a descriptor to a peer.
@@ -160,11 +162,10 @@ impl Job {
     }
 
     /// Leaves the job in good order: peers learn that this rank left, rather than died.
-    pub(crate) fn leave(&mut self) {
-        if let Some(client) = self.client.take()
-            && let Err(error) = client.leave()
-        {
-            tracing::debug!(%error, "the launcher had gone before this rank left");
-        }
+    ///
+    /// # Errors
+    /// When the broker is gone; the job is left all the same.
+    pub(crate) fn leave(&mut self) -> Result<(), RendezvousError> {
+        self.client.take().map_or(Ok(()), Client::leave)
     }
 }

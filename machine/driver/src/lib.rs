@@ -22,6 +22,7 @@ pub mod error;
 pub mod exports;
 pub mod imports;
 pub mod job;
+mod log;
 #[allow(unsafe_code)]
 mod mover;
 pub mod notices;

@@ -8,6 +8,7 @@ use mapwire_wire::NodeId;
 use super::{Driver, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
+use crate::log::Line;
 
 impl Driver {
     /// News of the job: descriptors that were passed, channels, ranks that went.
@@ -20,8 +21,9 @@ impl Driver {
                     match Channel::open(&fd, side, self.job.ring()) {
                         Ok(channel) => self.transport.connect(NodeId(peer as u16), channel),
                         Err(error) => {
-                            tracing::error!(peer, %error, "the channel to a peer is unusable");
-                            self.handle_peer_gone(NodeId(peer as u16));
+                            let peer = NodeId(peer as u16);
+                            self.log.push(Line::ChannelUnusable { peer, error });
+                            self.handle_peer_gone(peer);
                         }
                     }
                 }
@@ -61,7 +63,7 @@ impl Driver {
     /// A peer broke the rules: it counts as gone.
     #[cold]
     pub(super) fn handle_breach(&mut self, node: NodeId, breach: Breach) {
-        tracing::error!(%node, %breach, "a peer is broken");
+        self.log.push(Line::PeerBroken { node, breach });
         self.breaches.note(node, breach);
         self.handle_peer_gone(node);
     }
@@ -114,6 +116,8 @@ impl Driver {
         for peer in peers {
             self.transport.disconnect(peer);
         }
-        self.job.leave();
+        if let Err(error) = self.job.leave() {
+            self.log.push(Line::LauncherGone(error));
+        }
     }
 }

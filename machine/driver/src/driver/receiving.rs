@@ -71,6 +71,7 @@ impl Driver {
                             crate::exports::handle_direct_notice(
                                 &self.exports,
                                 &mut self.teller.notices,
+                                &mut self.log,
                                 from,
                                 inline,
                             );
@@ -94,7 +95,8 @@ impl Driver {
                         if let Completion::Rejected { reason, .. } = &other {
                             breach = breach.or(Breach::of(reason));
                         }
-                        self.teller.tell(other, &mut self.pages, &self.exports);
+                        self.teller
+                            .tell(other, &mut self.pages, &self.exports, &mut self.log);
                     }
                 }
             }
@@ -109,7 +111,8 @@ impl Driver {
     /// Tells the completions that do not come with a packet.
     pub(crate) fn tell(&mut self) {
         while let Some(completion) = self.nic.poll_completion() {
-            self.teller.tell(completion, &mut self.pages, &self.exports);
+            self.teller
+                .tell(completion, &mut self.pages, &self.exports, &mut self.log);
         }
     }
 }

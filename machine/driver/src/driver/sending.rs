@@ -5,6 +5,7 @@ use mapwire_wire::{CommandRepr, NodeId};
 
 use super::{Driver, PROCESS};
 use crate::error::DriverError;
+use crate::log::Line;
 use crate::mover;
 
 impl Driver {
@@ -50,7 +51,9 @@ impl Driver {
                 }
                 Err(SendError::WouldBlock(_)) => self.block(to),
                 Err(SendError::NotConnected(_)) => {
-                    self.job.request_connection(to);
+                    if let Err(error) = self.job.request_connection(to) {
+                        self.log.push(Line::NotConnected { to, error });
+                    }
                     self.block(to);
                 }
                 Err(SendError::PeerCorrupt { corrupt, .. }) => {

@@ -8,6 +8,7 @@ use mapwire_translation::PageRange;
 
 use crate::completions::CompletionWords;
 use crate::exports::LocalExport;
+use crate::log::{Line, Log};
 use crate::notices::{Notice, Notification};
 use crate::pages::Pages;
 
@@ -48,6 +49,7 @@ impl Teller {
         completion: Completion,
         pages: &mut Pages,
         exports: &[LocalExport],
+        log: &mut Log,
     ) {
         match completion {
             Completion::Done { completion, .. } => {
@@ -66,7 +68,7 @@ impl Teller {
                 completion: None,
                 error,
                 ..
-            } => tracing::warn!(%error, "a command was refused"),
+            } => log.push(Line::CommandRefused(error)),
             Completion::Notification {
                 export,
                 from,
@@ -97,11 +99,13 @@ impl Teller {
                 reason,
             } => {
                 self.refused_stores += 1;
-                tracing::warn!(%from, %export, %reason, "a peer refused a store");
+                log.push(Line::StoreRefused {
+                    from,
+                    export,
+                    reason,
+                });
             }
-            Completion::Rejected { from, reason } => {
-                tracing::warn!(%from, ?reason, "a packet was rejected")
-            }
+            Completion::Rejected { from, reason } => log.push(Line::Rejected { from, reason }),
             // These come with a packet, and are told where it is.
             Completion::Message { .. } | Completion::Control { .. } => {}
         }

@@ -10,6 +10,7 @@ use super::{Engine, Place};
 use crate::config::DriverMode;
 use crate::driver::{Driver, peer_flags};
 use crate::error::DriverError;
+use crate::log::Line;
 use crate::notices::Notice;
 
 /// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again.
@@ -97,44 +98,61 @@ impl Engine {
         }
     }
 
-    /// Runs one turn of the duty cycle, and the handlers of notifications that came. Whether anything was done.
+    /// Runs one turn of the duty cycle, and what the program is owed after it: handlers of notifications that came, and lines
+    /// of its log. Whether anything was done.
     #[inline]
     pub fn poll(&self) -> bool {
-        let (worked, notice) = match self.driver.try_lock() {
+        let (worked, owing, notice) = match self.driver.try_lock() {
             None => return false,
-            Some(mut driver) => (driver.poll(), driver.teller.notices.pop_front()),
+            Some(mut driver) => (
+                driver.poll(),
+                driver.owes_program(),
+                driver.teller.notices.pop_front(),
+            ),
         };
-        if let Some(notice) = notice {
-            self.run_notices(notice);
+        if owing {
+            self.serve_program(notice);
         }
         worked
     }
 
-    /// One turn of the duty cycle, without handlers of the program: those that came are left to the service thread.
+    /// One turn of the duty cycle alone: what the program is owed after it is left to the service thread.
     #[inline]
     fn poll_quietly(&self) {
-        let waiting = match self.driver.try_lock() {
+        let owing = match self.driver.try_lock() {
             None => return,
             Some(mut driver) => {
                 driver.poll();
-                !driver.teller.notices.is_empty()
+                driver.owes_program()
             }
         };
-        if waiting {
+        if owing {
             self.board.wake(self.rank);
         }
     }
 
+    /// Runs handlers of the program, `first` and those that wait, and writes the lines of its log; without the driver, and
+    /// never in the page-fault handler.
     #[cold]
-    fn run_notices(&self, first: Notice) {
-        let mut next = Some(first);
-        while let Some(Notice {
-            handler,
-            notification,
-        }) = next
-        {
-            handler(notification);
-            next = self.driver.lock().teller.notices.pop_front();
+    fn serve_program(&self, first: Option<Notice>) {
+        let mut next = (first, None);
+        loop {
+            let (notice, line) = next;
+            if let Some(line) = line {
+                Line::write(line);
+            }
+            if let Some(Notice {
+                handler,
+                notification,
+            }) = notice
+            {
+                handler(notification);
+            }
+            let mut driver = self.driver.lock();
+            if !driver.owes_program() {
+                return;
+            }
+            next = (driver.teller.notices.pop_front(), driver.log.pop());
         }
     }
 
@@ -185,18 +203,18 @@ impl Engine {
             };
             let worked = driver.poll();
             let found = check(&mut driver);
+            let owing = driver.owes_program();
             let notice = match place {
                 Place::Program => driver.teller.notices.pop_front(),
                 Place::FaultHandler => None,
             };
-            let waiting = !driver.teller.notices.is_empty();
             drop(driver);
-            if let Some(notice) = notice {
-                engine.run_notices(notice);
-            } else if waiting {
-                // A handler of the program may do anything, and so must not run in a signal handler: the service thread
-                // runs it.
-                engine.board.wake(engine.rank);
+            match place {
+                Place::Program if owing => engine.serve_program(notice),
+                // A handler of the program may do anything, as may its log, and so must not run in a signal handler: the
+                // service thread runs it.
+                Place::FaultHandler if owing => engine.board.wake(engine.rank),
+                _ => {}
             }
             (worked, found)
         })

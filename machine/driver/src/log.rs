@@ -1,0 +1,178 @@
+//! Lines for the program's log, kept until a thread may write them: a subscriber may allocate and take locks, which code in
+//! the page-fault handler must not, and may touch shared memory, which code that holds the driver must not.
+
+use std::collections::VecDeque;
+
+use mapwire_nic::{CommandError, Rejection};
+use mapwire_transport::rendezvous::RendezvousError;
+use mapwire_transport::shm::channel::ChannelError;
+use mapwire_wire::{ExportId, NodeId, Refusal};
+
+use crate::breach::Breach;
+use crate::error::DriverError;
+
+/// Lines that are kept; those beyond are counted.
+const LINES: usize = 64;
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Line {
+    PeerBroken {
+        node: NodeId,
+        breach: Breach,
+    },
+    ChannelUnusable {
+        peer: NodeId,
+        error: ChannelError,
+    },
+    NotConnected {
+        to: NodeId,
+        error: RendezvousError,
+    },
+    NotPassed {
+        to: NodeId,
+        export: ExportId,
+        error: DriverError,
+    },
+    CommandRefused(CommandError),
+    StoreRefused {
+        from: NodeId,
+        export: ExportId,
+        reason: Refusal,
+    },
+    Rejected {
+        from: NodeId,
+        reason: Rejection,
+    },
+    NoticeWithoutKey {
+        from: NodeId,
+        export: ExportId,
+    },
+    NoticeOutside {
+        from: NodeId,
+        export: ExportId,
+        offset: u64,
+        length: u64,
+    },
+    LauncherGone(RendezvousError),
+    /// More happened than could be kept.
+    Lost(u64),
+}
+
+impl Line {
+    /// Writes the line. Not in the page-fault handler, and not with the driver held.
+    #[cold]
+    pub(crate) fn write(self) {
+        match self {
+            Self::PeerBroken { node, breach } => {
+                tracing::error!(%node, %breach, "a peer is broken");
+            }
+            Self::ChannelUnusable { peer, error } => {
+                tracing::error!(%peer, %error, "the channel to a peer is unusable");
+            }
+            Self::NotConnected { to, error } => {
+                tracing::error!(%to, %error, "no channel to the peer could be asked for");
+            }
+            Self::NotPassed { to, export, error } => {
+                tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+            }
+            Self::CommandRefused(error) => tracing::warn!(%error, "a command was refused"),
+            Self::StoreRefused {
+                from,
+                export,
+                reason,
+            } => tracing::warn!(%from, %export, %reason, "a peer refused a store"),
+            Self::Rejected { from, reason } => {
+                tracing::warn!(%from, ?reason, "a packet was rejected");
+            }
+            Self::NoticeWithoutKey { from, export } => {
+                tracing::warn!(%from, %export, "a notification without the export's key was dropped");
+            }
+            Self::NoticeOutside {
+                from,
+                export,
+                offset,
+                length,
+            } => {
+                tracing::warn!(%from, %export, offset, length, "a notification for a range outside the export was dropped");
+            }
+            Self::LauncherGone(error) => {
+                tracing::debug!(%error, "the launcher had gone before this rank left");
+            }
+            Self::Lost(lines) => tracing::warn!(lines, "more happened than could be logged"),
+        }
+    }
+}
+
+/// The lines that wait to be written. Allocates nothing once it is made.
+#[derive(Debug)]
+pub(crate) struct Log {
+    lines: VecDeque<Line>,
+    lost: u64,
+}
+
+impl Log {
+    pub(crate) fn new() -> Self {
+        Self {
+            lines: VecDeque::with_capacity(LINES),
+            lost: 0,
+        }
+    }
+
+    /// Keeps a line, or counts it when there is no room.
+    #[cold]
+    pub(crate) fn push(&mut self, line: Line) {
+        if self.lines.len() < LINES {
+            self.lines.push_back(line);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// The next line to write.
+    pub(crate) fn pop(&mut self) -> Option<Line> {
+        self.lines.pop_front().or_else(|| {
+            let lost = core::mem::take(&mut self.lost);
+            (lost > 0).then_some(Line::Lost(lost))
+        })
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.lost == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rejected(from: u16) -> Line {
+        Line::Rejected {
+            from: NodeId(from),
+            reason: Rejection::Malformed,
+        }
+    }
+
+    #[test]
+    fn a_full_log_keeps_the_first_lines_and_counts_the_others() {
+        let mut log = Log::new();
+        let capacity = log.lines.capacity();
+        for from in 0..LINES as u16 + 3 {
+            log.push(rejected(from));
+        }
+        assert_eq!(log.lines.capacity(), capacity);
+        for due in 0..LINES as u16 {
+            assert!(!log.is_empty());
+            let line = log.pop();
+            assert!(matches!(line, Some(Line::Rejected { from, .. }) if from.0 == due));
+        }
+        assert!(!log.is_empty());
+        assert!(matches!(log.pop(), Some(Line::Lost(3))));
+        assert!(log.is_empty());
+        assert!(log.pop().is_none());
+        log.push(rejected(7));
+        assert!(matches!(log.pop(), Some(Line::Rejected { .. })));
+        assert!(log.pop().is_none());
+    }
+}
