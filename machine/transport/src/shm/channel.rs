@@ -15,7 +15,7 @@ use super::ring::{BadRingConfig, Consumer, Producer, RingConfig};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"mapwchan");
 /// Version of the layout; changes whenever a byte of it moves.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const PREFIX_BYTES: usize = 4096;
 const PREFIX_WORDS: usize = 3;
 const SEALS: SealFlags = SealFlags::SHRINK

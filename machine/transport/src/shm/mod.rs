@@ -2,6 +2,8 @@
 
 pub mod channel;
 pub mod cursor;
+mod lending;
+pub mod lent;
 #[allow(unsafe_code)]
 mod prefetch;
 #[allow(unsafe_code)]
@@ -10,6 +12,8 @@ pub(crate) mod region;
 pub mod ring;
 mod shared;
 
+#[cfg(test)]
+mod lent_tests;
 #[cfg(test)]
 mod tests;
 

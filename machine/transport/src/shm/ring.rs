@@ -8,6 +8,7 @@
 //!   consumer polls the word of the slot that comes next, never a shared index, and the word is written last.
 //! * A longer payload than [`INLINE_BYTES`] lies in the ring's bulk area, contiguous. Both ends compute its place
 //!   from the lengths alone; no offset crosses the memory.
+//! * Instead of bytes a slot may carry a reference to memory that the producer lent ([`super::lent`]).
 //! * The consumer announces released slots seldom (a quarter ring, or when idle); the producer looks only when its
 //!   own account says full.
 //!
@@ -22,6 +23,7 @@ pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
 
 use super::PeerCorrupt;
 use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
+use super::lent::{Borrowed, MAX_TAIL_BYTES, REFERENCE_BYTES, Reference};
 use super::prefetch::{LINE_BYTES, prefetch_write};
 use super::region::{Region, copy_short};
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
@@ -36,9 +38,15 @@ const _: () = assert!(PAYLOAD_OFFSET + INLINE_BYTES == SLOT_BYTES);
 // Each control word has 128 bytes to itself: processors fetch lines in pairs.
 const RELEASED_OFFSET: usize = 0;
 const PRODUCER_CLOSED_OFFSET: usize = 128;
+/// The producer's word: bit for each memory that it lends.
+const LIVE_OFFSET: usize = PRODUCER_CLOSED_OFFSET + 8;
 const CONSUMER_CLOSED_OFFSET: usize = 256;
+/// The consumer's word: bit for each lent memory that it has mapped.
+const MAPPED_OFFSET: usize = CONSUMER_CLOSED_OFFSET + 8;
 const SLOTS_OFFSET: usize = 384;
 const PAGE_BYTES: usize = 4096;
+/// Bit of a slot's payload length: the payload is a reference and its tail.
+const LENT: u32 = 1 << 31;
 
 /// The sizes of a ring; both ends must agree on them beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +189,18 @@ impl Memory {
             .word32(self.base + offset)
             .store(1, Ordering::Release);
     }
+
+    fn bits(&self, offset: usize) -> u64 {
+        self.region
+            .word64(self.base + offset)
+            .load(Ordering::Acquire)
+    }
+
+    fn set_bits(&self, offset: usize, bits: u64) {
+        self.region
+            .word64(self.base + offset)
+            .store(bits, Ordering::Release);
+    }
 }
 
 impl RingWords for Memory {
@@ -209,6 +229,10 @@ fn shape(config: &RingConfig) -> Shape {
 pub struct Producer {
     memory: Memory,
     cursor: ProducerCursor,
+    /// What this end lends, bit for each number.
+    live: u64,
+    /// Of that, what the consumer is known to have mapped.
+    mapped: u64,
 }
 
 impl Producer {
@@ -216,6 +240,8 @@ impl Producer {
         Self {
             memory: Memory::new(region, base, config),
             cursor: ProducerCursor::new(shape(config)),
+            live: 0,
+            mapped: 0,
         }
     }
 
@@ -282,6 +308,74 @@ impl Producer {
         Ok(())
     }
 
+    /// As [`Self::try_push`], for a payload that is in lent memory which the consumer has mapped, and up to 16 bytes behind
+    /// it. The memory must stay as it is until the packet is released.
+    #[inline]
+    pub fn try_push_lent(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        reference: Reference,
+        tail: &[u8],
+    ) -> Result<(), PushError> {
+        let memory = &self.memory;
+        let len_bytes = reference.len_bytes as usize + tail.len();
+        if len_bytes > memory.max_payload_bytes || tail.len() > MAX_TAIL_BYTES {
+            return Err(PushError::TooLong {
+                len_bytes,
+                max_bytes: memory.max_payload_bytes,
+            });
+        }
+        let (place, bulk_end) = match self.cursor.reserve(memory, 0) {
+            Ok(reserved) => reserved,
+            Err(Stall::Full) => return Err(PushError::Full),
+            Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
+        };
+        let mut bytes = [0; HEADER_BYTES + REFERENCE_BYTES + MAX_TAIL_BYTES];
+        bytes[..HEADER_BYTES].copy_from_slice(header);
+        bytes[HEADER_BYTES..][..REFERENCE_BYTES].copy_from_slice(&reference.to_bytes());
+        bytes[HEADER_BYTES + REFERENCE_BYTES..][..tail.len()].copy_from_slice(tail);
+        // SAFETY: a slot holds so many bytes behind its first word, and `bytes` lies in no ring.
+        unsafe {
+            let to = memory.slot_at(place.slot).add(HEADER_OFFSET);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        self.cursor
+            .publish(memory, bulk_end, len_bytes as u32 | LENT);
+        Ok(())
+    }
+
+    /// Tells the consumer whether this end lends memory under `number`.
+    pub(super) fn set_live(&mut self, number: u32, live: bool) {
+        let bit = 1 << number;
+        self.live = self.live & !bit | if live { bit } else { 0 };
+        self.mapped &= self.live;
+        self.memory.set_bits(LIVE_OFFSET, self.live);
+    }
+
+    /// Whether the consumer has mapped the memory lent under `number`.
+    #[inline]
+    pub(super) fn is_mapped(&mut self, number: u32) -> bool {
+        let bit = 1 << number;
+        if self.mapped & bit == 0 {
+            self.mapped = self.memory.bits(MAPPED_OFFSET) & self.live;
+        }
+        self.mapped & bit != 0
+    }
+
+    /// Whether the consumer still has mapped what was lent under `number`, live or not.
+    pub(super) fn is_kept(&self, number: u32) -> bool {
+        self.memory.bits(MAPPED_OFFSET) & 1 << number != 0
+    }
+
+    /// Packets that the consumer has released, as far as it has said.
+    #[inline]
+    pub fn released(&mut self) -> Result<u64, PeerCorrupt> {
+        if self.cursor.outstanding() > 0 {
+            self.cursor.refresh(&self.memory)?;
+        }
+        Ok(self.cursor.position() - self.cursor.outstanding())
+    }
+
     /// Fetches the lines of the next bulk payload out of the consumer's cache, where they stay since it read them.
     /// Messages of one size tend to follow one another, and the wait for an answer pays for the transfer.
     #[inline]
@@ -336,9 +430,19 @@ pub struct Incoming<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     len_bytes: usize,
-    /// Where the payload lies in the region, if it is not inline.
-    offset: usize,
+    payload: Whereabouts,
     bulk_end: u64,
+}
+
+/// Where a payload is.
+#[derive(Clone, Copy, Debug)]
+enum Whereabouts {
+    /// In the slot, so in the private copy.
+    Slot,
+    /// In the region from this offset on.
+    Bulk(usize),
+    /// In lent memory, checked; its tail is in the private copy.
+    Lent(Reference),
 }
 
 /// The receiving end.
@@ -349,6 +453,7 @@ pub struct Consumer {
     /// Private copy of header and inline payload of the packet at the head.
     scratch: [u64; (HEADER_BYTES + INLINE_BYTES) / 8],
     head: Option<Head>,
+    borrowed: Borrowed,
 }
 
 impl Consumer {
@@ -358,6 +463,7 @@ impl Consumer {
             cursor: ConsumerCursor::new(shape(config)),
             scratch: [0; (HEADER_BYTES + INLINE_BYTES) / 8],
             head: None,
+            borrowed: Borrowed::default(),
         }
     }
 
@@ -372,21 +478,24 @@ impl Consumer {
             }
             return Ok(false);
         };
-        let len_bytes = payload_bytes as usize;
+        let is_lent = payload_bytes & LENT != 0;
+        let len_bytes = (payload_bytes & !LENT) as usize;
         if len_bytes > memory.max_payload_bytes {
             return Err(PeerCorrupt {
                 what: "payload length in bytes",
                 value: u64::from(payload_bytes),
             });
         }
-        let inline = len_bytes <= INLINE_BYTES;
-        let from = memory.slot_at(slot);
-        let (first_line, rest) = self.scratch.split_at_mut(FIRST_LINE_WORDS);
-        let rest_words = if inline {
-            len_bytes.saturating_sub(8).div_ceil(8)
+        let in_slot = if is_lent {
+            REFERENCE_BYTES + MAX_TAIL_BYTES
+        } else if len_bytes <= INLINE_BYTES {
+            len_bytes
         } else {
             0
         };
+        let from = memory.slot_at(slot);
+        let (first_line, rest) = self.scratch.split_at_mut(FIRST_LINE_WORDS);
+        let rest_words = in_slot.saturating_sub(8).div_ceil(8);
         // SAFETY: the first line of a slot, then as many further words of it as the payload has, at most
         // INLINE_BYTES. Each is read once, so what was checked is what is used.
         unsafe {
@@ -399,10 +508,21 @@ impl Consumer {
                 *word = AtomicU64::from_ptr(from.add(index)).load(Ordering::Relaxed);
             }
         }
-        let (bulk_offset, bulk_end) = self.cursor.place(if inline { 0 } else { payload_bytes });
+        let (payload, bulk_end) = if is_lent {
+            let bytes: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
+            let reference = bytes[HEADER_BYTES..].first_chunk().copied();
+            let reference = Reference::from_bytes(reference.expect("a slot holds a reference"));
+            self.borrowed.check(reference, len_bytes)?;
+            (Whereabouts::Lent(reference), self.cursor.place(0).1)
+        } else if len_bytes <= INLINE_BYTES {
+            (Whereabouts::Slot, self.cursor.place(0).1)
+        } else {
+            let (offset, end) = self.cursor.place(payload_bytes);
+            (Whereabouts::Bulk(memory.bulk_base + offset), end)
+        };
         self.head = Some(Head {
             len_bytes,
-            offset: memory.bulk_base + bulk_offset,
+            payload,
             bulk_end,
         });
         Ok(true)
@@ -416,14 +536,25 @@ impl Consumer {
         let (header, rest) = scratch
             .split_first_chunk()
             .expect("a header fits the scratch");
-        let payload = if head.len_bytes <= INLINE_BYTES {
-            Received::Inline(&rest[..head.len_bytes])
-        } else {
-            Received::Bulk(BulkPayload {
+        let payload = match head.payload {
+            Whereabouts::Slot => Received::Inline(&rest[..head.len_bytes]),
+            Whereabouts::Bulk(offset) => Received::Bulk(BulkPayload {
                 region: &self.memory.region,
-                offset: head.offset,
-                len_bytes: head.len_bytes,
-            })
+                offset,
+                body_bytes: head.len_bytes,
+                tail: &[],
+                lent: false,
+            }),
+            Whereabouts::Lent(reference) => {
+                let body_bytes = reference.len_bytes as usize;
+                Received::Bulk(BulkPayload {
+                    region: self.borrowed.region(reference.number)?,
+                    offset: reference.offset as usize,
+                    body_bytes,
+                    tail: &rest[REFERENCE_BYTES..][..head.len_bytes - body_bytes],
+                    lent: true,
+                })
+            }
         };
         Some(Incoming { header, payload })
     }
@@ -460,6 +591,24 @@ impl Consumer {
     /// Packets released since the ring was made.
     pub fn released(&self) -> u64 {
         self.cursor.position()
+    }
+
+    /// Takes in memory that the producer lends under `number`; drops it when it does not, or has lent other memory so.
+    pub(super) fn borrow(&mut self, number: u32, region: super::region::Region) {
+        if self.memory.bits(LIVE_OFFSET) & 1 << number != 0 {
+            self.borrowed.accept(number, region);
+            self.memory.set_bits(MAPPED_OFFSET, self.borrowed.mapped());
+        }
+    }
+
+    /// Unmaps what the producer has taken back.
+    pub(super) fn give_back(&mut self) {
+        if self.borrowed.mapped() != 0
+            && self.head.is_none()
+            && self.borrowed.retain(self.memory.bits(LIVE_OFFSET))
+        {
+            self.memory.set_bits(MAPPED_OFFSET, self.borrowed.mapped());
+        }
     }
 
     /// Whether the producer has said that no packet follows those in the ring.

@@ -12,10 +12,10 @@ use crate::transport::{Packet, ReceiveError, SendError, Transport};
 const CLOSED_CHECK_SWEEPS: u32 = 64;
 
 #[derive(Debug)]
-struct Link {
-    channel: Channel,
+pub(super) struct Link {
+    pub(super) channel: Channel,
     /// Nothing more may be sent: the peer is known to be gone, or has closed its receiving end.
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 impl Link {
@@ -42,7 +42,7 @@ enum Peer {
 pub struct ShmTransport {
     peers: Vec<Peer>,
     /// The connected ones, in the order in which they are polled.
-    connected: Vec<NodeId>,
+    pub(super) connected: Vec<NodeId>,
     /// Index in `connected` of the peer to be polled first.
     next: usize,
     idle_sweeps: u32,
@@ -94,7 +94,7 @@ impl ShmTransport {
     }
 
     #[inline(always)]
-    fn link(&self, peer: NodeId) -> Option<&Link> {
+    pub(super) fn link(&self, peer: NodeId) -> Option<&Link> {
         match self.peers.get(usize::from(peer.0)) {
             Some(Peer::Connected(link)) => Some(link),
             _ => None,
@@ -102,11 +102,46 @@ impl ShmTransport {
     }
 
     #[inline(always)]
-    fn link_mut(&mut self, peer: NodeId) -> Result<&mut Link, SendError> {
+    pub(super) fn link_mut(&mut self, peer: NodeId) -> Result<&mut Link, SendError> {
         match self.peers.get_mut(usize::from(peer.0)) {
             Some(Peer::Connected(link)) => Ok(link),
             Some(Peer::Gone) => Err(SendError::PeerGone(peer)),
             Some(Peer::Absent) | None => Err(SendError::NotConnected(peer)),
+        }
+    }
+
+    /// A link that takes packets, or why there is none.
+    #[inline(always)]
+    pub(super) fn open_link(&mut self, to: NodeId) -> Result<&mut Link, SendError> {
+        let link = self.link_mut(to)?;
+        if link.ended || link.channel.sender.consumer_closed() {
+            link.ended = true;
+            return Err(SendError::PeerGone(to));
+        }
+        Ok(link)
+    }
+
+    /// What became of a packet for `to`.
+    #[inline(always)]
+    pub(super) fn pushed(
+        &mut self,
+        to: NodeId,
+        pushed: Result<(), PushError>,
+    ) -> Result<(), SendError> {
+        match pushed {
+            Ok(()) => Ok(()),
+            Err(PushError::Full) => Err(SendError::WouldBlock(to)),
+            Err(PushError::TooLong {
+                len_bytes,
+                max_bytes,
+            }) => Err(SendError::TooLong {
+                len_bytes,
+                max_bytes,
+            }),
+            Err(PushError::Corrupt(corrupt)) => {
+                self.link_mut(to)?.ended = true;
+                Err(SendError::PeerCorrupt { peer: to, corrupt })
+            }
         }
     }
 
@@ -153,27 +188,10 @@ impl Transport for ShmTransport {
     #[inline]
     fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
         debug_assert_eq!(header.payload_bytes() as usize, payload.len_bytes());
-        let link = self.link_mut(to)?;
-        if link.ended || link.channel.sender.consumer_closed() {
-            link.ended = true;
-            return Err(SendError::PeerGone(to));
-        }
+        let link = self.open_link(to)?;
         let header: &[u8; size_of::<Header>()] = zerocopy::transmute_ref!(header);
-        match link.channel.sender.try_push(header, payload.pieces()) {
-            Ok(()) => Ok(()),
-            Err(PushError::Full) => Err(SendError::WouldBlock(to)),
-            Err(PushError::TooLong {
-                len_bytes,
-                max_bytes,
-            }) => Err(SendError::TooLong {
-                len_bytes,
-                max_bytes,
-            }),
-            Err(PushError::Corrupt(corrupt)) => {
-                link.ended = true;
-                Err(SendError::PeerCorrupt { peer: to, corrupt })
-            }
-        }
+        let pushed = link.channel.sender.try_push(header, payload.pieces());
+        self.pushed(to, pushed)
     }
 
     #[inline]
@@ -201,10 +219,11 @@ impl Transport for ShmTransport {
         }
         let Some(from) = found else {
             self.idle_sweeps = self.idle_sweeps.wrapping_add(1);
-            if self.idle_sweeps.is_multiple_of(CLOSED_CHECK_SWEEPS)
-                && let Some(peer) = self.reap()
-            {
-                return Err(ReceiveError::PeerGone(peer));
+            if self.idle_sweeps.is_multiple_of(CLOSED_CHECK_SWEEPS) {
+                self.give_back();
+                if let Some(peer) = self.reap() {
+                    return Err(ReceiveError::PeerGone(peer));
+                }
             }
             return Ok(None);
         };
@@ -241,6 +260,7 @@ impl Transport for ShmTransport {
         for index in 0..self.connected.len() {
             if let Ok(link) = self.link_mut(self.connected[index]) {
                 link.channel.receiver.announce();
+                link.channel.receiver.give_back();
             }
         }
     }
