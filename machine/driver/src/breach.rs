@@ -27,6 +27,9 @@ pub enum Breach {
     /// A control message that is none.
     #[error("it sent a control message that is none")]
     Control,
+    /// Thousands of packets wait for it, and one more was lost.
+    #[error("it has taken nothing for so long that a message to it was lost")]
+    Overfull,
 }
 
 impl Breach {

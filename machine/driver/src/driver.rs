@@ -4,6 +4,8 @@ mod peers;
 mod receiving;
 mod sending;
 mod telling;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

@@ -9,7 +9,7 @@ use mapwire_host::views::MultiView;
 use mapwire_nic::{Export, Landing};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::{Action, Importers, Offer};
-use mapwire_wire::{ExportId, Key, NodeId, Rights};
+use mapwire_wire::{ExportId, Key, MAX_CONTROL_BYTES, NodeId, Rights};
 
 use crate::driver::{Driver, PROCESS, job_key};
 use crate::error::DriverError;
@@ -237,8 +237,9 @@ impl Driver {
             worked = true;
             match action {
                 Action::Send { to, message } => {
-                    if !self.is_gone(to) {
-                        self.nic.send_control(to, &message);
+                    debug_assert!(message.len() <= MAX_CONTROL_BYTES, "{}", message.len());
+                    if !self.is_gone(to) && !self.nic.send_control(to, &message) {
+                        self.handle_lost_control(to);
                     }
                 }
                 Action::PassMemory {

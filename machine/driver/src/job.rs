@@ -51,6 +51,13 @@ impl Job {
         Ok(Self::new(None, Arc::new(board), 0, 1))
     }
 
+    /// A job of several ranks in which nobody connects them.
+    #[cfg(test)]
+    pub(crate) fn without_broker(size: u32) -> Self {
+        let (board, _fd) = Board::create(size).unwrap();
+        Self::new(None, Arc::new(board), 0, size)
+    }
+
     fn new(client: Option<Client>, board: Arc<Board>, rank: u32, size: u32) -> Self {
         Self {
             client,

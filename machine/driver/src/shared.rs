@@ -12,8 +12,10 @@ use mapwire_host::faults::{
 };
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
+use mapwire_nic::Nic;
+use mapwire_translation::Hierarchical;
 use mapwire_transport::payload::Received;
-use mapwire_wire::{ExportId, NodeId};
+use mapwire_wire::{ExportId, NodeId, SHORT_BYTES};
 use thiserror::Error;
 
 use crate::breach::Breach;
@@ -241,17 +243,23 @@ impl SharedPort {
             }
         }
         let mut worked = false;
+        let mut lost_to = None;
+        let mut post = |to: u16, message: &Message| {
+            if !send(nic, NodeId(to), message) {
+                lost_to.get_or_insert(NodeId(to));
+            }
+        };
         while let Some(action) = port.dsm.poll_action() {
             worked = true;
             match action {
-                Action::Send { to, message } => send(nic, to, &message),
+                Action::Send { to, message } => post(to, &message),
                 Action::SendMinipage {
                     to,
                     minipage,
                     message,
                 } => {
                     port.store(to, &minipage);
-                    send(nic, to, &message);
+                    post(to, &message);
                 }
                 Action::Protect {
                     minipage,
@@ -264,7 +272,23 @@ impl SharedPort {
                 }
             }
         }
+        if let Some(to) = lost_to {
+            Self::handle_lost(driver, to);
+        }
         worked
+    }
+
+    /// A message was lost, and with it what the ranks agree on.
+    #[cold]
+    fn handle_lost(driver: &mut Driver, to: NodeId) {
+        let breach = if driver.is_gone(to) {
+            driver.breaches.of(to)
+        } else {
+            Some(Breach::Overfull)
+        };
+        if let Some(port) = &mut driver.shared {
+            port.handle_peer_gone(to, breach);
+        }
     }
 
     /// Stores a minipage in place in a peer's privileged view: the message that follows it through the ring is published
@@ -354,9 +378,13 @@ impl Broken {
     }
 }
 
+// So that a message is lost only when its rank is gone or the link is overfull.
+const _: () = assert!(MAX_MESSAGE_BYTES <= SHORT_BYTES);
+
+/// Hands a message to the NIC; false when it is lost.
 #[inline]
-fn send(nic: &mut mapwire_nic::Nic<mapwire_translation::Hierarchical>, to: u16, message: &Message) {
+fn send(nic: &mut Nic<Hierarchical>, to: NodeId, message: &Message) -> bool {
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = message.encode(&mut bytes);
-    nic.send_message(NodeId(to), SHARED_HANDLER, &bytes[..length]);
+    nic.send_message(to, SHARED_HANDLER, &bytes[..length])
 }

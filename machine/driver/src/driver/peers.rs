@@ -68,6 +68,18 @@ impl Driver {
         self.handle_peer_gone(node);
     }
 
+    /// A control message to a peer that is there was lost. Since the two no longer agree on what is exported and imported, the
+    /// peer counts as gone; this rank itself cannot.
+    #[cold]
+    pub(crate) fn handle_lost_control(&mut self, node: NodeId) {
+        let breach = Breach::Overfull;
+        if node == self.me {
+            self.log.push(Line::PeerBroken { node, breach });
+        } else {
+            self.handle_breach(node, breach);
+        }
+    }
+
     /// Why nothing can be had of a peer that is gone.
     #[must_use]
     pub fn why_gone(&self, peer: NodeId) -> DriverError {

@@ -1,0 +1,91 @@
+//! What is lost towards a peer that takes nothing, and who is told.
+
+use core::sync::atomic::AtomicU32;
+use std::sync::Arc;
+
+use mapwire_dsm::{Config as ModelConfig, Dsm, Progress};
+use mapwire_host::faults::{FaultBackend, PageProtection};
+use mapwire_host::views::{MultiView, ViewLayout};
+use mapwire_wire::{NodeId, Rights};
+
+use super::{Driver, SHARED_HANDLER};
+use crate::breach::Breach;
+use crate::completions::CompletionWords;
+use crate::config::DriverConfig;
+use crate::error::DriverError;
+use crate::job::Job;
+use crate::log::Line;
+use crate::shared::{MAX_THREADS, SharedError, SharedPort};
+
+const PEER: NodeId = NodeId(1);
+
+/// A driver whose peer is never connected.
+fn driver() -> Driver {
+    let job = Job::without_broker(2);
+    let board = Arc::clone(job.board());
+    let peers: Arc<[AtomicU32]> = (0..2).map(|_| AtomicU32::new(0)).collect();
+    let words = Arc::new(CompletionWords::new());
+    Driver::new(&DriverConfig::default(), job, board, peers, words).unwrap()
+}
+
+/// Opens shared memory at `base`, asks the peer for a lock, and gives what became of that.
+fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
+    let layout = ViewLayout::new(base, 1 << 16, 1).unwrap();
+    let views = Arc::new(MultiView::new("test", layout).unwrap());
+    let protection = PageProtection::new(FaultBackend::Sigsegv, Arc::clone(&views)).unwrap();
+    let config = ModelConfig::new(0, 2, MAX_THREADS as u16, layout.pages() as u32, 1);
+    let mut port = SharedPort::new(Dsm::new(config).unwrap(), views, protection);
+    // The peer manages lock 1.
+    assert_eq!(port.dsm_mut().lock(0, 1), Ok(Progress::Pending));
+    driver.shared = Some(Box::new(port));
+    driver.serve_shared();
+    driver.shared.as_mut()?.take_outcome(0)?.err()
+}
+
+#[test]
+fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
+    let mut driver = driver();
+    while driver.nic.send_control(PEER, &[1]) {}
+    let request = driver.ask_import(PEER, "a", Rights::STORE, None, 1_000_000_000);
+    assert!(driver.is_gone(PEER));
+    let outcome = driver.take_import(request.unwrap());
+    let (peer, breach) = (PEER, Breach::Overfull);
+    assert!(
+        matches!(outcome, Some(Err(DriverError::PeerBroken { peer: at, breach: why })) if (at, why) == (peer, breach)),
+        "{outcome:?}"
+    );
+    let line = driver.log.pop();
+    assert!(
+        matches!(line, Some(Line::PeerBroken { node, breach: why }) if (node, why) == (peer, breach)),
+        "{line:?}"
+    );
+}
+
+#[test]
+fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
+    let mut driver = driver();
+    while driver.nic.send_message(PEER, SHARED_HANDLER, &[]) {}
+    let error = lock_of_the_peer(&mut driver, 0x4000_0000_0000);
+    assert!(
+        matches!(
+            error,
+            Some(SharedError::RankBroken {
+                peer: PEER,
+                breach: Breach::Overfull
+            })
+        ),
+        "{error:?}"
+    );
+    assert!(!driver.is_gone(PEER));
+}
+
+#[test]
+fn shared_memory_opened_after_a_rank_has_gone_says_so() {
+    let mut driver = driver();
+    driver.handle_peer_gone(PEER);
+    let error = lock_of_the_peer(&mut driver, 0x4100_0000_0000);
+    assert!(
+        matches!(error, Some(SharedError::RankGone(PEER))),
+        "{error:?}"
+    );
+}
