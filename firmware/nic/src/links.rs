@@ -226,6 +226,14 @@ impl Links {
         Some((payload_bytes, waits))
     }
 
+    /// Makes room for `count` commands that [`depart`](Self::depart) counts.
+    pub(crate) fn reserve_departed(&mut self, node: NodeId, count: usize) {
+        if let Some(link) = self.link_mut(node) {
+            link.departed
+                .reserve_exact(count.saturating_sub(link.departed.len()));
+        }
+    }
+
     /// The peer has read the memory of the oldest command that [`depart`](Self::depart) counted.
     pub(crate) fn read(&mut self, node: NodeId) -> Option<Work> {
         self.link_mut(node)?.departed.pop_front()

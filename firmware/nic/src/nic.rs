@@ -201,6 +201,11 @@ impl<D: TranslationDesign> Nic<D> {
         waits
     }
 
+    /// Makes room for `count` commands to `to` that wait for their sources to be read, so that none of them allocates.
+    pub fn reserve_departures(&mut self, to: NodeId, count: usize) {
+        self.links.reserve_departed(to, count);
+    }
+
     /// `to` has read the sources of the oldest command that [`handle_departed`](Self::handle_departed) left waiting: its memory
     /// may be reused.
     #[inline]

@@ -174,10 +174,10 @@ impl Driver {
         if let Some(DirectMemory::Buffer(buffer)) = &local.direct
             && local.passed
         {
-            buffer
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .revoke()?;
+            let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            // What is under way keeps what it was when it was sent.
+            self.lent.retire(&buffer.addresses());
+            buffer.revoke()?;
         }
         self.poll();
         Ok(())

@@ -8,6 +8,7 @@ use mapwire_wire::NodeId;
 use super::{Driver, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
+use crate::lent;
 use crate::log::Line;
 
 impl Driver {
@@ -28,7 +29,15 @@ impl Driver {
                     }
                 }
                 Event::Passed { from, tag, fd } => {
-                    self.passed.insert((NodeId(from as u16), tag), fd);
+                    let from = NodeId(from as u16);
+                    match lent::number_of(tag) {
+                        None => _ = self.passed.insert((from, tag), fd),
+                        Some(number) => {
+                            if let Err(error) = self.transport.accept_lent(from, number, fd) {
+                                self.log.push(Line::NotBorrowed { from, error });
+                            }
+                        }
+                    }
                 }
                 Event::PassLost { to, tag: _ } | Event::PeerGone { peer: to } => {
                     self.handle_peer_gone(NodeId(to as u16));
@@ -49,6 +58,7 @@ impl Driver {
                 }
             }
         }
+        self.lent.sweep(&mut self.transport);
     }
 
     /// The board says that a rank has left or died. What it sent before may still be in its ring: that is received first.
@@ -98,6 +108,7 @@ impl Driver {
         }
         self.transport.disconnect(node);
         self.nic.handle_peer_gone(node);
+        self.lent.handle_peer_gone(node);
         self.vmmc.handle_peer_gone(node);
         self.passed.retain(|(from, _), _| *from != node);
         if let Some(shared) = &mut self.shared {

@@ -100,10 +100,19 @@ impl Driver {
                     }
                 }
             }
+            let is_lent = payload.is_lent();
             self.transport.release(from);
+            if is_lent && !self.to_thank.contains(&from) {
+                self.to_thank.push(from);
+            }
             if let Some(breach) = breach {
                 self.handle_breach(from, breach);
             }
+        }
+        // A sender may sleep until its memory has been read.
+        while let Some(node) = self.to_thank.pop() {
+            self.transport.announce(node);
+            self.board.ring(u32::from(node.0));
         }
         received
     }

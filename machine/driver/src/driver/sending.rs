@@ -41,9 +41,18 @@ impl Driver {
         let mut sent = false;
         while let Some(packet) = self.nic.poll_transmit() {
             let to = packet.to;
-            match mover::transmit(&self.pages, &mut self.garbage, &mut self.transport, packet) {
+            let transport = &mut self.transport;
+            let reference = self.lent.reference(transport, packet, || {
+                mover::source(&self.pages, &mut self.garbage, packet)
+            });
+            let outcome = match reference {
+                None => mover::transmit(&self.pages, &mut self.garbage, transport, packet),
+                Some(reference) => mover::transmit_lent(transport, packet, reference)
+                    .inspect(|()| self.lent.note(transport, to)),
+            };
+            match outcome {
                 Ok(()) => {
-                    self.nic.handle_transmitted(to);
+                    self.lent.tell_sent(&mut self.nic, &mut self.transport, to);
                     sent = true;
                     if to != self.me && !self.to_ring.contains(&to) {
                         self.to_ring.push(to);

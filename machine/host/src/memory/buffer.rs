@@ -52,6 +52,12 @@ impl SharedBuffer {
         self.mapping.as_ptr()
     }
 
+    /// Addresses of the bytes asked for.
+    pub fn addresses(&self) -> core::ops::Range<usize> {
+        let start = self.mapping.address();
+        start..start + self.bytes
+    }
+
     /// Bytes asked for.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {

@@ -103,6 +103,13 @@ impl ShmTransport {
         })
     }
 
+    /// Whether a peer has released packets of which [`released`](Self::released) has not said so yet.
+    #[must_use]
+    pub fn has_released(&self, to: NodeId) -> bool {
+        self.link(to)
+            .is_none_or(|link| link.ended || link.channel.sender.has_released())
+    }
+
     /// Tells a peer at once of all packets that were released.
     #[inline]
     pub fn announce(&mut self, from: NodeId) {

@@ -376,6 +376,11 @@ impl Producer {
         Ok(self.cursor.position() - self.cursor.outstanding())
     }
 
+    /// Whether the consumer has released packets of which this end has taken no note.
+    pub(super) fn has_released(&self) -> bool {
+        self.cursor.has_released(&self.memory)
+    }
+
     /// Fetches the lines of the next bulk payload out of the consumer's cache, where they stay since it read them.
     /// Messages of one size tend to follow one another, and the wait for an answer pays for the transfer.
     #[inline]
