@@ -4,8 +4,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mapwire::{Buffer, Export, Import, Node, Rights};
-use serde_json::json;
+use mapwire::{Buffer, Export, Import, Lent, Node, Rights};
+use serde_json::{Value, json};
 
 use super::job::{Job, Order, Steps, role};
 use super::measure::{Effort, paired};
@@ -29,6 +29,19 @@ mod what {
     pub(super) const STREAM_RING: u64 = 5;
     /// Nothing: the peer only polls while rank 0 measures alone.
     pub(super) const IDLE: u64 = 6;
+    /// By the ring, from lent memory.
+    pub(super) const RING_LENT: u64 = 7;
+    pub(super) const STREAM_RING_LENT: u64 = 8;
+
+    /// Whether the ring carries it.
+    pub(super) fn is_ring(what: u64) -> bool {
+        matches!(what, RING | STREAM_RING | RING_LENT | STREAM_RING_LENT)
+    }
+
+    /// Whether it is sent from lent memory.
+    pub(super) fn is_lent(what: u64) -> bool {
+        matches!(what, RING_LENT | STREAM_RING_LENT)
+    }
 }
 
 /// One rank's ends of both paths.
@@ -41,8 +54,10 @@ struct Ends<'a> {
     plain: Words,
     direct: Import,
     ring: Import,
-    /// What is sent.
+    /// What is sent: from memory of this process alone, and from memory that the peer may read.
     source: Buffer,
+    lent_source: Buffer,
+    _lent: Lent,
     _exports: [Export; 2],
 }
 
@@ -69,7 +84,11 @@ impl<'a> Ends<'a> {
             .start()?;
         let source = node.alloc(room)?;
         source.write(0, &vec![7; bytes])?;
+        let lent_source = node.alloc(room)?;
+        lent_source.write(0, &vec![7; bytes])?;
         Ok(Self {
+            _lent: node.lend(&lent_source)?,
+            lent_source,
             node,
             inbox: Words::of_buffer(&inbox),
             ring_inbox: Words::of_buffer(&ring_inbox),
@@ -81,8 +100,14 @@ impl<'a> Ends<'a> {
         })
     }
 
-    fn bytes(&self, length: usize) -> &[u8] {
-        Words::of_buffer(&self.source).bytes(length)
+    /// What an order sends.
+    fn data(&self, order: Order) -> &[u8] {
+        let source = if what::is_lent(order.what) {
+            &self.lent_source
+        } else {
+            &self.source
+        };
+        Words::of_buffer(source).bytes(order.bytes as usize)
     }
 
     /// Stores a message and its flag in the way of `order`.
@@ -106,7 +131,7 @@ impl<'a> Ends<'a> {
     #[inline(always)]
     fn wait(&self, order: Order, turn: u64) {
         let flag = flag_at(order.bytes) as usize;
-        if order.what == what::RING {
+        if what::is_ring(order.what) {
             while self.ring_inbox.load(flag) != turn {
                 self.node.poll();
             }
@@ -117,7 +142,7 @@ impl<'a> Ends<'a> {
 
     /// Back and forth; gives nanoseconds one way.
     fn ping_pong(&self, order: Order) -> Result<f64, BenchError> {
-        let data = self.bytes(order.bytes as usize);
+        let data = self.data(order);
         let flag = flag_at(order.bytes) as usize;
         self.inbox.store(flag, 0);
         self.ring_inbox.store(flag, 0);
@@ -147,26 +172,26 @@ impl<'a> Ends<'a> {
 
     /// Many messages one way, then an answer; gives nanoseconds a message.
     fn stream(&self, order: Order) -> Result<f64, BenchError> {
-        let data = self.bytes(order.bytes as usize);
+        let data = self.data(order);
         let flag = flag_at(order.bytes);
         self.inbox.store(flag as usize, 0);
         self.ring_inbox.store(flag as usize, 0);
         self.meet(order)?;
         if self.node.rank() == 1 {
-            let inbox = if order.what == what::STREAM_RING {
+            let inbox = if what::is_ring(order.what) {
                 &self.ring_inbox
             } else {
                 &self.inbox
             };
             while inbox.load(flag as usize) != order.times {
-                if order.what == what::STREAM_RING {
+                if what::is_ring(order.what) {
                     self.node.poll();
                 }
             }
             self.plain.store(flag as usize, order.times);
             return Ok(0.0);
         }
-        let import = if order.what == what::STREAM_RING {
+        let import = if what::is_ring(order.what) {
             &self.ring
         } else {
             &self.direct
@@ -177,7 +202,7 @@ impl<'a> Ends<'a> {
         }
         import.put_signal(data, 0, flag, order.times)?;
         while self.inbox.load(flag as usize) != order.times {
-            if order.what == what::STREAM_RING {
+            if what::is_ring(order.what) {
                 self.node.poll();
             }
         }
@@ -186,8 +211,8 @@ impl<'a> Ends<'a> {
 
     fn carry_out(&self, order: Order) -> Result<f64, BenchError> {
         match order.what {
-            what::PLAIN | what::DIRECT | what::RING => self.ping_pong(order),
-            what::STREAM_DIRECT | what::STREAM_RING => self.stream(order),
+            what::PLAIN | what::DIRECT | what::RING | what::RING_LENT => self.ping_pong(order),
+            what::STREAM_DIRECT | what::STREAM_RING | what::STREAM_RING_LENT => self.stream(order),
             _ => Ok(0.0),
         }
     }
@@ -266,6 +291,28 @@ fn in_ranks(
     Ok(())
 }
 
+/// The fields of a row that say how the bytes went.
+fn case_of(what: u64, bytes: u64) -> Vec<(&'static str, Value)> {
+    let path = if what::is_ring(what) {
+        "ring"
+    } else {
+        "direct"
+    };
+    let source = if what::is_lent(what) {
+        "lent"
+    } else {
+        "private"
+    };
+    vec![
+        ("path", json!(path)),
+        ("transport", json!("shm")),
+        ("source", json!(source)),
+        ("bytes", json!(bytes)),
+        ("ranks", json!(2)),
+        ("wait", json!("poll")),
+    ]
+}
+
 /// Times a message so that a measurement takes a fraction of a millisecond: short enough to lie between two moods of the
 /// machine, and between two turns of whatever else runs on it.
 fn times_for(bytes: u64, quick: bool) -> u64 {
@@ -283,11 +330,14 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
         1 << 20,
         |ends, steps, report| {
             let effort = Effort::planned(plan, 9, 61);
-            let direct = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20]
-                .map(|bytes| (what::DIRECT, bytes));
-            let ring = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20]
-                .map(|bytes| (what::RING, bytes));
-            for (kind, bytes) in direct.into_iter().chain(ring) {
+            let sizes = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
+            let cases = |kind, least| {
+                let sizes = sizes.into_iter().filter(move |&bytes| bytes >= least);
+                sizes.map(move |bytes| (kind, bytes))
+            };
+            let direct = cases(what::DIRECT, 0);
+            let ring = cases(what::RING, 0).chain(cases(what::RING_LENT, 1024));
+            for (kind, bytes) in direct.chain(ring) {
                 let order = |what| Order {
                     what,
                     bytes,
@@ -299,19 +349,7 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                     || lead(ends, &mut steps.borrow_mut(), order(what::PLAIN)),
                     || lead(ends, &mut steps.borrow_mut(), order(kind)),
                 )?;
-                let path = if kind == what::DIRECT {
-                    "direct"
-                } else {
-                    "ring"
-                };
-                let case = vec![
-                    ("path", json!(path)),
-                    ("transport", json!("shm")),
-                    ("bytes", json!(bytes)),
-                    ("ranks", json!(2)),
-                    ("wait", json!("poll")),
-                ];
-                report.row(&Row::of(case, "ns", "plain put", &figure));
+                report.row(&Row::of(case_of(kind, bytes), "ns", "plain put", &figure));
             }
             Ok(())
         },
@@ -340,8 +378,12 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
                 4 << 20,
                 16 << 20,
             ];
-            for (kind, path) in [(what::STREAM_DIRECT, "direct"), (what::STREAM_RING, "ring")] {
-                for bytes in sizes {
+            for (kind, least) in [
+                (what::STREAM_DIRECT, 0),
+                (what::STREAM_RING, 0),
+                (what::STREAM_RING_LENT, 1024),
+            ] {
+                for bytes in sizes.into_iter().filter(|&bytes| bytes >= least) {
                     let total: u64 = if plan.quick { 8 << 20 } else { 96 << 20 };
                     let times =
                         (total / bytes).clamp(4, if bytes < 4096 { 200_000 } else { 20_000 });
@@ -373,14 +415,7 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
                         },
                         || lead(ends, &mut steps.borrow_mut(), order).map(rate),
                     )?;
-                    let case = vec![
-                        ("path", json!(path)),
-                        ("transport", json!("shm")),
-                        ("bytes", json!(bytes)),
-                        ("ranks", json!(2)),
-                        ("wait", json!("poll")),
-                    ];
-                    report.row(&Row::of(case, "GB/s", "memcpy", &figure));
+                    report.row(&Row::of(case_of(kind, bytes), "GB/s", "memcpy", &figure));
                 }
             }
             Ok(())
@@ -463,14 +498,12 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     } else {
                         "two plain puts"
                     };
-                    let case = vec![
-                        ("path", json!(path)),
-                        ("transport", json!("shm")),
-                        ("bytes", json!(bytes)),
-                        ("ranks", json!(2)),
-                        ("wait", json!("poll")),
-                    ];
-                    report.row(&Row::of(case, "ns", baseline, &figure));
+                    let kind = if path == "direct" {
+                        what::DIRECT
+                    } else {
+                        what::RING
+                    };
+                    report.row(&Row::of(case_of(kind, bytes), "ns", baseline, &figure));
                 }
             }
             Ok(())

@@ -13,7 +13,7 @@ use mapwire_translation::Hierarchical;
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::shm::lent::{MAX_LENT, Reference};
 use mapwire_transport::transport::SendError;
-use mapwire_wire::{Kind, NodeId};
+use mapwire_wire::{CommandRepr, Kind, NodeId};
 
 use crate::driver::Driver;
 use crate::log::Line;
@@ -273,12 +273,22 @@ impl Driver {
         self.lent.sweep(&mut self.transport);
     }
 
-    /// Passes the memory that holds all of `bytes` bytes at `address`, if it is lent, to a peer that something is about to be
-    /// sent to from there. Makes room for what transmitting may need, so that it does not allocate.
+    /// Passes memory that is lent to the peer that a command is about to send it to. Makes room for what transmitting may need,
+    /// so that it does not allocate.
     #[inline]
-    pub fn prepare_lent(&mut self, to: NodeId, address: u64, bytes: u64) {
-        if self.lent.live > 0 && to != self.me && bytes >= u64::from(LEAST_BYTES) {
-            self.pass_lent(to, address, bytes);
+    pub(crate) fn prepare_lent(&mut self, command: &CommandRepr) {
+        if self.lent.live > 0
+            && let CommandRepr::LongSend {
+                import,
+                address,
+                length,
+                ..
+            } = *command
+            && length >= u64::from(LEAST_BYTES)
+            && let Some(to) = self.nic.imported(import).map(|import| import.node)
+            && to != self.me
+        {
+            self.pass_lent(to, address, length);
         }
     }
 

@@ -15,6 +15,7 @@ impl Driver {
     /// A command that cannot be written.
     #[inline]
     pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
+        self.prepare_lent(command);
         let submitted = self
             .queue
             .submit_to(&mut self.nic, PROCESS, command, data)?;
@@ -29,6 +30,7 @@ impl Driver {
         command: &CommandRepr,
         data: &[u8],
     ) -> Result<bool, DriverError> {
+        self.prepare_lent(command);
         Ok(self.queue.submit(command, data)?)
     }
 
