@@ -142,9 +142,19 @@ impl Driver {
         })
     }
 
-    /// One turn: commands, packets out, packets in, then what followed from them. Whether anything was done.
+    /// One turn: commands, packets out, packets in, then what followed from them; bells last. Whether anything was done.
     #[inline]
     pub fn poll(&mut self) -> bool {
+        let worked = self.turn();
+        self.ring_due();
+        worked
+    }
+
+    /// A turn that leaves the bells due, for a thread that looks again at once: to read whether a peer polls costs a cache line's
+    /// way between processors, during which the peer's answer may come. Only a thread that goes on to [`poll`](Self::poll) or
+    /// [`ring_due`](Self::ring_due) very soon may call it, as peers sleep meanwhile.
+    #[inline]
+    pub(crate) fn turn(&mut self) -> bool {
         let mut worked = self.queue.has_commands() && self.queue.serve(&mut self.nic, PROCESS);
         worked |= self.receive();
         worked |= self.lent.collect(&mut self.nic, &mut self.transport);

@@ -177,6 +177,11 @@ impl Lent {
         self.waiting != before
     }
 
+    /// Whether commands wait until a peer has read their memory.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// Whether a peer may have read something that a command waits for.
     pub(crate) fn has_news(&self, transport: &ShmTransport) -> bool {
         self.waiting > 0

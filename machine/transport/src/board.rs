@@ -4,8 +4,10 @@
 //! the wake-up), has a rank come or gone, and does a message wait for me at the broker.
 //!
 //! Layout: one 128-byte line for the job (magic, version, number of ranks, `events`), then one
-//! 128-byte line a rank: `pollers` and `bell` in its first half, which senders read, `state`, `mail`
-//! and `pid` in its second half, which the broker writes.
+//! 128-byte line a rank: `polling` and `bell` in its first half, which senders read, `state`, `mail`
+//! and `pid` in its second half, which the broker writes. How many threads poll is counted in the
+//! process; only the first that begins and the last that ends store to the line, since senders'
+//! processors have it.
 //!
 //! **Advisory only.** Every rank can write every word of the board, so each value is a hint. A wrong
 //! one costs a needless wake-up or at most [`NAP`] of delay; it is never an index, a length or an
@@ -29,15 +31,15 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
-/// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a poller count
-/// that never reaches zero, say) delays a wake-up by this much and no more.
+/// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
+/// polling that stays, say) delays a wake-up by this much and no more.
 pub const NAP: Duration = Duration::from_millis(200);
 
 /// The largest job: what a board is willing to describe.
 pub const MAX_RANKS: u32 = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWBD");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What the broker knows of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,7 +126,7 @@ struct JobLine {
 
 #[repr(C, align(64))]
 struct BellHalf {
-    pollers: AtomicU32,
+    polling: AtomicU32,
     bell: AtomicU32,
 }
 
@@ -147,6 +149,8 @@ pub struct Board {
     base: NonNull<u8>,
     bytes: usize,
     ranks: u32,
+    /// Threads of this process that poll.
+    pollers: AtomicU32,
 }
 
 // SAFETY: the mapping is only ever read and written through atomics, and lives until drop.
@@ -237,7 +241,12 @@ impl Board {
         }
         .map_err(os("mmap"))?;
         let base = NonNull::new(base.cast()).ok_or(BoardError::Malformed("mapped at zero"))?;
-        Ok(Self { base, bytes, ranks })
+        Ok(Self {
+            base,
+            bytes,
+            ranks,
+            pollers: AtomicU32::new(0),
+        })
     }
 
     fn job(&self) -> &JobLine {
@@ -262,42 +271,53 @@ impl Board {
         self.ranks
     }
 
-    /// Counts the calling thread as one that polls for `rank`: senders then skip the wake-up.
-    /// Pair with [`Board::leave_polling`].
+    /// Counts the calling thread as one that polls for `rank`, which is this process's own: senders
+    /// then skip the wake-up. Pair with [`Board::leave_polling`].
+    #[inline]
     pub fn enter_polling(&self, rank: u32) {
-        if let Some(line) = self.line(rank) {
-            line.bell.pollers.fetch_add(1, Ordering::SeqCst);
+        // A thread that begins while another ends may find its mark taken off again: it is rung for
+        // nothing, no more.
+        if self.pollers.fetch_add(1, Ordering::AcqRel) == 0
+            && let Some(line) = self.line(rank)
+        {
+            // No fence: a sender that does not see the mark yet rings for nothing.
+            line.bell.polling.store(1, Ordering::Release);
         }
     }
 
     /// Takes the calling thread off the count. What was published before is seen by a look at the
     /// rings after this call; what is published later rings the bell, if no other thread polls.
+    #[inline]
     pub fn leave_polling(&self, rank: u32) {
-        if let Some(line) = self.line(rank) {
-            // Saturating: a scribbled zero must not become four thousand million pollers.
-            let _ = line
-                .bell
-                .pollers
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        // The last one to leave comes after all that began, by the order of the count; so no mark
+        // outlasts the threads.
+        if self.pollers.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(line) = self.line(rank)
+        {
+            line.bell.polling.store(0, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Threads that now poll for `rank`.
+    /// Whether some thread is said to poll for `rank`.
     #[must_use]
-    pub fn pollers(&self, rank: u32) -> u32 {
+    #[inline]
+    pub fn is_polling(&self, rank: u32) -> bool {
         self.line(rank)
-            .map_or(0, |l| l.bell.pollers.load(Ordering::Relaxed))
+            .is_some_and(|l| l.bell.polling.load(Ordering::Relaxed) != 0)
     }
 
     /// Tells `rank` that something was published for it. Contains the sender's fence; costs a
     /// system call only if nobody polls there. Returns whether it made that call.
     pub fn ring(&self, rank: u32) -> bool {
         fence(Ordering::SeqCst);
-        let Some(line) = self.line(rank) else {
-            return false;
-        };
-        if line.bell.pollers.load(Ordering::Relaxed) != 0 {
+        self.hint(rank)
+    }
+
+    /// As [`Board::ring`] without its fence, for a peer that looks again by itself: at times it is not
+    /// woken although it sleeps.
+    pub fn hint(&self, rank: u32) -> bool {
+        if rank >= self.ranks || self.is_polling(rank) {
             return false;
         }
         self.wake(rank);
@@ -487,14 +507,6 @@ mod tests {
     }
 
     #[test]
-    fn a_poller_count_never_wraps_below_zero() {
-        let (board, _fd) = Board::create(1).unwrap();
-        board.leave_polling(0);
-        assert_eq!(board.pollers(0), 0);
-        assert!(board.ring(0));
-    }
-
-    #[test]
     fn a_sleeper_wakes_at_the_ring() {
         let (board, fd) = Board::create(2).unwrap();
         let board = Arc::new(board);
@@ -525,21 +537,21 @@ mod tests {
     }
 
     #[test]
-    fn a_scribbled_poller_count_delays_a_sleeper_but_does_not_hang_it() {
+    fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
         let (board, fd) = Board::create(1).unwrap();
         let flag = Arc::new(AtomicBool::new(false));
         board
             .line(0)
             .unwrap()
             .bell
-            .pollers
+            .polling
             .store(u32::MAX, Ordering::SeqCst);
         let sleeper = {
             let (board, flag) = (second_mapping(&fd), flag.clone());
             std::thread::spawn(move || board.sleep(0, || flag.load(Ordering::Acquire), None))
         };
         flag.store(true, Ordering::Release);
-        assert!(!board.ring(0), "the count says that somebody polls");
+        assert!(!board.ring(0), "the mark says that somebody polls");
         assert!(sleeper.join().unwrap());
     }
 

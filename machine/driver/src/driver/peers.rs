@@ -136,6 +136,7 @@ impl Driver {
         self.vmmc.leave(peers.iter().copied());
         self.serve_vmmc();
         self.transmit();
+        self.ring_due();
         for peer in peers {
             self.transport.disconnect(peer);
         }

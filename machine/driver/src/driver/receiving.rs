@@ -109,10 +109,11 @@ impl Driver {
                 self.handle_breach(from, breach);
             }
         }
-        // A sender may sleep until its memory has been read.
+        // A sender may sleep until its memory has been read. It looks again by itself now and then, so a hint will do: what was
+        // stored here is wanted now, and a fence would wait for the announcement.
         while let Some(node) = self.to_thank.pop() {
             self.transport.announce(node);
-            self.board.ring(u32::from(node.0));
+            self.board.hint(u32::from(node.0));
         }
         received
     }

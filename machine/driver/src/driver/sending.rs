@@ -20,6 +20,7 @@ impl Driver {
             .queue
             .submit_to(&mut self.nic, PROCESS, command, data)?;
         self.transmit();
+        self.ring_due();
         self.tell();
         Ok(submitted)
     }
@@ -34,7 +35,7 @@ impl Driver {
         Ok(self.queue.submit(command, data)?)
     }
 
-    /// Sends all that can be sent, and rings the bells of the peers that it went to.
+    /// Sends all that can be sent. The bells of the peers that it went to are due: [`ring_due`](Self::ring_due).
     #[inline]
     pub(crate) fn transmit(&mut self) -> bool {
         for node in self.blocked.drain(..) {
@@ -75,11 +76,15 @@ impl Driver {
                 }
             }
         }
-        for &node in &self.to_ring {
+        sent
+    }
+
+    /// Rings the bells that are due.
+    #[inline]
+    pub(crate) fn ring_due(&mut self) {
+        while let Some(node) = self.to_ring.pop() {
             self.board.ring(u32::from(node.0));
         }
-        self.to_ring.clear();
-        sent
     }
 
     #[cold]
@@ -99,9 +104,10 @@ impl Driver {
             && !matches!(self.transport.drained(node), Ok(false))
     }
 
-    /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody rings when room comes.
+    /// Whether packets wait for room at a peer, or commands until it has read them: a sleeper must look again soon, since nobody
+    /// is sure to ring.
     pub(crate) fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty()
+        !self.blocked.is_empty() || self.lent.is_waiting()
     }
 
     /// Lets peers know how much of their rings is free.

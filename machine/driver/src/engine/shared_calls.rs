@@ -37,22 +37,26 @@ impl Engine {
             .threads
             .current()
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
-        {
+        let over = {
             let mut driver = self.driver.lock();
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
             port.check()?;
             let progress = begin(port, thread)?;
             driver.serve_shared();
-            if progress == Progress::Done {
-                return Ok(None);
+            let over = match (progress, &mut driver.shared) {
+                (Progress::Done, _) => Some(Ok(None)),
+                (_, Some(port)) => port.take_outcome(thread).map(|outcome| outcome.map(Some)),
+                (_, None) => None,
+            };
+            if over.is_some() {
+                driver.ring_due();
             }
-            if let Some(outcome) = driver
-                .shared
-                .as_mut()
-                .and_then(|port| port.take_outcome(thread))
-            {
-                return outcome.map(Some);
-            }
+            over
+        };
+        // What this thread did may have ended the wait of others here.
+        self.wake_sleepers();
+        if let Some(over) = over {
+            return over;
         }
         let waited = self.wait_driver(place, None, |driver| match &mut driver.shared {
             Some(port) => port.take_outcome(thread),
@@ -80,6 +84,7 @@ impl Engine {
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
             let done = command(port.dsm_mut(), thread)?;
             driver.serve_shared();
+            driver.ring_due();
             done
         };
         self.wake_sleepers();

@@ -19,6 +19,9 @@ const BLOCKED_NAP: Duration = Duration::from_micros(50);
 /// How long a thread sleeps that waits for memory which a peer stores into directly.
 const MEMORY_NAP: Duration = Duration::from_micros(200);
 
+/// Looks of a waiting thread before it rings for what it sent: about as long as the answer of a peer that polls takes.
+const LOOKS_BEFORE_RINGING: u32 = 8;
+
 fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -194,14 +197,25 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut Driver) -> Option<T>,
     ) -> Option<T> {
-        self.wait(timeout, |engine, sleeping| {
+        let mut looks = 0;
+        let patience = if self.crowded || self.wait == WaitStrategy::Event {
+            0
+        } else {
+            LOOKS_BEFORE_RINGING
+        };
+        let found = self.wait(timeout, |engine, sleeping| {
             let mut driver = match engine.driver.try_lock() {
                 Some(driver) => driver,
                 // Somebody else runs the cycle. Before sleeping the check must be made all the same.
                 None if sleeping => engine.driver.lock(),
                 None => return (false, None),
             };
-            let worked = driver.poll();
+            looks += 1;
+            let worked = if looks > patience || sleeping {
+                driver.poll()
+            } else {
+                driver.turn()
+            };
             let found = check(&mut driver);
             let owing = driver.owes_program();
             let notice = match place {
@@ -217,7 +231,12 @@ impl Engine {
                 _ => {}
             }
             (worked, found)
-        })
+        });
+        // A wait that is over at its first look ends without another.
+        if looks == 1 && patience > 0 {
+            self.driver.lock().ring_due();
+        }
+        found
     }
 
     /// The wait of all waits: calls `step`, which polls and checks, as the strategy says. `step` is told whether the thread

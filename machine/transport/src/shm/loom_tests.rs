@@ -157,7 +157,9 @@ fn loom_slots_and_bulk_area_mix() {
 /// The words of one rank's line on the board, and what a futex does. The order of steps is that of
 /// [`Board::ring`](crate::board::Board::ring), `leave_polling` and `sleep`.
 struct Rank {
+    /// Threads that poll, a count of the process's own.
     pollers: AtomicU32,
+    polling: AtomicU32,
     bell: AtomicU32,
     queue: Mutex<()>,
     wake: Condvar,
@@ -168,16 +170,30 @@ impl Rank {
     fn polling() -> Arc<Self> {
         Arc::new(Self {
             pollers: AtomicU32::new(1),
+            polling: AtomicU32::new(1),
             bell: AtomicU32::new(0),
             queue: Mutex::new(()),
             wake: Condvar::new(),
         })
     }
 
+    fn enter(&self) {
+        if self.pollers.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.polling.store(1, Ordering::Release);
+        }
+    }
+
+    fn leave(&self) {
+        if self.pollers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.polling.store(0, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+    }
+
     /// After publishing: wakes the rank unless somebody there polls.
     fn ring(&self) {
         fence(Ordering::SeqCst);
-        if self.pollers.load(Ordering::Relaxed) == 0 {
+        if self.polling.load(Ordering::Relaxed) == 0 {
             let _held = self.queue.lock().unwrap();
             self.bell.fetch_add(1, Ordering::Release);
             self.wake.notify_all();
@@ -216,17 +232,66 @@ fn loom_a_sleeper_never_misses_a_packet() {
                     assert_eq!(value, number);
                     break;
                 }
-                rank.pollers.fetch_sub(1, Ordering::Relaxed);
-                fence(Ordering::SeqCst);
+                rank.leave();
                 let old = rank.bell.load(Ordering::Acquire);
                 fence(Ordering::SeqCst);
                 if cursor.ready(&*ring).is_none() {
                     rank.wait(old);
                 }
-                rank.pollers.fetch_add(1, Ordering::Relaxed);
+                rank.enter();
             }
         }
         sender.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_what_is_published_while_two_threads_begin_and_end_to_poll_is_seen_or_rings() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let full = Arc::new(AtomicBool::new(false));
+        let rank = Rank::polling();
+        let (their_full, their_rank) = (Arc::clone(&full), Arc::clone(&rank));
+        let sender = thread::spawn(move || {
+            their_full.store(true, Ordering::Release);
+            their_rank.ring();
+        });
+        let (other_full, other_rank) = (Arc::clone(&full), Arc::clone(&rank));
+        let other = thread::spawn(move || {
+            other_rank.enter();
+            other_rank.leave();
+            other_full.load(Ordering::Acquire)
+        });
+        rank.leave();
+        let seen = full.load(Ordering::Acquire);
+        let seen = other.join().unwrap() || seen;
+        sender.join().unwrap();
+        let rung = rank.bell.load(Ordering::Acquire) != 0;
+        drop((full, rank));
+        if !seen && !rung {
+            panic!("nobody looks");
+        }
+    });
+}
+
+/// Without a sender, as loom's fences forget the order of stores that a third thread has read.
+#[test]
+fn loom_the_mark_of_polling_never_outlasts_the_threads_that_poll() {
+    loom::model(|| {
+        let rank = Rank::polling();
+        let other_rank = Arc::clone(&rank);
+        let other = thread::spawn(move || {
+            other_rank.enter();
+            other_rank.leave();
+        });
+        rank.leave();
+        other.join().unwrap();
+        let marked = rank.polling.load(Ordering::Acquire) != 0;
+        drop(rank);
+        if marked {
+            panic!("nobody polls, and nobody is rung");
+        }
     });
 }
 
@@ -245,8 +310,7 @@ fn loom_finds_the_lost_wake_up_of_a_sleeper_that_does_not_check_again() {
         let seen = full.load(Ordering::Acquire);
         let old = rank.bell.load(Ordering::Acquire);
         if !seen {
-            rank.pollers.fetch_sub(1, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+            rank.leave();
         }
         sender.join().unwrap();
         let rung = rank.bell.load(Ordering::Acquire) != old;
