@@ -22,6 +22,9 @@ pub enum Error {
     /// Memory.
     #[error(transparent)]
     Memory(#[from] mapwire_host::memory::MemoryError),
+    /// A proxy address.
+    #[error(transparent)]
+    Proxy(#[from] mapwire_vmmc::ProxyError),
     /// A range outside a buffer, export, import or slice.
     #[error("{length} {unit} at {offset} pass the end, which is at {end}")]
     OutOfRange {

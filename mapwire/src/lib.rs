@@ -10,6 +10,8 @@
 //! | let others store into memory, or fetch from it | [`Node::export_buffer`], [`Node::alloc`] |
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
+//! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
+//! | send long messages with one copy where memory cannot be mapped | [`Node::lend`] |
 //! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |
 //!
 //! ```no_run
@@ -34,6 +36,7 @@ mod config;
 mod error;
 mod export;
 mod import;
+mod lent;
 mod node;
 #[allow(unsafe_code)]
 mod raw;
@@ -47,6 +50,7 @@ pub use config::{ConfigError, NodeConfig, SharedConfig};
 pub use error::Error;
 pub use export::{Export, ExportBuilder};
 pub use import::{Import, ImportBuilder, Sending, Stable};
+pub use lent::Lent;
 pub use mapwire_driver::config::DriverMode;
 pub use mapwire_driver::notices::Notification;
 pub use mapwire_dsm::Counters as SharedCounters;
@@ -55,7 +59,7 @@ pub use mapwire_host::pinning::PinnerKind;
 pub use mapwire_host::waiting::WaitStrategy;
 pub use mapwire_nic::{Counters as NicCounters, MemoryBreakdown};
 pub use mapwire_translation::Counters as TranslationCounters;
-pub use mapwire_vmmc::{Importers, ProxyAddress};
+pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
 pub use mapwire_wire::{Key, Rights};
 pub use node::{Node, Polling};
 pub use shared::{LockGuard, Shared};

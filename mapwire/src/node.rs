@@ -5,14 +5,12 @@ use std::sync::Arc;
 use mapwire_driver::engine::Engine;
 use mapwire_driver::job::Job;
 use mapwire_transport::rendezvous::JobAddress;
-use mapwire_vmmc::ProxySpace;
-use std::sync::Mutex;
 
 use crate::buffer::Buffer;
 use crate::config::{ConfigError, NodeConfig};
 use crate::error::Result;
 use crate::export::ExportBuilder;
-use crate::import::ImportBuilder;
+use crate::import::{ImportBuilder, Proxies};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
 /// the job.
@@ -25,7 +23,7 @@ pub struct Node {
 pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) config: NodeConfig,
-    pub(crate) proxies: Mutex<ProxySpace>,
+    pub(crate) proxies: Proxies,
 }
 
 impl Drop for Inner {
@@ -64,7 +62,7 @@ impl Node {
             inner: Arc::new(Inner {
                 engine,
                 config,
-                proxies: Mutex::new(ProxySpace::new()),
+                proxies: Proxies::default(),
             }),
         })
     }

@@ -121,6 +121,12 @@ static void send(mw_node_t *node) {
     CHECK(mw_import_fetch(table, GREETING, text, sizeof text));
     expect(strcmp(text, greeting) == 0, "what was fetched is what rank 0 wrote");
     puts("fetch: ok");
+
+    /* A proxy address is a number that says both: which import, and where in it. */
+    CHECK(mw_node_send_to(node, proxy + GREETING, "HELLO", 5));
+    CHECK(mw_node_fetch_from(node, proxy + GREETING, text, sizeof text));
+    expect(memcmp(text, "HELLO", 5) == 0, "what was sent to a proxy address is fetched from it");
+    puts("send_to: ok");
     CHECK(mw_import_put_signal(table, data, LONG_BYTES, STORED, SIGNAL, 1));
 
     mw_import_t *inbox;

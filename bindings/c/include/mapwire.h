@@ -90,7 +90,7 @@ enum mw_status_t
     MW_ERR_RANGE = -2,
     /* A signal that is not 8 aligned bytes. */
     MW_ERR_ALIGNMENT = -3,
-    /* Memory that this process does not have, may not use so, or that cannot serve this purpose. */
+    /* Memory that this process does not have, may not use so, or that cannot serve this purpose; a proxy address in no import. */
     MW_ERR_ADDRESS = -4,
     /* A right that the import does not carry. */
     MW_ERR_RIGHTS = -5,
@@ -564,7 +564,8 @@ mw_status_t mw_import_is_direct(const mw_import_t *import,
 
 /*
  * The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export
- * among all imports of this process. It is a number and no pointer: there is no memory behind it. Never 0, never given twice.
+ * among all imports of this process, for `mw_node_send_to` and its like. It is a number and no pointer: there is no memory behind
+ * it. Never 0, never given twice.
  */
 mw_status_t mw_import_proxy_address(const mw_import_t *import,
                                     uint64_t *address);
@@ -662,6 +663,50 @@ mw_status_t mw_import_fetch(const mw_import_t *import,
                             uint64_t offset,
                             void *into,
                             size_t length);
+
+/*
+ * Stores `length` bytes at proxy address `to`: `mw_import_proxy_address` plus an offset. It is `mw_import_send` to the import
+ * that has the address.
+ *
+ * Errors:
+ * As `mw_import_send`; `MW_ERR_ADDRESS`: no import has the address, or one that has been given up. `MW_ERR_RANGE`: the bytes
+ * pass the end of the import.
+ *
+ * Required of the caller:
+ * As `mw_import_send`.
+ */
+mw_status_t mw_node_send_to(const mw_node_t *node,
+                            uint64_t to,
+                            const void *data,
+                            size_t length);
+
+/*
+ * Stores `length` bytes at proxy address `to`, then the 8 bytes of `value` at proxy address `signal` of the same import, in
+ * this order, as `mw_import_put_signal` does. `length` may be 0.
+ *
+ * Errors:
+ * As `mw_import_put_signal` and `mw_node_send_to`; `MW_ERR_ARGUMENT`: the addresses are in two imports.
+ *
+ * Required of the caller:
+ * As `mw_import_send`.
+ */
+mw_status_t mw_node_put_signal_to(const mw_node_t *node,
+                                  uint64_t to,
+                                  const void *data,
+                                  size_t length,
+                                  uint64_t signal,
+                                  uint64_t value);
+
+/*
+ * Copies `length` bytes from proxy address `from` to `into`, as `mw_import_fetch` does.
+ *
+ * Errors:
+ * As `mw_import_fetch` and `mw_node_send_to`.
+ *
+ * Required of the caller:
+ * As `mw_import_fetch`.
+ */
+mw_status_t mw_node_fetch_from(const mw_node_t *node, uint64_t from, void *into, size_t length);
 
 /*
  * Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take

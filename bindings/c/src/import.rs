@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
 use core::time::Duration;
 
-use mapwire::{Import, Key, Rights, Sending};
+use mapwire::{Import, Key, ProxyAddress, Rights, Sending};
 
 use crate::arguments::{self, flag, new_object, required, result};
 use crate::export::MW_TOKEN_BYTES;
@@ -165,7 +165,8 @@ pub extern "C" fn mw_import_is_direct(
 }
 
 /// The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export
-/// among all imports of this process. It is a number and no pointer: there is no memory behind it. Never 0, never given twice.
+/// among all imports of this process, for `mw_node_send_to` and its like. It is a number and no pointer: there is no memory behind
+/// it. Never 0, never given twice.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_proxy_address(
     import: Option<&mw_import_t>,
@@ -333,5 +334,77 @@ pub unsafe extern "C" fn mw_import_fetch(
         // SAFETY: the caller's promise.
         let into = unsafe { memory::target(into, length, "into") }?;
         Ok(import.fetch(offset, into)?)
+    })
+}
+
+/// Stores `length` bytes at proxy address `to`: `mw_import_proxy_address` plus an offset. It is `mw_import_send` to the import
+/// that has the address.
+///
+/// # Errors
+/// As `mw_import_send`; `MW_ERR_ADDRESS`: no import has the address, or one that has been given up. `MW_ERR_RANGE`: the bytes
+/// pass the end of the import.
+///
+/// # Safety
+/// As `mw_import_send`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_node_send_to(
+    node: Option<&mw_node_t>,
+    to: u64,
+    data: *const c_void,
+    length: usize,
+) -> mw_status_t {
+    call(|| {
+        let node = &required(node, "node")?.node;
+        // SAFETY: the caller's promise.
+        let data = unsafe { memory::source(data, length, "data") }?;
+        Ok(node.send_to(ProxyAddress::new(to), data)?)
+    })
+}
+
+/// Stores `length` bytes at proxy address `to`, then the 8 bytes of `value` at proxy address `signal` of the same import, in
+/// this order, as `mw_import_put_signal` does. `length` may be 0.
+///
+/// # Errors
+/// As `mw_import_put_signal` and `mw_node_send_to`; `MW_ERR_ARGUMENT`: the addresses are in two imports.
+///
+/// # Safety
+/// As `mw_import_send`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_node_put_signal_to(
+    node: Option<&mw_node_t>,
+    to: u64,
+    data: *const c_void,
+    length: usize,
+    signal: u64,
+    value: u64,
+) -> mw_status_t {
+    call(|| {
+        let node = &required(node, "node")?.node;
+        // SAFETY: the caller's promise.
+        let data = unsafe { memory::source(data, length, "data") }?;
+        let (to, signal) = (ProxyAddress::new(to), ProxyAddress::new(signal));
+        Ok(node.put_signal_to(to, data, signal, value)?)
+    })
+}
+
+/// Copies `length` bytes from proxy address `from` to `into`, as `mw_import_fetch` does.
+///
+/// # Errors
+/// As `mw_import_fetch` and `mw_node_send_to`.
+///
+/// # Safety
+/// As `mw_import_fetch`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_node_fetch_from(
+    node: Option<&mw_node_t>,
+    from: u64,
+    into: *mut c_void,
+    length: usize,
+) -> mw_status_t {
+    call(|| {
+        let node = &required(node, "node")?.node;
+        // SAFETY: the caller's promise.
+        let into = unsafe { memory::target(into, length, "into") }?;
+        Ok(node.fetch_from(ProxyAddress::new(from), into)?)
     })
 }

@@ -13,7 +13,7 @@ use mapwire_host::views::ViewError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
-use mapwire_vmmc::VmmcError;
+use mapwire_vmmc::{ProxyError, VmmcError};
 use mapwire_wire::Refusal;
 
 /// How a call went: `MW_OK`, or a negative code. `mw_error_message()` tells more. Later versions may give codes that this
@@ -30,7 +30,7 @@ pub enum mw_status_t {
     MW_ERR_RANGE = -2,
     /// A signal that is not 8 aligned bytes.
     MW_ERR_ALIGNMENT = -3,
-    /// Memory that this process does not have, may not use so, or that cannot serve this purpose.
+    /// Memory that this process does not have, may not use so, or that cannot serve this purpose; a proxy address in no import.
     MW_ERR_ADDRESS = -4,
     /// A right that the import does not carry.
     MW_ERR_RIGHTS = -5,
@@ -112,6 +112,7 @@ pub(crate) fn status_of(error: &Error) -> mw_status_t {
         Error::Driver(error) => of_driver(error),
         Error::Shared(error) => of_shared(error),
         Error::Memory(error) => of_memory(error),
+        Error::Proxy(error) => of_proxy(error),
         Error::OutOfRange { .. } => MW_ERR_RANGE,
         Error::Unaligned(_) => MW_ERR_ALIGNMENT,
         Error::NoRight { .. } => MW_ERR_RIGHTS,
@@ -183,7 +184,15 @@ fn of_vmmc(error: &VmmcError) -> mw_status_t {
         VmmcError::Refused { reason, .. } => of_refusal(*reason),
         VmmcError::PeerGone { .. } => MW_ERR_GONE,
         VmmcError::Malformed { .. } => MW_ERR_PROTOCOL,
-        VmmcError::BadProxyAddress { .. } => MW_ERR_RANGE,
+    }
+}
+
+fn of_proxy(error: &ProxyError) -> mw_status_t {
+    match error {
+        ProxyError::PastEnd { .. } => MW_ERR_RANGE,
+        ProxyError::NoImport(_) | ProxyError::Dropped(_) => MW_ERR_ADDRESS,
+        ProxyError::Apart { .. } => MW_ERR_ARGUMENT,
+        ProxyError::Full { .. } => MW_ERR_LIMIT,
     }
 }
 

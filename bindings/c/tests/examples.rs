@@ -39,6 +39,7 @@ fn stores_signals_notifications_and_fetches_pass_between_two_c_programs() {
             &[
                 "table: direct path",
                 "fetch: ok",
+                "send_to: ok",
                 "put_signal: ok",
                 "send_notify: ok",
                 "send_async: ok",

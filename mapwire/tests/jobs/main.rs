@@ -13,6 +13,7 @@ mod order;
 mod paths;
 mod pinning;
 mod privacy;
+mod proxies;
 mod refusals;
 mod revocation;
 mod sharing;

@@ -52,12 +52,4 @@ pub enum VmmcError {
         /// What is wrong with it.
         error: WireError,
     },
-    /// An address in no import.
-    #[error("{length} B at proxy address {address:#x} are not within one import")]
-    BadProxyAddress {
-        /// The address.
-        address: u64,
-        /// The bytes.
-        length: u64,
-    },
 }

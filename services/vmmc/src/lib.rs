@@ -22,6 +22,6 @@ pub use action::{Action, Grant};
 pub use error::VmmcError;
 pub use importers::Importers;
 pub use offers::Offer;
-pub use proxy::{ProxyAddress, ProxySpace};
+pub use proxy::{ProxyAddress, ProxyError, ProxySpace};
 pub use requests::RequestId;
 pub use vmmc::Vmmc;

@@ -5,16 +5,21 @@ use alloc::collections::BTreeMap;
 use core::fmt;
 
 use mapwire_translation::PAGE_BYTES;
-use mapwire_wire::ImportId;
-
-use crate::error::VmmcError;
+use thiserror::Error;
 
 /// Names a byte of an import. It is a destination and nothing else: it has no arithmetic but [`ProxyAddress::offset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProxyAddress(u64);
 
 impl ProxyAddress {
-    /// The address as a number, for languages without this type. Never 0.
+    /// The address with the number that [`get`](Self::get) gave. Any number will do: whether it is in an import is seen when
+    /// it is used.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The address as a number, for languages without this type. That of an import is never 0.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -36,21 +41,64 @@ impl fmt::Display for ProxyAddress {
     }
 }
 
-/// The proxy space of a process.
+/// Why nothing can be sent to a proxy address, or fetched from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProxyError {
+    /// No import ever had the address.
+    #[error(
+        "{0} is in no import of this process: an import tells its first address, and its bytes follow from there"
+    )]
+    NoImport(ProxyAddress),
+    /// The range passes the end of its import, or begins behind it.
+    #[error(
+        "{length} bytes at {address} pass the end of their import, which is at {end}: shorten the range"
+    )]
+    PastEnd {
+        /// First address.
+        address: ProxyAddress,
+        /// Bytes.
+        length: u64,
+        /// The address behind the import's last.
+        end: ProxyAddress,
+    },
+    /// The import that had the address is gone.
+    #[error(
+        "{0} was in an import that has been dropped: keep the import for as long as its addresses are used"
+    )]
+    Dropped(ProxyAddress),
+    /// There are not as many addresses left.
+    #[error(
+        "an export of {length} bytes is longer than the proxy addresses that are left: can its exporter be trusted?"
+    )]
+    Full {
+        /// Bytes of the export.
+        length: u64,
+    },
+    /// Data and signal are not in one import.
+    #[error("the data at {data} and the signal at {signal} are in two imports: put both in one")]
+    Apart {
+        /// Where the data was to go.
+        data: ProxyAddress,
+        /// Where the signal was to go.
+        signal: ProxyAddress,
+    },
+}
+
+/// The proxy space of a process. Its addresses lead to values of `T`, one an import.
 #[derive(Clone, Debug)]
-pub struct ProxySpace {
+pub struct ProxySpace<T> {
     /// Imports by first address, with their length.
-    imports: BTreeMap<u64, (ImportId, u64)>,
+    imports: BTreeMap<u64, (T, u64)>,
     next: u64,
 }
 
-impl Default for ProxySpace {
+impl<T> Default for ProxySpace<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl ProxySpace {
+impl<T> ProxySpace<T> {
     /// An empty space.
     #[must_use]
     pub const fn new() -> Self {
@@ -61,75 +109,140 @@ impl ProxySpace {
         }
     }
 
-    /// Gives an import its addresses. Addresses are never given twice.
-    pub fn enter(&mut self, import: ImportId, length: u64) -> ProxyAddress {
-        let address = self.next;
-        self.imports.insert(address, (import, length));
-        // 2^64 bytes of proxy space outlast 2^16 imports of 2^47 bytes each.
-        self.next = address.saturating_add(
-            length.div_ceil(PAGE_BYTES as u64).saturating_add(1) * PAGE_BYTES as u64,
-        );
-        ProxyAddress(address)
+    /// Gives an import of `length` bytes its addresses. `import` is told the first, and makes the value that they lead to and
+    /// what the caller is to have of it. Addresses are never given twice.
+    ///
+    /// # Errors
+    /// So many are not left, which takes an exporter that lies about its length: 2^64 bytes outlast 2^16 imports of 2^47.
+    pub fn enter<R>(
+        &mut self,
+        length: u64,
+        import: impl FnOnce(ProxyAddress) -> (T, R),
+    ) -> Result<R, ProxyError> {
+        let start = self.next;
+        self.next = end_of(start, length).ok_or(ProxyError::Full { length })?;
+        let (import, made) = import(ProxyAddress(start));
+        self.imports.insert(start, (import, length));
+        Ok(made)
     }
 
-    /// Takes an import out.
-    pub fn leave(&mut self, address: ProxyAddress) -> Option<ImportId> {
+    /// Takes the import out whose first address this is.
+    pub fn leave(&mut self, address: ProxyAddress) -> Option<T> {
         self.imports.remove(&address.0).map(|(import, _)| import)
     }
 
-    /// The import that holds `length` bytes at `address`, and the offset within it.
+    /// The import that holds `length` bytes at `address`, and the offset within it. No bytes may also lie at its end.
     ///
     /// # Errors
-    /// [`VmmcError::BadProxyAddress`] when they are not all within one import.
-    pub fn resolve(
-        &self,
-        address: ProxyAddress,
-        length: u64,
-    ) -> Result<(ImportId, u64), VmmcError> {
-        let found = self.imports.range(..=address.0).next_back();
-        match found {
-            Some((&start, &(import, bytes)))
-                if (address.0 - start)
-                    .checked_add(length)
-                    .is_some_and(|end| end <= bytes) =>
-            {
-                Ok((import, address.0 - start))
+    /// They are not all within one import.
+    #[inline]
+    pub fn resolve(&self, address: ProxyAddress, length: u64) -> Result<(&T, u64), ProxyError> {
+        if let Some((&start, (import, bytes))) = self.imports.range(..=address.0).next_back() {
+            let offset = address.0 - start;
+            if offset.checked_add(length).is_some_and(|end| end <= *bytes) {
+                return Ok((import, offset));
             }
-            _ => Err(VmmcError::BadProxyAddress {
-                address: address.0,
-                length,
-            }),
+            if end_of(start, *bytes).is_some_and(|end| address.0 < end) {
+                return Err(ProxyError::PastEnd {
+                    address,
+                    length,
+                    end: ProxyAddress(start + bytes),
+                });
+            }
         }
+        Err(if (PAGE_BYTES as u64..self.next).contains(&address.0) {
+            ProxyError::Dropped(address)
+        } else {
+            ProxyError::NoImport(address)
+        })
     }
+}
+
+/// Where the addresses end that an import of `length` bytes at `start` takes, the empty page behind it included.
+fn end_of(start: u64, length: u64) -> Option<u64> {
+    let pages = length.div_ceil(PAGE_BYTES as u64).checked_add(1)?;
+    start.checked_add(pages.checked_mul(PAGE_BYTES as u64)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Enters an import; gives its first address.
+    fn enter(space: &mut ProxySpace<char>, import: char, length: u64) -> ProxyAddress {
+        space.enter(length, |address| (import, address)).unwrap()
+    }
+
     #[test]
     fn an_address_resolves_within_its_import_and_nowhere_else() {
         let mut space = ProxySpace::new();
-        let first = space.enter(ImportId(1), 100);
-        let second = space.enter(ImportId(2), 5000);
-        assert_eq!(space.resolve(first, 100), Ok((ImportId(1), 0)));
-        assert!(space.resolve(first, 101).is_err());
+        let first = enter(&mut space, 'a', 100);
+        let second = enter(&mut space, 'b', 5000);
+        let past = |address: ProxyAddress, length, end: ProxyAddress| {
+            Err(ProxyError::PastEnd {
+                address,
+                length,
+                end,
+            })
+        };
+        let first_end = first.offset(100).unwrap();
+        let second_end = second.offset(5000).unwrap();
+        assert_eq!(space.resolve(first, 100), Ok((&'a', 0)));
+        assert_eq!(space.resolve(first_end, 0), Ok((&'a', 100)));
+        assert_eq!(space.resolve(first, 101), past(first, 101, first_end));
+        assert_eq!(space.resolve(first_end, 1), past(first_end, 1, first_end));
+        let in_second = second.offset(4096).unwrap();
+        assert_eq!(space.resolve(in_second, 904), Ok((&'b', 4096)));
         assert_eq!(
-            space.resolve(second.offset(4096).unwrap(), 904),
-            Ok((ImportId(2), 4096))
+            space.resolve(in_second, 905),
+            past(in_second, 905, second_end)
         );
-        assert!(space.resolve(second.offset(4096).unwrap(), 905).is_err());
-        assert!(space.resolve(first.offset(100).unwrap(), 1).is_err());
-        assert!(space.resolve(second, u64::MAX).is_err());
-        assert_eq!(space.leave(first), Some(ImportId(1)));
-        assert!(space.resolve(first, 1).is_err());
+        assert_eq!(
+            space.resolve(second, u64::MAX),
+            past(second, u64::MAX, second_end)
+        );
+        let between = ProxyAddress::new(second.get() - 1);
+        assert_eq!(space.resolve(between, 0), past(between, 0, first_end));
+    }
+
+    #[test]
+    fn an_address_that_is_no_more_is_told_from_one_that_never_was() {
+        let mut space = ProxySpace::new();
+        let first = enter(&mut space, 'a', 100);
+        let second = enter(&mut space, 'b', 100);
+        assert_eq!(space.leave(first), Some('a'));
+        assert_eq!(space.leave(first), None);
+        assert_eq!(space.resolve(first, 1), Err(ProxyError::Dropped(first)));
+        assert_eq!(space.resolve(second, 1), Ok((&'b', 0)));
+        assert_eq!(space.leave(second), Some('b'));
+        assert_eq!(space.resolve(second, 0), Err(ProxyError::Dropped(second)));
+        for number in [0, 1, first.get() - 1, second.get() + 8192, u64::MAX] {
+            let address = ProxyAddress::new(number);
+            assert_eq!(
+                space.resolve(address, 0),
+                Err(ProxyError::NoImport(address))
+            );
+        }
     }
 
     #[test]
     fn addresses_are_never_given_twice() {
         let mut space = ProxySpace::new();
-        let first = space.enter(ImportId(1), 1);
+        let first = enter(&mut space, 'a', 1);
         space.leave(first);
-        assert_ne!(space.enter(ImportId(1), 1), first);
+        assert_ne!(enter(&mut space, 'a', 1), first);
+    }
+
+    #[test]
+    fn an_export_that_claims_more_bytes_than_there_are_addresses_takes_none() {
+        let mut space = ProxySpace::new();
+        let first = enter(&mut space, 'a', 1);
+        for length in [u64::MAX, u64::MAX - 4096, u64::MAX - 8192 - 4096] {
+            let outcome = space.enter(length, |_| ('b', ()));
+            assert_eq!(outcome, Err(ProxyError::Full { length }));
+        }
+        let second = enter(&mut space, 'c', 1);
+        assert_eq!(second.get(), first.get() + 8192);
+        assert_eq!(space.resolve(second, 1), Ok((&'c', 0)));
     }
 }

@@ -68,6 +68,10 @@ static void nulls(mw_node_t *node, mw_buffer_t *buffer) {
     HOLDS(sending == NULL);
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_fetch(NULL, 0, memory, 1));
     FAILS(MW_ERR_ARGUMENT, "`sending` is NULL", mw_sending_is_done(NULL, &flag));
+    FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_send_to(NULL, 4096, memory, 1));
+    FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_put_signal_to(NULL, 4096, memory, 1, 4096, 1));
+    FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_fetch_from(NULL, 4096, memory, 1));
+    FAILS(MW_ERR_ADDRESS, "proxy 0x0 is in no import", mw_node_send_to(node, 0, memory, 1));
 
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_open(node, 1, NULL));
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_alloc(NULL, 1, &memory));
@@ -267,6 +271,23 @@ static void ranges(const mw_import_t *import, uint64_t length) {
     OK(mw_sending_wait(sending));
 }
 
+/* The same by proxy address. */
+static void proxies(mw_node_t *node, const mw_import_t *import, uint64_t length) {
+    uint64_t word = 1, first;
+    OK(mw_import_proxy_address(import, &first));
+    FAILS(MW_ERR_RANGE, "pass the end", mw_node_send_to(node, first + length - 7, &word, 8));
+    FAILS(MW_ERR_RANGE, "pass the end", mw_node_send_to(node, first + length, &word, 1));
+    FAILS(MW_ERR_RANGE, "pass the end", mw_node_fetch_from(node, first + length - 7, &word, 8));
+    FAILS(MW_ERR_RANGE, "longer than memory", mw_node_send_to(node, first, &word, SIZE_MAX));
+    FAILS(MW_ERR_RANGE, "pass the end", mw_node_put_signal_to(node, first, &word, 8, first + length, 1));
+    FAILS(MW_ERR_ALIGNMENT, "offset 4", mw_node_put_signal_to(node, first, &word, 8, first + 4, 1));
+    FAILS(MW_ERR_ADDRESS, "in no import", mw_node_send_to(node, UINT64_MAX, &word, 8));
+    FAILS(MW_ERR_ARGUMENT, "`data` is NULL", mw_node_send_to(node, first, NULL, 8));
+    FAILS(MW_ERR_ARGUMENT, "`into` is NULL", mw_node_fetch_from(node, first, NULL, 8));
+    OK(mw_node_send_to(node, first + length, NULL, 0));
+    HOLDS(word == 1);
+}
+
 static void use(mw_node_t *node) {
     mw_import_t *store, *fetch, *secret, *done, *direct, *none;
     uint64_t words[8] = {5};
@@ -296,6 +317,13 @@ static void use(mw_node_t *node) {
 
     ranges(store, 64);
     ranges(direct, BYTES);
+    proxies(node, store, 64);
+    proxies(node, direct, BYTES);
+    uint64_t proxy, other;
+    OK(mw_import_proxy_address(store, &proxy));
+    OK(mw_import_proxy_address(direct, &other));
+    FAILS(MW_ERR_ARGUMENT, "two imports", mw_node_put_signal_to(node, proxy, words, 8, other, 1));
+    FAILS(MW_ERR_RIGHTS, "", mw_node_fetch_from(node, proxy, words, 8));
     FAILS(MW_ERR_RIGHTS, "", mw_import_fetch(store, 0, words, 8));
     FAILS(MW_ERR_RIGHTS, "", mw_import_send(fetch, words, 8, 0));
     FAILS(MW_ERR_RIGHTS, "", mw_import_put_signal(fetch, words, 8, 0, 0, 1));
@@ -318,12 +346,15 @@ static void use(mw_node_t *node) {
     FAILS(MW_ERR_REVOKED, "`direct`", mw_import_fetch(direct, 0, words, 8));
     FAILS(MW_ERR_REVOKED, "`direct`", mw_import_send_notify(direct, words, 8, 0));
     FAILS(MW_ERR_REVOKED, "`store`", mw_import_send(store, words, 8, 0));
+    FAILS(MW_ERR_REVOKED, "`direct`", mw_node_send_to(node, other, words, 8));
+    FAILS(MW_ERR_REVOKED, "`store`", mw_node_send_to(node, proxy, words, 8));
     OK(mw_import_put_signal(done, NULL, 0, 0, 0, 2));
     OK(mw_import_free(none));
     OK(mw_import_free(secret));
     OK(mw_import_free(fetch));
     OK(mw_import_free(direct));
     OK(mw_import_free(store));
+    FAILS(MW_ERR_ADDRESS, "dropped", mw_node_send_to(node, proxy, words, 8));
     OK(mw_import_free(done));
 }
 

@@ -1,0 +1,83 @@
+//! What is checked before bytes move: the way, rights, range, and whether the exporter still lets them come.
+
+use mapwire_driver::Driver;
+use mapwire_host::memory::MappedBuffer;
+use mapwire_wire::{Rights, Signal};
+
+use super::Import;
+use crate::error::{Error, Result, check_range};
+use crate::raw;
+
+impl Import {
+    /// Whether a direct store or fetch may go ahead at once. Two loads of lines that are in this core's cache.
+    #[inline]
+    pub(super) fn is_open(&self, mapped: &MappedBuffer) -> bool {
+        self.held.engine.is_clear(self.held.local.grant.node) && !mapped.revoked()
+    }
+
+    /// Makes a direct store possible, or says why it is not: waits for what was sent before by the ring.
+    #[cold]
+    pub(super) fn open_direct(&self) -> Result<()> {
+        if self
+            .held
+            .local
+            .mapped
+            .as_ref()
+            .is_some_and(MappedBuffer::revoked)
+        {
+            return Err(self.revoked());
+        }
+        if !self.held.engine.is_clear(self.held.local.grant.node) {
+            self.held.engine.settle(self.held.local.grant.node)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn check(&self, needs: Rights, offset: u64, length: u64) -> Result<()> {
+        let grant = &self.held.local.grant;
+        if !grant.rights.contains(needs) {
+            return Err(Error::NoRight {
+                needs,
+                has: grant.rights,
+            });
+        }
+        check_range(offset, length, grant.length)
+    }
+
+    #[inline]
+    pub(super) fn check_signal(&self, offset: u64) -> Result<()> {
+        if !offset.is_multiple_of(Signal::WORD_BYTES) {
+            return Err(Error::Unaligned(offset));
+        }
+        self.check(Rights::STORE, offset, Signal::WORD_BYTES)
+    }
+
+    pub(super) fn is_shared(&self, bytes: &[u8]) -> bool {
+        raw::in_shared(&self.held.node, bytes.as_ptr() as u64, bytes.len() as u64)
+    }
+
+    pub(super) fn revoked(&self) -> Error {
+        Error::Revoked {
+            rank: u32::from(self.held.local.grant.node.0),
+            name: self.held.name.clone(),
+        }
+    }
+
+    /// Refuses a command that would fail at the exporter: it is gone, or has revoked the export.
+    #[inline]
+    pub(super) fn refuse_if_over(&self, driver: &Driver) -> Result<()> {
+        let grant = &self.held.local.grant;
+        if driver.is_gone(grant.node) {
+            return Err(driver.why_gone(grant.node).into());
+        }
+        if driver
+            .nic()
+            .imported(self.held.local.id)
+            .is_some_and(|import| import.revoked)
+        {
+            return Err(self.revoked());
+        }
+        Ok(())
+    }
+}
