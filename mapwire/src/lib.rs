@@ -38,6 +38,7 @@ mod export;
 mod import;
 mod lent;
 mod node;
+mod opening;
 #[allow(unsafe_code)]
 mod raw;
 #[allow(unsafe_code)]

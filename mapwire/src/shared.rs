@@ -8,7 +8,7 @@ use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::shared::{SharedError, SharedPort};
 use mapwire_dsm::{Config as ModelConfig, Counters, Dsm, Outcome, Progress};
 use mapwire_host::faults::{
-    FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, watch,
+    FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, WatchError, watch,
 };
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewLayout};
@@ -18,6 +18,7 @@ use mapwire_wire::{ExportId, ImportId, NodeId, Rights};
 
 use crate::error::{Error, Result};
 use crate::node::Node;
+use crate::opening::{Open, Opening};
 use crate::slice::{Sharable, SharedSlice};
 
 /// The name under which ranks export their privileged views to each other.
@@ -40,6 +41,8 @@ pub struct Shared {
 struct Inner {
     node: Node,
     backend: FaultBackend,
+    /// Ended before anything is taken away.
+    open: Open,
     /// Taken at the end, first of all: no fault is served after that.
     watch: Mutex<Option<Watch>>,
     export: ExportId,
@@ -94,6 +97,7 @@ impl Shared {
         let context = Arc::as_ptr(engine) as usize;
         let watched = watch(layout.views_range(), backend.signal(), context, serve_fault)
             .map_err(SharedError::from)?;
+        let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The port is in place before the segment is offered: whoever has imported it may send at once.
         engine.open_shared(SharedPort::new(dsm, Arc::clone(&views), protection))?;
         let request = ExportRequest {
@@ -118,6 +122,7 @@ impl Shared {
         let inner = Inner {
             node: node.clone(),
             backend,
+            open,
             watch: Mutex::new(Some(watched)),
             export,
             imports: Mutex::new(Vec::new()),
@@ -137,7 +142,8 @@ impl Shared {
     /// No bytes, or more than is left.
     pub fn alloc<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
-        Ok(SharedSlice::new(self.alloc_bytes(bytes)?, length))
+        let address = self.alloc_bytes(bytes)?;
+        Ok(SharedSlice::new(self.opening(), address, length))
     }
 
     /// Allocates `bytes` zeroed bytes as a minipage of their own: aligned to 16 bytes, from 64 on to 64, from a page on to
@@ -217,7 +223,7 @@ impl Shared {
         let length = self.broadcast(root, slice.map_or(0, |slice| slice.len() as u64))?;
         let bytes = length.saturating_mul(size_of::<T>() as u64);
         self.check_address(address, bytes)?;
-        Ok(SharedSlice::new(address, length as usize))
+        Ok(SharedSlice::new(self.opening(), address, length as usize))
     }
 
     /// Takes a lock: one of 4096, the same in every rank. It is granted in the order of asking, and stays with the rank that
@@ -278,7 +284,8 @@ impl Shared {
         &self.inner.node
     }
 
-    /// Waits until every rank closes, and gives the memory back. All ranks call it; slices are of no use afterwards.
+    /// Waits until every rank closes, and gives the memory back. All ranks call it; slices know afterwards that it is closed, and
+    /// say so when they are used.
     ///
     /// Dropping the last clone gives the memory back without waiting: ranks that use it still are told so. That is the right
     /// thing after an error, which the others must not wait for, and at no other time.
@@ -308,6 +315,11 @@ impl Shared {
                 access: "share",
             })),
         }
+    }
+
+    /// What slices of this memory ask before they use it.
+    pub(crate) fn opening(&self) -> Opening {
+        self.inner.open.opening()
     }
 
     fn layout(&self) -> Result<ViewLayout> {
@@ -425,6 +437,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.open.end();
         let engine = &self.node.inner.engine;
         drop(
             self.watch

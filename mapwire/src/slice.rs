@@ -3,9 +3,11 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use mapwire_driver::shared::SharedError;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
+use crate::opening::Opening;
 use crate::shared::Shared;
 
 /// Types that can lie in shared memory: any bytes are a value, every value is bytes, and a copy is as good as the value. So
@@ -20,9 +22,15 @@ impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + 'static> Sharable for 
 /// Accesses are sequentially consistent between ranks as the hardware of one host is within one: a value is never older than
 /// the last store to its allocation (Millipage). Between conflicting accesses put a lock or a barrier all the same: an access
 /// to a value that is larger than a machine word is no single step.
+///
+/// A slice does not keep the memory open, and may be kept for longer than it is open: each access asks first, and none
+/// reaches memory that has been closed. [`get`](Self::get) and [`set`](Self::set) then panic, [`read_into`](Self::read_into)
+/// and [`write_from`](Self::write_from) give an error. The answer is that of the moment: let the threads of a rank finish with
+/// the memory before one of them closes it. An access that the end overtakes ends the process.
 pub struct SharedSlice<T> {
     address: u64,
     length: usize,
+    opening: Opening,
     values: PhantomData<fn() -> T>,
 }
 
@@ -41,10 +49,11 @@ impl<T> fmt::Debug for SharedSlice<T> {
 }
 
 impl<T: Sharable> SharedSlice<T> {
-    pub(crate) const fn new(address: u64, length: usize) -> Self {
+    pub(crate) const fn new(opening: Opening, address: u64, length: usize) -> Self {
         Self {
             address,
             length,
+            opening,
             values: PhantomData,
         }
     }
@@ -52,8 +61,7 @@ impl<T: Sharable> SharedSlice<T> {
     /// The slice of `length` values at `address`, which another rank got from [`Shared::alloc`] and told this one.
     ///
     /// # Safety
-    /// `address` and `length` are those of an allocation (or lie within one) of `shared`, which stays open while the slice is
-    /// used.
+    /// `address` and `length` are those of an allocation of `shared`, or lie within one.
     ///
     /// # Errors
     /// An address that is not within one view of the shared memory, or not aligned for `T`.
@@ -63,7 +71,7 @@ impl<T: Sharable> SharedSlice<T> {
         if !address.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::Unaligned(address));
         }
-        Ok(Self::new(address, length))
+        Ok(Self::new(shared.opening(), address, length))
     }
 
     /// Address of the first value; the same in every rank.
@@ -97,6 +105,7 @@ impl<T: Sharable> SharedSlice<T> {
     pub fn part(&self, start: usize, length: usize) -> Result<Self> {
         self.check(start, length)?;
         Ok(Self::new(
+            self.opening,
             self.address + (start * size_of::<T>()) as u64,
             length,
         ))
@@ -105,7 +114,7 @@ impl<T: Sharable> SharedSlice<T> {
     /// The value at `index`.
     ///
     /// # Panics
-    /// When `index` is not within the slice.
+    /// When `index` is not within the slice, or the shared memory has been closed.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> T {
@@ -114,8 +123,9 @@ impl<T: Sharable> SharedSlice<T> {
             "index {index} of a shared slice of {}",
             self.length
         );
-        // SAFETY: within an allocation of the shared memory (a slice is made for one, and the index was checked), so it is
-        // mapped; a page that is not open here is fetched by the fault handler. Any bytes are a `T`. The load is volatile,
+        self.require_open();
+        // SAFETY: within an allocation of the shared memory (a slice is made for one, and the index was checked), which is
+        // open (as was checked), so it is mapped; a page that is not open here is fetched by the fault handler. Any bytes are a `T`. The load is volatile,
         // since another rank may store meanwhile.
         unsafe { self.as_ptr().add(index).read_volatile() }
     }
@@ -123,7 +133,7 @@ impl<T: Sharable> SharedSlice<T> {
     /// Stores a value at `index`.
     ///
     /// # Panics
-    /// When `index` is not within the slice.
+    /// When `index` is not within the slice, or the shared memory has been closed.
     #[inline]
     pub fn set(&self, index: usize, value: T) {
         assert!(
@@ -131,6 +141,7 @@ impl<T: Sharable> SharedSlice<T> {
             "index {index} of a shared slice of {}",
             self.length
         );
+        self.require_open();
         // SAFETY: as in `get`; the fault handler makes this rank the page's only writer first.
         unsafe { self.as_ptr().add(index).write_volatile(value) }
     }
@@ -138,9 +149,10 @@ impl<T: Sharable> SharedSlice<T> {
     /// Copies values out, from `start` on.
     ///
     /// # Errors
-    /// A range outside the slice.
+    /// A range outside the slice; the shared memory has been closed.
     pub fn read_into(&self, start: usize, into: &mut [T]) -> Result<()> {
         self.check(start, into.len())?;
+        self.check_open()?;
         let from = self.as_ptr().wrapping_add(start).cast::<u8>();
         // SAFETY: the range was checked, and is mapped as in `get`; `into` is private memory of its own length.
         unsafe { mapwire_host::memory::raw::copy_out(from, into.as_mut_bytes()) };
@@ -150,9 +162,10 @@ impl<T: Sharable> SharedSlice<T> {
     /// Copies values in, from `start` on.
     ///
     /// # Errors
-    /// A range outside the slice.
+    /// A range outside the slice; the shared memory has been closed.
     pub fn write_from(&self, start: usize, from: &[T]) -> Result<()> {
         self.check(start, from.len())?;
+        self.check_open()?;
         let to = self.as_ptr().wrapping_add(start).cast::<u8>();
         // SAFETY: the range was checked, and is mapped as in `get`.
         unsafe { mapwire_host::memory::raw::copy_in(to, from.as_bytes()) };
@@ -162,22 +175,39 @@ impl<T: Sharable> SharedSlice<T> {
     /// The values as a slice.
     ///
     /// # Safety
-    /// While the slice lives no rank and no thread stores to these values: a barrier or a lock keeps them out.
+    /// While the slice lives the shared memory is open, and no rank and no thread stores to these values: a barrier or a lock
+    /// keeps them out.
     #[must_use]
     pub const unsafe fn as_slice<'a>(&self) -> &'a [T] {
-        // SAFETY: mapped as in `get`, aligned since allocations are aligned to 16 bytes and parts to `T`; the caller keeps
-        // writers out.
+        // SAFETY: mapped, since the caller keeps the memory open; aligned, since allocations are aligned to 16 bytes and parts
+        // to `T`; the caller keeps writers out.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 
     /// The values as a slice to be written.
     ///
     /// # Safety
-    /// While the slice lives no other rank or thread uses these values: a barrier or a lock keeps them out.
+    /// While the slice lives the shared memory is open, and no other rank or thread uses these values: a barrier or a lock keeps
+    /// them out.
     #[must_use]
     pub const unsafe fn as_mut_slice<'a>(&self) -> &'a mut [T] {
         // SAFETY: as in `as_slice`; the caller keeps all others out.
         unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), self.length) }
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.opening.stands() {
+            Ok(())
+        } else {
+            Err(SharedError::NotOpen.into())
+        }
+    }
+
+    #[inline(always)]
+    fn require_open(&self) {
+        if !self.opening.stands() {
+            closed(self.address, self.length);
+        }
     }
 
     fn check(&self, start: usize, length: usize) -> Result<()> {
@@ -191,4 +221,12 @@ impl<T: Sharable> SharedSlice<T> {
             }),
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn closed(address: u64, length: usize) -> ! {
+    panic!(
+        "a shared slice of {length} at {address:#x} is used after the shared memory was closed: close it when all are done with it"
+    )
 }

@@ -406,3 +406,47 @@ fn a_buffer_filled_from_shared_memory_while_others_import_it_holds_nobody_up() {
     fill(job(2).called("inline"));
     fill(job(2).called("thread").with("MAPWIRE_DRIVER", "thread"));
 }
+
+#[test]
+fn a_slice_that_is_kept_for_longer_than_the_memory_says_so_and_reaches_nothing() {
+    for faults in ["userfaultfd", "sigsegv"] {
+        job(2)
+            .called(faults)
+            .option("--faults", faults)
+            .run(|rank| {
+                let node = rank.node();
+                let shared = rank.shared(&node);
+                let own = shared.alloc::<u64>(100).unwrap();
+                own.set(3, 7);
+                let part = own.part(2, 5).unwrap();
+                shared.close().unwrap();
+                let use_all = || {
+                    for slice in [&own, &part] {
+                        let parts = ["shared memory", "not open, or no longer"];
+                        refused(slice.read_into(0, &mut [0; 3]), &parts);
+                        refused(slice.write_from(0, &[1; 3]), &parts);
+                        let parts = ["used after the shared memory was closed", "0x3"];
+                        let get = std::panic::catch_unwind(|| slice.get(1));
+                        refused(
+                            get.map_err(|panic| *panic.downcast::<String>().unwrap()),
+                            &parts,
+                        );
+                        let set = std::panic::catch_unwind(|| slice.set(1, 9));
+                        refused(
+                            set.map_err(|panic| *panic.downcast::<String>().unwrap()),
+                            &parts,
+                        );
+                    }
+                };
+                use_all();
+                // Nor does it reach what is opened later, at the same address.
+                let again = rank.shared(&node);
+                let other = again.alloc::<u64>(100).unwrap();
+                other.set(1, 5);
+                use_all();
+                assert_eq!(other.get(1), 5);
+                again.close().unwrap();
+            })
+            .succeeds();
+    }
+}
