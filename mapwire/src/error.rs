@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// A signal that cannot come.
     #[error(
-        "the signal at offset {offset} of `{name}` will not come: all other ranks are gone, and nobody holds an import of it ({ranks})"
+        "the signal at offset {offset} of `{name}` will not come: every other rank that may import it is gone, and nobody holds an import of it ({ranks})"
     )]
     Deserted {
         /// Its offset.

@@ -8,7 +8,7 @@ use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::notices::{Notification, NotificationHandler};
 use mapwire_nic::Landing;
 use mapwire_vmmc::Importers;
-use mapwire_wire::{ExportId, Rights};
+use mapwire_wire::{ExportId, NodeId, Rights};
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, check_range};
@@ -113,7 +113,7 @@ impl<'a> ExportBuilder<'a> {
             }
             _ => None,
         };
-        let name = self.name.clone();
+        let (name, importers) = (self.name.clone(), self.importers.clone());
         let request = ExportRequest {
             name: self.name,
             address,
@@ -132,6 +132,7 @@ impl<'a> ExportBuilder<'a> {
             _buffer: self.buffer,
             landing: None,
             name,
+            importers,
         })
     }
 }
@@ -147,6 +148,7 @@ pub struct Export {
     _buffer: Option<Buffer>,
     landing: Option<Buffer>,
     name: String,
+    importers: Importers,
 }
 
 /// How often a wait for a signal looks whether anybody is left who could store it.
@@ -191,8 +193,12 @@ impl Export {
 
     /// Waits until the signal at `offset` is at least `value`.
     ///
+    /// The wait ends with an error when nobody is left who could store it: every rank that may import this export is gone. An
+    /// export that lets the whole job in is waited for as long as any other rank lives, for that one may yet import it: name
+    /// the ranks with [`Importers::Nodes`] to have the wait end when those have left.
+    ///
     /// # Errors
-    /// As [`signal`](Self::signal); or every other rank is gone, so that it cannot come.
+    /// As [`signal`](Self::signal); or nobody is left who could store it.
     pub fn wait_signal(&self, offset: u64, value: u64) -> Result<u64> {
         self.wait_signal_for(offset, value, None)
             .map(Option::unwrap_or_default)
@@ -218,7 +224,7 @@ impl Export {
             if let Some(seen) = engine.wait_for_memory(Some(DESERTED_CHECK), check) {
                 return Ok(Some(seen));
             }
-            if engine.is_deserted() && engine.lock().holders(self.id) == 0 {
+            if self.is_deserted() {
                 // What was sent before is in place: the last look was after that.
                 return match check() {
                     Some(seen) => Ok(Some(seen)),
@@ -230,6 +236,21 @@ impl Export {
                 };
             }
         }
+    }
+
+    /// Whether nobody holds this export, and nobody is left who may import it.
+    fn is_deserted(&self) -> bool {
+        let engine = &self.node.inner.engine;
+        let driver = engine.lock();
+        let nobody_may = match &self.importers {
+            Importers::Nodes(nodes) => {
+                let is_other = |node: &&NodeId| usize::from(node.0) != self.node.rank();
+                let mut others = nodes.iter().filter(is_other).peekable();
+                others.peek().is_some() && others.all(|&node| driver.is_gone(node))
+            }
+            _ => false,
+        };
+        (nobody_may || engine.is_deserted()) && driver.holders(self.id) == 0
     }
 
     fn signal_address(&self, offset: u64) -> Result<u64> {

@@ -480,8 +480,8 @@ mw_status_t mw_export_signal(const mw_export_t *exported,
  * takes). What it then is comes in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
  *
  * Errors:
- * `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in
- * memory.
+ * `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import the export has left or
+ * died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
  */
 mw_status_t mw_export_wait_signal(const mw_export_t *exported,
                                   uint64_t offset,

@@ -325,8 +325,8 @@ pub extern "C" fn mw_export_signal(
 /// takes). What it then is comes in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
 ///
 /// # Errors
-/// `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in
-/// memory.
+/// `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import the export has left or
+/// died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_export_wait_signal(
     exported: Option<&mw_export_t>,

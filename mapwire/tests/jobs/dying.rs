@@ -263,6 +263,66 @@ fn a_signal_that_nobody_is_left_to_store_is_not_waited_for() {
 }
 
 #[test]
+fn a_signal_is_not_waited_for_when_the_ranks_that_may_store_it_have_left_though_others_live() {
+    let done = job(3).run(|rank| {
+        let node = rank.node();
+        match rank.number {
+            0 => {
+                let buffer = node.alloc(4096).unwrap();
+                let only = mapwire::Importers::Nodes(vec![mapwire_wire::NodeId(1)]);
+                let export = node.export_buffer(&buffer).name("inbox").importers(only);
+                let export = export.start().unwrap();
+                // What was stored before the end is still found.
+                export.wait_signal(0, 1).unwrap();
+                eprintln!(
+                    "survivor: {}",
+                    crate::harness::refusal(export.wait_signal(0, 2))
+                );
+                rank.note("told", "");
+            }
+            1 => {
+                let inbox = node.import(0, "inbox").start().unwrap();
+                inbox.put_signal(&[], 0, 0, 1).unwrap();
+                // Leaves without giving its import up.
+                std::process::exit(0);
+            }
+            _ => _ = rank.read("told"),
+        }
+    });
+    done.succeeds()
+        .soon()
+        .says("`inbox` will not come")
+        .says("1 Left");
+}
+
+#[test]
+fn a_signal_that_a_rank_may_yet_store_is_waited_for_though_its_importer_has_left() {
+    let done = job(3).run(|rank| {
+        let node = rank.node();
+        match rank.number {
+            0 => {
+                let buffer = node.alloc(4096).unwrap();
+                let export = node.export_buffer(&buffer).name("inbox").start().unwrap();
+                assert_eq!(export.wait_signal(0, 1).unwrap(), 1);
+                rank.note("first", "");
+                assert_eq!(export.wait_signal(0, 2).unwrap(), 2);
+            }
+            1 => {
+                let inbox = node.import(0, "inbox").start().unwrap();
+                inbox.put_signal(&[], 0, 0, 1).unwrap();
+            }
+            _ => {
+                rank.read("first");
+                std::thread::sleep(Duration::from_millis(600));
+                let inbox = node.import(0, "inbox").start().unwrap();
+                inbox.put_signal(&[], 0, 0, 2).unwrap();
+            }
+        }
+    });
+    done.succeeds().soon();
+}
+
+#[test]
 fn a_handler_that_panics_ends_its_rank_and_the_job() {
     let done = job(2).run(|rank| {
         let node = rank.node();
