@@ -440,6 +440,7 @@ fn a_slice_that_is_kept_for_longer_than_the_memory_says_so_and_reaches_nothing()
                 };
                 use_all();
                 // Nor does it reach what is opened later, at the same address.
+                rank.meet("again");
                 let again = rank.shared(&node);
                 let other = again.alloc::<u64>(100).unwrap();
                 other.set(1, 5);
