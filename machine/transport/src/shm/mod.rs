@@ -4,6 +4,7 @@ pub mod channel;
 pub mod cursor;
 mod lending;
 pub mod lent;
+mod packed;
 #[allow(unsafe_code)]
 mod prefetch;
 #[allow(unsafe_code)]

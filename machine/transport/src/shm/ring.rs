@@ -6,6 +6,8 @@
 //!
 //! * A packet with up to 8 bytes of payload costs one cache line in one direction and nothing in the other: the
 //!   consumer polls the word of the slot that comes next, never a shared index, and the word is written last.
+//! * So does one with up to 36 bytes whose header has neither key, export nor offset, as those of handlers: it is
+//!   packed without these fields, and they are zero again where it arrives.
 //! * A longer payload than [`INLINE_BYTES`] lies in the ring's bulk area, contiguous. Both ends compute its place
 //!   from the lengths alone; no offset crosses the memory.
 //! * Instead of bytes a slot may carry a reference to memory that the producer lent ([`super::lent`]).
@@ -24,6 +26,7 @@ pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
 use super::PeerCorrupt;
 use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
 use super::lent::{Borrowed, MAX_TAIL_BYTES, REFERENCE_BYTES, Reference};
+use super::packed;
 use super::prefetch::{LINE_BYTES, prefetch_write};
 use super::region::{Region, copy_short};
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
@@ -47,6 +50,8 @@ const SLOTS_OFFSET: usize = 384;
 const PAGE_BYTES: usize = 4096;
 /// Bit of a slot's payload length: the payload is a reference and its tail.
 const LENT: u32 = 1 << 31;
+/// Bit of a slot's payload length: header and payload are packed.
+const PACKED: u32 = 1 << 30;
 
 /// The sizes of a ring; both ends must agree on them beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,6 +285,19 @@ impl Producer {
             Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
         };
         let slot = memory.slot_at(place.slot);
+        if let ([piece], Some(mut line)) = (pieces, packed::line_of(header, len_bytes)) {
+            // SAFETY: a `Piece` is readable while it lives and lies in no ring; `line_of` has room for so many bytes. A line is
+            // what a slot's first cache line holds behind its first word.
+            unsafe {
+                let to = line.as_mut_ptr().cast::<u8>().add(packed::HEAD_BYTES);
+                copy_short(piece.address, to, len_bytes);
+                let to = slot.add(HEADER_OFFSET).cast();
+                core::ptr::copy_nonoverlapping(line.as_ptr(), to, line.len());
+            }
+            self.cursor
+                .publish(memory, bulk_end, payload_bytes | PACKED);
+            return Ok(());
+        }
         // SAFETY: a slot holds a header behind its first word, and no header lies in a ring.
         unsafe {
             let to = slot.add(HEADER_OFFSET);
@@ -484,14 +502,19 @@ impl Consumer {
             return Ok(false);
         };
         let is_lent = payload_bytes & LENT != 0;
-        let len_bytes = (payload_bytes & !LENT) as usize;
-        if len_bytes > memory.max_payload_bytes {
+        let is_packed = payload_bytes & PACKED != 0;
+        let len_bytes = (payload_bytes & !(LENT | PACKED)) as usize;
+        if len_bytes > memory.max_payload_bytes
+            || is_packed && (is_lent || len_bytes > packed::PAYLOAD_BYTES)
+        {
             return Err(PeerCorrupt {
                 what: "payload length in bytes",
                 value: u64::from(payload_bytes),
             });
         }
-        let in_slot = if is_lent {
+        let in_slot = if is_packed {
+            0
+        } else if is_lent {
             REFERENCE_BYTES + MAX_TAIL_BYTES
         } else if len_bytes <= INLINE_BYTES {
             len_bytes
@@ -512,6 +535,9 @@ impl Consumer {
             for (index, word) in rest[..rest_words].iter_mut().enumerate() {
                 *word = AtomicU64::from_ptr(from.add(index)).load(Ordering::Relaxed);
             }
+        }
+        if is_packed {
+            packed::unpack(&mut self.scratch);
         }
         let (payload, bulk_end) = if is_lent {
             let bytes: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
