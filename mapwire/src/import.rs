@@ -103,10 +103,12 @@ impl<'a> ImportBuilder<'a> {
 #[derive(Debug)]
 pub struct Import {
     held: Arc<Held>,
+    /// Whether the proxy addresses end with this value: not with that of a call which came by one of them.
+    is_owner: bool,
 }
 
-/// What an import holds. Calls by a proxy address hold it too while they run, so that an import which is dropped meanwhile is
-/// given up when they are done.
+/// What an import holds. Calls by proxy address hold it too while they run: when the import is dropped meanwhile, its
+/// addresses end at once, and the rest is given up when those calls are done.
 #[derive(Debug)]
 struct Held {
     /// Here as well as in `node`, so that a direct store takes no more loads than if the import held everything itself.
@@ -342,9 +344,16 @@ impl Import {
     }
 }
 
+impl Drop for Import {
+    fn drop(&mut self) {
+        if self.is_owner {
+            self.held.node.inner.proxies.leave(self.held.proxy);
+        }
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
-        self.node.inner.proxies.leave(self.proxy);
         let grant = self.local.grant;
         self.engine.lock().release_import(self.local.id, &grant);
     }

@@ -1,6 +1,6 @@
 //! Sends to proxy addresses: each names a destination, (import, offset), with one number (VMMC §2).
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use mapwire_driver::imports::LocalImport;
 use mapwire_vmmc::{ProxyAddress, ProxyError, ProxySpace};
@@ -13,7 +13,7 @@ use crate::node::Node;
 /// The proxy addresses of a node's imports. Read by every call that takes one, written when an import comes or goes.
 #[derive(Debug, Default)]
 pub(crate) struct Proxies {
-    space: RwLock<ProxySpace<Weak<Held>>>,
+    space: RwLock<ProxySpace<Arc<Held>>>,
 }
 
 impl Proxies {
@@ -22,9 +22,11 @@ impl Proxies {
         // The import is used when the lock has been given back: a call may wait, and run handlers that drop imports.
         let space = self.space.read().unwrap_or_else(PoisonError::into_inner);
         let (held, offset) = space.resolve(address, length)?;
-        // One that is about to leave is gone already.
-        let held = held.upgrade().ok_or(ProxyError::Dropped(address))?;
-        Ok((Import { held }, offset))
+        let import = Import {
+            held: Arc::clone(held),
+            is_owner: false,
+        };
+        Ok((import, offset))
     }
 
     /// Takes an import's addresses back, for good.
@@ -52,10 +54,13 @@ impl Import {
                     proxy,
                     name: name.to_owned(),
                 });
-                (Arc::downgrade(&held), held)
+                (Arc::clone(&held), held)
             });
         match outcome {
-            Ok(held) => Ok(Self { held }),
+            Ok(held) => Ok(Self {
+                held,
+                is_owner: true,
+            }),
             Err(full) => {
                 node.inner.engine.lock().release_import(id, &grant);
                 Err(full.into())
