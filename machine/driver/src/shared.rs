@@ -207,7 +207,11 @@ impl SharedPort {
         };
         match Message::parse(bytes) {
             Ok(message) => {
-                let now_ns = mapwire_host::waiting::now_ns();
+                let now_ns = if self.dsm.needs_time(&message) {
+                    mapwire_host::waiting::now_ns()
+                } else {
+                    0
+                };
                 if let Err(error) = self.dsm.handle_message(now_ns, from.0, message) {
                     self.broken.get_or_insert(Broken::Peer(error));
                 }

@@ -286,9 +286,10 @@ impl Board {
     }
 
     /// Takes the calling thread off the count. What was published before is seen by a look at the
-    /// rings after this call; what is published later rings the bell, if no other thread polls.
+    /// rings after this call; what is published later rings the bell, if no other thread polls. Whether
+    /// this contained a full fence, so that [`Board::hint`] will do for what was published before.
     #[inline]
-    pub fn leave_polling(&self, rank: u32) {
+    pub fn leave_polling(&self, rank: u32) -> bool {
         // The last one to leave comes after all that began, by the order of the count; so no mark
         // outlasts the threads.
         if self.pollers.fetch_sub(1, Ordering::AcqRel) == 1
@@ -296,7 +297,9 @@ impl Board {
         {
             line.bell.polling.store(0, Ordering::Relaxed);
             fence(Ordering::SeqCst);
+            return true;
         }
+        false
     }
 
     /// Whether some thread is said to poll for `rank`.
@@ -314,8 +317,8 @@ impl Board {
         self.hint(rank)
     }
 
-    /// As [`Board::ring`] without its fence, for a peer that looks again by itself: at times it is not
-    /// woken although it sleeps.
+    /// As [`Board::ring`] without its fence: for a caller that has made one since it published, or for a
+    /// peer that looks again by itself, as at times it is not woken although it sleeps.
     pub fn hint(&self, rank: u32) -> bool {
         if rank >= self.ranks || self.is_polling(rank) {
             return false;

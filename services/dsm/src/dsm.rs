@@ -117,6 +117,22 @@ impl Dsm {
         self.out.poll()
     }
 
+    /// Whether [`handle_message`](Self::handle_message) needs the time for a message, which costs the machine a
+    /// look at its clock. If not, any time that is past will do.
+    #[must_use]
+    #[inline]
+    pub fn needs_time(&self, message: &Message) -> bool {
+        let holds_nothing = matches!(
+            message,
+            Message::LockRequest { .. }
+                | Message::LockForward { .. }
+                | Message::LockToken { .. }
+                | Message::BarrierArrive { .. }
+                | Message::BarrierRelease { .. }
+        );
+        self.holds.any() || !holds_nothing
+    }
+
     /// Handles a message of another rank, at time `now_ns` of this rank's monotonic clock. A message that a
     /// correct peer would not send is an error and changes nothing.
     pub fn handle_message(

@@ -76,6 +76,11 @@ impl Holds {
         }
     }
 
+    /// Whether some thread holds something.
+    pub(crate) fn any(&self) -> bool {
+        self.count > 0
+    }
+
     /// Whether some thread holds more of the minipage than would be left.
     pub(crate) fn forbid(&self, key: Key, leaves: Protection) -> bool {
         self.count > 0

@@ -97,6 +97,14 @@ impl Driver {
         }
     }
 
+    /// As [`ring_due`](Self::ring_due), for a caller that has made a full fence since the packets left.
+    #[inline]
+    pub(crate) fn ring_due_fenced(&mut self) {
+        while let Some(node) = self.to_ring.pop() {
+            self.board.hint(u32::from(node.0));
+        }
+    }
+
     /// Whether all that was sent towards a peer has been delivered there.
     pub(crate) fn settled(&mut self, node: NodeId) -> bool {
         !self.queue.has_commands()

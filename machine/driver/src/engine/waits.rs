@@ -119,15 +119,20 @@ impl Engine {
         worked
     }
 
-    /// One turn of the duty cycle alone: what the program is owed after it is left to the service thread.
+    /// The end of a wait: serves what came meanwhile and rings what is due. What the program is owed is left to the service
+    /// thread. `fenced` says that a full fence was made after the last packet left.
     #[inline]
-    fn poll_quietly(&self) {
-        let owing = match self.driver.try_lock() {
-            None => return,
-            Some(mut driver) => {
+    fn end_quietly(&self, fenced: bool) {
+        let owing = {
+            let mut driver = self.driver.lock();
+            if driver.has_work() {
                 driver.poll();
-                driver.owes_program()
+            } else if fenced {
+                driver.ring_due_fenced();
+            } else {
+                driver.ring_due();
             }
+            driver.owes_program()
         };
         if owing {
             self.board.wake(self.rank);
@@ -282,9 +287,9 @@ impl Engine {
                 break step(self, true).1;
             }
         };
-        self.board.leave_polling(self.rank);
+        let fenced = self.board.leave_polling(self.rank);
         // What came while this thread counted as polling rang nobody: look once more, now that it does not.
-        self.poll_quietly();
+        self.end_quietly(fenced);
         self.wake_sleepers();
         found
     }
