@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use mapwire_driver::driver::NOTICE_HANDLER;
-use mapwire_driver::engine::Engine;
+use mapwire_driver::engine::{Engine, Way};
 use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
 use mapwire_driver::{DriverError, DriverMode};
@@ -111,8 +111,8 @@ pub struct Import {
 /// addresses end at once, and the rest is given up when those calls are done.
 #[derive(Debug)]
 struct Held {
-    /// Here as well as in `node`, so that a direct store takes no more loads than if the import held everything itself.
     engine: Arc<Engine>,
+    way: Way,
     local: LocalImport,
     node: Node,
     proxy: ProxyAddress,

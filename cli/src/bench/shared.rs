@@ -278,6 +278,10 @@ impl<'a> Station<'a> {
 }
 
 /// Runs `measure` on rank 0 of jobs of the given sizes and waits.
+/// A way to wait: ranks that poll throughout, as a program says by [`Node::polling`]. With the others a rank begins and ends to
+/// poll with each wait, and tells its peers so.
+const POLLING: &str = "polling throughout";
+
 fn in_jobs(
     name: &str,
     plan: Plan,
@@ -289,7 +293,7 @@ fn in_jobs(
 ) -> Result<(), BenchError> {
     let Some(case) = role() else {
         for &(ranks, wait) in jobs {
-            let options = ["--wait", wait];
+            let options = ["--wait", if wait == POLLING { "poll" } else { wait }];
             Job {
                 bench: name,
                 ranks,
@@ -303,6 +307,7 @@ fn in_jobs(
     let node = Node::join()?;
     let shared = Shared::open(&node, 1)?;
     let mut station = Station::new(&node, &shared, minipage_bytes(&case))?;
+    let _polling = (case == POLLING).then(|| node.polling());
     if node.rank() == 0 {
         let outcome = measure(&mut station, &case, report);
         station.order(what::END, 0, 0);
@@ -558,6 +563,7 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
 /// `mapwire bench barrier`.
 pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let jobs = [
+        (2, POLLING),
         (2, "poll"),
         (2, "adaptive"),
         (2, "event"),
@@ -565,7 +571,7 @@ pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError>
         (4, "adaptive"),
         (4, "event"),
     ];
-    let jobs = &jobs[..if plan.quick { 3 } else { jobs.len() }];
+    let jobs = &jobs[..if plan.quick { 4 } else { jobs.len() }];
     in_jobs(
         "barrier",
         plan,

@@ -50,6 +50,22 @@ pub struct Engine {
     shared_end: AtomicUsize,
 }
 
+/// Says whether direct stores to a peer may go ahead. Kept by whoever makes them, so that it costs two loads.
+#[derive(Clone, Debug)]
+pub struct Way {
+    peers: Arc<[AtomicU32]>,
+    index: usize,
+}
+
+impl Way {
+    /// Whether a direct store may go ahead: nothing sent before is still under way, and the peer is there.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_clear(&self) -> bool {
+        self.peers[self.index].load(Ordering::Acquire) == 0
+    }
+}
+
 /// Where a thread is that works on the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -179,11 +195,13 @@ impl Engine {
         DriverGuard(self.driver.lock())
     }
 
-    /// Whether a direct store to `peer` may go ahead: nothing sent before is still under way, and the peer is there.
-    #[inline]
+    /// What says whether direct stores to `peer` may go ahead.
     #[must_use]
-    pub fn is_clear(&self, peer: NodeId) -> bool {
-        self.peers[usize::from(peer.0)].load(Ordering::Acquire) == 0
+    pub fn way_to(&self, peer: NodeId) -> Way {
+        Way {
+            peers: Arc::clone(&self.peers),
+            index: usize::from(peer.0),
+        }
     }
 
     /// Notes that something is under way to `peer` that a direct store must not overtake. To be called with the driver held,

@@ -12,7 +12,7 @@ impl Import {
     /// Whether a direct store or fetch may go ahead at once. Two loads of lines that are in this core's cache.
     #[inline]
     pub(super) fn is_open(&self, mapped: &MappedBuffer) -> bool {
-        self.held.engine.is_clear(self.held.local.grant.node) && !mapped.revoked()
+        self.held.way.is_clear() && !mapped.revoked()
     }
 
     /// Makes a direct store possible, or says why it is not: waits for what was sent before by the ring.
@@ -27,7 +27,7 @@ impl Import {
         {
             return Err(self.revoked());
         }
-        if !self.held.engine.is_clear(self.held.local.grant.node) {
+        if !self.held.way.is_clear() {
             self.held.engine.settle(self.held.local.grant.node)?;
         }
         Ok(())
