@@ -1,5 +1,6 @@
 //! Memory that importers can map.
 
+use core::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use mapwire_host::memory::SharedBuffer;
@@ -77,6 +78,14 @@ impl Buffer {
     /// A word outside the buffer, or not aligned.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<()> {
         raw::store(self.at(offset, size_of::<u64>())?, value)
+    }
+
+    /// Bytes to send from. For what copies them and nothing else: they may change meanwhile.
+    #[inline]
+    pub(crate) fn bytes(&self, range: Range<usize>) -> Result<&[u8]> {
+        // A range that ends before it begins has no length, and lies outside as such.
+        let length = range.end.checked_sub(range.start).unwrap_or(usize::MAX);
+        Ok(raw::bytes(self, self.at(range.start, length)?, length))
     }
 
     /// The address of a range within the buffer.

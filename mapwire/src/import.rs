@@ -16,6 +16,7 @@ use mapwire_wire::{CommandRepr, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_B
 use crate::error::{Result, check_range};
 use crate::node::Node;
 
+mod buffers;
 mod checks;
 mod proxies;
 mod ring;

@@ -27,9 +27,10 @@ impl Node {
     ///
     /// ```no_run
     /// # let node = mapwire::Node::join()?;
+    /// # let import = node.import(0, "results").start()?;
     /// let results = node.alloc(1 << 20)?;
     /// let lent = node.lend(&results)?;
-    /// // ... import.send(bytes of `results`, 0)? ...
+    /// import.send_from(&results, 0..1 << 20, 0)?;
     /// drop(lent);
     /// # Ok::<(), mapwire::Error>(())
     /// ```

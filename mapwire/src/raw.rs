@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use mapwire_driver::DriverError;
 
+use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::node::Node;
 
@@ -15,6 +16,14 @@ pub(crate) fn read(address: u64, to: &mut [u8]) {
     // lives, also when it is revoked. A copy of bytes that a peer changes meanwhile is some mix of old and new, and nothing
     // more is claimed of it.
     unsafe { mapwire_host::memory::raw::copy_out(address as *const u8, to) };
+}
+
+/// The bytes of a range of `buffer` that was checked, to be sent.
+#[inline]
+pub(crate) fn bytes(_buffer: &Buffer, address: u64, length: usize) -> &[u8] {
+    // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives. Peers may store there while the
+    // slice lives; so it only goes to sends, which copy the bytes and look at none of them.
+    unsafe { core::slice::from_raw_parts(address as *const u8, length) }
 }
 
 /// Copies into exported memory or into a buffer.

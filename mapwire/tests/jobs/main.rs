@@ -6,6 +6,7 @@ mod dying;
 mod harness;
 mod hostile_memory;
 mod hostile_packets;
+mod lending;
 mod limits;
 mod locks;
 mod modes;
