@@ -13,6 +13,7 @@ use crate::raw;
 /// store may be lost.
 #[derive(Clone, Debug)]
 pub struct Buffer {
+    /// Whoever locks the driver too locks it first.
     pub(crate) memory: Arc<Mutex<SharedBuffer>>,
     address: usize,
     length: usize,

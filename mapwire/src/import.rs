@@ -203,10 +203,8 @@ impl Import {
     ) -> Result<()> {
         if let Some(mapped) = &self.held.local.mapped
             && self.is_open(mapped)
-            && mapped.holds_signal(signal_offset as usize)
-            && mapped.put(offset as usize, data)
+            && mapped.put_signal(offset as usize, data, signal_offset as usize, value)
         {
-            mapped.signal(signal_offset as usize, value);
             return Ok(());
         }
         self.check_signal(signal_offset)?;

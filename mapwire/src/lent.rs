@@ -20,10 +20,11 @@ impl Node {
     /// Lends a buffer from [`alloc`](Self::alloc) to the ranks that this process sends to from it on the ring path: they then
     /// copy what is sent themselves, so it is copied once rather than twice. For messages from a few kilobytes on.
     ///
-    /// The price: such a rank can read *all* of the buffer for as long as it is lent, not just what was sent; and
-    /// [`crate::Import::send`] returns when the receiver has copied, not when the ring has room. Sends of less than
-    /// 1 KiB, those from other memory, fetches and the direct path are as before. When 64 buffers are lent already, and from
-    /// when an export of the buffer is revoked, what is sent from it is copied as before, too.
+    /// The price: such a rank can read *all* of the buffer, not just what was sent, from the first send on. It gives that up when
+    /// the value returned here is dropped; a rank that does not keep to the rules can keep it for as long as the buffer lives,
+    /// or until an export of it is revoked. And [`crate::Import::send`] returns when the receiver has copied, not when the ring
+    /// has room. Sends of less than 1 KiB, those from other memory, fetches and the direct path are as before. When 64 buffers
+    /// are lent already, and from when an export of the buffer is revoked, what is sent from it is copied as before, too.
     ///
     /// ```no_run
     /// # let node = mapwire::Node::join()?;
@@ -38,10 +39,12 @@ impl Node {
     /// # Errors
     /// No descriptor is left for the buffer's.
     pub fn lend(&self, buffer: &Buffer) -> Result<Lent> {
-        let memory = buffer.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = memory.read_only_fd()?;
-        let number = self.inner.engine.lock().lend(memory.addresses(), file);
-        drop(memory);
+        // The driver first, then the buffer, as the driver itself does; and both, or the buffer could move in between.
+        let number = {
+            let mut driver = self.inner.engine.lock();
+            let memory = buffer.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            driver.lend(memory.addresses(), memory.read_only_fd()?)
+        };
         Ok(Lent {
             inner: Arc::clone(&self.inner),
             number,

@@ -167,7 +167,8 @@ impl Shared {
         }
     }
 
-    /// Waits until every rank has got here, and all its threads that take part.
+    /// Waits until every rank has got here, and all its threads that take part. A rank that ends after it must close the memory
+    /// first: the last rank to get here passes while the others still learn of it.
     ///
     /// # Errors
     /// A rank is gone.

@@ -14,7 +14,6 @@ mod notify;
 mod raw;
 pub(crate) mod row;
 mod sends;
-#[allow(unsafe_code)]
 mod shared;
 mod translation;
 #[allow(unsafe_code)]

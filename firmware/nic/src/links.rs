@@ -216,7 +216,8 @@ impl Links {
     }
 
     /// As [`pop`](Self::pop), for a packet whose source is still to be read: what depends on it is over when
-    /// [`read`](Self::read) says so. Gives its payload bytes and whether anything does.
+    /// [`read`](Self::read) says so. Gives its payload bytes and whether anything does. Answers to fetches never do: nobody is told
+    /// when they are out.
     pub(crate) fn depart(&mut self, node: NodeId) -> Option<(u32, bool)> {
         let (payload_bytes, work) = self.pop(node)?;
         let waits = matches!(work, Work::Command { .. });
@@ -232,6 +233,11 @@ impl Links {
             link.departed
                 .reserve_exact(count.saturating_sub(link.departed.len()));
         }
+    }
+
+    /// Commands that have room among those departed, on all links.
+    pub(crate) fn departed_room(&self) -> usize {
+        self.links.iter().map(|link| link.departed.capacity()).sum()
     }
 
     /// The peer has read the memory of the oldest command that [`depart`](Self::depart) counted.

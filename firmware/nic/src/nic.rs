@@ -204,6 +204,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Makes room for `count` commands to `to` that wait for their sources to be read, so that none of them allocates.
     pub fn reserve_departures(&mut self, to: NodeId, count: usize) {
         self.links.reserve_departed(to, count);
+        self.completions.reserve(self.links.departed_room());
     }
 
     /// `to` has read the sources of the oldest command that [`handle_departed`](Self::handle_departed) left waiting: its memory

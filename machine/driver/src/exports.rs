@@ -176,7 +176,7 @@ impl Driver {
         {
             let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
             // What is under way keeps what it was when it was sent.
-            self.lent.retire(&buffer.addresses());
+            self.lent.retire(&self.transport, &buffer.addresses());
             buffer.revoke()?;
         }
         self.poll();

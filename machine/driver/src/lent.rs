@@ -12,7 +12,6 @@ use mapwire_nic::{Nic, Source, Transmit};
 use mapwire_translation::Hierarchical;
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::shm::lent::{MAX_LENT, Reference};
-use mapwire_transport::transport::SendError;
 use mapwire_wire::{CommandRepr, Kind, NodeId};
 
 use crate::driver::Driver;
@@ -24,12 +23,13 @@ const LENT_TAG: u64 = 1 << 63;
 /// Shorter payloads are copied into the ring: the answer that they were read would cost more than the copy.
 const LEAST_BYTES: u32 = 1024;
 
-/// Commands of one peer that may wait to be read without a new allocation: those of a full ring and of a full command queue.
-const DEPARTED: usize = 128;
+/// Commands of one peer that may wait to be read: those of a full ring.
+const DEPARTED: usize = 64;
 
 /// The number that the tag of a passed descriptor stands for, if it is lent memory.
 pub(crate) fn number_of(tag: u64) -> Option<u32> {
-    (tag & LENT_TAG != 0).then_some((tag & !LENT_TAG) as u32)
+    // A number that is none names no memory.
+    (tag & LENT_TAG != 0).then(|| u32::try_from(tag & !LENT_TAG).unwrap_or(u32::MAX))
 }
 
 /// What a peer has of one memory.
@@ -46,11 +46,25 @@ enum With {
 #[derive(Debug)]
 struct Entry {
     memory: Range<usize>,
-    file: OwnedFd,
-    /// Nothing more is sent by reference; the entry goes when no peer has it.
-    over: bool,
+    /// `None` when it is over: nothing more is sent by reference, and the entry goes when no peer has the memory.
+    file: Option<OwnedFd>,
     /// By peer.
     with: Vec<With>,
+    /// By peer: packets sent to it when the entry was over.
+    sent: Vec<u64>,
+}
+
+impl Entry {
+    fn is_over(&self) -> bool {
+        self.file.is_none()
+    }
+
+    fn end(&mut self, transport: &ShmTransport) {
+        self.file = None;
+        for (sent, node) in self.sent.iter_mut().zip(0..) {
+            *sent = transport.sent(NodeId(node));
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +81,8 @@ pub(crate) struct Lent {
     entries: Vec<Option<Entry>>,
     /// Entries to send from.
     live: usize,
+    /// Entries that are over and that some peer has.
+    over: usize,
     peers: Vec<Peer>,
     /// Commands that wait, of all peers.
     waiting: usize,
@@ -79,6 +95,7 @@ impl Lent {
         Self {
             entries: Vec::new(),
             live: 0,
+            over: 0,
             peers,
             waiting: 0,
         }
@@ -91,8 +108,9 @@ impl Lent {
             return None;
         }
         let end = address.checked_add(bytes)?;
-        let holds =
-            |entry: &Entry| !entry.over && entry.memory.start <= address && end <= entry.memory.end;
+        let holds = |entry: &Entry| {
+            !entry.is_over() && entry.memory.start <= address && end <= entry.memory.end
+        };
         self.entries.iter().zip(0..).find_map(|(entry, number)| {
             let entry = entry.as_ref().filter(|entry| holds(entry))?;
             Some((number, (address - entry.memory.start) as u64))
@@ -140,15 +158,19 @@ impl Lent {
         transport: &mut ShmTransport,
         to: NodeId,
     ) {
-        match self.peers.get_mut(usize::from(to.0)) {
-            Some(peer) if peer.last != 0 && transport.released(to) < peer.last => {
+        if let Some(peer) = self.peers.get_mut(usize::from(to.0))
+            && peer.last != 0
+        {
+            if transport.released(to) < peer.last {
                 if nic.handle_departed(to) {
                     peer.departed.push_back(peer.last);
                     self.waiting += 1;
                 }
+                return;
             }
-            _ => nic.handle_transmitted(to),
+            peer.last = 0;
         }
+        nic.handle_transmitted(to);
     }
 
     /// Tells the NIC what peers have read since. Whether there was anything.
@@ -206,28 +228,39 @@ impl Lent {
     }
 
     /// Sends nothing more from memory that overlaps the range: other pages are there from now on.
-    pub(crate) fn retire(&mut self, memory: &Range<usize>) {
+    pub(crate) fn retire(&mut self, transport: &ShmTransport, memory: &Range<usize>) {
         for entry in self.entries.iter_mut().flatten() {
-            if !entry.over && entry.memory.start < memory.end && memory.start < entry.memory.end {
-                entry.over = true;
+            if !entry.is_over()
+                && entry.memory.start < memory.end
+                && memory.start < entry.memory.end
+            {
+                entry.end(transport);
                 self.live -= 1;
+                self.over += 1;
             }
         }
     }
 
     /// Goes on with taking back what is over.
+    #[inline]
     pub(crate) fn sweep(&mut self, transport: &mut ShmTransport) {
-        let Self { entries, peers, .. } = self;
-        for (place, number) in entries.iter_mut().zip(0..) {
-            let Some(entry) = place.as_mut().filter(|entry| entry.over) else {
+        if self.over > 0 {
+            self.take_back(transport);
+        }
+    }
+
+    #[cold]
+    fn take_back(&mut self, transport: &mut ShmTransport) {
+        for (place, number) in self.entries.iter_mut().zip(0..) {
+            let Some(entry) = place.as_mut().filter(|entry| entry.is_over()) else {
                 continue;
             };
-            for ((with, peer), node) in entry.with.iter_mut().zip(&*peers).zip(0..) {
+            for ((with, &sent), node) in entry.with.iter_mut().zip(&entry.sent).zip(0..) {
                 let node = NodeId(node);
                 // Not before the peer has mapped it: its descriptor, still on the way, would else stand for the next memory.
                 if *with == With::Lent
                     && transport.reads_lent(node, number)
-                    && transport.released(node) >= peer.last
+                    && transport.released(node) >= sent
                 {
                     transport.take_back(node, number);
                     *with = With::TakenBack;
@@ -238,6 +271,7 @@ impl Lent {
             }
             if entry.with.iter().all(|&with| with == With::Nothing) {
                 *place = None;
+                self.over -= 1;
             }
         }
     }
@@ -257,11 +291,12 @@ impl Driver {
             }
             None => return None,
         };
+        let peers = self.lent.peers.len();
         entries[number] = Some(Entry {
             memory,
-            file,
-            over: false,
-            with: vec![With::Nothing; self.lent.peers.len()],
+            file: Some(file),
+            with: vec![With::Nothing; peers],
+            sent: vec![0; peers],
         });
         self.lent.live += 1;
         Some(number as u32)
@@ -270,10 +305,11 @@ impl Driver {
     /// Takes back what [`lend`](Self::lend) gave the number for. Peers unmap it when nothing under way refers to it.
     pub fn take_back(&mut self, number: u32) {
         if let Some(Some(entry)) = self.lent.entries.get_mut(number as usize)
-            && !entry.over
+            && !entry.is_over()
         {
-            entry.over = true;
+            entry.end(&self.transport);
             self.lent.live -= 1;
+            self.lent.over += 1;
         }
         self.lent.sweep(&mut self.transport);
     }
@@ -306,28 +342,33 @@ impl Driver {
             return;
         };
         let index = usize::from(to.0);
-        match entry.with.get(index) {
-            Some(With::Nothing) => {}
-            _ => return,
+        let Some(file) = &entry.file else { return };
+        if entry.with.get(index) != Some(&With::Nothing) {
+            return;
         }
-        match self.transport.lend(to, number) {
-            Ok(()) => {}
-            // The channel comes with the first packet; what is sent before is copied.
-            Err(SendError::NotConnected(_)) => return,
-            // Sending says what is wrong.
-            Err(_) => return,
+        // Without a channel what is sent is copied: it comes with the first packet. Of a peer that is gone the send says so.
+        if self.transport.lend(to, number).is_err() {
+            return;
         }
-        let passed = self
-            .job
-            .pass(to, LENT_TAG | u64::from(number), entry.file.as_fd());
-        match passed {
-            Ok(()) => entry.with[index] = With::Lent,
-            Err(error) => {
-                self.transport.take_back(to, number);
-                self.log.push(Line::NotLent { to, error });
-            }
+        entry.with[index] = With::Lent;
+        let tag = LENT_TAG | u64::from(number);
+        if let Err(error) = self.job.pass(to, tag, file.as_fd()) {
+            self.log.push(Line::NotLent { to, error });
+            self.handle_lost_lent(to, number);
         }
-        self.lent.peers[index].departed.reserve(DEPARTED);
+        let departed = &mut self.lent.peers[index].departed;
+        departed.reserve_exact(DEPARTED.saturating_sub(departed.len()));
         self.nic.reserve_departures(to, DEPARTED);
+    }
+
+    /// A peer will not get what was lent to it: what is sent to it is copied.
+    #[cold]
+    pub(crate) fn handle_lost_lent(&mut self, to: NodeId, number: u32) {
+        self.transport.take_back(to, number);
+        if let Some(Some(entry)) = self.lent.entries.get_mut(number as usize)
+            && let Some(with) = entry.with.get_mut(usize::from(to.0))
+        {
+            *with = With::TakenBack;
+        }
     }
 }

@@ -128,6 +128,12 @@ impl Dsm {
         Ok(())
     }
 
+    /// Whether a message about the barrier may name this root: a barrier that is no broadcast has none, which is written 0.
+    fn names_a_root(&self, barrier: Barrier, root: Rank) -> bool {
+        let barriers = self.config.barriers;
+        barrier < barriers && root == 0 || barrier == barriers && root < self.config.ranks
+    }
+
     fn barrier_manager(&self, barrier: Barrier) -> Rank {
         (barrier % u32::from(self.config.ranks)) as Rank
     }
@@ -233,7 +239,7 @@ impl Dsm {
         root: Rank,
         value: u64,
     ) -> Result<(), Violation> {
-        if barrier > self.config.barriers || root >= self.config.ranks {
+        if !self.names_a_root(barrier, root) {
             return Err(Violation::OutOfRange);
         }
         if self.barrier_manager(barrier) != self.config.rank {
@@ -262,7 +268,7 @@ impl Dsm {
         root: Rank,
         value: u64,
     ) -> Result<(), Violation> {
-        if barrier > self.config.barriers || root >= self.config.ranks {
+        if !self.names_a_root(barrier, root) {
             return Err(Violation::OutOfRange);
         }
         if self.barrier_manager(barrier) != from {

@@ -91,7 +91,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/c/src/lib.rs", "mod status"),
     ("bindings/c/src/lib.rs", "mod version"),
     ("cli/src/bench/mod.rs", "mod raw"),
-    ("cli/src/bench/mod.rs", "mod shared"),
+    ("cli/src/bench/shared.rs", "mod fault"),
     ("cli/src/bench/mod.rs", "mod views"),
     ("cli/src/bench/mod.rs", "mod words"),
     ("cli/src/doctor/mod.rs", "mod doors"),

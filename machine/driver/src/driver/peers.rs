@@ -39,9 +39,15 @@ impl Driver {
                         }
                     }
                 }
-                Event::PassLost { to, tag: _ } | Event::PeerGone { peer: to } => {
-                    self.handle_peer_gone(NodeId(to as u16));
+                Event::PassLost { to, tag } => {
+                    let to = NodeId(to as u16);
+                    match lent::number_of(tag) {
+                        // It can do without; if it is gone, the board says so.
+                        Some(number) => self.handle_lost_lent(to, number),
+                        None => self.handle_peer_gone(to),
+                    }
                 }
+                Event::PeerGone { peer } => self.handle_peer_gone(NodeId(peer as u16)),
                 Event::JobEnded => {
                     for rank in 0..self.job.size() {
                         self.handle_peer_gone(NodeId(rank as u16));
@@ -107,6 +113,8 @@ impl Driver {
             flags.fetch_or(peer_flags::GONE, core::sync::atomic::Ordering::Release);
         }
         self.transport.disconnect(node);
+        // What it reads no more is over, as what was copied is: that it is there was not said.
+        self.lent.collect(&mut self.nic, &mut self.transport);
         self.nic.handle_peer_gone(node);
         self.lent.handle_peer_gone(node);
         self.vmmc.handle_peer_gone(node);

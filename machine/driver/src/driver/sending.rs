@@ -121,5 +121,6 @@ impl Driver {
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self) {
         self.transport.flush();
+        self.lent.sweep(&mut self.transport);
     }
 }

@@ -41,8 +41,13 @@ impl Engine {
             let mut driver = self.driver.lock();
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
             port.check()?;
-            let progress = begin(port, thread)?;
+            let begun = begin(port, thread);
+            // What began may have ended a hold, also when it is refused.
             driver.serve_shared();
+            if begun.is_err() {
+                driver.ring_due();
+            }
+            let progress = begun?;
             let over = match (progress, &mut driver.shared) {
                 (Progress::Done, _) => Some(Ok(None)),
                 (_, Some(port)) => port.take_outcome(thread).map(|outcome| outcome.map(Some)),
@@ -82,10 +87,10 @@ impl Engine {
         let done = {
             let mut driver = self.driver.lock();
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
-            let done = command(port.dsm_mut(), thread)?;
+            let done = command(port.dsm_mut(), thread);
             driver.serve_shared();
             driver.ring_due();
-            done
+            done?
         };
         self.wake_sleepers();
         Ok(done)

@@ -13,7 +13,8 @@ use crate::error::DriverError;
 use crate::log::Line;
 use crate::notices::Notice;
 
-/// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again.
+/// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again, or commands until
+/// a peer has read their memory.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
 /// How long a thread sleeps that waits for memory which a peer stores into directly.
@@ -120,7 +121,8 @@ impl Engine {
     }
 
     /// The end of a wait: serves what came meanwhile and rings what is due. What the program is owed is left to the service
-    /// thread. `fenced` says that a full fence was made after the last packet left.
+    /// thread. `fenced` says that this thread has made a full fence since its last packet left; one that another thread has sent
+    /// meanwhile is ordered by the driver's lock, which was taken after it.
     #[inline]
     fn end_quietly(&self, fenced: bool) {
         let owing = {
@@ -223,6 +225,10 @@ impl Engine {
             };
             let found = check(&mut driver);
             let owing = driver.owes_program();
+            if owing {
+                // What the program is owed may take long.
+                driver.ring_due();
+            }
             let notice = match place {
                 Place::Program => driver.teller.notices.pop_front(),
                 Place::FaultHandler => None,

@@ -285,22 +285,20 @@ impl MappedBuffer {
         self.writable && self.data.put(self.bytes, offset, from)
     }
 
-    /// Whether [`signal`](Self::signal) may store at `offset`.
+    /// As [`put`](Self::put), then stores `value` in one piece at `signal_offset`, after the bytes; false, and nothing is stored,
+    /// when either would be an error.
     #[inline(always)]
-    pub fn holds_signal(&self, offset: usize) -> bool {
-        self.writable
-            && offset.is_multiple_of(8)
-            && offset <= self.bytes
-            && self.bytes - offset >= 8
-    }
-
-    /// Stores a word in one piece, after every store made before it.
-    ///
-    /// # Panics
-    /// If the word is not aligned, or not within the mapping: ask [`holds_signal`](Self::holds_signal) first.
-    #[inline(always)]
-    pub fn signal(&self, offset: usize, value: u64) {
-        self.data.word64(offset).store(value, Ordering::Release);
+    pub fn put_signal(&self, offset: usize, from: &[u8], signal_offset: usize, value: u64) -> bool {
+        let holds_signal = signal_offset.is_multiple_of(size_of::<u64>())
+            && signal_offset < self.bytes
+            && self.bytes - signal_offset >= size_of::<u64>();
+        if !holds_signal || !self.put(offset, from) {
+            return false;
+        }
+        self.data
+            .word64(signal_offset)
+            .store(value, Ordering::Release);
+        true
     }
 
     /// Copies `from` to byte `offset` of the export.

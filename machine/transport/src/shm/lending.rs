@@ -93,12 +93,13 @@ impl ShmTransport {
         let Ok(link) = self.link_mut(to) else {
             return u64::MAX;
         };
-        if link.ended {
+        if link.ended || link.channel.sender.consumer_closed() {
             return u64::MAX;
         }
-        link.channel.sender.released().unwrap_or_else(|_| {
-            // What is said of its words, the next send reports.
+        link.channel.sender.released().unwrap_or_else(|corrupt| {
+            // The next look at its packets, or the next send, reports it.
             link.ended = true;
+            link.corrupt = Some(corrupt);
             u64::MAX
         })
     }

@@ -16,6 +16,8 @@ pub(super) struct Link {
     pub(super) channel: Channel,
     /// Nothing more may be sent: the peer is known to be gone, or has closed its receiving end.
     pub(super) ended: bool,
+    /// Why, when it broke the rules and nobody has been told.
+    pub(super) corrupt: Option<PeerCorrupt>,
 }
 
 impl Link {
@@ -70,6 +72,7 @@ impl ShmTransport {
         let link = Link {
             channel,
             ended: false,
+            corrupt: None,
         };
         self.peers[index] = Peer::Connected(Box::new(link));
         if !self.connected.contains(&peer) {
@@ -116,7 +119,10 @@ impl ShmTransport {
         let link = self.link_mut(to)?;
         if link.ended || link.channel.sender.consumer_closed() {
             link.ended = true;
-            return Err(SendError::PeerGone(to));
+            return Err(match link.corrupt.take() {
+                Some(corrupt) => SendError::PeerCorrupt { peer: to, corrupt },
+                None => SendError::PeerGone(to),
+            });
         }
         Ok(link)
     }
@@ -170,13 +176,17 @@ impl ShmTransport {
         ReceiveError::PeerCorrupt { peer, corrupt }
     }
 
-    /// The first peer found to be over, now forgotten.
+    /// The first peer found to be broken or over, now forgotten.
     #[cold]
-    fn reap(&mut self) -> Option<NodeId> {
+    fn reap(&mut self) -> Option<ReceiveError> {
+        let corrupt_of = |&peer: &NodeId| Some((peer, self.link(peer)?.corrupt?));
+        if let Some((peer, corrupt)) = self.connected.iter().find_map(corrupt_of) {
+            return Some(self.forget_corrupt(peer, corrupt));
+        }
         let is_over = |peer: &&NodeId| self.link(**peer).is_some_and(Link::is_over);
         let over = *self.connected.iter().find(is_over)?;
         self.forget(over);
-        Some(over)
+        Some(ReceiveError::PeerGone(over))
     }
 }
 
@@ -221,8 +231,8 @@ impl Transport for ShmTransport {
             self.idle_sweeps = self.idle_sweeps.wrapping_add(1);
             if self.idle_sweeps.is_multiple_of(CLOSED_CHECK_SWEEPS) {
                 self.give_back();
-                if let Some(peer) = self.reap() {
-                    return Err(ReceiveError::PeerGone(peer));
+                if let Some(ending) = self.reap() {
+                    return Err(ending);
                 }
             }
             return Ok(None);

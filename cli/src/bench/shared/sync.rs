@@ -1,0 +1,130 @@
+//! `lock` and `barrier`, beside a flag that goes there and back.
+
+use super::*;
+
+/// `mapwire bench lock`.
+pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    let jobs = [(2, "poll"), (2, "adaptive"), (4, "poll"), (4, "adaptive")];
+    let jobs = &jobs[..if plan.quick { 2 } else { jobs.len() }];
+    in_jobs(
+        "lock",
+        plan,
+        report,
+        jobs,
+        |_| 64,
+        |_, wait| wait.to_owned(),
+        |station, wait, report| {
+            let effort = Effort::planned(plan, 3, 31);
+            let ranks = station.node.size();
+            let station = std::cell::RefCell::new(station);
+            let fields = |case: &str| {
+                vec![
+                    ("case", json!(case)),
+                    ("ranks", json!(ranks)),
+                    ("wait", json!(wait)),
+                    ("transport", json!("shm")),
+                ]
+            };
+            let figure = paired::<BenchError>(
+                effort,
+                || station.borrow_mut().round_trip(),
+                || {
+                    let station = station.borrow();
+                    drop(station.shared.lock(3)?);
+                    let times = 1000;
+                    let start = Instant::now();
+                    for _ in 0..times {
+                        drop(station.shared.lock(3)?);
+                    }
+                    Ok(start.elapsed().as_nanos() as f64 / 1000.0 / f64::from(times))
+                },
+            )?;
+            report.row(&Row::of(
+                fields("lock + unlock, uncontended"),
+                "us",
+                "flag round trip",
+                &figure,
+            ));
+            let figure = paired::<BenchError>(
+                effort,
+                || station.borrow_mut().round_trip(),
+                || {
+                    let mut station = station.borrow_mut();
+                    let times = if plan.quick { 20 } else { 100 };
+                    station.order(what::CONTEND, 0, times);
+                    let start = Instant::now();
+                    station.contend(times)?;
+                    station.gather();
+                    Ok(start.elapsed().as_nanos() as f64 / 1000.0 / (times * ranks as u64) as f64)
+                },
+            );
+            match figure {
+                Ok(figure) => report.row(&Row::of(
+                    fields("lock, count, unlock, contended"),
+                    "us",
+                    "flag round trip",
+                    &figure,
+                )),
+                Err(error) => report.remark(&format!("contended: {error}")),
+            }
+            station.borrow().poll();
+            Ok(())
+        },
+    )
+}
+
+/// `mapwire bench barrier`.
+pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    let jobs = [
+        (2, POLLING),
+        (2, "poll"),
+        (2, "adaptive"),
+        (2, "event"),
+        (4, "poll"),
+        (4, "adaptive"),
+        (4, "event"),
+    ];
+    let jobs = &jobs[..if plan.quick { 4 } else { jobs.len() }];
+    in_jobs(
+        "barrier",
+        plan,
+        report,
+        jobs,
+        |_| 64,
+        |_, wait| wait.to_owned(),
+        |station, wait, report| {
+            let effort = Effort::planned(plan, 3, 31);
+            let ranks = station.node.size();
+            let station = std::cell::RefCell::new(station);
+            let figure = paired::<BenchError>(
+                effort,
+                || station.borrow_mut().round_trip(),
+                || {
+                    let mut station = station.borrow_mut();
+                    let times = if ranks > 2 || wait == "event" {
+                        20
+                    } else {
+                        200
+                    };
+                    station.order(what::MEET, 0, times);
+                    let start = Instant::now();
+                    station.meet(times)?;
+                    let us = start.elapsed().as_nanos() as f64 / 1000.0 / times as f64;
+                    station.gather();
+                    Ok(us)
+                },
+            );
+            let case = vec![
+                ("case", json!("empty barrier")),
+                ("ranks", json!(ranks)),
+                ("wait", json!(wait)),
+                ("transport", json!("shm")),
+            ];
+            match figure {
+                Ok(figure) => report.row(&Row::of(case, "us", "flag round trip", &figure)),
+                Err(error) => report.remark(&format!("{ranks} ranks, {wait}: {error}")),
+            }
+            Ok(())
+        },
+    )
+}

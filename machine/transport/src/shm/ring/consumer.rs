@@ -1,0 +1,217 @@
+//! The end that receives.
+
+use super::*;
+
+/// A packet at the head of the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// A private copy of the header.
+    pub header: &'a [u8; HEADER_BYTES],
+    /// The payload, whose length is checked.
+    pub payload: Received<'a>,
+}
+
+/// The packet at the head, once it was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    len_bytes: usize,
+    payload: Whereabouts,
+    bulk_end: u64,
+}
+
+/// Where a payload is.
+#[derive(Clone, Copy, Debug)]
+enum Whereabouts {
+    /// In the slot, so in the private copy.
+    Slot,
+    /// In the region from this offset on.
+    Bulk(usize),
+    /// In lent memory, checked; its tail is in the private copy.
+    Lent(Reference),
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub struct Consumer {
+    memory: Memory,
+    cursor: ConsumerCursor,
+    /// Private copy of header and inline payload of the packet at the head.
+    scratch: [u64; (HEADER_BYTES + INLINE_BYTES) / 8],
+    head: Option<Head>,
+    borrowed: Borrowed,
+}
+
+impl Consumer {
+    pub(in crate::shm) fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+        Self {
+            memory: Memory::new(region, base, config),
+            cursor: ConsumerCursor::new(shape(config)),
+            scratch: [0; (HEADER_BYTES + INLINE_BYTES) / 8],
+            head: None,
+            borrowed: Borrowed::default(),
+        }
+    }
+
+    /// Looks for a packet at the head and takes private copies of what must not change; [`Self::head`] then shows
+    /// it. It stays at the head until [`Self::release`]. An error means that the ring is of no more use.
+    #[inline]
+    pub fn poll(&mut self) -> Result<bool, PeerCorrupt> {
+        let memory = &self.memory;
+        let Some((slot, payload_bytes)) = self.cursor.ready(memory) else {
+            if self.cursor.unannounced() {
+                self.cursor.announce(memory);
+            }
+            return Ok(false);
+        };
+        let is_lent = payload_bytes & LENT != 0;
+        let is_packed = payload_bytes & PACKED != 0;
+        let len_bytes = (payload_bytes & !(LENT | PACKED)) as usize;
+        if len_bytes > memory.max_payload_bytes
+            || is_packed && (is_lent || len_bytes > packed::PAYLOAD_BYTES)
+        {
+            return Err(PeerCorrupt {
+                what: "payload length in bytes",
+                value: u64::from(payload_bytes),
+            });
+        }
+        let in_slot = if is_packed {
+            0
+        } else if is_lent {
+            REFERENCE_BYTES + MAX_TAIL_BYTES
+        } else if len_bytes <= INLINE_BYTES {
+            len_bytes
+        } else {
+            0
+        };
+        let from = memory.slot_at(slot);
+        let (first_line, rest) = self.scratch.split_at_mut(FIRST_LINE_WORDS);
+        let rest_words = in_slot.saturating_sub(8).div_ceil(8);
+        // SAFETY: the first line of a slot, then as many further words of it as the payload has, at most
+        // INLINE_BYTES. Each is read once, so what was checked is what is used.
+        unsafe {
+            let from = from.add(HEADER_OFFSET).cast::<u64>();
+            for (index, word) in first_line.iter_mut().enumerate() {
+                *word = AtomicU64::from_ptr(from.add(index)).load(Ordering::Relaxed);
+            }
+            let from = from.add(FIRST_LINE_WORDS);
+            for (index, word) in rest[..rest_words].iter_mut().enumerate() {
+                *word = AtomicU64::from_ptr(from.add(index)).load(Ordering::Relaxed);
+            }
+        }
+        if is_packed {
+            packed::unpack(&mut self.scratch);
+        }
+        let (payload, bulk_end) = if is_lent {
+            let bytes: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
+            let reference = bytes[HEADER_BYTES..].first_chunk().copied();
+            let reference = Reference::from_bytes(reference.expect("a slot holds a reference"));
+            self.borrowed.check(reference, len_bytes)?;
+            (Whereabouts::Lent(reference), self.cursor.place(0).1)
+        } else if len_bytes <= INLINE_BYTES {
+            (Whereabouts::Slot, self.cursor.place(0).1)
+        } else {
+            let (offset, end) = self.cursor.place(payload_bytes);
+            (Whereabouts::Bulk(memory.bulk_base + offset), end)
+        };
+        self.head = Some(Head {
+            len_bytes,
+            payload,
+            bulk_end,
+        });
+        Ok(true)
+    }
+
+    /// The packet that [`Self::poll`] found, until it is released.
+    #[inline]
+    pub fn head(&self) -> Option<Incoming<'_>> {
+        let head = self.head?;
+        let scratch: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
+        let (header, rest) = scratch
+            .split_first_chunk()
+            .expect("a header fits the scratch");
+        let payload = match head.payload {
+            Whereabouts::Slot => Received::Inline(&rest[..head.len_bytes]),
+            Whereabouts::Bulk(offset) => Received::Bulk(BulkPayload {
+                region: &self.memory.region,
+                offset,
+                body_bytes: head.len_bytes,
+                tail: &[],
+                lent: false,
+            }),
+            Whereabouts::Lent(reference) => {
+                let body_bytes = reference.len_bytes as usize;
+                Received::Bulk(BulkPayload {
+                    region: self.borrowed.region(reference.number)?,
+                    offset: reference.offset as usize,
+                    body_bytes,
+                    tail: &rest[REFERENCE_BYTES..][..head.len_bytes - body_bytes],
+                    lent: true,
+                })
+            }
+        };
+        Some(Incoming { header, payload })
+    }
+
+    /// [`Self::poll`] and [`Self::head`] in one.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Incoming<'_>>, PeerCorrupt> {
+        Ok(if self.poll()? { self.head() } else { None })
+    }
+
+    /// Whether a packet waits at the head; touches nothing but its slot's word.
+    #[inline(always)]
+    pub fn has_packet(&self) -> bool {
+        self.cursor.ready(&self.memory).is_some()
+    }
+
+    /// Gives the room of the packet at the head back to the producer. Does nothing when [`Self::poll`] has found no
+    /// packet since the last release.
+    #[inline]
+    pub fn release(&mut self) {
+        if let Some(head) = self.head.take() {
+            self.cursor.release(&self.memory, head.bulk_end);
+        }
+    }
+
+    /// Lets the producer know of all releases now. `peek` does so whenever it finds nothing.
+    #[inline]
+    pub fn announce(&mut self) {
+        if self.cursor.unannounced() {
+            self.cursor.announce(&self.memory);
+        }
+    }
+
+    /// Packets released since the ring was made.
+    pub fn released(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// Takes in memory that the producer lends under `number`; drops it when it does not, or has lent other memory so.
+    pub(in crate::shm) fn borrow(&mut self, number: u32, region: Region) {
+        if self.memory.bits(LIVE_OFFSET) & 1 << number != 0 {
+            self.borrowed.accept(number, region);
+            self.memory.set_bits(MAPPED_OFFSET, self.borrowed.mapped());
+        }
+    }
+
+    /// Unmaps what the producer has taken back.
+    pub(in crate::shm) fn give_back(&mut self) {
+        if self.borrowed.mapped() != 0
+            && self.head.is_none()
+            && self.borrowed.retain(self.memory.bits(LIVE_OFFSET))
+        {
+            self.memory.set_bits(MAPPED_OFFSET, self.borrowed.mapped());
+        }
+    }
+
+    /// Whether the producer has said that no packet follows those in the ring.
+    pub fn producer_closed(&self) -> bool {
+        self.memory.is_set(PRODUCER_CLOSED_OFFSET)
+    }
+
+    /// Tells the producer that no more packets will be taken.
+    pub fn close(&mut self) {
+        self.announce();
+        self.memory.set(CONSUMER_CLOSED_OFFSET);
+    }
+}

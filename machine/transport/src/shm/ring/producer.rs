@@ -1,0 +1,215 @@
+//! The end that sends.
+
+use super::super::prefetch::{LINE_BYTES, prefetch_write};
+use super::*;
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Producer {
+    memory: Memory,
+    cursor: ProducerCursor,
+    /// What this end lends, bit for each number.
+    live: u64,
+    /// Of that, what the consumer is known to have mapped.
+    mapped: u64,
+}
+
+impl Producer {
+    pub(in crate::shm) fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+        Self {
+            memory: Memory::new(region, base, config),
+            cursor: ProducerCursor::new(shape(config)),
+            live: 0,
+            mapped: 0,
+        }
+    }
+
+    /// Makes the slots present in memory, so that the first packets take no page faults.
+    pub(in crate::shm) fn prefault(&self) {
+        let memory = &self.memory;
+        memory
+            .region
+            .prefault(memory.base, memory.bulk_base - memory.base);
+    }
+
+    /// Copies header and payload into the ring and hands them to the consumer. The sources may be reused at once.
+    #[inline]
+    pub fn try_push(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        pieces: &[Piece<'_>],
+    ) -> Result<(), PushError> {
+        let memory = &self.memory;
+        let len_bytes = total_bytes(pieces);
+        if len_bytes > memory.max_payload_bytes {
+            return Err(PushError::TooLong {
+                len_bytes,
+                max_bytes: memory.max_payload_bytes,
+            });
+        }
+        let payload_bytes = len_bytes as u32;
+        let bulk_bytes = if len_bytes > INLINE_BYTES {
+            payload_bytes
+        } else {
+            0
+        };
+        let (place, bulk_end) = match self.cursor.reserve(memory, bulk_bytes) {
+            Ok(reserved) => reserved,
+            Err(Stall::Full) => return Err(PushError::Full),
+            Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
+        };
+        let slot = memory.slot_at(place.slot);
+        if let ([piece], Some(mut line)) = (pieces, packed::line_of(header, len_bytes)) {
+            // SAFETY: a `Piece` is readable while it lives and lies in no ring; `line_of` has room for so many bytes. A line is
+            // what a slot's first cache line holds behind its first word.
+            unsafe {
+                let to = line.as_mut_ptr().cast::<u8>().add(packed::HEAD_BYTES);
+                copy_short(piece.address, to, len_bytes);
+                let to = slot.add(HEADER_OFFSET).cast();
+                core::ptr::copy_nonoverlapping(line.as_ptr(), to, line.len());
+            }
+            self.cursor
+                .publish(memory, bulk_end, payload_bytes | PACKED);
+            return Ok(());
+        }
+        // SAFETY: a slot holds a header behind its first word, and no header lies in a ring.
+        unsafe {
+            let to = slot.add(HEADER_OFFSET);
+            core::ptr::copy_nonoverlapping(header.as_ptr(), to, HEADER_BYTES);
+        }
+        if bulk_bytes == 0 {
+            let mut to = PAYLOAD_OFFSET;
+            for piece in pieces {
+                // SAFETY: a `Piece` is readable while it lives and lies in no ring; all pieces together have at most
+                // INLINE_BYTES, which is what a slot holds from PAYLOAD_OFFSET on.
+                unsafe { copy_short(piece.address, slot.add(to), piece.len_bytes) };
+                to += piece.len_bytes;
+            }
+        } else {
+            let mut to = memory.bulk_base + place.bulk_offset;
+            for piece in pieces {
+                // SAFETY: a `Piece` is readable while it lives and lies in no ring.
+                unsafe { memory.region.copy_in(to, piece.address, piece.len_bytes) };
+                to += piece.len_bytes;
+            }
+        }
+        self.cursor.publish(memory, bulk_end, payload_bytes);
+        if bulk_bytes != 0 {
+            self.prepare(bulk_bytes);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::try_push`], for a payload that is in lent memory which the consumer has mapped, and up to 16 bytes behind
+    /// it. The memory must stay as it is until the packet is released.
+    #[inline]
+    pub fn try_push_lent(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        reference: Reference,
+        tail: &[u8],
+    ) -> Result<(), PushError> {
+        let memory = &self.memory;
+        let len_bytes = reference.len_bytes as usize + tail.len();
+        if len_bytes > memory.max_payload_bytes || tail.len() > MAX_TAIL_BYTES {
+            return Err(PushError::TooLong {
+                len_bytes,
+                max_bytes: memory.max_payload_bytes,
+            });
+        }
+        let (place, bulk_end) = match self.cursor.reserve(memory, 0) {
+            Ok(reserved) => reserved,
+            Err(Stall::Full) => return Err(PushError::Full),
+            Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
+        };
+        let mut bytes = [0; HEADER_BYTES + REFERENCE_BYTES + MAX_TAIL_BYTES];
+        bytes[..HEADER_BYTES].copy_from_slice(header);
+        bytes[HEADER_BYTES..][..REFERENCE_BYTES].copy_from_slice(&reference.to_bytes());
+        bytes[HEADER_BYTES + REFERENCE_BYTES..][..tail.len()].copy_from_slice(tail);
+        // SAFETY: a slot holds so many bytes behind its first word, and `bytes` lies in no ring.
+        unsafe {
+            let to = memory.slot_at(place.slot).add(HEADER_OFFSET);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        self.cursor
+            .publish(memory, bulk_end, len_bytes as u32 | LENT);
+        Ok(())
+    }
+
+    /// Tells the consumer whether this end lends memory under `number`.
+    pub(in crate::shm) fn set_live(&mut self, number: u32, live: bool) {
+        let bit = 1 << number;
+        self.live = self.live & !bit | if live { bit } else { 0 };
+        self.mapped &= self.live;
+        self.memory.set_bits(LIVE_OFFSET, self.live);
+    }
+
+    /// Whether the consumer has mapped the memory lent under `number`.
+    #[inline]
+    pub(in crate::shm) fn is_mapped(&mut self, number: u32) -> bool {
+        let bit = 1 << number;
+        if self.mapped & bit == 0 {
+            self.mapped = self.memory.bits(MAPPED_OFFSET) & self.live;
+        }
+        self.mapped & bit != 0
+    }
+
+    /// Whether the consumer still has mapped what was lent under `number`, live or not.
+    pub(in crate::shm) fn is_kept(&self, number: u32) -> bool {
+        self.memory.bits(MAPPED_OFFSET) & 1 << number != 0
+    }
+
+    /// Packets that the consumer has released, as far as it has said.
+    #[inline]
+    pub fn released(&mut self) -> Result<u64, PeerCorrupt> {
+        if self.cursor.outstanding() > 0 {
+            self.cursor.refresh(&self.memory)?;
+        }
+        Ok(self.cursor.position() - self.cursor.outstanding())
+    }
+
+    /// Whether the consumer has released packets of which this end has taken no note.
+    pub(in crate::shm) fn has_released(&self) -> bool {
+        self.cursor.has_released(&self.memory)
+    }
+
+    /// Fetches the lines of the next bulk payload out of the consumer's cache, where they stay since it read them.
+    /// Messages of one size tend to follow one another, and the wait for an answer pays for the transfer.
+    #[inline]
+    fn prepare(&self, bulk_bytes: u32) {
+        if let Some(offset) = self.cursor.next_bulk_offset(bulk_bytes) {
+            let len_bytes = bulk_bytes as usize;
+            let next = self
+                .memory
+                .region
+                .at(self.memory.bulk_base + offset, len_bytes);
+            for line in (0..len_bytes).step_by(LINE_BYTES) {
+                prefetch_write(next.wrapping_add(line));
+            }
+        }
+    }
+
+    /// Whether the consumer has released every packet.
+    pub fn drained(&mut self) -> Result<bool, PeerCorrupt> {
+        if self.cursor.outstanding() > 0 {
+            self.cursor.refresh(&self.memory)?;
+        }
+        Ok(self.cursor.outstanding() == 0)
+    }
+
+    /// Packets pushed since the ring was made.
+    pub fn pushed(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// Whether the consumer has said that it will take no more packets.
+    #[inline(always)]
+    pub fn consumer_closed(&self) -> bool {
+        self.memory.is_set(CONSUMER_CLOSED_OFFSET)
+    }
+
+    /// Tells the consumer that no packet will follow those already pushed.
+    pub fn close(&mut self) {
+        self.memory.set(PRODUCER_CLOSED_OFFSET);
+    }
+}
