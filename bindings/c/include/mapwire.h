@@ -396,20 +396,19 @@ mw_status_t mw_buffer_ptr(const mw_buffer_t *buffer,
 /* Its length in bytes, as asked for, in `*length`. */
 mw_status_t mw_buffer_len(const mw_buffer_t *buffer, size_t *length);
 
-/**
+/*
  * Lends the buffer to the ranks that this process sends to from it on the ring path, until `mw_buffer_take_back` or
  * `mw_buffer_free`: they then copy what is sent themselves, so it is copied once rather than twice. Such a rank can read all of
  * the buffer meanwhile, not just what was sent; and a send from it returns when the receiver has copied. No error if it is
  * lent already.
  *
- * # Errors
+ * Errors:
  * `MW_ERR_LIMIT`: no descriptor is left for it.
  */
-mw_status_t mw_buffer_lend(const mw_buffer_t *buffer, const mw_node_t *node);
+mw_status_t mw_buffer_lend(const mw_buffer_t *buffer,
+                           const mw_node_t *node);
 
-/**
- * Ends `mw_buffer_lend`. No error if the buffer is not lent.
- */
+/* Ends `mw_buffer_lend`. No error if the buffer is not lent. */
 mw_status_t mw_buffer_take_back(const mw_buffer_t *buffer);
 
 /*

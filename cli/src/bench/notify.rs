@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use mapwire::{Export, Import, Node, Rights};
-use mapwire_host::waiting::{futex_wait, futex_wake};
+use mapwire_host::waiting::{futex_wait, futex_wake, now_ns};
 use serde_json::json;
 
 use super::job::{Job, Order, Steps, role};
@@ -18,6 +18,14 @@ use super::{BenchError, Plan};
 const MOST_BYTES: usize = 4096;
 /// Where the words of the raw baselines lie, behind all messages.
 const FLAG: usize = MOST_BYTES + 64;
+
+/// Words for messages to a sleeper: when the message left, how many have arrived, and how long all of them took.
+const STAMP: usize = FLAG + 64;
+const ARRIVED: usize = FLAG + 128;
+const SUM: usize = FLAG + 192;
+
+/// Long enough for the receiver to have fallen asleep.
+const PAUSE_NS: u64 = 150_000;
 
 /// What the ranks can be told to do.
 mod what {
@@ -95,6 +103,9 @@ impl<'a> Ends<'a> {
             &self.heard
         };
         let base = counted.replace(counted.get() + order.times);
+        if self.sleeps {
+            return self.wake(order, &data, base);
+        }
         let start = Instant::now();
         for turn in 1..=order.times {
             let first = self.node.rank() == 0;
@@ -111,6 +122,34 @@ impl<'a> Ends<'a> {
             }
         }
         Ok(start.elapsed().as_nanos() as f64 / 1000.0 / (2 * order.times) as f64)
+    }
+
+    /// Messages from rank 0 to rank 1, each when rank 1 has fallen asleep: from the send to the thread that hears it, by the
+    /// clock that all processes share.
+    fn wake(&self, order: Order, data: &[u8], base: u64) -> Result<f64, BenchError> {
+        let mut sum_ns = 0;
+        for turn in 1..=order.times {
+            let number = base + turn;
+            if self.node.rank() == 0 {
+                let start_ns = now_ns();
+                while now_ns() - start_ns < PAUSE_NS {}
+                self.theirs.store(STAMP, now_ns());
+                self.say(order, data)?;
+                while self.ours.load(ARRIVED) != number {
+                    core::hint::spin_loop();
+                }
+            } else {
+                if order.what == what::RAW {
+                    self.hear_raw(number as u32);
+                } else {
+                    self.hear(number);
+                }
+                sum_ns += now_ns() - self.ours.load(STAMP);
+                self.theirs.store(SUM, sum_ns);
+                self.theirs.store(ARRIVED, number);
+            }
+        }
+        Ok(self.ours.load(SUM) as f64 / 1000.0 / order.times as f64)
     }
 
     fn say(&self, order: Order, data: &[u8]) -> Result<(), BenchError> {

@@ -93,7 +93,8 @@ impl fmt::Display for Flags {
 /// | 40..48 | offset, or the code of a refusal |
 ///
 /// Fields that a kind does not use are zero. `sequence` and `ack` belong to the link: any value is
-/// legal, and transports that lose nothing leave them zero.
+/// legal here. A NIC numbers the packets of each link from 0, and takes none out of order, also over
+/// transports that lose nothing.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout,
 )]

@@ -11,25 +11,44 @@ use mapwire_transport::transport::{SendError, Transport};
 
 use crate::pages::Pages;
 
-/// Where the garbage frame is: a page that nobody reads (UTLB §4.2).
+/// Where the garbage frame is (UTLB §4.2): a page that nobody reads for what is stored there, and another one, of zeros, for what
+/// is sent from there, so that no peer gets what another has stored.
 #[derive(Debug)]
-pub(crate) struct GarbagePage(Box<[u8; PAGE_BYTES]>);
+pub(crate) struct GarbagePage {
+    sink: Box<[u8; PAGE_BYTES]>,
+    zeros: Box<[u8; PAGE_BYTES]>,
+}
 
 impl GarbagePage {
     pub(crate) fn new() -> Self {
-        Self(Box::new([0; PAGE_BYTES]))
+        Self {
+            sink: Box::new([0; PAGE_BYTES]),
+            zeros: Box::new([0; PAGE_BYTES]),
+        }
     }
 }
 
-/// The address of a piece. A frame that the pinner does not know is garbage like the garbage frame.
+/// The page of a piece. A frame that the pinner does not know is garbage like the garbage frame, and has none.
 #[inline]
-fn address(pages: &Pages, garbage: &mut GarbagePage, piece: &Piece) -> *mut u8 {
+fn page_of(pages: &Pages, piece: &Piece) -> Option<*mut u8> {
     debug_assert!(piece.offset as usize + piece.length as usize <= PAGE_BYTES);
-    let page = match piece.frame {
+    match piece.frame {
         Frame::GARBAGE => None,
         frame => pages.address_of(frame),
-    };
-    let page = page.unwrap_or(garbage.0.as_mut_ptr());
+    }
+}
+
+/// Where a piece is stored.
+#[inline]
+fn address(pages: &Pages, garbage: &mut GarbagePage, piece: &Piece) -> *mut u8 {
+    let page = page_of(pages, piece).unwrap_or(garbage.sink.as_mut_ptr());
+    page.wrapping_add(piece.offset as usize)
+}
+
+/// Where a piece is sent from.
+#[inline]
+fn source_of(pages: &Pages, garbage: &GarbagePage, piece: &Piece) -> *const u8 {
+    let page = page_of(pages, piece).map_or(garbage.zeros.as_ptr(), <*mut u8>::cast_const);
     page.wrapping_add(piece.offset as usize)
 }
 
@@ -61,7 +80,7 @@ pub(crate) fn deliver(pages: &Pages, garbage: &mut GarbagePage, dma: &Dma, paylo
 #[inline]
 pub(crate) fn transmit(
     pages: &Pages,
-    garbage: &mut GarbagePage,
+    garbage: &GarbagePage,
     transport: &mut impl Transport,
     packet: &Transmit,
 ) -> Result<(), SendError> {
@@ -75,8 +94,8 @@ pub(crate) fn transmit(
             transport.send(packet.to, &packet.header, Payload::one(&bytes[..]))
         }
         Source::Memory { piece, trailer, .. } => {
-            let from = address(pages, garbage, piece);
-            // SAFETY: the piece lies within one page that is the garbage page or pinned by this process, so mapped and
+            let from = source_of(pages, garbage, piece);
+            // SAFETY: the piece lies within one page that is the page of zeros or pinned by this process, so mapped and
             // readable until the transport has copied it, which is before `send` returns; rings are never pinned.
             let bytes = unsafe { Bytes::from_raw(from, piece.length as usize) };
             match trailer {
@@ -91,9 +110,9 @@ pub(crate) fn transmit(
 
 /// The address of a packet's bytes in this process; 0 if they are no memory of it.
 #[inline]
-pub(crate) fn source(pages: &Pages, garbage: &mut GarbagePage, packet: &Transmit) -> usize {
+pub(crate) fn source(pages: &Pages, garbage: &GarbagePage, packet: &Transmit) -> usize {
     match &packet.source {
-        Source::Memory { piece, .. } => address(pages, garbage, piece) as usize,
+        Source::Memory { piece, .. } => source_of(pages, garbage, piece) as usize,
         Source::Inline { .. } | Source::Control(_) => 0,
     }
 }

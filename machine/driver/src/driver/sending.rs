@@ -46,10 +46,10 @@ impl Driver {
             let to = packet.to;
             let transport = &mut self.transport;
             let reference = self.lent.reference(transport, packet, || {
-                mover::source(&self.pages, &mut self.garbage, packet)
+                mover::source(&self.pages, &self.garbage, packet)
             });
             let outcome = match reference {
-                None => mover::transmit(&self.pages, &mut self.garbage, transport, packet),
+                None => mover::transmit(&self.pages, &self.garbage, transport, packet),
                 Some(reference) => mover::transmit_lent(transport, packet, reference)
                     .inspect(|()| self.lent.note(transport, to)),
             };
