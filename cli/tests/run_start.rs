@@ -207,3 +207,32 @@ fn standard_input_goes_to_rank_0_only() {
     let done = common::Running::of(command).wait().code(0);
     assert_eq!(done.out(), "[0] line 1\n[0] line 2\n");
 }
+
+#[test]
+fn programs_that_come_with_the_command_are_found_beside_it_and_where_they_are_installed() {
+    let place = Place::new();
+    let command = place.write("bin/mapwire", "");
+    std::fs::copy(env!("CARGO_BIN_EXE_mapwire"), &command).unwrap();
+    for (program, text) in [("bin/beside", "built"), ("lib/mapwire/away", "installed")] {
+        let path = place.write(program, &format!("#!/bin/sh\necho {text}\n"));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for (name, text) in [("beside", "built"), ("away", "installed")] {
+        let output = std::process::Command::new(&command)
+            .args(["run", "-n", "1", "--no-tag", "--", name])
+            .current_dir(&place.folder)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), text);
+    }
+    // What stands in PATH comes first.
+    let path = place.write("other/beside", "#!/bin/sh\necho other\n");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = std::process::Command::new(&command)
+        .args(["run", "-n", "1", "--no-tag", "--", "beside"])
+        .env("PATH", place.folder.join("other"))
+        .current_dir(&place.folder)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "other");
+}

@@ -112,10 +112,20 @@ fn check_file(path: &Path, name: &OsStr) -> Result<(), ProgramError> {
     }
 }
 
+/// Where the programs are that come with this command: beside it when it is built, in `lib/mapwire` when it is installed.
+fn own_folders() -> impl Iterator<Item = PathBuf> {
+    let command = std::env::current_exe().ok();
+    let folder = command.and_then(|command| Some(command.parent()?.to_owned()));
+    let installed = folder
+        .as_ref()
+        .and_then(|folder| Some(folder.parent()?.join("lib/mapwire")));
+    folder.into_iter().chain(installed)
+}
+
 fn search(name: &OsStr, wdir: &Path) -> Result<PathBuf, ProgramError> {
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
     let mut unusable = None;
-    for folder in std::env::split_paths(&folders) {
+    for folder in std::env::split_paths(&folders).chain(own_folders()) {
         // An empty entry means the current folder.
         let folder = if folder.as_os_str().is_empty() {
             PathBuf::from(".")
@@ -137,7 +147,7 @@ fn search(name: &OsStr, wdir: &Path) -> Result<PathBuf, ProgramError> {
         let hint = if here {
             format!("it is not in PATH, but here; write ./{shown}")
         } else {
-            "it is in no folder of PATH".to_owned()
+            "it is in no folder of PATH, and does not come with mapwire".to_owned()
         };
         ProgramError::NotFound { name: shown, hint }
     }))
