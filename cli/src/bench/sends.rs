@@ -170,10 +170,11 @@ impl<'a> Ends<'a> {
         Ok(())
     }
 
-    /// Many messages one way, then an answer; gives nanoseconds a message.
+    /// Many messages one way, then an answer; gives nanoseconds a message. The flag has a cache line of its own: the receiver, who
+    /// looks at it all the time, must not take the messages' lines away.
     fn stream(&self, order: Order) -> Result<f64, BenchError> {
         let data = self.data(order);
-        let flag = flag_at(order.bytes);
+        let flag = flag_at(order.bytes).next_multiple_of(128) + 128;
         self.inbox.store(flag as usize, 0);
         self.ring_inbox.store(flag as usize, 0);
         self.meet(order)?;

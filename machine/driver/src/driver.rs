@@ -42,6 +42,9 @@ pub(crate) const SHARED_HANDLER: HandlerId = HandlerId(1);
 /// Handler that tells an exporter of a message that was stored on the direct path.
 pub const NOTICE_HANDLER: HandlerId = HandlerId(2);
 
+/// A word for each peer, of [`peer_flags`], which imports of that peer share.
+pub(crate) type PeerWords = Arc<[Arc<core::sync::atomic::AtomicU32>]>;
+
 /// What a program has sent towards a peer, and whether the peer is there: one word for each peer, read on each direct send.
 pub mod peer_flags {
     /// Packets or commands towards the peer may be under way: a direct store now would overtake them.
@@ -62,7 +65,7 @@ pub struct Driver {
     queue: CommandQueue,
     pub(crate) job: Job,
     board: Arc<Board>,
-    peers: Arc<[core::sync::atomic::AtomicU32]>,
+    peers: PeerWords,
     pub(crate) breaches: Breaches,
     /// Peers whose queue was full.
     blocked: Vec<NodeId>,
@@ -91,7 +94,7 @@ impl Driver {
         config: &DriverConfig,
         job: Job,
         board: Arc<Board>,
-        peers: Arc<[core::sync::atomic::AtomicU32]>,
+        peers: PeerWords,
         words: Arc<CompletionWords>,
     ) -> Result<Self, DriverError> {
         let me = NodeId(job.rank() as u16);

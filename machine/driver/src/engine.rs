@@ -19,7 +19,7 @@ use mapwire_wire::{CommandRepr, NodeId};
 
 use crate::completions::CompletionWords;
 use crate::config::{DriverConfig, DriverMode};
-use crate::driver::{Driver, peer_flags};
+use crate::driver::{Driver, PeerWords, peer_flags};
 use crate::error::DriverError;
 use crate::job::Job;
 use crate::log::Line;
@@ -39,7 +39,7 @@ pub struct Engine {
     /// There are more ranks than processors: who is waited for may need the processor that spins.
     crowded: bool,
     words: Arc<CompletionWords>,
-    peers: Arc<[AtomicU32]>,
+    peers: PeerWords,
     threads: Threads,
     stop: AtomicBool,
     service: Mutex<Option<JoinHandle<()>>>,
@@ -52,17 +52,14 @@ pub struct Engine {
 
 /// Says whether direct stores to a peer may go ahead. Kept by whoever makes them, so that it costs two loads.
 #[derive(Clone, Debug)]
-pub struct Way {
-    peers: Arc<[AtomicU32]>,
-    index: usize,
-}
+pub struct Way(Arc<AtomicU32>);
 
 impl Way {
     /// Whether a direct store may go ahead: nothing sent before is still under way, and the peer is there.
     #[inline(always)]
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.peers[self.index].load(Ordering::Acquire) == 0
+        self.0.load(Ordering::Acquire) == 0
     }
 }
 
@@ -102,7 +99,7 @@ impl Engine {
         let board = Arc::clone(job.board());
         let (rank, size) = (job.rank(), job.size());
         let words = Arc::new(CompletionWords::new());
-        let peers: Arc<[AtomicU32]> = (0..size).map(|_| AtomicU32::new(0)).collect();
+        let peers: PeerWords = (0..size).map(|_| Arc::default()).collect();
         let driver = Driver::new(
             config,
             job,
@@ -198,10 +195,7 @@ impl Engine {
     /// What says whether direct stores to `peer` may go ahead.
     #[must_use]
     pub fn way_to(&self, peer: NodeId) -> Way {
-        Way {
-            peers: Arc::clone(&self.peers),
-            index: usize::from(peer.0),
-        }
+        Way(Arc::clone(&self.peers[usize::from(peer.0)]))
     }
 
     /// Notes that something is under way to `peer` that a direct store must not overtake. To be called with the driver held,

@@ -178,6 +178,13 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 
+    /// The first word, which must be readable.
+    #[inline(always)]
+    pub(crate) fn first_word32(&self) -> &AtomicU32 {
+        // SAFETY: a mapping has a page at least and starts on one; every access to these bytes, in all processes, is atomic.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().cast()) }
+    }
+
     /// Copies `from` to byte `offset`; false, and nothing copied, when that is not within the first `bytes`, which must be
     /// writable.
     #[inline(always)]

@@ -1,6 +1,5 @@
 //! What is lost towards a peer that takes nothing, and who is told.
 
-use core::sync::atomic::AtomicU32;
 use std::sync::Arc;
 
 use mapwire_dsm::{Config as ModelConfig, Dsm, Progress};
@@ -23,7 +22,7 @@ const PEER: NodeId = NodeId(1);
 fn driver() -> Driver {
     let job = Job::without_broker(2);
     let board = Arc::clone(job.board());
-    let peers: Arc<[AtomicU32]> = (0..2).map(|_| AtomicU32::new(0)).collect();
+    let peers: crate::driver::PeerWords = (0..2).map(|_| Arc::default()).collect();
     let words = Arc::new(CompletionWords::new());
     Driver::new(&DriverConfig::default(), job, board, peers, words).unwrap()
 }

@@ -251,7 +251,7 @@ impl MappedBuffer {
     /// Whether the exporter moved away: stores no longer reach it. One load.
     #[inline(always)]
     pub fn revoked(&self) -> bool {
-        self.status.word32(0).load(Ordering::Acquire) != STANDING
+        self.status.first_word32().load(Ordering::Acquire) != STANDING
     }
 
     /// First byte; on a page boundary. Stays mapped after a revocation.
