@@ -258,7 +258,7 @@ fn in_ranks(
     measure: impl FnOnce(&Ends<'_>, &mut Steps, &mut Report) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     if role().is_none() {
-        let options = &["--wait", "poll", "--pinner", "io_uring"][..2];
+        let options = &["--wait", "poll"];
         return Job {
             bench: name,
             ranks: 2,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mapwire::{Node, Rights, Shared};
+use mapwire::{Export, Node, Rights, Shared};
 use rustix::process::Signal;
 
 use crate::harness::denials::outlive_sigterm;
@@ -98,20 +98,28 @@ fn all_ready(rank: &Rank) {
     }
 }
 
+/// Every rank's inbox on the ring path. The victim then does nothing more, and has none in the end.
+fn inbox_of_survivor(rank: &Rank, node: &Node) -> Result<Option<Export>, mapwire::Error> {
+    let buffer = node.alloc(200_000)?;
+    let export = node
+        .export_buffer(&buffer)
+        .ring_only()
+        .name("inbox")
+        .start()?;
+    if rank.number == VICTIM {
+        all_ready(rank);
+        std::thread::sleep(Duration::from_secs(60));
+        return Ok(None);
+    }
+    Ok(Some(export))
+}
+
 #[test]
 fn a_rank_that_dies_while_others_send_to_it_is_named() {
     each_way("send", 7, |rank, node| {
-        let buffer = node.alloc(200_000)?;
-        let _export = node
-            .export_buffer(&buffer)
-            .ring_only()
-            .name("inbox")
-            .start()?;
-        if rank.number == VICTIM {
-            all_ready(rank);
-            std::thread::sleep(Duration::from_secs(60));
+        let Some(_inbox) = inbox_of_survivor(rank, node)? else {
             return Ok(());
-        }
+        };
         let import = node.import(VICTIM, "inbox").start()?;
         all_ready(rank);
         let data = vec![1; 150_000];
@@ -125,17 +133,9 @@ fn a_rank_that_dies_while_others_send_to_it_is_named() {
 #[test]
 fn a_rank_that_dies_while_others_fetch_from_it_is_named() {
     each_way("fetch", 7, |rank, node| {
-        let buffer = node.alloc(200_000)?;
-        let _export = node
-            .export_buffer(&buffer)
-            .ring_only()
-            .name("inbox")
-            .start()?;
-        if rank.number == VICTIM {
-            all_ready(rank);
-            std::thread::sleep(Duration::from_secs(60));
+        let Some(_inbox) = inbox_of_survivor(rank, node)? else {
             return Ok(());
-        }
+        };
         let import = node.import(VICTIM, "inbox").rights(Rights::ALL).start()?;
         all_ready(rank);
         let mut data = vec![1; 150_000];

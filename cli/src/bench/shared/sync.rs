@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// The fields of a row that say what was measured.
+fn case_of(case: &str, ranks: usize, wait: &str) -> Vec<(&'static str, serde_json::Value)> {
+    vec![
+        ("case", json!(case)),
+        ("ranks", json!(ranks)),
+        ("wait", json!(wait)),
+        ("transport", json!("shm")),
+    ]
+}
+
 /// `mapwire bench lock`.
 pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let jobs = [(2, "poll"), (2, "adaptive"), (4, "poll"), (4, "adaptive")];
@@ -17,14 +27,6 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             let effort = Effort::planned(plan, 3, 31);
             let ranks = station.node.size();
             let station = std::cell::RefCell::new(station);
-            let fields = |case: &str| {
-                vec![
-                    ("case", json!(case)),
-                    ("ranks", json!(ranks)),
-                    ("wait", json!(wait)),
-                    ("transport", json!("shm")),
-                ]
-            };
             let figure = paired::<BenchError>(
                 effort,
                 || station.borrow_mut().round_trip(),
@@ -40,7 +42,7 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 },
             )?;
             report.row(&Row::of(
-                fields("lock + unlock, uncontended"),
+                case_of("lock + unlock, uncontended", ranks, wait),
                 "us",
                 "flag round trip",
                 &figure,
@@ -60,7 +62,7 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             );
             match figure {
                 Ok(figure) => report.row(&Row::of(
-                    fields("lock, count, unlock, contended"),
+                    case_of("lock, count, unlock, contended", ranks, wait),
                     "us",
                     "flag round trip",
                     &figure,
@@ -114,12 +116,7 @@ pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                     Ok(us)
                 },
             );
-            let case = vec![
-                ("case", json!("empty barrier")),
-                ("ranks", json!(ranks)),
-                ("wait", json!(wait)),
-                ("transport", json!("shm")),
-            ];
+            let case = case_of("empty barrier", ranks, wait);
             match figure {
                 Ok(figure) => report.row(&Row::of(case, "us", "flag round trip", &figure)),
                 Err(error) => report.remark(&format!("{ranks} ranks, {wait}: {error}")),
