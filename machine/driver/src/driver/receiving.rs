@@ -107,6 +107,9 @@ impl Driver {
             }
             if let Some(breach) = breach {
                 self.handle_breach(from, breach);
+            } else if !self.transport.has_next(from) {
+                // What others have sent is for the next turn: the program may wait for what has come.
+                break;
             }
         }
         // A sender may sleep until its memory has been read. It looks again by itself now and then, so a hint will do: what was

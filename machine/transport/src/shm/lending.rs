@@ -111,6 +111,19 @@ impl ShmTransport {
             .is_none_or(|link| link.ended || link.channel.sender.has_released())
     }
 
+    /// Whether another packet of `from` waits. When none does, `from` is told of all releases.
+    #[inline]
+    pub fn has_next(&mut self, from: NodeId) -> bool {
+        let Ok(link) = self.link_mut(from) else {
+            return false;
+        };
+        let has_next = link.channel.receiver.has_packet();
+        if !has_next {
+            link.channel.receiver.announce();
+        }
+        has_next
+    }
+
     /// Tells a peer at once of all packets that were released.
     #[inline]
     pub fn announce(&mut self, from: NodeId) {
