@@ -41,6 +41,7 @@ pub mod packet;
 pub mod payload;
 pub mod refusal;
 pub mod signal;
+pub mod trace;
 pub mod view;
 
 pub use command::{COMMAND_BYTES, COMMAND_VERSION, CommandHeader, CommandKind, CommandRepr};
@@ -55,4 +56,5 @@ pub use packet::{Kind, Repr};
 pub use payload::InlinePayload;
 pub use refusal::Refusal;
 pub use signal::Signal;
+pub use trace::{TRACE_FLAG_DIRECT, TRACE_RECORD_BYTES, TraceOp, TraceRecord};
 pub use view::Packet;

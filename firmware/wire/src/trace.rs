@@ -1,0 +1,138 @@
+//! What is traced of a process's communication: one record for each operation, as it is written while the process runs.
+
+use core::fmt;
+
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of a [`TraceRecord`].
+pub const TRACE_RECORD_BYTES: usize = 32;
+
+/// What an operation does with the memory that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum TraceOp {
+    /// The memory is sent.
+    Send = 1,
+    /// The memory is the destination of a fetch, at the process that asked for it.
+    Fetch = 2,
+    /// The memory is an export's: a peer's store arrives there, or a peer's fetch reads it.
+    Receive = 3,
+    /// The memory is exported: its pages stay pinned until they are unexported.
+    Export = 4,
+    /// The memory is no longer exported.
+    Unexport = 5,
+}
+
+impl TraceOp {
+    /// The operation of a code; `None` if there is none.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Send,
+            2 => Self::Fetch,
+            3 => Self::Receive,
+            4 => Self::Export,
+            5 => Self::Unexport,
+            _ => return None,
+        })
+    }
+
+    /// Its name in text formats.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Fetch => "fetch",
+            Self::Receive => "recv",
+            Self::Export => "export",
+            Self::Unexport => "unexport",
+        }
+    }
+}
+
+impl fmt::Display for TraceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The operation went by mapped memory: the MMU translated it, and the NIC took no part.
+pub const TRACE_FLAG_DIRECT: u8 = 1;
+
+/// One operation, as it stands in a file: little-endian, 32 bytes. Read from a file it may hold anything; check
+/// [`op`](Self::op).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct TraceRecord {
+    /// When it began: nanoseconds on a clock that all nodes share.
+    pub time_ns: U64,
+    /// First byte of the memory, in the process's address space.
+    pub address: U64,
+    /// Bytes of the memory; may be 0.
+    pub bytes: U64,
+    /// The node.
+    pub node: U16,
+    /// The process, by its number on the node.
+    pub process: U16,
+    /// A [`TraceOp`].
+    pub op: u8,
+    /// [`TRACE_FLAG_DIRECT`] or nothing.
+    pub flags: u8,
+    /// Zero.
+    pub reserved: U16,
+}
+
+const _: () = assert!(size_of::<TraceRecord>() == TRACE_RECORD_BYTES);
+
+impl TraceRecord {
+    /// Its operation; `None` if it has no valid one.
+    #[must_use]
+    pub const fn op(&self) -> Option<TraceOp> {
+        TraceOp::from_code(self.op)
+    }
+
+    /// Whether the MMU translated it, not the NIC.
+    #[must_use]
+    pub const fn is_direct(&self) -> bool {
+        self.flags & TRACE_FLAG_DIRECT != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn codes_and_operations_agree() {
+        let ops: alloc::vec::Vec<_> = (0..=255).filter_map(TraceOp::from_code).collect();
+        assert_eq!(ops.len(), 5);
+        for op in ops {
+            assert_eq!(TraceOp::from_code(op as u8), Some(op));
+            assert!(!op.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_record_has_its_golden_bytes() {
+        let record = TraceRecord {
+            time_ns: 0x0102.into(),
+            address: 0x7f00_0000_1000.into(),
+            bytes: 4096.into(),
+            node: 3.into(),
+            process: 1.into(),
+            op: TraceOp::Fetch as u8,
+            flags: TRACE_FLAG_DIRECT,
+            reserved: 0.into(),
+        };
+        let mut golden = [0_u8; TRACE_RECORD_BYTES];
+        golden[..2].copy_from_slice(&[2, 1]);
+        golden[8..16].copy_from_slice(&0x7f00_0000_1000_u64.to_le_bytes());
+        golden[17] = 0x10;
+        golden[24..].copy_from_slice(&[3, 0, 1, 0, 2, 1, 0, 0]);
+        assert_eq!(record.as_bytes(), golden);
+    }
+}

@@ -1,0 +1,2 @@
+//! Studies of translation designs: replays of traces, costs, and the tables and figures of the papers.
+#![forbid(unsafe_code)]
