@@ -1,2 +1,12 @@
 //! Studies of translation designs: replays of traces, costs, and the tables and figures of the papers.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`published`] | the papers' tables and figures as data |
+//! | [`cost`] | what a lookup costs: UTLB's equations, profiles |
+//! | [`counts`] | what a replay counts |
 #![forbid(unsafe_code)]
+
+pub mod cost;
+pub mod counts;
+pub mod published;

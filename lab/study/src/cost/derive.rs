@@ -1,0 +1,149 @@
+//! Table 6 from Table 4, and from it the costs that the paper does not print.
+
+use super::{CostProfile, Equation};
+use crate::counts::Counts;
+use crate::published::{Paper, PrintedRates, printed_rates, table};
+
+/// Microseconds to pin and to unpin a page in the interrupt handler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelCosts {
+    /// To pin.
+    pub pin_us: u64,
+    /// To unpin.
+    pub unpin_us: u64,
+}
+
+/// A cell of Table 6: computed from Table 4's printed rates, and as printed. Tenths of a microsecond.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Table6Cell {
+    /// Cache size as printed.
+    pub entries: &'static str,
+    /// Application.
+    pub application: &'static str,
+    /// Whether it is the interrupt design's; otherwise UTLB's.
+    pub interrupt: bool,
+    /// By the equation.
+    pub computed_tenths_us: u64,
+    /// In the paper.
+    pub printed_tenths_us: u64,
+}
+
+/// Counts with the rates that the paper prints, per 100 lookups.
+fn counts(rates: PrintedRates, interrupt: bool) -> Counts {
+    let blank = Counts {
+        lookups: 100,
+        ..Counts::default()
+    };
+    if interrupt {
+        Counts {
+            nic_misses: rates.intr_nic_misses,
+            interrupts: rates.intr_nic_misses,
+            pins: rates.intr_nic_misses,
+            unpins: rates.intr_unpins,
+            ..blank
+        }
+    } else {
+        Counts {
+            check_misses: rates.check_misses,
+            nic_misses: rates.utlb_nic_misses,
+            unpins: rates.utlb_unpins,
+            ..blank
+        }
+    }
+}
+
+/// All twelve cells of Table 6 under a profile. Empty if the profile lacks the costs of interrupts.
+pub fn table_6_from_table_4(profile: &CostProfile) -> Vec<Table6Cell> {
+    let Some(printed) = table(Paper::Utlb, "Table 6") else {
+        return Vec::new();
+    };
+    let cell = |entries: &'static str, application: &'static str, interrupt: bool| {
+        let equation = match interrupt {
+            true => Equation::Interrupt,
+            false => Equation::Utlb {
+                prefetch: 1,
+                prepin: 1,
+            },
+        };
+        let rates = printed_rates("Table 4", entries, application)?;
+        let design = if interrupt { "Intr" } else { "UTLB" };
+        let value = printed
+            .cell(&[entries], &format!("{application} {design}"))?
+            .value()?;
+        Some(Table6Cell {
+            entries,
+            application,
+            interrupt,
+            computed_tenths_us: equation
+                .cost(profile, &counts(rates, interrupt))?
+                .tenths_us(),
+            printed_tenths_us: (value * 10.0).round() as u64,
+        })
+    };
+    let mut cells = Vec::new();
+    for entries in ["1K", "4K", "16K"] {
+        for application in ["Barnes", "FFT"] {
+            cells.extend(cell(entries, application, false));
+            cells.extend(cell(entries, application, true));
+        }
+    }
+    cells
+}
+
+/// Every pair of whole microseconds up to `most_us` with which the interrupt equation gives all six cells of Table 6 from
+/// Table 4's printed rates. The paper prints neither cost. There is one such pair: 17 to pin, 15 to unpin, each 10 less
+/// than the user-level call, which is what the paper charges for the interrupt.
+pub fn kernel_costs(most_us: u64) -> Vec<KernelCosts> {
+    let pairs = (0..=most_us)
+        .flat_map(|pin_us| (0..=most_us).map(move |unpin_us| KernelCosts { pin_us, unpin_us }));
+    let mut profile = CostProfile::papers();
+    pairs
+        .filter(|pair| {
+            profile.kernel_pin_ps = Some(pair.pin_us * 1_000_000);
+            profile.kernel_unpin_ps = Some(pair.unpin_us * 1_000_000);
+            let cells = table_6_from_table_4(&profile);
+            let mut interrupt = cells.iter().filter(|cell| cell.interrupt);
+            interrupt.all(|cell| cell.computed_tenths_us == cell.printed_tenths_us)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_4s_rates_give_all_twelve_cells_of_table_6() {
+        let cells = table_6_from_table_4(&CostProfile::papers());
+        assert_eq!(cells.len(), 12);
+        for cell in cells {
+            assert_eq!(cell.computed_tenths_us, cell.printed_tenths_us, "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_pins_in_17_and_unpins_in_15_microseconds_and_no_other_pair_fits() {
+        assert_eq!(
+            kernel_costs(40),
+            [KernelCosts {
+                pin_us: 17,
+                unpin_us: 15
+            }]
+        );
+    }
+
+    #[test]
+    fn the_user_level_costs_do_not_fit_the_interrupt_cells() {
+        let profile = CostProfile {
+            kernel_pin_ps: Some(27_000_000),
+            kernel_unpin_ps: Some(25_000_000),
+            ..CostProfile::papers()
+        };
+        let cells = table_6_from_table_4(&profile);
+        let wrong = cells
+            .iter()
+            .filter(|cell| cell.computed_tenths_us != cell.printed_tenths_us)
+            .count();
+        assert_eq!(wrong, 6);
+    }
+}
