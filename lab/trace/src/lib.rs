@@ -1,2 +1,33 @@
 //! Traces of communication: every send, fetch and receive of the processes of a cluster, in order of time.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`format`] | the trace file (`.mwt`), byte by byte |
+//! | [`writer`], [`reader`] | its writer and its reader, block by block, never the whole in memory |
+//! | [`raw`] | the files that ranks write while they run: bare [`TraceRecord`]s |
+//! | [`merge`] | several ordered streams of records, as one |
+//! | [`whole_file`] | files that appear under their name only when they are whole |
+//!
+//! [`TraceRecord`]: mapwire_wire::TraceRecord
 #![forbid(unsafe_code)]
+
+pub mod block;
+mod columns;
+mod decoded;
+pub mod error;
+pub mod format;
+pub mod merge;
+pub mod metadata;
+pub mod raw;
+pub mod reader;
+pub mod whole_file;
+pub mod writer;
+
+pub use block::Block;
+pub use error::{Damage, DamageKind, ReadError, WriteError};
+pub use merge::{Merge, MergeError, RecordStream};
+pub use metadata::Metadata;
+pub use raw::{RawError, RawReader};
+pub use reader::TraceReader;
+pub use whole_file::WholeFile;
+pub use writer::TraceWriter;
