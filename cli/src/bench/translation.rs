@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mapwire_host::pinning::{DEFAULT_SLOTS, MlockPinner, PinError, Pinner, UringPinner};
 use mapwire_translation::{
-    CacheConfig, Check, Frame, Hierarchical, PAGE_BYTES, Page, PageRange, PinMap, Process,
+    CacheConfig, Check, Frame, Hierarchical, Lookup, PAGE_BYTES, Page, PageRange, PinMap, Process,
     SharedCache, TranslationDesign,
 };
 use serde_json::json;
@@ -122,7 +122,7 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
         || {
             let mut page = Page(0);
             let ns = mean_ns(|_| {
-                page = if design.lookup(process, black_box(page)).frame == Frame(0) {
+                page = if design.lookup(process, black_box(page)) == Lookup::Miss(Frame(0)) {
                     far
                 } else {
                     Page(0)

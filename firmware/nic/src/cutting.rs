@@ -1,7 +1,7 @@
 //! Long sends and served fetches, chunk by chunk. A chunk is cut when it can be transmitted, not before, so that nothing waits in a
 //! queue for longer than it must and all get their turn.
 
-use mapwire_translation::{PAGE_BYTES, Page, Process, TranslationDesign};
+use mapwire_translation::{Frame, PAGE_BYTES, Page, Process, TranslationDesign};
 use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
 
 use crate::answers::{Answer, Serving, StoreRefusal};
@@ -170,11 +170,14 @@ impl<D: TranslationDesign> Nic<D> {
         let lookup = self
             .translation
             .lookup(Process(process.0), Page::containing(address));
-        if lookup.frame.is_garbage() {
+        // Designs that pin before a transfer and keep their tables in memory never want the host here.
+        debug_assert!(lookup.frame().is_some(), "{lookup:?}");
+        let frame = lookup.frame().unwrap_or(Frame::GARBAGE);
+        if frame.is_garbage() {
             self.counters.garbage_pieces += 1;
         }
         Piece {
-            frame: lookup.frame,
+            frame,
             offset: (address % PAGE_BYTES as u64) as u32,
             length,
         }

@@ -1,69 +1,17 @@
 //! The cache of translations in NIC memory that all processes of a NIC share (UTLB §3.2).
 //!
-//! Direct-mapped: a translation has one place, found from its page number and its process. Without the
-//! per-process offset, programs laid out alike would fight for the same entries.
+//! A translation may live in one set, found from its page number and its process; without the per-process offset, programs
+//! laid out alike would fight for the same sets. Within a set the line that was used least recently makes room.
 
-use crate::page::{Frame, PAGE_NUMBER_END, Page, Process};
+mod config;
+
+pub use config::{CacheConfig, CacheError, MAX_ENTRIES, MAX_LINE_ENTRIES};
+
+use crate::page::{Frame, PAGE_NUMBER_END, Page, PageRange, Process};
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Most entries that a cache may have: 4 GiB of them.
-pub const MAX_ENTRIES: usize = 1 << 28;
-
-/// Shape of a [`SharedCache`].
-///
-/// ```
-/// use mapwire_translation::CacheConfig;
-/// let config = CacheConfig::default().with_entries(1024);
-/// assert_eq!((config.entries, config.offset_per_process), (1024, true));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct CacheConfig {
-    /// Translations that fit: a power of two up to [`MAX_ENTRIES`]. UTLB §4.2 chose 8192, the default.
-    pub entries: usize,
-    /// Whether each process's pages start at a place of its own (UTLB §3.2). On by default.
-    pub offset_per_process: bool,
-}
-
-impl Default for CacheConfig {
-    fn default() -> Self {
-        CacheConfig {
-            entries: 8192,
-            offset_per_process: true,
-        }
-    }
-}
-
-impl CacheConfig {
-    /// The same with another number of entries.
-    pub fn with_entries(self, entries: usize) -> Self {
-        CacheConfig { entries, ..self }
-    }
-
-    /// The same with the per-process offset on or off.
-    pub fn with_offset_per_process(self, offset_per_process: bool) -> Self {
-        CacheConfig {
-            offset_per_process,
-            ..self
-        }
-    }
-}
-
-/// A cache that cannot be built.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum CacheError {
-    /// The index is a bit field of the page number, so only powers of two will do.
-    #[error(
-        "a translation cache of {entries} entries cannot be built; choose a power of two from 1 to {MAX_ENTRIES}, such as 8192"
-    )]
-    Entries {
-        /// What was asked for.
-        entries: usize,
-    },
-}
-
-/// Page and process in one word, so that a hit is one comparison. Page numbers have 36 bits, processes 16; the
+/// Line number and process in one word, so that a hit is one comparison. Page numbers have 36 bits, processes 16; the
 /// all-ones word is no translation's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tag(u64);
@@ -74,28 +22,31 @@ impl Tag {
     const NONE: Tag = Tag(u64::MAX);
 
     #[inline(always)]
-    fn new(process: Process, page: Page) -> Tag {
-        Tag(u64::from(process.0) << PAGE_BITS | page.0)
+    fn new(process: Process, line: u64) -> Tag {
+        Tag(u64::from(process.0) << PAGE_BITS | line)
     }
 
     #[inline(always)]
     fn process(self) -> Process {
         Process((self.0 >> PAGE_BITS) as u16)
     }
+
+    fn line(self) -> u64 {
+        self.0 & (PAGE_NUMBER_END - 1)
+    }
 }
 
+/// A line of the cache. Its frames are in the cell of the same number; of a cache whose lines have one entry, `content` is the
+/// frame itself.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Way {
     tag: Tag,
-    frame: Frame,
+    content: u64,
 }
-
-const VACANT: Entry = Entry {
-    tag: Tag::NONE,
-    frame: Frame::GARBAGE,
-};
 
 /// The NIC's bounded cache of the translation tables of all processes.
+///
+/// Never holds the garbage frame: a page of a line that has none is not in the cache.
 ///
 /// ```
 /// use mapwire_translation::{CacheConfig, Frame, Page, Process, SharedCache};
@@ -107,31 +58,42 @@ const VACANT: Entry = Entry {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedCache {
-    entries: Box<[Entry]>,
+    /// Set after set; in a set the line used last comes first, and vacant ones come last.
+    ways: Box<[Way]>,
+    /// Frames of lines longer than one entry.
+    cells: Box<[Frame]>,
     config: CacheConfig,
-    offset_shift: u32,
-    offset_factor: u32,
+    set_mask: u64,
+    line_shift: u32,
+    offset_factor: u64,
+    /// Direct-mapped with lines of one entry.
+    plain: bool,
 }
 
 impl SharedCache {
     /// An empty cache.
     ///
     /// # Errors
-    /// A number of entries that is not a power of two, or is too large, is named.
+    /// A shape that cannot be built; the number to change is named.
     pub fn new(config: CacheConfig) -> Result<Self, CacheError> {
-        let CacheConfig {
-            entries,
-            offset_per_process,
-        } = config;
-        if !entries.is_power_of_two() || entries > MAX_ENTRIES {
-            return Err(CacheError::Entries { entries });
+        let config = config.checked()?;
+        let lines = config.entries / config.line_entries;
+        let of_lines = config.line_entries > 1;
+        let mut ways = vec![VACANT; lines].into_boxed_slice();
+        if of_lines {
+            for (at, way) in ways.iter_mut().enumerate() {
+                way.content = (at * config.line_entries) as u64;
+            }
         }
+        let cells = if of_lines { config.entries } else { 0 };
         Ok(SharedCache {
-            entries: vec![VACANT; entries].into_boxed_slice(),
+            ways,
+            cells: vec![Frame::GARBAGE; cells].into_boxed_slice(),
             config,
-            // A shift by 32 would be none at all, so a cache of one entry shifts by 31; its mask takes the rest.
-            offset_shift: (32 - entries.trailing_zeros()).min(31),
-            offset_factor: if offset_per_process { 0x9E37_79B9 } else { 0 },
+            set_mask: config.sets() as u64 - 1,
+            line_shift: config.line_entries.trailing_zeros(),
+            offset_factor: config::offset_factor(config.offset_per_process),
+            plain: config.ways == 1 && !of_lines,
         })
     }
 
@@ -140,164 +102,234 @@ impl SharedCache {
         self.config
     }
 
-    /// Bytes of NIC memory that the entries take.
+    /// Bytes of NIC memory taken: 16 for each line, and 8 for each entry of lines longer than one entry.
     pub fn memory_bytes(&self) -> usize {
-        self.entries.len() * size_of::<Entry>()
+        self.ways.len() * size_of::<Way>() + self.cells.len() * size_of::<Frame>()
     }
 
-    /// Consecutive processes start a golden section of the cache apart, so that those of any number of processes
-    /// stay apart.
-    #[inline(always)]
-    fn place(&self, process: Process, page: Page) -> usize {
-        let offset = u32::from(process.0).wrapping_mul(self.offset_factor) >> self.offset_shift;
-        (page.0 as usize).wrapping_add(offset as usize) & (self.entries.len() - 1)
-    }
-
-    /// The frame of the page, if the cache has it.
+    /// The pages whose translations come and go with that of `page`.
     #[inline]
-    pub fn lookup(&self, process: Process, page: Page) -> Option<Frame> {
-        let entry = self.entries.get(self.place(process, page))?;
-        // A page number of more than 36 bits would spill into the process's bits.
-        (entry.tag == Tag::new(process, page) && page.in_address_space()).then_some(entry.frame)
+    pub fn line_of(&self, page: Page) -> PageRange {
+        PageRange {
+            first: Page(page.0 >> self.line_shift << self.line_shift),
+            count: 1 << self.line_shift,
+        }
     }
 
-    /// Takes in a translation, in place of the one that is there. A page outside the 48-bit address space is not
-    /// taken in.
+    #[inline(always)]
+    fn set(&self, process: Process, line: u64) -> usize {
+        (line.wrapping_add(config::offset(process, self.offset_factor)) & self.set_mask) as usize
+    }
+
+    /// The frame of the page, if the cache has it; its line is then the one used last of its set.
+    #[inline]
+    pub fn lookup(&mut self, process: Process, page: Page) -> Option<Frame> {
+        if self.plain {
+            self.peek_plain(process, page)
+        } else {
+            self.lookup_in_set(process, page)
+        }
+    }
+
+    #[inline(always)]
+    fn peek_plain(&self, process: Process, page: Page) -> Option<Frame> {
+        let way = self.ways.get(self.set(process, page.0))?;
+        // A page number of more than 36 bits would spill into the process's bits.
+        let found = way.tag == Tag::new(process, page.0) && page.in_address_space();
+        found.then_some(Frame(way.content))
+    }
+
+    fn lookup_in_set(&mut self, process: Process, page: Page) -> Option<Frame> {
+        let (set, at) = self.find(process, page)?;
+        let frame = self.frame(set + at, page)?;
+        if at > 0 {
+            self.ways[set..=set + at].rotate_right(1);
+        }
+        Some(frame)
+    }
+
+    /// The frame of the page, if the cache has it. Leaves the order of use as it is.
+    pub fn peek(&self, process: Process, page: Page) -> Option<Frame> {
+        let (set, at) = self.find(process, page)?;
+        self.frame(set + at, page)
+    }
+
+    /// First way of the line's set, and the line's place in the set if it is there.
+    #[inline(always)]
+    fn find(&self, process: Process, page: Page) -> Option<(usize, usize)> {
+        if !page.in_address_space() {
+            return None;
+        }
+        let line = page.0 >> self.line_shift;
+        let set = self.set(process, line) * self.config.ways;
+        let tag = Tag::new(process, line);
+        let mut ways = self.ways[set..set + self.config.ways].iter();
+        ways.position(|way| way.tag == tag).map(|at| (set, at))
+    }
+
+    #[inline(always)]
+    fn frame(&self, way: usize, page: Page) -> Option<Frame> {
+        let content = self.ways[way].content;
+        let frame = match self.line_shift {
+            0 => Frame(content),
+            _ => self.cells[content as usize + self.entry_in_line(page)],
+        };
+        (!frame.is_garbage()).then_some(frame)
+    }
+
+    #[inline(always)]
+    fn entry_in_line(&self, page: Page) -> usize {
+        page.0 as usize & (self.config.line_entries - 1)
+    }
+
+    /// Takes in a translation; in a line of several entries beside those that are there. If its line is not there, it takes the
+    /// place of the line of its set that was used least recently. A page outside the 48-bit address space and the garbage frame
+    /// are not taken in.
     #[inline]
     pub fn fill(&mut self, process: Process, page: Page, frame: Frame) {
-        if page.in_address_space() {
-            let place = self.place(process, page);
-            self.entries[place] = Entry {
-                tag: Tag::new(process, page),
-                frame,
+        if self.plain && page.in_address_space() && !frame.is_garbage() {
+            let place = self.set(process, page.0);
+            self.ways[place] = Way {
+                tag: Tag::new(process, page.0),
+                content: frame.0,
             };
+        } else {
+            self.fill_evicting(process, page, frame, |_, _| ());
         }
     }
 
-    /// Forgets the page of the process.
-    #[inline]
-    pub fn invalidate(&mut self, process: Process, page: Page) {
-        if self.lookup(process, page).is_some() {
-            let place = self.place(process, page);
-            self.entries[place] = VACANT;
+    /// [`fill`](Self::fill), which tells which translations had to leave for it.
+    pub fn fill_evicting(
+        &mut self,
+        process: Process,
+        page: Page,
+        frame: Frame,
+        evicted: impl FnMut(Process, Page),
+    ) {
+        if frame.is_garbage() || !page.in_address_space() {
+            return;
         }
+        let way = self.claim(process, page, evicted);
+        match self.line_shift {
+            0 => self.ways[way].content = frame.0,
+            _ => {
+                let at = self.ways[way].content as usize + self.entry_in_line(page);
+                self.cells[at] = frame;
+            }
+        }
+    }
+
+    /// Takes in the whole line of `page`, as `frame_of` tells its frames, unless none of its pages has one. Tells which
+    /// translations of other lines had to leave for it.
+    pub fn fill_line(
+        &mut self,
+        process: Process,
+        page: Page,
+        mut frame_of: impl FnMut(Page) -> Frame,
+        evicted: impl FnMut(Process, Page),
+    ) {
+        if self.line_shift == 0 {
+            return self.fill_evicting(process, page, frame_of(page), evicted);
+        }
+        let line = self.line_of(page);
+        if !page.in_address_space() || line.iter().all(|page| frame_of(page).is_garbage()) {
+            return;
+        }
+        let way = self.claim(process, page, evicted);
+        let base = self.ways[way].content as usize;
+        for (cell, page) in self.cells[base..].iter_mut().zip(line) {
+            *cell = frame_of(page);
+        }
+    }
+
+    /// Makes the line of `page` the one used last of its set, after evicting another if it is not there. Where it is then.
+    fn claim(
+        &mut self,
+        process: Process,
+        page: Page,
+        mut evicted: impl FnMut(Process, Page),
+    ) -> usize {
+        let line = page.0 >> self.line_shift;
+        let set = self.set(process, line) * self.config.ways;
+        let tag = Tag::new(process, line);
+        let ways = &mut self.ways[set..set + self.config.ways];
+        let found = ways.iter().position(|way| way.tag == tag);
+        ways[..=found.unwrap_or(self.config.ways - 1)].rotate_right(1);
+        if found.is_none() {
+            let old = core::mem::replace(&mut ways[0].tag, tag);
+            self.vacate(set, old, &mut evicted);
+        }
+        set
+    }
+
+    /// Tells of what is in a line whose tag was `old`, and empties it.
+    fn vacate(&mut self, way: usize, old: Tag, evicted: &mut impl FnMut(Process, Page)) {
+        let first = old.line() << self.line_shift;
+        let content = &mut self.ways[way].content;
+        if self.line_shift == 0 {
+            *content = Frame::GARBAGE.0;
+            if old != Tag::NONE {
+                evicted(old.process(), Page(first));
+            }
+            return;
+        }
+        let base = *content as usize;
+        let cells = &mut self.cells[base..base + self.config.line_entries];
+        for (page, cell) in (first..).zip(cells) {
+            if !core::mem::replace(cell, Frame::GARBAGE).is_garbage() {
+                evicted(old.process(), Page(page));
+            }
+        }
+    }
+
+    /// Forgets the page of the process; a line without pages is vacant. Whether the page was there.
+    #[inline]
+    pub fn invalidate(&mut self, process: Process, page: Page) -> bool {
+        match self.find(process, page) {
+            Some((set, at)) => self.invalidate_in_set(set, at, page),
+            None => false,
+        }
+    }
+
+    fn invalidate_in_set(&mut self, set: usize, at: usize, page: Page) -> bool {
+        let mut was_there = true;
+        if self.line_shift > 0 {
+            let base = self.ways[set + at].content as usize;
+            let cell = &mut self.cells[base + (page.0 as usize & (self.config.line_entries - 1))];
+            was_there = !core::mem::replace(cell, Frame::GARBAGE).is_garbage();
+            let line = &self.cells[base..base + self.config.line_entries];
+            if line.iter().any(|cell| !cell.is_garbage()) {
+                return was_there;
+            }
+        }
+        self.drop_way(set, at);
+        was_there
+    }
+
+    /// Makes a way vacant, behind those of its set that are not.
+    fn drop_way(&mut self, set: usize, at: usize) {
+        let old = core::mem::replace(&mut self.ways[set + at].tag, Tag::NONE);
+        self.vacate(set + at, old, &mut |_, _| ());
+        self.ways[set + at..set + self.config.ways].rotate_left(1);
     }
 
     /// Forgets all pages of the process. Takes a pass over the cache.
     pub fn invalidate_process(&mut self, process: Process) {
-        for entry in &mut self.entries {
-            if entry.tag != Tag::NONE && entry.tag.process() == process {
-                *entry = VACANT;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
-    use std::string::ToString;
-    use std::vec::Vec;
-
-    #[test]
-    fn a_size_that_is_not_a_power_of_two_is_named_in_the_error() {
-        for entries in [0, 3, 8191, MAX_ENTRIES * 2] {
-            let error = SharedCache::new(CacheConfig::default().with_entries(entries)).unwrap_err();
-            assert!(
-                error
-                    .to_string()
-                    .contains(&std::format!("{entries} entries")),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_default_cache_takes_128_kibibytes() {
-        assert_eq!(
-            SharedCache::new(CacheConfig::default())
-                .unwrap()
-                .memory_bytes(),
-            128 * 1024
-        );
-    }
-
-    #[test]
-    fn a_page_number_too_wide_never_aliases_another_process() {
-        let mut cache =
-            SharedCache::new(CacheConfig::default().with_offset_per_process(false)).unwrap();
-        cache.fill(Process(1), Page(7), Frame(70));
-        let alias = Page(PAGE_NUMBER_END | 7);
-        assert_eq!(cache.lookup(Process(0), alias), None);
-        cache.invalidate(Process(0), alias);
-        cache.fill(Process(0), alias, Frame(66));
-        assert_eq!(cache.lookup(Process(1), Page(7)), Some(Frame(70)));
-        assert_eq!(cache.lookup(Process(u16::MAX), Page(u64::MAX)), None);
-    }
-
-    #[test]
-    fn offsets_keep_equal_pages_of_sixteen_processes_apart() {
-        let places = |offset: bool| {
-            let cache =
-                SharedCache::new(CacheConfig::default().with_offset_per_process(offset)).unwrap();
-            let mut places: Vec<_> = (0..16)
-                .map(|n| cache.place(Process(n), Page(1000)))
-                .collect();
-            places.sort_unstable();
-            places
-        };
-        let apart = places(true);
-        assert!(
-            apart.windows(2).all(|pair| pair[1] - pair[0] >= 256),
-            "{apart:?}"
-        );
-        assert_eq!(places(false), [1000; 16]);
-    }
-
-    /// One list of (process, page, frame) for each place.
-    #[derive(Default)]
-    struct Naive(BTreeMap<usize, (Process, Page, Frame)>);
-
-    proptest! {
-        #![proptest_config(crate::testing::seeded())]
-        #[test]
-        fn it_agrees_with_a_map_from_place_to_translation(
-            shift in 0u32..6,
-            offset in any::<bool>(),
-            ops in prop::collection::vec((0u8..10, 0u16..4, 0u64..80, 0u64..1000), 0..300),
-        ) {
-            let config = CacheConfig::default().with_entries(1 << shift).with_offset_per_process(offset);
-            let mut cache = SharedCache::new(config).unwrap();
-            let mut naive = Naive::default();
-            for (op, process, page, frame) in ops {
-                let (process, page, frame) = (Process(process), Page(page), Frame(frame));
-                // The offset of a process is where its page 0 lives; all else follows from it.
-                let place = (cache.place(process, Page(0)) + page.0 as usize) % config.entries;
-                let there = naive.0.get(&place).copied().filter(|entry| (entry.0, entry.1) == (process, page));
-                match op {
-                    0..4 => prop_assert_eq!(cache.lookup(process, page), there.map(|entry| entry.2)),
-                    4..8 => {
-                        cache.fill(process, page, frame);
-                        naive.0.insert(place, (process, page, frame));
-                    }
-                    8 => {
-                        cache.invalidate(process, page);
-                        if there.is_some() {
-                            naive.0.remove(&place);
-                        }
-                    }
-                    _ => {
-                        cache.invalidate_process(process);
-                        naive.0.retain(|_, entry| entry.0 != process);
-                    }
+        for set in (0..self.ways.len()).step_by(self.config.ways) {
+            for at in (0..self.config.ways).rev() {
+                let tag = self.ways[set + at].tag;
+                if tag != Tag::NONE && tag.process() == process {
+                    self.drop_way(set, at);
                 }
             }
-            let used: BTreeSet<_> = naive.0.keys().copied().collect();
-            for (place, entry) in cache.entries.iter().enumerate() {
-                prop_assert_eq!(entry.tag != Tag::NONE, used.contains(&place));
-            }
         }
     }
 }
+
+const VACANT: Way = Way {
+    tag: Tag::NONE,
+    content: Frame::GARBAGE.0,
+};
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,14 @@ fn opened<D: TranslationDesign>(make: &impl Fn() -> D) -> D {
     design
 }
 
+/// The frame that a lookup gives.
+fn found<D: TranslationDesign>(design: &mut D, process: Process, page: Page) -> Frame {
+    let lookup = design.lookup(process, page);
+    let name = design.name();
+    let frame = lookup.frame();
+    frame.unwrap_or_else(|| panic!("{name} wants the host for {page} of {process}: {lookup:?}"))
+}
+
 fn unpinned_pages_live_in_the_garbage_frame<D: TranslationDesign>(make: &impl Fn() -> D) {
     let mut design = opened(make);
     design.install(ONE, Page(8), Frame(80)).expect("install");
@@ -54,7 +62,7 @@ fn unpinned_pages_live_in_the_garbage_frame<D: TranslationDesign>(make: &impl Fn
     ] {
         for _ in 0..2 {
             assert_eq!(
-                design.lookup(ONE, Page(page)).frame,
+                found(&mut design, ONE, Page(page)),
                 Frame::GARBAGE,
                 "page {page:#x} is not pinned"
             );
@@ -62,7 +70,7 @@ fn unpinned_pages_live_in_the_garbage_frame<D: TranslationDesign>(make: &impl Fn
     }
     for process in [Process(2), Process(u16::MAX)] {
         assert_eq!(
-            design.lookup(process, Page(8)).frame,
+            found(&mut design, process, Page(8)),
             Frame::GARBAGE,
             "{process} is not open"
         );
@@ -81,13 +89,13 @@ fn an_installed_page_is_found_and_found_again<D: TranslationDesign>(make: &impl 
         let frame = Frame(page.0 ^ 0x5555);
         design.install(ONE, page, frame).expect("install");
         assert_eq!(
-            design.lookup(ONE, page).frame,
+            found(&mut design, ONE, page),
             frame,
             "first lookup of {page}"
         );
         let again = design.lookup(ONE, page);
-        assert_eq!(again.frame, frame, "second lookup of {page}");
-        assert!(again.hit, "the second lookup in a row of {page} hits");
+        assert_eq!(again.frame(), Some(frame), "second lookup of {page}");
+        assert!(again.is_hit(), "the second lookup in a row of {page} hits");
     }
 }
 
@@ -95,7 +103,7 @@ fn installing_anew_replaces_the_frame<D: TranslationDesign>(make: &impl Fn() -> 
     let mut design = opened(make);
     for frame in [Frame(1), Frame(2), Frame::GARBAGE, Frame(3), Frame(0)] {
         design.install(ONE, Page(9), frame).expect("install");
-        assert_eq!(design.lookup(ONE, Page(9)).frame, frame);
+        assert_eq!(found(&mut design, ONE, Page(9)), frame);
     }
 }
 
@@ -109,12 +117,12 @@ fn removing_makes_every_level_forget<D: TranslationDesign>(make: &impl Fn() -> D
         }
         design.remove(ONE, Page(9)).expect("remove");
         assert_eq!(
-            design.lookup(ONE, Page(9)).frame,
+            found(&mut design, ONE, Page(9)),
             Frame::GARBAGE,
             "cached before: {cached}"
         );
         assert_eq!(
-            design.lookup(ONE, Page(10)).frame,
+            found(&mut design, ONE, Page(10)),
             Frame(100),
             "the neighbour stays"
         );
@@ -132,9 +140,9 @@ fn processes_never_see_each_others_translations<D: TranslationDesign>(make: &imp
         design
             .install(ONE, page, Frame(page.0 * 2))
             .expect("install");
-        assert_eq!(design.lookup(ONE, page).frame, Frame(page.0 * 2));
+        assert_eq!(found(&mut design, ONE, page), Frame(page.0 * 2));
         assert_eq!(
-            design.lookup(TWO, page).frame,
+            found(&mut design, TWO, page),
             Frame::GARBAGE,
             "{page} belongs to the other process"
         );
@@ -144,18 +152,18 @@ fn processes_never_see_each_others_translations<D: TranslationDesign>(make: &imp
             .install(TWO, page, Frame(page.0 * 2 + 1))
             .expect("install");
         for _ in 0..2 {
-            assert_eq!(design.lookup(ONE, page).frame, Frame(page.0 * 2));
-            assert_eq!(design.lookup(TWO, page).frame, Frame(page.0 * 2 + 1));
+            assert_eq!(found(&mut design, ONE, page), Frame(page.0 * 2));
+            assert_eq!(found(&mut design, TWO, page), Frame(page.0 * 2 + 1));
         }
     }
     for page in pages {
         design.remove(TWO, page).expect("remove");
         assert_eq!(
-            design.lookup(ONE, page).frame,
+            found(&mut design, ONE, page),
             Frame(page.0 * 2),
             "removing is for one process"
         );
-        assert_eq!(design.lookup(TWO, page).frame, Frame::GARBAGE);
+        assert_eq!(found(&mut design, TWO, page), Frame::GARBAGE);
     }
 }
 
@@ -167,12 +175,12 @@ fn closing_forgets_and_a_new_process_starts_empty<D: TranslationDesign>(make: &i
     design.lookup(TWO, Page(4));
     design.close(ONE).expect("close");
     assert_eq!(
-        design.lookup(ONE, Page(3)).frame,
+        found(&mut design, ONE, Page(3)),
         Frame::GARBAGE,
         "the process is closed"
     );
     assert_eq!(
-        design.lookup(TWO, Page(4)).frame,
+        found(&mut design, TWO, Page(4)),
         Frame(40),
         "the other process stays"
     );
@@ -180,7 +188,7 @@ fn closing_forgets_and_a_new_process_starts_empty<D: TranslationDesign>(make: &i
         .open(ONE)
         .expect("a closed process can be opened anew");
     assert_eq!(
-        design.lookup(ONE, Page(3)).frame,
+        found(&mut design, ONE, Page(3)),
         Frame::GARBAGE,
         "the process starts empty"
     );
@@ -207,7 +215,7 @@ fn wrong_requests_are_refused_and_change_nothing<D: TranslationDesign>(make: &im
             "{page} is outside: {refused:?}"
         );
     }
-    assert_eq!(design.lookup(ONE, Page(3)).frame, Frame(30));
+    assert_eq!(found(&mut design, ONE, Page(3)), Frame(30));
 }
 
 fn counters_add_up<D: TranslationDesign>(make: &impl Fn() -> D) {
@@ -220,7 +228,7 @@ fn counters_add_up<D: TranslationDesign>(make: &impl Fn() -> D) {
     }
     let mut misses = 0;
     for turn in 0..200 {
-        misses += u64::from(!design.lookup(ONE, Page(turn * 7 % 256)).hit);
+        misses += u64::from(!design.lookup(ONE, Page(turn * 7 % 256)).is_hit());
     }
     let counted = design.counters() - before;
     assert_eq!((counted.lookups, counted.nic_misses), (200, misses));
@@ -352,10 +360,10 @@ pub fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed
                     .and_then(|pages| pages.get(&page))
                     .copied()
                     .unwrap_or(Frame::GARBAGE);
-                assert_eq!(found.frame, expected, "{}", place());
+                assert_eq!(found.frame(), Some(expected), "{}", place());
                 assert_eq!(design.installed(process, page), expected, "{}", place());
                 lookups += 1;
-                misses += u64::from(!found.hit);
+                misses += u64::from(!found.is_hit());
             }
         }
     }
@@ -400,7 +408,9 @@ mod tests {
     }
 
     impl TranslationDesign for Faulty {
-        const NAME: &'static str = "faulty";
+        fn name(&self) -> &'static str {
+            "faulty"
+        }
 
         fn open(&mut self, process: Process) -> Result<(), TranslationError> {
             let reopened = self.has(Fault::SurvivesClosing) && self.inner.table(process).is_some();
@@ -450,12 +460,14 @@ mod tests {
             } else {
                 process
             };
-            let mut found = self.inner.lookup(asked, page);
-            found.hit |= self.has(Fault::AlwaysHits);
-            if found.frame.is_garbage() && self.has(Fault::FailsUnpinnedPages) {
-                found.frame = Frame(0);
+            let found = self.inner.lookup(asked, page);
+            match found.frame() {
+                Some(Frame::GARBAGE) if self.has(Fault::FailsUnpinnedPages) => {
+                    Lookup::Miss(Frame(0))
+                }
+                Some(frame) if self.has(Fault::AlwaysHits) => Lookup::Hit(frame),
+                _ => found,
             }
-            found
         }
 
         fn installed(&self, process: Process, page: Page) -> Frame {
@@ -463,6 +475,10 @@ mod tests {
                 return Frame::GARBAGE;
             }
             self.inner.installed(process, page)
+        }
+
+        fn is_cached(&self, process: Process, page: Page) -> bool {
+            self.inner.is_cached(process, page)
         }
 
         fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {

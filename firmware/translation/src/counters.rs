@@ -1,10 +1,10 @@
-//! What a translation design counts, in the terms of UTLB §6.
+//! What a translation design counts, in the terms of UTLB §6 and of dynamic handle lookup §V.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 
-/// Counts since the start. The NIC side fills `lookups` and `nic_misses`, the library side the rest; their sum
-/// (`+`) is the whole. The difference of two snapshots (`-`) is what happened between them.
+/// Counts since the start. The NIC side fills `lookups`, `nic_misses`, `interrupts` and `handles`, the library side the rest;
+/// their sum (`+`) is the whole. The difference of two snapshots (`-`) is what happened between them.
 ///
 /// ```
 /// use mapwire_translation::Counters;
@@ -17,16 +17,57 @@ use core::ops::{Add, Sub};
 pub struct Counters {
     /// Pages that the NIC translated.
     pub lookups: u64,
-    /// Pages that a transfer needed and the pin map did not have.
+    /// Times that the library found a page that a transfer needs not pinned, and had it pinned together with those that it
+    /// pins ahead.
     pub check_misses: u64,
     /// Lookups for which the NIC cache did not have the translation.
     pub nic_misses: u64,
+    /// Requests of the NIC to the host.
+    pub interrupts: u64,
     /// Pages pinned.
     pub pins: u64,
     /// Pages unpinned.
     pub unpins: u64,
     /// Pages pinned now. A level: subtraction keeps the later value.
     pub pinned_pages: u64,
+    /// What dynamic handle lookup counts besides; other designs leave it at 0.
+    pub handles: HandleCounters,
+}
+
+/// Misses by path and kind (dynamic handle lookup Fig. 5), and the lookups of its two other handles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HandleCounters {
+    /// Misses of a send, on a line that had never been in the cache.
+    pub send_cold_misses: u64,
+    /// All other misses of sends.
+    pub send_other_misses: u64,
+    /// Misses of a receive, on a line that had never been in the cache.
+    pub receive_cold_misses: u64,
+    /// All other misses of receives.
+    pub receive_other_misses: u64,
+    /// Buffers looked up (CBH).
+    pub buffer_lookups: u64,
+    /// Of these, how many the NIC did not have.
+    pub buffer_misses: u64,
+    /// Processes looked up (PCH).
+    pub process_lookups: u64,
+    /// Of these, how many the NIC did not have.
+    pub process_misses: u64,
+}
+
+impl HandleCounters {
+    fn each(self, other: HandleCounters, op: impl Fn(u64, u64) -> u64) -> HandleCounters {
+        HandleCounters {
+            send_cold_misses: op(self.send_cold_misses, other.send_cold_misses),
+            send_other_misses: op(self.send_other_misses, other.send_other_misses),
+            receive_cold_misses: op(self.receive_cold_misses, other.receive_cold_misses),
+            receive_other_misses: op(self.receive_other_misses, other.receive_other_misses),
+            buffer_lookups: op(self.buffer_lookups, other.buffer_lookups),
+            buffer_misses: op(self.buffer_misses, other.buffer_misses),
+            process_lookups: op(self.process_lookups, other.process_lookups),
+            process_misses: op(self.process_misses, other.process_misses),
+        }
+    }
 }
 
 impl Add for Counters {
@@ -37,9 +78,11 @@ impl Add for Counters {
             lookups: self.lookups + other.lookups,
             check_misses: self.check_misses + other.check_misses,
             nic_misses: self.nic_misses + other.nic_misses,
+            interrupts: self.interrupts + other.interrupts,
             pins: self.pins + other.pins,
             unpins: self.unpins + other.unpins,
             pinned_pages: self.pinned_pages + other.pinned_pages,
+            handles: self.handles.each(other.handles, |one, two| one + two),
         }
     }
 }
@@ -53,9 +96,11 @@ impl Sub for Counters {
             lookups: self.lookups.saturating_sub(earlier.lookups),
             check_misses: self.check_misses.saturating_sub(earlier.check_misses),
             nic_misses: self.nic_misses.saturating_sub(earlier.nic_misses),
+            interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             pins: self.pins.saturating_sub(earlier.pins),
             unpins: self.unpins.saturating_sub(earlier.unpins),
             pinned_pages: self.pinned_pages,
+            handles: self.handles.each(earlier.handles, u64::saturating_sub),
         }
     }
 }
@@ -64,13 +109,36 @@ impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "lookups {}, check misses {}, NIC misses {}, pins {}, unpins {}, pinned pages {}",
+            "lookups {}, check misses {}, NIC misses {}, interrupts {}, pins {}, unpins {}, pinned pages {}",
             self.lookups,
             self.check_misses,
             self.nic_misses,
+            self.interrupts,
             self.pins,
             self.unpins,
             self.pinned_pages
+        )?;
+        if self.handles == HandleCounters::default() {
+            return Ok(());
+        }
+        write!(f, ", {}", self.handles)
+    }
+}
+
+impl fmt::Display for HandleCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "send misses {} cold + {} other, receive misses {} cold + {} other, buffer lookups {} with {} misses, \
+             process lookups {} with {} misses",
+            self.send_cold_misses,
+            self.send_other_misses,
+            self.receive_cold_misses,
+            self.receive_other_misses,
+            self.buffer_lookups,
+            self.buffer_misses,
+            self.process_lookups,
+            self.process_misses
         )
     }
 }
@@ -81,12 +149,23 @@ mod tests {
     use std::string::ToString;
 
     const SOME: Counters = Counters {
-        lookups: 6,
-        check_misses: 5,
-        nic_misses: 4,
+        lookups: 7,
+        check_misses: 6,
+        nic_misses: 5,
+        interrupts: 4,
         pins: 3,
         unpins: 2,
         pinned_pages: 1,
+        handles: HandleCounters {
+            send_cold_misses: 11,
+            send_other_misses: 12,
+            receive_cold_misses: 13,
+            receive_other_misses: 14,
+            buffer_lookups: 15,
+            buffer_misses: 16,
+            process_lookups: 17,
+            process_misses: 18,
+        },
     };
 
     #[test]
@@ -102,9 +181,14 @@ mod tests {
 
     #[test]
     fn every_count_is_printed() {
-        assert_eq!(
-            SOME.to_string(),
-            "lookups 6, check misses 5, NIC misses 4, pins 3, unpins 2, pinned pages 1"
-        );
+        let utlb = "lookups 7, check misses 6, NIC misses 5, interrupts 4, pins 3, unpins 2, pinned pages 1";
+        let without = Counters {
+            handles: HandleCounters::default(),
+            ..SOME
+        };
+        assert_eq!(without.to_string(), utlb);
+        let handles = "send misses 11 cold + 12 other, receive misses 13 cold + 14 other, buffer lookups 15 with 16 misses, \
+                       process lookups 17 with 18 misses";
+        assert_eq!(SOME.to_string(), std::format!("{utlb}, {handles}"));
     }
 }

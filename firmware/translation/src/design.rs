@@ -1,18 +1,103 @@
 //! What every translation design can do: the NIC's side of translation.
 
-use crate::{Counters, Frame, Page, Process, RangeError};
+use crate::{Counters, Frame, Page, PageRange, Process, RangeError};
+use alloc::vec::Vec;
 
 /// The NIC's answer to "where does this page live?".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lookup {
-    /// Where DMA goes. [`Frame::GARBAGE`] if the page is not pinned.
-    pub frame: Frame,
-    /// Whether the NIC's cache had it. A miss costs a read of host memory.
-    pub hit: bool,
+pub enum Lookup {
+    /// What the NIC has in its own memory says so. [`Frame::GARBAGE`] if the page is not pinned.
+    Hit(Frame),
+    /// A table in host memory says so: the cost is a read of host memory. [`Frame::GARBAGE`] if the page is not pinned.
+    Miss(Frame),
+    /// The NIC cannot go on before the host has acted. Ask again once it has; a lookup counts when it gives a frame.
+    Host(HostRequest),
+}
+
+impl Lookup {
+    /// Where DMA goes; `None` if the host must act first.
+    #[inline]
+    pub const fn frame(self) -> Option<Frame> {
+        match self {
+            Lookup::Hit(frame) | Lookup::Miss(frame) => Some(frame),
+            Lookup::Host(_) => None,
+        }
+    }
+
+    /// Whether the NIC had it.
+    #[inline]
+    pub const fn is_hit(self) -> bool {
+        matches!(self, Lookup::Hit(_))
+    }
+}
+
+/// The NIC's answer to "is what I need of this buffer or process here?" (dynamic handle lookup §IV: CBH and PCH).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandleLookup {
+    /// The NIC has it.
+    Hit,
+    /// The host must bring it in first. Ask again then.
+    Host(HostRequest),
+}
+
+/// What the NIC wants of the host. [`HostSide::serve`](crate::HostSide::serve) does it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum HostRequest {
+    /// Pin what is not pinned of these pages, install it, and tell the NIC so.
+    Fill {
+        /// Whose pages.
+        process: Process,
+        /// Which; the first pages matter most, or that of a lookup within the range.
+        pages: PageRange,
+        /// The page that was looked up.
+        wanted: Page,
+    },
+    /// Bring a second-level table back into memory (UTLB §3.3).
+    LoadTable {
+        /// Whose table.
+        process: Process,
+        /// Its number: page number / 1024.
+        table: u64,
+    },
+    /// Bring in what the NIC must know of a buffer.
+    FillBuffer {
+        /// Who exported it.
+        process: Process,
+        /// Its number.
+        buffer: u32,
+    },
+    /// Bring in what the NIC must know of a process.
+    FillProcess {
+        /// The process.
+        process: Process,
+    },
+}
+
+impl HostRequest {
+    /// Whose request it is.
+    #[inline]
+    pub const fn process(self) -> Process {
+        match self {
+            HostRequest::Fill { process, .. }
+            | HostRequest::LoadTable { process, .. }
+            | HostRequest::FillBuffer { process, .. }
+            | HostRequest::FillProcess { process } => process,
+        }
+    }
+}
+
+/// When the pages of a transfer are pinned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pinning {
+    /// The library checks them, and has those pinned that are not, before it starts the transfer (UTLB §3).
+    BeforeTransfer,
+    /// The host pins them when the NIC misses (UTLB §6.2, dynamic handle lookup §IV).
+    OnMiss,
 }
 
 /// A request that a design refuses; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TranslationError {
     /// No table belongs to the process.
     #[error("{0} has no translation table; open the process first")]
@@ -23,6 +108,19 @@ pub enum TranslationError {
     /// The page can never be translated.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// The process's table has a fixed size.
+    #[error(
+        "{needed_pages} more pages do not fit into the translation table of {process}, which has {entries} entries; remove \
+         others first, or choose more entries"
+    )]
+    TableFull {
+        /// Whose table.
+        process: Process,
+        /// Pages that were to be installed.
+        needed_pages: u64,
+        /// Entries of the table.
+        entries: u64,
+    },
 }
 
 /// A translation design, as the NIC uses it.
@@ -30,14 +128,21 @@ pub enum TranslationError {
 /// * Set up by the driver: [`open`](Self::open), [`close`](Self::close).
 /// * Kept up to date by the driver: [`install`](Self::install) after a page has been pinned,
 ///   [`remove`](Self::remove) *before* it is unpinned, so that the NIC never holds the frame of an unpinned page.
-/// * Used on the way of a transfer: [`lookup`](Self::lookup).
+/// * Used on the way of a transfer: [`lookup`](Self::lookup) and [`lookup_receive`](Self::lookup_receive). When one answers
+///   [`Lookup::Host`], the host does what is asked and tells the NIC: [`fill`](Self::fill), [`load_table`](Self::load_table).
+/// * What it wants of the library: [`pinning`](Self::pinning), [`capacity_pages`](Self::capacity_pages).
 /// * Getters: [`installed`](Self::installed), [`counters`](Self::counters), [`nic_memory`](Self::nic_memory),
 ///   [`host_memory_bytes`](Self::host_memory_bytes).
 ///
 /// The suite in `conformance` (feature `conformance`) says the same as tests.
+///
+/// # What is counted
+///
+/// A lookup counts once, when it gives a frame. [`Lookup::Miss`] counts a NIC miss. [`Lookup::Host`] counts an interrupt, and
+/// a NIC miss if it asks for a translation; asking again for what the host has not done yet counts nothing.
 pub trait TranslationDesign {
     /// The name by which users choose the design.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
 
     /// Gives the process an empty table.
     fn open(&mut self, process: Process) -> Result<(), TranslationError>;
@@ -54,12 +159,117 @@ pub trait TranslationDesign {
         frame: Frame,
     ) -> Result<(), TranslationError>;
 
+    /// [`install`](Self::install) of pages that follow one another, from `first` on: designs whose table has slots keep them
+    /// together. On an error none is installed that was not before.
+    fn install_run(
+        &mut self,
+        process: Process,
+        first: Page,
+        frames: &[Frame],
+    ) -> Result<(), TranslationError> {
+        let mut page = first;
+        for (done, &frame) in frames.iter().enumerate() {
+            if let Err(error) = self.install(process, page, frame) {
+                for page in (PageRange {
+                    first,
+                    count: done as u64,
+                }) {
+                    self.remove(process, page)?;
+                }
+                return Err(error);
+            }
+            page = page.next();
+        }
+        Ok(())
+    }
+
     /// Forgets the frame of `page`, in every table and cache. A page that has none stays without.
     fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError>;
 
-    /// Where `page` lives. Never fails: an unpinned page, a page outside the address space and a process that is
-    /// not open all give the garbage frame (UTLB §4.2).
+    /// Where `page` lives: the source of a send, or where an answer to a fetch goes. Never fails: an unpinned page that nobody
+    /// can pin, a page outside the address space and a process that is not open all give the garbage frame (UTLB §4.2).
     fn lookup(&mut self, process: Process, page: Page) -> Lookup;
+
+    /// Where `page` lives: of an export, which a store goes to or a fetch reads.
+    #[inline]
+    fn lookup_receive(&mut self, process: Process, page: Page) -> Lookup {
+        self.lookup(process, page)
+    }
+
+    /// Whether the NIC has what it must know of a buffer that `process` exported: start, length and rights
+    /// (dynamic handle lookup §IV, CBH). Designs whose tables are whole in NIC memory always have it.
+    #[inline]
+    fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup {
+        let _ = (process, buffer);
+        HandleLookup::Hit
+    }
+
+    /// Whether the NIC has what it must know of a process that communicates (dynamic handle lookup §IV, PCH).
+    #[inline]
+    fn lookup_process(&mut self, process: Process) -> HandleLookup {
+        let _ = process;
+        HandleLookup::Hit
+    }
+
+    /// When the pages that [`lookup`](Self::lookup) translates are to be pinned.
+    fn pinning(&self) -> Pinning {
+        Pinning::BeforeTransfer
+    }
+
+    /// When the pages that [`lookup_receive`](Self::lookup_receive) translates are to be pinned: as they are exported, or on a
+    /// miss.
+    fn pinning_receive(&self) -> Pinning {
+        self.pinning()
+    }
+
+    /// Whether a request or packet that needs the host is dropped, to be sent again by its sender's link (dynamic handle lookup
+    /// §IV.A). Others wait.
+    fn drops_on_miss(&self) -> bool {
+        false
+    }
+
+    /// Whether a page is unpinned when its translation leaves the NIC (UTLB §6.2): what [`fill`](Self::fill) names is then to be
+    /// unpinned.
+    fn unpins_evicted(&self) -> bool {
+        false
+    }
+
+    /// Most pages of one process that can be installed at a time; `None` if nothing limits them.
+    fn capacity_pages(&self) -> Option<u64> {
+        None
+    }
+
+    /// The host has installed what it could of `pages`; the NIC may go on. Pages that are not installed give the garbage frame
+    /// to the lookup that asked for them. The translations that left the cache for these are added to `evicted`.
+    fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
+        let _ = (process, pages, evicted);
+    }
+
+    /// The host has what the NIC must know of the buffer; the NIC takes it in.
+    fn fill_buffer(&mut self, process: Process, buffer: u32) {
+        let _ = (process, buffer);
+    }
+
+    /// The host has what the NIC must know of the process; the NIC takes it in.
+    fn fill_process(&mut self, process: Process) {
+        let _ = process;
+    }
+
+    /// Moves a second-level table out of memory (UTLB §3.3); the next lookup that needs it asks for it. Whether there was such a
+    /// table in memory.
+    fn page_out(&mut self, process: Process, table: u64) -> bool {
+        let _ = (process, table);
+        false
+    }
+
+    /// Moves a second-level table back into memory. Whether there was such a table outside.
+    fn load_table(&mut self, process: Process, table: u64) -> bool {
+        let _ = (process, table);
+        false
+    }
+
+    /// Whether the translation of `page` is in the NIC's memory. Counts nothing and leaves every cache as it is.
+    fn is_cached(&self, process: Process, page: Page) -> bool;
 
     /// The frame under which `page` is installed, the garbage frame if it is not: what [`lookup`](Self::lookup) would
     /// find, asked by the host. Counts nothing and leaves every cache as it is.
@@ -71,6 +281,55 @@ pub trait TranslationDesign {
     /// Bytes of host memory that the tables of all processes take.
     fn host_memory_bytes(&self) -> usize;
 
-    /// Lookups and misses since the start, of all processes.
+    /// Lookups, misses and requests to the host since the start, of all processes.
     fn counters(&self) -> Counters;
+}
+
+/// What the host side works on: a design, or a NIC that has one and charges its memory to a budget.
+pub trait NicSide {
+    /// The design.
+    type Design: TranslationDesign;
+    /// Why pages cannot be installed.
+    type Error: From<TranslationError>;
+
+    /// The design, to ask.
+    fn design(&self) -> &Self::Design;
+
+    /// The design, to tell. Pages are installed through [`install_pages`](Self::install_pages).
+    fn design_mut(&mut self) -> &mut Self::Design;
+
+    /// [`TranslationDesign::install_run`], if there is NIC memory for it. On an error nothing is installed that was not before.
+    ///
+    /// # Errors
+    /// The design refuses, or the NIC's memory is used up.
+    fn install_pages(
+        &mut self,
+        process: Process,
+        first: Page,
+        frames: &[Frame],
+    ) -> Result<(), Self::Error>;
+}
+
+impl<D: TranslationDesign> NicSide for D {
+    type Design = D;
+    type Error = TranslationError;
+
+    #[inline]
+    fn design(&self) -> &D {
+        self
+    }
+
+    #[inline]
+    fn design_mut(&mut self) -> &mut D {
+        self
+    }
+
+    fn install_pages(
+        &mut self,
+        process: Process,
+        first: Page,
+        frames: &[Frame],
+    ) -> Result<(), TranslationError> {
+        TranslationDesign::install_run(self, process, first, frames)
+    }
 }

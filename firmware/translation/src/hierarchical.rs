@@ -5,17 +5,76 @@ use crate::Counters;
 use crate::cache::{CacheConfig, CacheError, SharedCache};
 use crate::design::{Lookup, TranslationDesign, TranslationError};
 use crate::page::{Frame, Page, Process};
-use crate::table::TranslationTable;
+use crate::table::{TABLE_ENTRIES, TranslationTable};
 use alloc::vec::Vec;
 
-/// UTLB §3.3. A hit reads one cache entry. A miss reads the directory in NIC memory, then one entry of a
-/// second-level table in host memory, which fills the cache.
+/// Shape of a [`Hierarchical`] design.
 ///
-/// The garbage frame is never cached: a process that names unpinned pages takes no entry from the others, and
-/// a later `install` finds nothing stale. The process list is as long as the highest process number that was opened.
+/// ```
+/// use mapwire_translation::{CacheConfig, HierarchicalConfig};
+/// let config = HierarchicalConfig::from(CacheConfig::default().with_entries(1024)).with_prefetch(8);
+/// assert_eq!((config.cache.entries, config.prefetch), (1024, 8));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct HierarchicalConfig {
+    /// The shared cache.
+    pub cache: CacheConfig,
+    /// Entries that a miss fetches: that of the missed page and those that follow it (UTLB §3.2), at most up to the end of the
+    /// second-level table. From 1, the default, to [`TABLE_ENTRIES`].
+    pub prefetch: u32,
+}
+
+impl Default for HierarchicalConfig {
+    fn default() -> Self {
+        CacheConfig::default().into()
+    }
+}
+
+impl From<CacheConfig> for HierarchicalConfig {
+    fn from(cache: CacheConfig) -> Self {
+        HierarchicalConfig { cache, prefetch: 1 }
+    }
+}
+
+impl HierarchicalConfig {
+    /// The same with another number of entries fetched by a miss.
+    #[must_use]
+    pub const fn with_prefetch(self, prefetch: u32) -> Self {
+        HierarchicalConfig { prefetch, ..self }
+    }
+
+    /// Itself, if such a design can be built.
+    ///
+    /// # Errors
+    /// A cache that cannot be built, or a prefetch that is no part of a second-level table.
+    pub const fn checked(self) -> Result<Self, CacheError> {
+        let prefetch = self.prefetch;
+        if prefetch == 0 || prefetch as usize > TABLE_ENTRIES {
+            return Err(CacheError::Prefetch { prefetch });
+        }
+        match self.cache.checked() {
+            Ok(_) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// UTLB §3.3. A hit reads one cache entry. A miss reads the directory in NIC memory, then one or several entries of a
+/// second-level table in host memory, which fill the cache.
+///
+/// * A miss fetches the lines of the missed page and of those that are prefetched. They are entered from the last to the
+///   first, so that the line of the missed page is then the one used last; of the others, those that are in the cache stay as
+///   they are.
+/// * The garbage frame is never cached: a process that names unpinned pages takes no entry from the others, and a later
+///   `install` finds nothing stale.
+/// * The process list is as long as the highest process number that was opened.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
     cache: SharedCache,
+    prefetch: u32,
+    /// Whether a miss fills one entry, no more.
+    single: bool,
     tables: Vec<Option<TranslationTable>>,
     lookups: u64,
     misses: u64,
@@ -25,10 +84,13 @@ impl Hierarchical {
     /// No process, an empty cache.
     ///
     /// # Errors
-    /// A cache that cannot be built.
-    pub fn new(config: CacheConfig) -> Result<Self, CacheError> {
+    /// A cache that cannot be built, or a prefetch that is no part of a second-level table.
+    pub fn new(config: impl Into<HierarchicalConfig>) -> Result<Self, CacheError> {
+        let HierarchicalConfig { cache, prefetch } = config.into().checked()?;
         Ok(Hierarchical {
-            cache: SharedCache::new(config)?,
+            cache: SharedCache::new(cache)?,
+            prefetch,
+            single: prefetch == 1 && cache.line_entries == 1,
             tables: Vec::new(),
             lookups: 0,
             misses: 0,
@@ -53,14 +115,39 @@ impl Hierarchical {
         self.misses += 1;
         let frame = self.installed(process, page);
         if !frame.is_garbage() {
-            self.cache.fill(process, page, frame);
+            if self.single {
+                self.cache.fill(process, page, frame);
+            } else {
+                self.fetch(process, page);
+            }
         }
-        Lookup { frame, hit: false }
+        Lookup::Miss(frame)
+    }
+
+    /// Enters what a miss of an installed page fetches.
+    fn fetch(&mut self, process: Process, page: Page) {
+        let Hierarchical { cache, tables, .. } = self;
+        let Some(Some(table)) = tables.get(usize::from(process.0)) else {
+            return;
+        };
+        let table_end = (page.0 / TABLE_ENTRIES as u64 + 1) * TABLE_ENTRIES as u64;
+        let last = (page.0 + u64::from(self.prefetch)).min(table_end) - 1;
+        let missed = cache.line_of(page);
+        let mut line = cache.line_of(Page(last));
+        while line.first > missed.first {
+            if !line.iter().any(|page| cache.peek(process, page).is_some()) {
+                cache.fill_line(process, line.first, |page| table.walk(page), |_, _| ());
+            }
+            line = cache.line_of(Page(line.first.0 - 1));
+        }
+        cache.fill_line(process, page, |page| table.walk(page), |_, _| ());
     }
 }
 
 impl TranslationDesign for Hierarchical {
-    const NAME: &'static str = "hierarchical";
+    fn name(&self) -> &'static str {
+        "hierarchical"
+    }
 
     fn open(&mut self, process: Process) -> Result<(), TranslationError> {
         let at = usize::from(process.0);
@@ -104,7 +191,7 @@ impl TranslationDesign for Hierarchical {
     fn lookup(&mut self, process: Process, page: Page) -> Lookup {
         self.lookups += 1;
         match self.cache.lookup(process, page) {
-            Some(frame) => Lookup { frame, hit: true },
+            Some(frame) => Lookup::Hit(frame),
             None => self.miss(process, page),
         }
     }
@@ -113,6 +200,10 @@ impl TranslationDesign for Hierarchical {
     fn installed(&self, process: Process, page: Page) -> Frame {
         self.table(process)
             .map_or(Frame::GARBAGE, |table| table.walk(page))
+    }
+
+    fn is_cached(&self, process: Process, page: Page) -> bool {
+        self.cache.peek(process, page).is_some()
     }
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
@@ -177,6 +268,60 @@ mod tests {
     }
 
     #[test]
+    fn it_conforms_with_sets_of_lines_and_with_prefetch() {
+        for (ways, line, prefetch) in [(4, 1, 1), (1, 4, 1), (2, 4, 8), (8, 1, 32), (16, 2, 3)] {
+            let cache = CacheConfig::default()
+                .with_entries(32)
+                .with_ways(ways)
+                .with_line_entries(line);
+            let config = HierarchicalConfig::from(cache).with_prefetch(prefetch);
+            conformance::suite(|| Hierarchical::new(config).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_miss_fetches_the_pages_that_follow_up_to_the_end_of_the_table() {
+        let cache = CacheConfig::default()
+            .with_entries(8)
+            .with_offset_per_process(false);
+        let mut nic = Hierarchical::new(HierarchicalConfig::from(cache).with_prefetch(4)).unwrap();
+        let process = Process(0);
+        nic.open(process).unwrap();
+        for page in [1020, 1021, 1023, 1024, 1025] {
+            nic.install(process, Page(page), Frame(page)).unwrap();
+        }
+        let trace = [
+            (1021, false), // brings 1021 and 1023; 1022 is not pinned, 1024 is of the next table
+            (1023, true),
+            (1022, false), // not pinned: brings nothing
+            (1024, false), // brings 1024 and 1025
+            (1025, true),
+            (1020, false), // brings 1020; 1021 and 1023 are there
+            (1021, true),
+        ];
+        for (page, hit) in trace {
+            assert_eq!(nic.lookup(process, Page(page)).is_hit(), hit, "page {page}");
+        }
+        assert_eq!(nic.counters().nic_misses, 4);
+    }
+
+    #[test]
+    fn the_missed_page_is_never_evicted_by_what_is_fetched_with_it() {
+        let cache = CacheConfig::default().with_entries(2).with_ways(2);
+        let mut nic = Hierarchical::new(HierarchicalConfig::from(cache).with_prefetch(8)).unwrap();
+        let process = Process(0);
+        nic.open(process).unwrap();
+        for page in 0..8 {
+            nic.install(process, Page(page), Frame(page)).unwrap();
+        }
+        assert_eq!(nic.lookup(process, Page(0)), Lookup::Miss(Frame(0)));
+        assert_eq!(nic.lookup(process, Page(0)), Lookup::Hit(Frame(0)));
+        // Of the others, the one next to it was entered last.
+        assert_eq!(nic.lookup(process, Page(1)), Lookup::Hit(Frame(1)));
+        assert_eq!(nic.lookup(process, Page(2)), Lookup::Miss(Frame(2)));
+    }
+
+    #[test]
     fn a_hand_computed_trace_gives_its_golden_counts() {
         // Four entries, no offset: page n lives in place n % 4.
         let mut nic = design(4, false);
@@ -202,7 +347,7 @@ mod tests {
             (a, 1, true),
         ];
         for (step, (process, page, hit)) in trace.into_iter().enumerate() {
-            assert_eq!(nic.lookup(process, Page(page)).hit, hit, "step {step}");
+            assert_eq!(nic.lookup(process, Page(page)).is_hit(), hit, "step {step}");
         }
         assert_eq!(
             nic.counters(),

@@ -33,7 +33,7 @@
 //!     user.commit_pinned(*run)?;
 //! }
 //! user.hold(range)?;
-//! assert_eq!(nic.lookup(process, range.first).frame, Frame(range.first.0 + 100));
+//! assert_eq!(nic.lookup(process, range.first), Lookup::Miss(Frame(range.first.0 + 100)));
 //! user.release(range)?;
 //! assert_eq!(user.prepare(range, &mut plan)?, Prepared::AllPinned);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,30 +45,40 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod any;
 pub mod cache;
+pub mod choice;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod counters;
 pub mod design;
 pub mod hierarchical;
+pub mod host;
 mod leaves;
 pub mod limit;
 pub mod page;
 pub mod pin_map;
 pub mod pinned_pages;
+pub mod policy;
 mod sparse;
 pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod user;
 
+pub use any::AnyDesign;
 pub use cache::{CacheConfig, CacheError, SharedCache};
-pub use counters::Counters;
-pub use design::{Lookup, TranslationDesign, TranslationError};
-pub use hierarchical::Hierarchical;
-pub use limit::{PinError, PinLimit};
+pub use choice::{DesignConfig, ParseDesignError};
+pub use counters::{Counters, HandleCounters};
+pub use design::{
+    HandleLookup, HostRequest, Lookup, NicSide, Pinning, TranslationDesign, TranslationError,
+};
+pub use hierarchical::{Hierarchical, HierarchicalConfig};
+pub use host::{HostError, HostResult, HostSide, PinPages, SimulatedPinner};
+pub use limit::{PinError, PinLimit, PinRules};
 pub use page::{Frame, PAGE_BYTES, PAGE_SHIFT, Page, PageRange, Process, RangeError};
 pub use pin_map::{Check, PinMap};
 pub use pinned_pages::PinnedPages;
+pub use policy::{ParsePolicyError, Policy};
 pub use table::TranslationTable;
 pub use user::{PinPlan, Prepared, UserTable};

@@ -1,10 +1,11 @@
 //! Limits on the pages that a process has pinned, and why pages cannot be pinned.
 
 use crate::page::{PAGE_BYTES, Page, RangeError};
+use crate::policy::Policy;
 use core::fmt;
 
 /// How many pages a process may have pinned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PinLimit {
     /// As many as the system allows. Nothing is unpinned to make room, and no order of use is kept.
     #[default]
@@ -33,11 +34,76 @@ impl PinLimit {
     }
 }
 
+impl PinLimit {
+    /// The stricter of this limit and `pages`, if that is one.
+    #[must_use]
+    pub const fn and(self, pages: Option<u64>) -> Self {
+        match (self, pages) {
+            (limit, None) => limit,
+            (PinLimit::Pages(ours), Some(theirs)) if ours < theirs => PinLimit::Pages(ours),
+            (_, Some(theirs)) => PinLimit::Pages(theirs),
+        }
+    }
+}
+
 impl fmt::Display for PinLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PinLimit::Unlimited => f.write_str("no limit on pinned pages"),
             PinLimit::Pages(pages) => write!(f, "at most {pages} pinned pages"),
+        }
+    }
+}
+
+/// What a process may pin, and how it goes about it.
+///
+/// ```
+/// use mapwire_translation::{PinLimit, PinRules, Policy};
+/// let rules = PinRules::default().with_limit(PinLimit::from_bytes(4 << 20)?).with_prepin_pages(16);
+/// assert_eq!((rules.limit, rules.policy), (PinLimit::Pages(1024), Policy::Lru));
+/// # Ok::<(), mapwire_translation::PinError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct PinRules {
+    /// How many pages. Default: no limit.
+    pub limit: PinLimit,
+    /// Which are given up to make room. Default: least recently used.
+    pub policy: Policy,
+    /// Pages that a check miss pins, from the missed one on, as far as the limit allows (UTLB §6.5). Default: 1, nothing
+    /// ahead; 0 is taken as 1.
+    pub prepin_pages: u64,
+}
+
+impl Default for PinRules {
+    fn default() -> Self {
+        PinRules {
+            limit: PinLimit::Unlimited,
+            policy: Policy::default(),
+            prepin_pages: 1,
+        }
+    }
+}
+
+impl PinRules {
+    /// The same with another limit.
+    #[must_use]
+    pub const fn with_limit(self, limit: PinLimit) -> Self {
+        PinRules { limit, ..self }
+    }
+
+    /// The same with another policy.
+    #[must_use]
+    pub const fn with_policy(self, policy: Policy) -> Self {
+        PinRules { policy, ..self }
+    }
+
+    /// The same with another number of pages that a check miss pins.
+    #[must_use]
+    pub const fn with_prepin_pages(self, prepin_pages: u64) -> Self {
+        PinRules {
+            prepin_pages,
+            ..self
         }
     }
 }

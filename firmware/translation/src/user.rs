@@ -5,8 +5,8 @@
 //! it commits, what it has not done it does not, and the table is right at every step.
 
 use crate::Counters;
-use crate::limit::{PinError, PinLimit};
-use crate::page::{Page, PageRange};
+use crate::limit::{PinError, PinLimit, PinRules};
+use crate::page::{PAGE_NUMBER_END, Page, PageRange};
 use crate::pin_map::{Check, PinMap};
 use crate::pinned_pages::PinnedPages;
 use alloc::vec::Vec;
@@ -27,6 +27,8 @@ pub struct PinPlan {
     pub to_unpin: Vec<Page>,
     /// Runs of pages to pin, in rising order, each as long as one call can pin.
     pub to_pin: Vec<PageRange>,
+    /// Runs of pages to pin ahead, in rising order, behind the range: the transfer can do without them.
+    pub ahead: Vec<PageRange>,
 }
 
 impl PinPlan {
@@ -39,12 +41,17 @@ impl PinPlan {
     pub fn clear(&mut self) {
         self.to_unpin.clear();
         self.to_pin.clear();
+        self.ahead.clear();
     }
 
-    /// Pages of all runs to pin.
+    /// Pages of all runs that the transfer needs pinned.
     pub fn pages_to_pin(&self) -> u64 {
-        self.to_pin.iter().map(|run| run.count).sum()
+        pages(&self.to_pin)
     }
+}
+
+fn pages(runs: &[PageRange]) -> u64 {
+    runs.iter().map(|run| run.count).sum()
 }
 
 /// Pinned pages of one process: the bits that a check reads, and under a limit the order of use.
@@ -63,28 +70,35 @@ impl PinPlan {
 ///     user.commit_pinned(page(n))?;
 /// }
 /// assert_eq!(user.prepare(page(3), &mut plan)?, Prepared::MustPin);
-/// assert_eq!(plan, PinPlan { to_unpin: vec![Page(1)], to_pin: vec![page(3)] });
+/// assert_eq!(plan, PinPlan { to_unpin: vec![Page(1)], to_pin: vec![page(3)], ahead: vec![] });
 /// # Ok::<(), PinError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct UserTable {
     map: PinMap,
     order: Option<PinnedPages>,
+    prepin_pages: u64,
     check_misses: u64,
     pins: u64,
     unpins: u64,
 }
 
 impl UserTable {
-    /// No page pinned.
+    /// No page pinned; victims are those used least recently, and nothing is pinned ahead.
     pub fn new(limit: PinLimit) -> Self {
-        let order = match limit {
+        Self::with(PinRules::default().with_limit(limit))
+    }
+
+    /// No page pinned.
+    pub fn with(rules: PinRules) -> Self {
+        let order = match rules.limit {
             PinLimit::Unlimited => None,
             PinLimit::Pages(pages) => Some(PinnedPages::new(pages)),
         };
         UserTable {
             map: PinMap::new(),
             order,
+            prepin_pages: rules.prepin_pages.max(1),
             check_misses: 0,
             pins: 0,
             unpins: 0,
@@ -92,7 +106,10 @@ impl UserTable {
     }
 
     /// Whether a transfer of the range can start, and if not, the plan that makes it possible. Under a limit the
-    /// range's pinned pages count as used now. Each page of a plan is a check miss.
+    /// range's pinned pages count as used now.
+    ///
+    /// Going through the range in order, each page that is not pinned, nor pinned ahead for one before it, is a check miss.
+    /// What is pinned ahead may make others be unpinned, but never a page of the range.
     ///
     /// # Errors
     /// [`PinError::LimitTooSmall`] if the range cannot fit; [`PinError::Range`] if it leaves the address space. The
@@ -113,33 +130,61 @@ impl UserTable {
     fn plan(&mut self, range: PageRange, plan: &mut PinPlan) -> Result<(), PinError> {
         plan.clear();
         range.in_address_space()?;
-        if let Some(order) = &mut self.order {
+        if let Some(order) = &self.order {
             // Asked first: walking a range of any length would take as long.
             if range.count > order.limit_pages() {
                 return Err(too_small(order, range));
             }
         }
+        self.unpinned_runs(range, &mut plan.to_pin);
+        let misses = self.plan_ahead(range, plan);
+        if let Some(order) = &mut self.order {
+            order.touch(range);
+            if !make_room(order, range, plan) {
+                plan.clear();
+                return Err(too_small(order, range));
+            }
+        }
+        self.check_misses += misses;
+        Ok(())
+    }
+
+    fn unpinned_runs(&mut self, range: PageRange, runs: &mut Vec<PageRange>) {
         let mut rest = range;
         while let Some(run) = self.map.first_unpinned_run(rest) {
-            plan.to_pin.push(run);
+            runs.push(run);
             rest = PageRange {
                 first: run.end(),
                 count: range.end().0 - run.end().0,
             };
         }
-        let fresh = plan.pages_to_pin();
-        let Some(order) = &mut self.order else {
-            self.check_misses += fresh;
-            return Ok(());
-        };
-        order.touch(range);
-        let over = (order.pinned_pages() + fresh).saturating_sub(order.limit_pages());
-        if order.victims(over, range, &mut plan.to_unpin) {
-            self.check_misses += fresh;
-            return Ok(());
+    }
+
+    /// Adds what the last check misses of the range pin beyond its end. Gives how many check misses the range has.
+    fn plan_ahead(&mut self, range: PageRange, plan: &mut PinPlan) -> u64 {
+        if self.prepin_pages == 1 {
+            return plan.pages_to_pin();
         }
-        plan.clear();
-        Err(too_small(order, range))
+        let (mut misses, mut covered) = (0, 0);
+        for run in &plan.to_pin {
+            let first = run.first.0.max(covered);
+            let more = run
+                .end()
+                .0
+                .saturating_sub(first)
+                .div_ceil(self.prepin_pages);
+            if more > 0 {
+                misses += more;
+                covered = first.saturating_add(more * self.prepin_pages);
+            }
+        }
+        let end = range.end();
+        let beyond = PageRange {
+            first: end,
+            count: covered.min(PAGE_NUMBER_END).saturating_sub(end.0),
+        };
+        self.unpinned_runs(beyond, &mut plan.ahead);
+        misses
     }
 
     /// The driver has pinned the pages and the NIC knows their frames.
@@ -221,6 +266,43 @@ impl UserTable {
     }
 }
 
+/// Plans victims, and cuts what is pinned ahead to the room that there is. False if not even the range has room.
+fn make_room(order: &mut PinnedPages, range: PageRange, plan: &mut PinPlan) -> bool {
+    let ahead = pages(&plan.ahead);
+    let over = |pinned: u64| pinned.saturating_sub(order.limit_pages());
+    let all = over(order.pinned_pages() + plan.pages_to_pin() + ahead);
+    let needed = over(order.pinned_pages() + plan.pages_to_pin());
+    if ahead > 0 {
+        let end = plan.ahead.last().map_or(range.end(), |run| run.end());
+        let keep = PageRange {
+            first: range.first,
+            count: end.0 - range.first.0,
+        };
+        order.victims(all, keep, &mut plan.to_unpin);
+        let missing = all - plan.to_unpin.len() as u64;
+        if missing <= ahead {
+            shorten(&mut plan.ahead, missing);
+            return true;
+        }
+        plan.ahead.clear();
+        plan.to_unpin.clear();
+    }
+    order.victims(needed, range, &mut plan.to_unpin)
+}
+
+/// Takes the last `pages` pages off.
+fn shorten(runs: &mut Vec<PageRange>, mut pages: u64) {
+    while let Some(run) = runs.last_mut() {
+        let cut = run.count.min(pages);
+        run.count -= cut;
+        pages -= cut;
+        if !run.is_empty() {
+            return;
+        }
+        runs.pop();
+    }
+}
+
 fn too_small(order: &PinnedPages, range: PageRange) -> PinError {
     PinError::LimitTooSmall {
         needed_pages: range.count,
@@ -232,7 +314,8 @@ fn too_small(order: &PinnedPages, range: PageRange) -> PinError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{PAGE_NUMBER_END, RangeError};
+    use crate::page::RangeError;
+    use alloc::vec;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -306,6 +389,80 @@ mod tests {
             ..Counters::default()
         };
         assert_eq!(user.counters(), expected);
+    }
+
+    /// Carries out what is pinned ahead as well.
+    fn send_with_prepinning(user: &mut UserTable, pages: PageRange) -> PinPlan {
+        let plan = send(user, pages).unwrap();
+        let ahead = plan.ahead.iter();
+        ahead.for_each(|run| user.commit_pinned(*run).unwrap());
+        plan
+    }
+
+    #[test]
+    fn a_check_miss_pins_pages_ahead_and_counts_once() {
+        let mut user = UserTable::with(PinRules::default().with_prepin_pages(4));
+        let plan = send_with_prepinning(&mut user, range(10, 1));
+        assert_eq!(
+            (plan.to_pin, plan.ahead),
+            (vec![range(10, 1)], vec![range(11, 3)])
+        );
+        // 13 is pinned; 14 misses and pins up to 17, 18 misses and pins up to 21.
+        let plan = send_with_prepinning(&mut user, range(13, 6));
+        assert_eq!(
+            (plan.to_pin, plan.ahead),
+            (vec![range(14, 5)], vec![range(19, 3)])
+        );
+        // 8 misses and covers 9, which misses no more; 22 misses.
+        let plan = send_with_prepinning(&mut user, range(8, 15));
+        assert_eq!(plan.to_pin, [range(8, 2), range(22, 1)]);
+        assert_eq!(plan.ahead, [range(23, 3)]);
+        let expected = Counters {
+            check_misses: 5,
+            pins: 18,
+            pinned_pages: 18,
+            ..Counters::default()
+        };
+        assert_eq!(user.counters(), expected);
+        let top = range(PAGE_NUMBER_END - 2, 1);
+        assert_eq!(
+            send_with_prepinning(&mut user, top).ahead,
+            [range(PAGE_NUMBER_END - 1, 1)]
+        );
+    }
+
+    #[test]
+    fn what_is_pinned_ahead_takes_the_place_of_others_but_keeps_to_the_limit() {
+        let rules = PinRules::default()
+            .with_limit(PinLimit::Pages(4))
+            .with_prepin_pages(3);
+        let mut user = UserTable::with(rules);
+        send_with_prepinning(&mut user, range(0, 1)); // 0 1 2
+        let plan = send_with_prepinning(&mut user, range(10, 1)); // 2 10 11 12
+        assert_eq!(
+            (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
+            (&[Page(0), Page(1)][..], &[range(11, 2)][..])
+        );
+        user.hold(range(10, 2)).unwrap();
+        // 2 and 12 make room for 20 and 21; there is none for 22.
+        let plan = send_with_prepinning(&mut user, range(20, 1));
+        assert_eq!(
+            (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
+            (&[Page(2), Page(12)][..], &[range(21, 1)][..])
+        );
+        user.hold(range(20, 1)).unwrap();
+        let plan = send_with_prepinning(&mut user, range(30, 1));
+        assert_eq!(
+            (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
+            (&[Page(21)][..], &[][..])
+        );
+        user.hold(range(30, 1)).unwrap();
+        let refused = user.prepare(range(40, 1), &mut PinPlan::new());
+        assert!(
+            matches!(refused, Err(PinError::LimitTooSmall { held_pages: 4, .. })),
+            "{refused:?}"
+        );
+        assert_eq!(user.counters().pinned_pages, 4);
     }
 
     #[test]

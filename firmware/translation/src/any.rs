@@ -1,0 +1,164 @@
+//! Any of the designs, chosen while the program runs.
+
+use crate::Counters;
+use crate::cache::CacheError;
+use crate::choice::DesignConfig;
+use crate::design::{HandleLookup, Lookup, Pinning, TranslationDesign, TranslationError};
+use crate::hierarchical::Hierarchical;
+use crate::page::{Frame, Page, PageRange, Process};
+use alloc::vec::Vec;
+
+/// One of the designs. A call costs one branch more than that of the design itself.
+///
+/// ```
+/// use mapwire_translation::{AnyDesign, DesignConfig, TranslationDesign};
+/// let config: DesignConfig = "hierarchical,entries=1K,ways=4".parse()?;
+/// assert_eq!(AnyDesign::new(&config)?.name(), "hierarchical");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AnyDesign {
+    /// UTLB §3.3.
+    Hierarchical(Hierarchical),
+}
+
+impl AnyDesign {
+    /// The design that the configuration describes, without a process.
+    ///
+    /// # Errors
+    /// A cache that cannot be built.
+    pub fn new(config: &DesignConfig) -> Result<Self, CacheError> {
+        Ok(match *config {
+            DesignConfig::Hierarchical(config) => {
+                AnyDesign::Hierarchical(Hierarchical::new(config)?)
+            }
+        })
+    }
+}
+
+/// Calls the method of whichever design it is.
+macro_rules! each {
+    ($design:expr, $inner:ident => $call:expr) => {
+        match $design {
+            AnyDesign::Hierarchical($inner) => $call,
+        }
+    };
+}
+
+impl TranslationDesign for AnyDesign {
+    fn name(&self) -> &'static str {
+        each!(self, design => design.name())
+    }
+
+    fn open(&mut self, process: Process) -> Result<(), TranslationError> {
+        each!(self, design => design.open(process))
+    }
+
+    fn close(&mut self, process: Process) -> Result<(), TranslationError> {
+        each!(self, design => design.close(process))
+    }
+
+    fn install(
+        &mut self,
+        process: Process,
+        page: Page,
+        frame: Frame,
+    ) -> Result<(), TranslationError> {
+        each!(self, design => design.install(process, page, frame))
+    }
+
+    fn install_run(
+        &mut self,
+        process: Process,
+        first: Page,
+        frames: &[Frame],
+    ) -> Result<(), TranslationError> {
+        each!(self, design => design.install_run(process, first, frames))
+    }
+
+    fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError> {
+        each!(self, design => design.remove(process, page))
+    }
+
+    #[inline]
+    fn lookup(&mut self, process: Process, page: Page) -> Lookup {
+        each!(self, design => design.lookup(process, page))
+    }
+
+    #[inline]
+    fn lookup_receive(&mut self, process: Process, page: Page) -> Lookup {
+        each!(self, design => design.lookup_receive(process, page))
+    }
+
+    #[inline]
+    fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup {
+        each!(self, design => design.lookup_buffer(process, buffer))
+    }
+
+    #[inline]
+    fn lookup_process(&mut self, process: Process) -> HandleLookup {
+        each!(self, design => design.lookup_process(process))
+    }
+
+    fn pinning(&self) -> Pinning {
+        each!(self, design => design.pinning())
+    }
+
+    fn pinning_receive(&self) -> Pinning {
+        each!(self, design => design.pinning_receive())
+    }
+
+    fn drops_on_miss(&self) -> bool {
+        each!(self, design => design.drops_on_miss())
+    }
+
+    fn unpins_evicted(&self) -> bool {
+        each!(self, design => design.unpins_evicted())
+    }
+
+    fn capacity_pages(&self) -> Option<u64> {
+        each!(self, design => design.capacity_pages())
+    }
+
+    fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
+        each!(self, design => design.fill(process, pages, evicted));
+    }
+
+    fn fill_buffer(&mut self, process: Process, buffer: u32) {
+        each!(self, design => design.fill_buffer(process, buffer));
+    }
+
+    fn fill_process(&mut self, process: Process) {
+        each!(self, design => design.fill_process(process));
+    }
+
+    fn page_out(&mut self, process: Process, table: u64) -> bool {
+        each!(self, design => design.page_out(process, table))
+    }
+
+    fn load_table(&mut self, process: Process, table: u64) -> bool {
+        each!(self, design => design.load_table(process, table))
+    }
+
+    fn is_cached(&self, process: Process, page: Page) -> bool {
+        each!(self, design => design.is_cached(process, page))
+    }
+
+    fn installed(&self, process: Process, page: Page) -> Frame {
+        each!(self, design => design.installed(process, page))
+    }
+
+    fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let listed: Vec<_> = each!(self, design => design.nic_memory().collect());
+        listed.into_iter()
+    }
+
+    fn host_memory_bytes(&self) -> usize {
+        each!(self, design => design.host_memory_bytes())
+    }
+
+    fn counters(&self) -> Counters {
+        each!(self, design => design.counters())
+    }
+}
