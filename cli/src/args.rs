@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::lab::LabCommand;
+
 /// Joins the memory of separate processes: run parallel programs on one memory, measure, diagnose.
 #[derive(Debug, Parser)]
 #[command(
@@ -56,6 +58,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
     )]
     Bench(BenchArgs),
+    /// Look at traces of communication
+    ///
+    /// Works on trace files (.mwt).
+    #[command(after_help = "Example:\n  mapwire lab info fft.mwt")]
+    Lab(LabArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  mapwire completions bash > ~/.local/share/bash-completion/completions/mapwire"
@@ -174,6 +181,12 @@ pub(crate) struct BenchArgs {
     pub(crate) quick: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,10 +199,20 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example_in_its_help() {
-        for command in Cli::command().get_subcommands() {
+        let mut cli = Cli::command();
+        cli.build();
+        let mut commands: Vec<_> = cli.get_subcommands().collect();
+        let mut seen = 0;
+        while let Some(command) = commands.pop() {
+            if command.get_name() == "help" {
+                continue;
+            }
             let help = command.clone().render_long_help().to_string();
             assert!(help.contains("Example"), "{}", command.get_name());
+            commands.extend(command.get_subcommands());
+            seen += 1;
         }
+        assert!(seen > 7);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | [`config`] | the options of a job from file, environment and flags; `mapwire config` |
 //! | [`doctor`] | `mapwire doctor` |
 //! | [`bench`] | `mapwire bench` |
+//! | [`lab`] | `mapwire lab`: traces and studies of them |
 //! | [`generate`] | `mapwire completions`, `mapwire man` |
 //!
 //! Exit codes: 0 success, 2 a command line or configuration that makes no sense, 126 and 127 a
@@ -17,6 +18,8 @@ mod bench;
 mod config;
 mod doctor;
 mod generate;
+mod lab;
+mod progress;
 mod run;
 mod size;
 
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::command(&args, file),
         Command::Doctor(args) => doctor::command(&args),
         Command::Bench(args) => bench::command(&args),
+        Command::Lab(args) => lab::command(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
     }

@@ -6,6 +6,7 @@
 //! | [`writer`], [`reader`] | its writer and its reader, block by block, never the whole in memory |
 //! | [`raw`] | the files that ranks write while they run: bare [`TraceRecord`]s |
 //! | [`merge`] | several ordered streams of records, as one |
+//! | [`info`] | what a trace is made of (UTLB Table 3) |
 //! | [`whole_file`] | files that appear under their name only when they are whole |
 //!
 //! [`TraceRecord`]: mapwire_wire::TraceRecord
@@ -16,10 +17,13 @@ mod columns;
 mod decoded;
 pub mod error;
 pub mod format;
+pub mod info;
 pub mod merge;
 pub mod metadata;
+pub mod pages;
 pub mod raw;
 pub mod reader;
+mod spread;
 pub mod whole_file;
 pub mod writer;
 
@@ -28,6 +32,6 @@ pub use error::{Damage, DamageKind, ReadError, WriteError};
 pub use merge::{Merge, MergeError, RecordStream};
 pub use metadata::Metadata;
 pub use raw::{RawError, RawReader};
-pub use reader::TraceReader;
+pub use reader::{Summary, TraceReader};
 pub use whole_file::WholeFile;
 pub use writer::TraceWriter;

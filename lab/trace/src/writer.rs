@@ -1,7 +1,7 @@
 //! Writing trace files.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::io::Write;
 
 use mapwire_wire::{TraceOp, TraceRecord};
@@ -14,27 +14,7 @@ use crate::format::{
     MAX_METADATA_BYTES, Stream, VERSION,
 };
 use crate::metadata::Metadata;
-
-/// Spreads stream keys, which nobody chooses to collide.
-#[derive(Debug, Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
+use crate::spread::Spread;
 
 /// Writes a trace file, a block at a time: [`push`](Self::push) records in order of time, then [`finish`](Self::finish).
 ///

@@ -58,6 +58,7 @@ pub const OUTSIDE: &[&str] = &[
     "clap_complete",
     "clap_mangen",
     "crc32fast",
+    "indicatif",
     "io-uring",
     "libc",
     "loom",

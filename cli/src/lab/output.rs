@@ -1,0 +1,107 @@
+//! What the laboratory prints.
+
+use std::io::{self, Write};
+
+use super::LabError;
+
+/// Prints text to stdout. That nobody reads any more is no error; a full disk is.
+pub(super) fn print(text: &str) -> Result<(), LabError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to stdout: {error}").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Rows of text under their headings: the first column to the left, all others to the right.
+pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells
+            .chain([headings[column].chars().count()])
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let mut line = String::new();
+        for (index, (cell, width)) in cells.into_iter().zip(&widths).enumerate() {
+            line.push_str(&match index {
+                0 => format!("{cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            });
+        }
+        line.push('\n');
+        line
+    };
+    let mut text = line(headings.to_vec());
+    for row in rows {
+        text.push_str(&line(row.iter().map(String::as_str).collect()));
+    }
+    text
+}
+
+/// A number with a comma before every three digits from the right.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A span of time with a unit that suits it.
+pub(super) fn span(ns: u64) -> String {
+    let of = |unit: f64| ns as f64 / unit;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.3} µs", of(1e3)),
+        1_000_000..1_000_000_000 => format!("{:.3} ms", of(1e6)),
+        _ => format!("{:.3} s", of(1e9)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (43_132, "43,132"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn spans_have_a_unit_that_suits_them() {
+        for (ns, text) in [
+            (999, "999 ns"),
+            (1500, "1.500 µs"),
+            (2_500_000, "2.500 ms"),
+            (60_000_000_000, "60.000 s"),
+        ] {
+            assert_eq!(span(ns), text);
+        }
+    }
+
+    #[test]
+    fn cells_stand_under_their_headings() {
+        let rows = [
+            vec!["a".to_owned(), "10".to_owned()],
+            vec!["long".to_owned(), "7".to_owned()],
+        ];
+        assert_eq!(table(&["x", "n"], &rows), "x      n\na     10\nlong   7\n");
+    }
+}
