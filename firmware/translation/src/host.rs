@@ -6,6 +6,7 @@ use crate::Counters;
 use crate::design::{NicSide, Pinning, TranslationDesign, TranslationError};
 use crate::limit::{PinError, PinLimit, PinRules};
 use crate::page::{Frame, Page, PageRange, Process};
+use crate::policy::ChooseVictims;
 use crate::user::{PinPlan, Prepared, UserTable};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -206,32 +207,36 @@ impl HostSide {
             return Ok(());
         };
         for &run in others {
-            self.pin(nic, pinner, run)?;
+            self.pin(nic, pinner, run, run.count)?;
         }
         // What is pinned ahead may not exist: it is tried with the last run in one call (UTLB §6.5), and left out on an error.
         let mut ahead = plan.ahead.as_slice();
         if let [joined, rest @ ..] = ahead
             && joined.first == last.end()
             && last.count + joined.count <= RUN_PAGES
-            && self.pin(nic, pinner, together(last, *joined)).is_ok()
+            && self
+                .pin(nic, pinner, together(last, *joined), last.count)
+                .is_ok()
         {
             ahead = rest;
         } else {
-            self.pin(nic, pinner, last)?;
+            self.pin(nic, pinner, last, last.count)?;
         }
         for &run in ahead {
-            if self.pin(nic, pinner, run).is_err() {
+            if self.pin(nic, pinner, run, 0).is_err() {
                 break;
             }
         }
         Ok(())
     }
 
+    /// Pins the run, of which the first `needed` pages are for a transfer and the others ahead.
     fn pin<N: NicSide, P: PinPages>(
         &mut self,
         nic: &mut N,
         pinner: &mut P,
         run: PageRange,
+        needed: u64,
     ) -> HostResult<N, P> {
         let mut rest = run;
         while !rest.is_empty() {
@@ -249,7 +254,9 @@ impl HostSide {
                     .map_err(HostError::Pin)?;
                 return Err(HostError::Nic(error));
             }
-            self.user.commit_pinned(part)?;
+            let (used, ahead) = part.split_at(run.first.0 + needed);
+            self.user.commit_pinned(used)?;
+            self.user.commit_ahead(ahead)?;
             rest = PageRange {
                 first: part.end(),
                 count: rest.count - part.count,
@@ -297,6 +304,14 @@ impl HostSide {
             Pinning::BeforeTransfer => self.user.release(range),
             Pinning::OnMiss => Ok(()),
         }
+    }
+
+    /// The same, with victims that the application chooses (UTLB §3.4). Has no effect without a limit; with one, to be called
+    /// before any page is pinned.
+    #[must_use]
+    pub fn choosing(mut self, chooser: Box<dyn ChooseVictims>) -> Self {
+        self.user = self.user.choosing(chooser);
+        self
     }
 
     /// Whose pages.

@@ -79,6 +79,6 @@ pub use limit::{PinError, PinLimit, PinRules};
 pub use page::{Frame, PAGE_BYTES, PAGE_SHIFT, Page, PageRange, Process, RangeError};
 pub use pin_map::{Check, PinMap};
 pub use pinned_pages::PinnedPages;
-pub use policy::{ParsePolicyError, Policy};
+pub use policy::{Candidates, ChooseVictims, ParsePolicyError, Policy};
 pub use table::TranslationTable;
 pub use user::{PinPlan, Prepared, UserTable};

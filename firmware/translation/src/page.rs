@@ -191,6 +191,26 @@ impl PageRange {
         page.0 >= self.first.0 && page.0 - self.first.0 < self.count
     }
 
+    /// The pages before the page of this number, and the others.
+    #[inline]
+    pub const fn split_at(self, number: u64) -> (Self, Self) {
+        let before = number.saturating_sub(self.first.0);
+        let before = if before < self.count {
+            before
+        } else {
+            self.count
+        };
+        let first = PageRange {
+            count: before,
+            ..self
+        };
+        let rest = PageRange {
+            first: first.end(),
+            count: self.count - before,
+        };
+        (first, rest)
+    }
+
     /// Itself, if every page lies in the 48-bit space that maps and tables cover.
     #[inline]
     pub const fn in_address_space(self) -> Result<Self, RangeError> {
@@ -326,6 +346,22 @@ mod tests {
             1
         );
         assert_eq!(PageRange::EMPTY.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_range_split_at_any_page_gives_two_that_make_it_up() {
+        let range = PageRange {
+            first: Page(10),
+            count: 3,
+        };
+        for number in 0..20 {
+            let (one, two) = range.split_at(number);
+            let pages: Vec<_> = one.iter().chain(two).collect();
+            assert_eq!(pages, [Page(10), Page(11), Page(12)], "{number}");
+            assert!(
+                one.iter().all(|page| page.0 < number) && two.iter().all(|page| page.0 >= number)
+            );
+        }
     }
 
     #[test]

@@ -1,11 +1,20 @@
 //! The pinned pages of a process under a limit, and which to give up for another (UTLB §3.1, §3.4).
 //!
-//! Least recently used first, never a page with an outstanding transfer. A touch, a hold and a release are a
-//! constant number of steps for each page and allocate nothing.
+//! By a policy, never a page with an outstanding transfer. A touch, a hold and a release are a constant number of steps for
+//! each page; only a touch under LFU or MFU may allocate, when more pages have been used a number of times of their own than
+//! ever before.
 
+mod drawn;
+mod frequency;
+mod recency;
+
+use self::drawn::Drawn;
+use self::frequency::Frequency;
+use self::recency::Recency;
 use crate::leaves::Leaves;
 use crate::limit::PinError;
 use crate::page::{Page, PageRange, RangeError};
+use crate::policy::Policy;
 use alloc::vec::Vec;
 
 const LEAF_PAGES: usize = 256;
@@ -16,14 +25,15 @@ const NIL: u32 = u32::MAX;
 enum State {
     /// Not pinned.
     Absent,
-    /// Pinned, and in the order of use.
+    /// Pinned, and among those that a search for victims looks at.
     Listed,
-    /// Pinned; a search for victims came past while a transfer held it, and took it out of the order, so that the
-    /// next search need not pass it again. Its last release, or a touch, puts it back as the most recently used.
+    /// Pinned; a search for victims came past while a transfer held it, and took it out, so that the next search need not pass
+    /// it again. Its last release, or a touch, puts it back as the most recently used.
     Parked,
 }
 
-/// 16 bytes a page of the leaves that exist. Links are positions of nodes: 32 bits reach 64 GiB of them.
+/// 16 bytes a page of the leaves that exist. Links are positions of nodes: 32 bits reach 64 GiB of them. What they link is up to
+/// the ranking.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     newer: u32,
@@ -46,7 +56,20 @@ struct Piece {
     to: usize,
 }
 
-/// The pinned pages of a process that has a limit, in the order of their last use.
+/// Who goes first.
+#[derive(Clone, Debug)]
+enum Ranking {
+    /// By last use.
+    Recency(Recency),
+    /// By number of uses.
+    Frequency(Frequency),
+    /// By lot.
+    Drawn(Drawn),
+}
+
+type Nodes = Leaves<Node, LEAF_PAGES>;
+
+/// The pinned pages of a process that has a limit, ranked by who is given up first.
 ///
 /// ```
 /// use mapwire_translation::{Page, PageRange, PinnedPages};
@@ -63,23 +86,33 @@ struct Piece {
 #[derive(Clone, Debug)]
 pub struct PinnedPages {
     limit_pages: u64,
-    nodes: Leaves<Node, LEAF_PAGES>,
-    newest: u32,
-    oldest: u32,
+    nodes: Nodes,
+    ranking: Ranking,
     pinned: u64,
     held: u64,
-    /// The range whose touch came last, if the order has not changed since: touching it again changes nothing.
+    /// The range whose touch came last, if touching it again changes nothing.
     last_touched: PageRange,
 }
 
 impl PinnedPages {
-    /// No page pinned, and at most `limit_pages` to come.
+    /// No page pinned, and at most `limit_pages` to come; those used least recently go first.
     pub fn new(limit_pages: u64) -> Self {
+        Self::with(limit_pages, Policy::Lru)
+    }
+
+    /// No page pinned, and at most `limit_pages` to come.
+    pub fn with(limit_pages: u64, policy: Policy) -> Self {
+        let ranking = match policy {
+            Policy::Lru | Policy::Application => Ranking::Recency(Recency::oldest_first()),
+            Policy::Mru => Ranking::Recency(Recency::newest_first()),
+            Policy::Lfu => Ranking::Frequency(Frequency::least_first()),
+            Policy::Mfu => Ranking::Frequency(Frequency::most_first()),
+            Policy::Random { seed } => Ranking::Drawn(Drawn::new(seed)),
+        };
         PinnedPages {
             limit_pages,
             nodes: Leaves::new(ABSENT),
-            newest: NIL,
-            oldest: NIL,
+            ranking,
             pinned: 0,
             held: 0,
             last_touched: PageRange::EMPTY,
@@ -101,25 +134,41 @@ impl PinnedPages {
         self.held
     }
 
-    /// Records pages as pinned, each as the most recently used as its turn comes. Pages pinned already are touched.
+    /// Records pages as pinned and used now, in rising order. Pages pinned already are touched.
     ///
     /// The limit is not enforced here: what has been pinned is recorded, and the next plan makes up for it.
     ///
     /// # Errors
     /// A range that leaves the 48-bit address space is refused whole.
     pub fn insert(&mut self, range: PageRange) -> Result<(), RangeError> {
+        self.insert_pages(range, true)
+    }
+
+    /// [`insert`](Self::insert) of pages that no transfer has used yet: by number of uses they have none. Those pinned already
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// A range that leaves the 48-bit address space is refused whole.
+    pub fn insert_ahead(&mut self, range: PageRange) -> Result<(), RangeError> {
+        self.insert_pages(range, false)
+    }
+
+    fn insert_pages(&mut self, range: PageRange, used: bool) -> Result<(), RangeError> {
         for page in range.in_address_space()? {
             let base = self.nodes.find_or_add(page.0 >> LEAF_SHIFT);
             let at = base + page_in_leaf(page);
-            match self.nodes.cells[at].state {
-                State::Absent => {
-                    self.nodes.occupy(base, 1);
-                    self.pinned += 1;
+            if self.nodes.cells[at].state == State::Absent {
+                self.nodes.occupy(base, 1);
+                self.pinned += 1;
+                self.nodes.cells[at].state = State::Listed;
+                match &mut self.ranking {
+                    Ranking::Recency(list) => list.link_newest(&mut self.nodes.cells, at, at),
+                    Ranking::Frequency(buckets) => buckets.add(&mut self.nodes.cells, at, used),
+                    Ranking::Drawn(drawn) => drawn.add(&mut self.nodes.cells, at),
                 }
-                State::Listed => self.unlink(at, at),
-                State::Parked => {}
+            } else if used {
+                self.touch_nodes(at, at + 1);
             }
-            self.link_newest(at, at);
         }
         self.last_touched = PageRange::EMPTY;
         Ok(())
@@ -131,10 +180,14 @@ impl PinnedPages {
             return false;
         };
         let at = base + page_in_leaf(page);
-        match self.nodes.cells[at].state {
-            State::Absent => return false,
-            State::Listed => self.unlink(at, at),
-            State::Parked => {}
+        let state = self.nodes.cells[at].state;
+        let cells = &mut self.nodes.cells;
+        match (&mut self.ranking, state) {
+            (_, State::Absent) => return false,
+            (Ranking::Recency(list), State::Listed) => list.unlink(cells, at, at),
+            (Ranking::Drawn(drawn), State::Listed) => drawn.remove(cells, at),
+            (Ranking::Frequency(buckets), _) => buckets.remove(cells, at),
+            (_, State::Parked) => {}
         }
         self.nodes.cells[at].state = State::Absent;
         self.pinned -= 1;
@@ -157,29 +210,27 @@ impl PinnedPages {
                 self.touch_nodes(piece.base + piece.from, piece.base + piece.to);
             }
         }
-        self.last_touched = range;
+        if !matches!(self.ranking, Ranking::Frequency(_)) {
+            self.last_touched = range;
+        }
     }
 
-    /// Makes the nodes `from..to` of one leaf the newest, the last of them newest of all. Pages that were touched
-    /// together before stand in the order already and move as one.
+    /// The nodes `from..to` of one leaf are used, the last of them last.
+    #[inline]
     fn touch_nodes(&mut self, from: usize, to: usize) {
-        let mut first = from;
-        while first < to {
-            let mut last = first;
-            match self.nodes.cells[first].state {
-                State::Absent => {}
-                State::Parked => self.link_newest(first, first),
-                State::Listed => {
-                    while last + 1 < to && self.nodes.cells[last].newer == (last + 1) as u32 {
-                        last += 1;
-                    }
-                    if self.newest != last as u32 {
-                        self.unlink(first, last);
-                        self.link_newest(first, last);
-                    }
+        let cells = &mut self.nodes.cells;
+        match &mut self.ranking {
+            Ranking::Recency(list) => list.touch(cells, from, to),
+            Ranking::Frequency(buckets) => {
+                for at in from..to {
+                    buckets.touch(cells, at);
                 }
             }
-            first = last + 1;
+            Ranking::Drawn(drawn) => {
+                for at in from..to {
+                    drawn.touch(cells, at);
+                }
+            }
         }
     }
 
@@ -257,40 +308,75 @@ impl PinnedPages {
         base.is_some_and(|base| self.nodes.cells[base + page_in_leaf(page)].holds > 0)
     }
 
-    /// Appends the `count` pages to give up first: least recently used first, none that a transfer holds and none of
-    /// `keep`. Returns whether there were so many. They stay recorded as pinned until [`remove`](Self::remove).
+    /// Appends the `count` pages to give up first by the policy, none that a transfer holds and none of `keep`. Returns whether
+    /// there were so many. They stay recorded as pinned until [`remove`](Self::remove).
     ///
-    /// Takes a step for each victim, for each page of `keep` that is older than the last victim, and once for each
+    /// Takes a step for each victim, for each page of `keep` that comes before the last victim, and once for each
     /// held page met.
     pub fn victims(&mut self, count: u64, keep: PageRange, out: &mut Vec<Page>) -> bool {
-        let mut missing = count;
-        let mut at = self.oldest;
-        while missing > 0 && at != NIL {
-            let node = self.nodes.cells[at as usize];
-            let page = self.page_at(at as usize);
-            if node.holds > 0 {
-                self.unlink(at as usize, at as usize);
-                self.nodes.cells[at as usize].state = State::Parked;
-                self.last_touched = PageRange::EMPTY;
-            } else if !keep.contains(page) {
-                out.push(page);
-                missing -= 1;
-            }
-            at = node.newer;
+        let before = out.len();
+        let PinnedPages { nodes, ranking, .. } = self;
+        let mut search = Search {
+            nodes,
+            keep,
+            missing: count,
+            out,
+            parked: false,
+        };
+        match ranking {
+            Ranking::Recency(list) => list.search(&mut search),
+            Ranking::Frequency(buckets) => buckets.search(&mut search),
+            Ranking::Drawn(drawn) => drawn.search(&mut search),
         }
-        missing == 0
+        if search.parked {
+            self.last_touched = PageRange::EMPTY;
+        }
+        (out.len() - before) as u64 == count
+    }
+
+    /// The pages that no transfer holds, least recently used first. Only for policies that rank by last use.
+    pub(crate) fn idle_oldest_first(&self) -> impl Iterator<Item = Page> {
+        let mut at = match &self.ranking {
+            Ranking::Recency(list) => list.oldest(),
+            Ranking::Frequency(_) | Ranking::Drawn(_) => NIL,
+        };
+        core::iter::from_fn(move || {
+            while at != NIL {
+                let (node, this) = (self.nodes.cells[at as usize], at as usize);
+                at = node.newer;
+                if node.holds == 0 {
+                    return Some(page_at(&self.nodes, this));
+                }
+            }
+            None
+        })
+    }
+
+    /// Whether the page is pinned and no transfer holds it.
+    pub(crate) fn is_idle(&self, page: Page) -> bool {
+        let base = self.nodes.peek(page.0 >> LEAF_SHIFT);
+        base.is_some_and(|base| {
+            let node = self.nodes.cells[base + page_in_leaf(page)];
+            node.state != State::Absent && node.holds == 0
+        })
     }
 
     /// Pages outside the range that transfers hold. Takes a pass over all nodes: only errors ask.
     pub(crate) fn held_outside(&self, range: PageRange) -> u64 {
-        let held =
-            |at: &usize| self.nodes.cells[*at].holds > 0 && !range.contains(self.page_at(*at));
+        let held = |at: &usize| {
+            self.nodes.cells[*at].holds > 0 && !range.contains(page_at(&self.nodes, *at))
+        };
         (0..self.nodes.cells.len()).filter(held).count() as u64
     }
 
     /// Bytes of host memory taken.
     pub fn memory_bytes(&self) -> usize {
-        self.nodes.memory_bytes()
+        let ranking = match &self.ranking {
+            Ranking::Recency(_) => 0,
+            Ranking::Frequency(buckets) => buckets.memory_bytes(),
+            Ranking::Drawn(drawn) => drawn.memory_bytes(),
+        };
+        self.nodes.memory_bytes() + ranking
     }
 
     /// Takes from `rest` what lies in one leaf; `None` if the leaf does not exist.
@@ -310,50 +396,53 @@ impl PinnedPages {
         })
     }
 
-    /// Puts parked nodes that nothing holds any more back into the order.
+    /// Puts parked nodes that nothing holds any more back.
     #[cold]
     fn take_back(&mut self, from: usize, to: usize) {
+        let cells = &mut self.nodes.cells;
         for at in from..to {
-            let Node { state, holds, .. } = self.nodes.cells[at];
+            let Node { state, holds, .. } = cells[at];
             if state == State::Parked && holds == 0 {
-                self.link_newest(at, at);
+                cells[at].state = State::Listed;
+                match &mut self.ranking {
+                    Ranking::Recency(list) => list.link_newest(cells, at, at),
+                    Ranking::Frequency(buckets) => buckets.take_back(cells, at),
+                    Ranking::Drawn(drawn) => drawn.add(cells, at),
+                }
             }
         }
         self.last_touched = PageRange::EMPTY;
     }
+}
 
-    /// Takes the nodes from `first` to `last`, which stand in the order one after the other, out of it.
-    #[inline]
-    fn unlink(&mut self, first: usize, last: usize) {
-        let older = self.nodes.cells[first].older;
-        let newer = self.nodes.cells[last].newer;
-        match newer {
-            NIL => self.newest = older,
-            newer => self.nodes.cells[newer as usize].older = older,
-        }
-        match older {
-            NIL => self.oldest = newer,
-            older => self.nodes.cells[older as usize].newer = newer,
-        }
-    }
+/// A search for victims under way.
+struct Search<'a> {
+    nodes: &'a mut Nodes,
+    keep: PageRange,
+    missing: u64,
+    out: &'a mut Vec<Page>,
+    parked: bool,
+}
 
-    /// Puts the nodes from `first` to `last`, which are linked to one another, at the newest end.
-    #[inline]
-    fn link_newest(&mut self, first: usize, last: usize) {
-        let older = self.newest;
-        self.nodes.cells[first].older = older;
-        self.nodes.cells[first].state = State::Listed;
-        self.nodes.cells[last].newer = NIL;
-        match older {
-            NIL => self.oldest = first as u32,
-            older => self.nodes.cells[older as usize].newer = first as u32,
+impl Search<'_> {
+    /// Takes the node as a victim, unless it must stay. Whether it was parked: a transfer holds it, and the ranking takes it out.
+    fn visit(&mut self, at: usize) -> bool {
+        if self.nodes.cells[at].holds > 0 {
+            self.nodes.cells[at].state = State::Parked;
+            self.parked = true;
+            return true;
         }
-        self.newest = last as u32;
+        let page = page_at(self.nodes, at);
+        if !self.keep.contains(page) {
+            self.out.push(page);
+            self.missing -= 1;
+        }
+        false
     }
+}
 
-    fn page_at(&self, at: usize) -> Page {
-        Page(self.nodes.number_of(at) << LEAF_SHIFT | (at % LEAF_PAGES) as u64)
-    }
+fn page_at(nodes: &Nodes, at: usize) -> Page {
+    Page(nodes.number_of(at) << LEAF_SHIFT | (at % LEAF_PAGES) as u64)
 }
 
 #[inline(always)]
@@ -362,218 +451,4 @@ fn page_in_leaf(page: Page) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    fn range(first: u64, count: u64) -> PageRange {
-        PageRange {
-            first: Page(first),
-            count,
-        }
-    }
-
-    fn victims(pinned: &mut PinnedPages, count: u64, keep: PageRange) -> Vec<u64> {
-        let mut out = Vec::new();
-        pinned.victims(count, keep, &mut out);
-        out.iter().map(|page| page.0).collect()
-    }
-
-    #[test]
-    fn a_node_takes_sixteen_bytes() {
-        assert_eq!(size_of::<Node>(), 16);
-    }
-
-    #[test]
-    fn the_least_recently_used_page_goes_first() {
-        let mut pinned = PinnedPages::new(10);
-        pinned.insert(range(0, 4)).unwrap();
-        pinned.touch(range(1, 1));
-        pinned.touch(range(0, 1));
-        assert_eq!(victims(&mut pinned, 9, PageRange::EMPTY), [2, 3, 1, 0]);
-    }
-
-    #[test]
-    fn a_plan_for_victims_changes_nothing_until_they_are_removed() {
-        let mut pinned = PinnedPages::new(10);
-        pinned.insert(range(0, 4)).unwrap();
-        assert_eq!(victims(&mut pinned, 2, PageRange::EMPTY), [0, 1]);
-        assert_eq!(victims(&mut pinned, 2, PageRange::EMPTY), [0, 1]);
-        assert!(pinned.remove(Page(0)));
-        assert!(!pinned.remove(Page(0)));
-        assert_eq!(victims(&mut pinned, 2, PageRange::EMPTY), [1, 2]);
-        assert_eq!(pinned.pinned_pages(), 3);
-    }
-
-    #[test]
-    fn a_page_held_twice_needs_two_releases() {
-        let mut pinned = PinnedPages::new(10);
-        pinned.insert(range(7, 1)).unwrap();
-        pinned.hold(range(7, 1)).unwrap();
-        pinned.hold(range(7, 1)).unwrap();
-        assert_eq!(pinned.held_pages(), 1);
-        pinned.release(range(7, 1)).unwrap();
-        assert_eq!(victims(&mut pinned, 1, PageRange::EMPTY), []);
-        pinned.release(range(7, 1)).unwrap();
-        assert_eq!(victims(&mut pinned, 1, PageRange::EMPTY), [7]);
-        assert_eq!(
-            pinned.release(range(7, 1)),
-            Err(PinError::NotHeld { page: Page(7) })
-        );
-    }
-
-    #[test]
-    fn a_hold_that_meets_an_unpinned_page_holds_nothing() {
-        let mut pinned = PinnedPages::new(10);
-        pinned.insert(range(254, 3)).unwrap();
-        for (first, count, absent) in [
-            (254, 4, 257),
-            (253, 2, 253),
-            (256, 600, 257),
-            (5000, 1, 5000),
-        ] {
-            let refused = pinned.hold(range(first, count));
-            assert_eq!(refused, Err(PinError::NotPinned { page: Page(absent) }));
-            assert_eq!(pinned.held_pages(), 0);
-        }
-        assert_eq!(victims(&mut pinned, 9, PageRange::EMPTY), [254, 255, 256]);
-    }
-
-    #[test]
-    fn a_page_that_was_passed_while_held_is_the_newest_after_its_release() {
-        let mut pinned = PinnedPages::new(10);
-        pinned.insert(range(0, 3)).unwrap();
-        pinned.hold(range(0, 1)).unwrap();
-        assert_eq!(victims(&mut pinned, 1, PageRange::EMPTY), [1]);
-        pinned.release(range(0, 1)).unwrap();
-        assert_eq!(victims(&mut pinned, 9, PageRange::EMPTY), [1, 2, 0]);
-    }
-
-    #[test]
-    fn holds_outlive_an_unpinning_that_was_forced() {
-        let mut pinned = PinnedPages::new(10);
-        pinned.insert(range(3, 1)).unwrap();
-        pinned.hold(range(3, 1)).unwrap();
-        assert!(pinned.remove(Page(3)));
-        assert!(pinned.is_held(Page(3)));
-        pinned.insert(range(3, 1)).unwrap();
-        assert_eq!(victims(&mut pinned, 1, PageRange::EMPTY), []);
-        pinned.release(range(3, 1)).unwrap();
-        assert!(pinned.remove(Page(3)));
-        assert_eq!((pinned.held_pages(), pinned.nodes.leaf_count()), (0, 0));
-    }
-
-    /// The order as a plain list, oldest first.
-    #[derive(Default)]
-    struct Naive {
-        order: Vec<u64>,
-        parked: BTreeSet<u64>,
-        holds: BTreeMap<u64, u32>,
-    }
-
-    impl Naive {
-        fn pinned(&self, page: u64) -> bool {
-            self.order.contains(&page) || self.parked.contains(&page)
-        }
-
-        fn forget(&mut self, page: u64) {
-            self.order.retain(|other| *other != page);
-            self.parked.remove(&page);
-        }
-
-        fn use_now(&mut self, page: u64) {
-            self.forget(page);
-            self.order.push(page);
-        }
-
-        fn victims(&mut self, count: usize, keep: PageRange) -> Vec<u64> {
-            let mut found = Vec::new();
-            for page in self.order.clone() {
-                if found.len() == count {
-                    break;
-                }
-                if self.holds.contains_key(&page) {
-                    self.forget(page);
-                    self.parked.insert(page);
-                } else if !keep.contains(Page(page)) {
-                    found.push(page);
-                }
-            }
-            found
-        }
-
-        fn release(&mut self, page: u64) -> bool {
-            match self.holds.get_mut(&page) {
-                None => return false,
-                Some(1) => {
-                    self.holds.remove(&page);
-                    if self.parked.contains(&page) {
-                        self.use_now(page);
-                    }
-                }
-                Some(count) => *count -= 1,
-            }
-            true
-        }
-    }
-
-    proptest! {
-        #![proptest_config(crate::testing::seeded())]
-        #[test]
-        fn it_agrees_with_a_plain_list(
-            ops in prop::collection::vec((0u8..12, 0u64..24, 0u64..6, 0u64..5), 0..200)
-        ) {
-            let mut pinned = PinnedPages::new(1000);
-            let mut naive = Naive::default();
-            for (op, first, count, many) in ops {
-                // Around the border of two leaves, and far away.
-                let first = if first < 20 { 246 + first } else { 1 << 30 | first };
-                let pages = range(first, count);
-                match op {
-                    0..3 => {
-                        pinned.insert(pages).unwrap();
-                        pages.iter().for_each(|page| naive.use_now(page.0));
-                    }
-                    3..6 => {
-                        pinned.touch(pages);
-                        for page in pages {
-                            if naive.pinned(page.0) {
-                                naive.use_now(page.0);
-                            }
-                        }
-                    }
-                    6 => {
-                        prop_assert_eq!(pinned.remove(Page(first)), naive.pinned(first));
-                        naive.forget(first);
-                    }
-                    7..9 => {
-                        let all = pages.iter().all(|page| naive.pinned(page.0));
-                        prop_assert_eq!(pinned.hold(pages).is_ok(), all);
-                        for page in pages {
-                            if all {
-                                *naive.holds.entry(page.0).or_default() += 1;
-                            } else if !naive.pinned(page.0) {
-                                break;
-                            } else {
-                                // Held, then released when the hold failed.
-                                *naive.holds.entry(page.0).or_default() += 1;
-                                naive.release(page.0);
-                            }
-                        }
-                    }
-                    9 => {
-                        let done = pages.iter().all(|page| naive.release(page.0));
-                        prop_assert_eq!(pinned.release(pages).is_ok(), done);
-                    }
-                    _ => prop_assert_eq!(victims(&mut pinned, many, pages), naive.victims(many as usize, pages)),
-                }
-                let total = (naive.order.len() + naive.parked.len()) as u64;
-                prop_assert_eq!(pinned.pinned_pages(), total);
-                prop_assert_eq!(pinned.held_pages(), naive.holds.len() as u64);
-            }
-            let everything = naive.victims(usize::MAX, PageRange::EMPTY);
-            prop_assert_eq!(victims(&mut pinned, u64::MAX, PageRange::EMPTY), everything);
-        }
-    }
-}
+mod tests;

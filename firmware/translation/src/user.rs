@@ -9,6 +9,9 @@ use crate::limit::{PinError, PinLimit, PinRules};
 use crate::page::{PAGE_NUMBER_END, Page, PageRange};
 use crate::pin_map::{Check, PinMap};
 use crate::pinned_pages::PinnedPages;
+use crate::policy::{Candidates, ChooseVictims, Policy};
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// What [`UserTable::prepare`] found.
@@ -23,7 +26,7 @@ pub enum Prepared {
 /// What the driver has to do before a transfer. Made once and used again, so that planning seldom allocates.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PinPlan {
-    /// Pages to unpin, before anything is pinned; least recently used first.
+    /// Pages to unpin, before anything is pinned; in the order of the policy.
     pub to_unpin: Vec<Page>,
     /// Runs of pages to pin, in rising order, each as long as one call can pin.
     pub to_pin: Vec<PageRange>,
@@ -73,10 +76,11 @@ fn pages(runs: &[PageRange]) -> u64 {
 /// assert_eq!(plan, PinPlan { to_unpin: vec![Page(1)], to_pin: vec![page(3)], ahead: vec![] });
 /// # Ok::<(), PinError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct UserTable {
     map: PinMap,
     order: Option<PinnedPages>,
+    chooser: Option<Box<dyn ChooseVictims>>,
     prepin_pages: u64,
     check_misses: u64,
     pins: u64,
@@ -93,16 +97,42 @@ impl UserTable {
     pub fn with(rules: PinRules) -> Self {
         let order = match rules.limit {
             PinLimit::Unlimited => None,
-            PinLimit::Pages(pages) => Some(PinnedPages::new(pages)),
+            PinLimit::Pages(pages) => Some(PinnedPages::with(pages, rules.policy)),
         };
+        Self::from_order(order, rules)
+    }
+
+    /// No page pinned. Holds and the order of use are kept even if nothing limits the pages: for whoever unpins for reasons of
+    /// his own.
+    pub fn tracking(rules: PinRules) -> Self {
+        let limit_pages = match rules.limit {
+            PinLimit::Unlimited => u64::MAX,
+            PinLimit::Pages(pages) => pages,
+        };
+        Self::from_order(Some(PinnedPages::with(limit_pages, rules.policy)), rules)
+    }
+
+    fn from_order(order: Option<PinnedPages>, rules: PinRules) -> Self {
         UserTable {
             map: PinMap::new(),
             order,
+            chooser: None,
             prepin_pages: rules.prepin_pages.max(1),
             check_misses: 0,
             pins: 0,
             unpins: 0,
         }
+    }
+
+    /// The same, with victims that the application chooses. Has no effect without a limit; with one, to be called before any
+    /// page is pinned.
+    #[must_use]
+    pub fn choosing(mut self, chooser: Box<dyn ChooseVictims>) -> Self {
+        if let Some(order) = &mut self.order {
+            *order = PinnedPages::with(order.limit_pages(), Policy::Application);
+            self.chooser = Some(chooser);
+        }
+        self
     }
 
     /// Whether a transfer of the range can start, and if not, the plan that makes it possible. Under a limit the
@@ -119,6 +149,9 @@ impl UserTable {
         if self.map.check(range) == Check::AllPinned {
             if let Some(order) = &mut self.order {
                 order.touch(range);
+                if let Some(chooser) = &mut self.chooser {
+                    chooser.used(range);
+                }
             }
             return Ok(Prepared::AllPinned);
         }
@@ -140,7 +173,10 @@ impl UserTable {
         let misses = self.plan_ahead(range, plan);
         if let Some(order) = &mut self.order {
             order.touch(range);
-            if !make_room(order, range, plan) {
+            if let Some(chooser) = &mut self.chooser {
+                chooser.used(range);
+            }
+            if !make_room(order, self.chooser.as_deref_mut(), range, plan) {
                 plan.clear();
                 return Err(too_small(order, range));
             }
@@ -192,9 +228,30 @@ impl UserTable {
     /// # Errors
     /// A range that leaves the 48-bit address space is refused whole.
     pub fn commit_pinned(&mut self, run: PageRange) -> Result<(), PinError> {
+        self.commit(run, true)
+    }
+
+    /// As [`commit_pinned`](Self::commit_pinned), of pages that were pinned ahead: no transfer has used them.
+    ///
+    /// # Errors
+    /// A range that leaves the 48-bit address space is refused whole.
+    pub fn commit_ahead(&mut self, run: PageRange) -> Result<(), PinError> {
+        self.commit(run, false)
+    }
+
+    fn commit(&mut self, run: PageRange, used: bool) -> Result<(), PinError> {
+        if run.is_empty() {
+            return Ok(());
+        }
         self.pins += self.map.set(run)?;
         if let Some(order) = &mut self.order {
-            order.insert(run)?;
+            match used {
+                true => order.insert(run)?,
+                false => order.insert_ahead(run)?,
+            }
+        }
+        if let Some(chooser) = &mut self.chooser {
+            chooser.pinned(run);
         }
         Ok(())
     }
@@ -204,6 +261,9 @@ impl UserTable {
         self.unpins += self.map.clear(PageRange::single(page));
         if let Some(order) = &mut self.order {
             order.remove(page);
+        }
+        if let Some(chooser) = &mut self.chooser {
+            chooser.unpinned(page);
         }
     }
 
@@ -234,9 +294,10 @@ impl UserTable {
 
     /// The limit it was made with.
     pub fn limit(&self) -> PinLimit {
-        self.order.as_ref().map_or(PinLimit::Unlimited, |order| {
-            PinLimit::Pages(order.limit_pages())
-        })
+        match &self.order {
+            Some(order) if order.limit_pages() < u64::MAX => PinLimit::Pages(order.limit_pages()),
+            _ => PinLimit::Unlimited,
+        }
     }
 
     /// Which pages are pinned.
@@ -267,19 +328,29 @@ impl UserTable {
 }
 
 /// Plans victims, and cuts what is pinned ahead to the room that there is. False if not even the range has room.
-fn make_room(order: &mut PinnedPages, range: PageRange, plan: &mut PinPlan) -> bool {
+fn make_room(
+    order: &mut PinnedPages,
+    mut chooser: Option<&mut (dyn ChooseVictims + 'static)>,
+    range: PageRange,
+    plan: &mut PinPlan,
+) -> bool {
     let ahead = pages(&plan.ahead);
-    let over = |pinned: u64| pinned.saturating_sub(order.limit_pages());
-    let all = over(order.pinned_pages() + plan.pages_to_pin() + ahead);
-    let needed = over(order.pinned_pages() + plan.pages_to_pin());
+    let needed = order.pinned_pages() + plan.pages_to_pin();
+    let over = (needed + ahead).saturating_sub(order.limit_pages());
     if ahead > 0 {
         let end = plan.ahead.last().map_or(range.end(), |run| run.end());
         let keep = PageRange {
             first: range.first,
             count: end.0 - range.first.0,
         };
-        order.victims(all, keep, &mut plan.to_unpin);
-        let missing = all - plan.to_unpin.len() as u64;
+        victims(
+            order,
+            chooser.as_deref_mut(),
+            over,
+            keep,
+            &mut plan.to_unpin,
+        );
+        let missing = over - plan.to_unpin.len() as u64;
         if missing <= ahead {
             shorten(&mut plan.ahead, missing);
             return true;
@@ -287,7 +358,43 @@ fn make_room(order: &mut PinnedPages, range: PageRange, plan: &mut PinPlan) -> b
         plan.ahead.clear();
         plan.to_unpin.clear();
     }
-    order.victims(needed, range, &mut plan.to_unpin)
+    let over = needed.saturating_sub(order.limit_pages());
+    victims(order, chooser, over, range, &mut plan.to_unpin);
+    plan.to_unpin.len() as u64 == over
+}
+
+/// Puts up to `count` victims into `out`, which is empty: those that the application chooses, then those of the policy.
+fn victims(
+    order: &mut PinnedPages,
+    chooser: Option<&mut (dyn ChooseVictims + 'static)>,
+    count: u64,
+    keep: PageRange,
+    out: &mut Vec<Page>,
+) {
+    let Some(chooser) = chooser.filter(|_| count > 0) else {
+        order.victims(count, keep, out);
+        return;
+    };
+    let candidates = Candidates {
+        pinned: order,
+        keep,
+    };
+    let mut named = Vec::new();
+    chooser.choose(count, &candidates, &mut named);
+    let mut taken = BTreeSet::new();
+    for page in named {
+        if out.len() as u64 == count {
+            return;
+        }
+        if candidates.contains(page) && taken.insert(page) {
+            out.push(page);
+        }
+    }
+    let mut others = Vec::new();
+    order.victims(count, keep, &mut others);
+    let rest = others.iter().filter(|page| !taken.contains(page));
+    let missing = count as usize - out.len();
+    out.extend(rest.take(missing));
 }
 
 /// Takes the last `pages` pages off.
@@ -312,299 +419,4 @@ fn too_small(order: &PinnedPages, range: PageRange) -> PinError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::page::RangeError;
-    use alloc::vec;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
-
-    fn range(first: u64, count: u64) -> PageRange {
-        PageRange {
-            first: Page(first),
-            count,
-        }
-    }
-
-    /// Does what the plan says, as a driver that never fails.
-    fn carry_out(user: &mut UserTable, plan: &PinPlan) {
-        plan.to_unpin
-            .iter()
-            .for_each(|page| user.commit_unpinned(*page));
-        plan.to_pin
-            .iter()
-            .for_each(|run| user.commit_pinned(*run).unwrap());
-    }
-
-    fn send(user: &mut UserTable, pages: PageRange) -> Result<PinPlan, PinError> {
-        let mut plan = PinPlan::new();
-        user.prepare(pages, &mut plan)?;
-        carry_out(user, &plan);
-        user.hold(pages)?;
-        user.release(pages)?;
-        Ok(plan)
-    }
-
-    #[test]
-    fn without_a_limit_pages_are_pinned_once_and_never_given_up() {
-        let mut user = UserTable::new(PinLimit::Unlimited);
-        assert_eq!(send(&mut user, range(5, 3)).unwrap().to_pin, [range(5, 3)]);
-        assert_eq!(
-            send(&mut user, range(3, 7)).unwrap().to_pin,
-            [range(3, 2), range(8, 2)]
-        );
-        assert_eq!(send(&mut user, range(3, 7)).unwrap(), PinPlan::new());
-        assert_eq!(
-            user.counters(),
-            Counters {
-                check_misses: 7,
-                pins: 7,
-                pinned_pages: 7,
-                ..Counters::default()
-            }
-        );
-    }
-
-    #[test]
-    fn a_hand_computed_trace_under_a_limit_gives_its_golden_counts() {
-        let mut user = UserTable::new(PinLimit::Pages(4));
-        send(&mut user, range(0, 3)).unwrap(); // 0 1 2, oldest first
-        send(&mut user, range(0, 1)).unwrap(); // 1 2 0
-        send(&mut user, range(9, 1)).unwrap(); // 1 2 0 9
-        let plan = send(&mut user, range(1, 3)).unwrap(); // 1 and 2 are there, 3 takes the place of 0
-        assert_eq!(
-            (plan.to_unpin, plan.to_pin),
-            (Vec::from([Page(0)]), Vec::from([range(3, 1)]))
-        );
-        let plan = send(&mut user, range(0, 4)).unwrap(); // 0 takes the place of 9
-        assert_eq!(
-            (plan.to_unpin, plan.to_pin),
-            (Vec::from([Page(9)]), Vec::from([range(0, 1)]))
-        );
-        let expected = Counters {
-            check_misses: 6,
-            pins: 6,
-            unpins: 2,
-            pinned_pages: 4,
-            ..Counters::default()
-        };
-        assert_eq!(user.counters(), expected);
-    }
-
-    /// Carries out what is pinned ahead as well.
-    fn send_with_prepinning(user: &mut UserTable, pages: PageRange) -> PinPlan {
-        let plan = send(user, pages).unwrap();
-        let ahead = plan.ahead.iter();
-        ahead.for_each(|run| user.commit_pinned(*run).unwrap());
-        plan
-    }
-
-    #[test]
-    fn a_check_miss_pins_pages_ahead_and_counts_once() {
-        let mut user = UserTable::with(PinRules::default().with_prepin_pages(4));
-        let plan = send_with_prepinning(&mut user, range(10, 1));
-        assert_eq!(
-            (plan.to_pin, plan.ahead),
-            (vec![range(10, 1)], vec![range(11, 3)])
-        );
-        // 13 is pinned; 14 misses and pins up to 17, 18 misses and pins up to 21.
-        let plan = send_with_prepinning(&mut user, range(13, 6));
-        assert_eq!(
-            (plan.to_pin, plan.ahead),
-            (vec![range(14, 5)], vec![range(19, 3)])
-        );
-        // 8 misses and covers 9, which misses no more; 22 misses.
-        let plan = send_with_prepinning(&mut user, range(8, 15));
-        assert_eq!(plan.to_pin, [range(8, 2), range(22, 1)]);
-        assert_eq!(plan.ahead, [range(23, 3)]);
-        let expected = Counters {
-            check_misses: 5,
-            pins: 18,
-            pinned_pages: 18,
-            ..Counters::default()
-        };
-        assert_eq!(user.counters(), expected);
-        let top = range(PAGE_NUMBER_END - 2, 1);
-        assert_eq!(
-            send_with_prepinning(&mut user, top).ahead,
-            [range(PAGE_NUMBER_END - 1, 1)]
-        );
-    }
-
-    #[test]
-    fn what_is_pinned_ahead_takes_the_place_of_others_but_keeps_to_the_limit() {
-        let rules = PinRules::default()
-            .with_limit(PinLimit::Pages(4))
-            .with_prepin_pages(3);
-        let mut user = UserTable::with(rules);
-        send_with_prepinning(&mut user, range(0, 1)); // 0 1 2
-        let plan = send_with_prepinning(&mut user, range(10, 1)); // 2 10 11 12
-        assert_eq!(
-            (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
-            (&[Page(0), Page(1)][..], &[range(11, 2)][..])
-        );
-        user.hold(range(10, 2)).unwrap();
-        // 2 and 12 make room for 20 and 21; there is none for 22.
-        let plan = send_with_prepinning(&mut user, range(20, 1));
-        assert_eq!(
-            (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
-            (&[Page(2), Page(12)][..], &[range(21, 1)][..])
-        );
-        user.hold(range(20, 1)).unwrap();
-        let plan = send_with_prepinning(&mut user, range(30, 1));
-        assert_eq!(
-            (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
-            (&[Page(21)][..], &[][..])
-        );
-        user.hold(range(30, 1)).unwrap();
-        let refused = user.prepare(range(40, 1), &mut PinPlan::new());
-        assert!(
-            matches!(refused, Err(PinError::LimitTooSmall { held_pages: 4, .. })),
-            "{refused:?}"
-        );
-        assert_eq!(user.counters().pinned_pages, 4);
-    }
-
-    #[test]
-    fn a_transfer_larger_than_the_limit_is_refused_with_the_numbers() {
-        let mut user = UserTable::new(PinLimit::Pages(4));
-        let refused = send(&mut user, range(0, 5));
-        assert_eq!(
-            refused,
-            Err(PinError::LimitTooSmall {
-                needed_pages: 5,
-                limit_pages: 4,
-                held_pages: 0
-            })
-        );
-        assert_eq!(user.counters(), Counters::default());
-        assert!(send(&mut user, range(0, PAGE_NUMBER_END)).is_err());
-        send(&mut user, range(0, 4)).unwrap();
-    }
-
-    #[test]
-    fn a_transfer_waits_for_others_that_hold_the_room() {
-        let mut user = UserTable::new(PinLimit::Pages(4));
-        let mut plan = PinPlan::new();
-        send(&mut user, range(0, 4)).unwrap();
-        user.hold(range(0, 3)).unwrap();
-        let refused = user.prepare(range(2, 4), &mut plan);
-        assert_eq!(
-            refused,
-            Err(PinError::LimitTooSmall {
-                needed_pages: 4,
-                limit_pages: 4,
-                held_pages: 2
-            })
-        );
-        assert_eq!(plan, PinPlan::new());
-        user.release(range(0, 3)).unwrap();
-        assert_eq!(
-            send(&mut user, range(2, 4)).unwrap().to_unpin,
-            [Page(0), Page(1)]
-        );
-    }
-
-    #[test]
-    fn pages_outside_the_address_space_are_refused() {
-        for limit in [PinLimit::Unlimited, PinLimit::Pages(4)] {
-            let mut user = UserTable::new(limit);
-            let outside = range(PAGE_NUMBER_END - 1, 2);
-            let error = RangeError::PagesOutside {
-                first: PAGE_NUMBER_END - 1,
-                count: 2,
-            };
-            assert_eq!(send(&mut user, outside), Err(error.into()));
-            assert_eq!(user.commit_pinned(outside), Err(error.into()));
-            assert_eq!(user.counters(), Counters::default());
-        }
-    }
-
-    #[test]
-    fn a_driver_that_fails_halfway_leaves_a_table_that_plans_the_rest() {
-        let mut user = UserTable::new(PinLimit::Pages(4));
-        let mut plan = PinPlan::new();
-        send(&mut user, range(0, 4)).unwrap();
-        user.prepare(range(8, 3), &mut plan).unwrap();
-        assert_eq!(plan.to_unpin, [Page(0), Page(1), Page(2)]);
-        // Two are unpinned, one page is pinned, then the system refuses.
-        user.commit_unpinned(Page(0));
-        user.commit_unpinned(Page(1));
-        user.commit_pinned(range(8, 1)).unwrap();
-        user.prepare(range(8, 3), &mut plan).unwrap();
-        assert_eq!(
-            (plan.to_unpin.as_slice(), plan.to_pin.as_slice()),
-            (&[Page(2)][..], &[range(9, 2)][..])
-        );
-    }
-
-    proptest! {
-        #![proptest_config(crate::testing::seeded())]
-        #[test]
-        fn a_driver_that_may_fail_never_breaks_the_limit_or_a_hold(
-            limit in 1u64..12,
-            sends in prop::collection::vec((0u64..30, 1u64..7, 0usize..12, any::<bool>()), 0..120),
-        ) {
-            let mut user = UserTable::new(PinLimit::Pages(limit));
-            let mut pinned = BTreeSet::new();
-            let mut holds: Vec<PageRange> = Vec::new();
-            let mut plan = PinPlan::new();
-            let mut check_misses = 0;
-            for (first, count, steps, finish) in sends {
-                let pages = range(first, count);
-                let held: BTreeSet<_> = holds.iter().flat_map(|held| held.iter()).collect();
-                let elsewhere = held.iter().filter(|page| !pages.contains(**page)).count() as u64;
-                match user.prepare(pages, &mut plan) {
-                    Ok(Prepared::AllPinned) => {
-                        prop_assert!(pages.iter().all(|page| pinned.contains(&page)));
-                        user.hold(pages).unwrap();
-                        holds.push(pages);
-                    }
-                    Ok(Prepared::MustPin) => {
-                        check_misses += plan.pages_to_pin();
-                        let missing: BTreeSet<_> = pages.iter().filter(|page| !pinned.contains(page)).collect();
-                        let planned: BTreeSet<_> = plan.to_pin.iter().flat_map(|run| run.iter()).collect();
-                        prop_assert_eq!(&planned, &missing);
-                        let over = (pinned.len() + missing.len()).saturating_sub(limit as usize);
-                        prop_assert_eq!(plan.to_unpin.len(), over);
-                        let victims: BTreeSet<_> = plan.to_unpin.iter().copied().collect();
-                        prop_assert_eq!(victims.len(), over);
-                        prop_assert!(victims.is_subset(&pinned));
-                        prop_assert!(victims.iter().all(|page| !held.contains(page) && !pages.contains(*page)));
-                        // The driver gets so far, in order, before it fails.
-                        for page in plan.to_unpin.iter().take(steps) {
-                            user.commit_unpinned(*page);
-                            pinned.remove(page);
-                        }
-                        let left = steps.saturating_sub(over);
-                        for page in plan.to_pin.iter().flat_map(|run| run.iter()).take(left) {
-                            user.commit_pinned(PageRange::single(page)).unwrap();
-                            pinned.insert(page);
-                        }
-                        if left >= missing.len() {
-                            user.hold(pages).unwrap();
-                            holds.push(pages);
-                        } else {
-                            prop_assert!(user.hold(pages).is_err());
-                        }
-                    }
-                    Err(error) => {
-                        let expected =
-                            PinError::LimitTooSmall { needed_pages: count, limit_pages: limit, held_pages: elsewhere };
-                        prop_assert_eq!(error, expected);
-                        prop_assert!(count + elsewhere > limit);
-                        prop_assert_eq!(&plan, &PinPlan::new());
-                    }
-                }
-                if finish && !holds.is_empty() {
-                    user.release(holds.remove(0)).unwrap();
-                }
-                let counters = user.counters();
-                prop_assert!(pinned.len() as u64 <= limit);
-                prop_assert_eq!(counters.pinned_pages, pinned.len() as u64);
-                prop_assert_eq!(counters.pins - counters.unpins, counters.pinned_pages);
-                prop_assert_eq!(counters.check_misses, check_misses);
-            }
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,107 @@
+//! Pinned pages in the order of their last use: LRU and MRU.
+
+use super::{NIL, Node, Search, State};
+
+/// A list through the nodes, from the page used last to that used least recently.
+#[derive(Clone, Debug)]
+pub(super) struct Recency {
+    newest: u32,
+    oldest: u32,
+    newest_first: bool,
+}
+
+impl Recency {
+    /// Victims are those used least recently.
+    pub(super) fn oldest_first() -> Self {
+        Recency {
+            newest: NIL,
+            oldest: NIL,
+            newest_first: false,
+        }
+    }
+
+    /// Victims are those used most recently.
+    pub(super) fn newest_first() -> Self {
+        Recency {
+            newest_first: true,
+            ..Self::oldest_first()
+        }
+    }
+
+    pub(super) fn oldest(&self) -> u32 {
+        self.oldest
+    }
+
+    /// Makes the nodes `from..to` the newest, the last of them newest of all. Pages that were touched together before stand in
+    /// the order already and move as one.
+    pub(super) fn touch(&mut self, cells: &mut [Node], from: usize, to: usize) {
+        let mut first = from;
+        while first < to {
+            let mut last = first;
+            match cells[first].state {
+                State::Absent => {}
+                State::Parked => {
+                    cells[first].state = State::Listed;
+                    self.link_newest(cells, first, first);
+                }
+                State::Listed => {
+                    while last + 1 < to && cells[last].newer == (last + 1) as u32 {
+                        last += 1;
+                    }
+                    if self.newest != last as u32 {
+                        self.unlink(cells, first, last);
+                        self.link_newest(cells, first, last);
+                    }
+                }
+            }
+            first = last + 1;
+        }
+    }
+
+    pub(super) fn search(&mut self, search: &mut Search<'_>) {
+        let mut at = if self.newest_first {
+            self.newest
+        } else {
+            self.oldest
+        };
+        while search.missing > 0 && at != NIL {
+            let node = search.nodes.cells[at as usize];
+            if search.visit(at as usize) {
+                self.unlink(&mut search.nodes.cells, at as usize, at as usize);
+            }
+            at = if self.newest_first {
+                node.older
+            } else {
+                node.newer
+            };
+        }
+    }
+
+    /// Takes the nodes from `first` to `last`, which stand in the order one after the other, out of it.
+    #[inline]
+    pub(super) fn unlink(&mut self, cells: &mut [Node], first: usize, last: usize) {
+        let older = cells[first].older;
+        let newer = cells[last].newer;
+        match newer {
+            NIL => self.newest = older,
+            newer => cells[newer as usize].older = older,
+        }
+        match older {
+            NIL => self.oldest = newer,
+            older => cells[older as usize].newer = newer,
+        }
+    }
+
+    /// Puts the nodes from `first` to `last`, which are linked to one another, at the newest end.
+    #[inline]
+    pub(super) fn link_newest(&mut self, cells: &mut [Node], first: usize, last: usize) {
+        let older = self.newest;
+        cells[first].older = older;
+        cells[last].newer = NIL;
+        match older {
+            NIL => self.oldest = first as u32,
+            older => cells[older as usize].newer = first as u32,
+        }
+        self.newest = last as u32;
+    }
+}
