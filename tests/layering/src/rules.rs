@@ -53,6 +53,7 @@ pub const OUTSIDE_PURE_TESTS: &[&str] = &["proptest"];
 
 /// What other crates may use from outside.
 pub const OUTSIDE: &[&str] = &[
+    "bytemuck",
     "cbindgen",
     "clap",
     "clap_complete",
@@ -72,6 +73,7 @@ pub const OUTSIDE: &[&str] = &[
     "toml",
     "tracing",
     "tracing-subscriber",
+    "wide",
     "zerocopy",
 ];
 

@@ -1,0 +1,491 @@
+//! From a trace to lookups: for each node the numbers of the pages that its operations touch, one after the other.
+//!
+//! A lookup is one page of one operation. Nodes are apart: each has a NIC of its own. Pages have numbers from 0 in the
+//! order in which they appear, so that what an engine keeps of a page is a place in a vector. Lookups come in chunks of
+//! about a million, so memory grows with the pages that a trace touches, and not with its length.
+
+mod pages;
+
+use std::collections::HashMap;
+
+use mapwire_trace::Block;
+use mapwire_translation::{PageRange, Process, RangeError};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp};
+
+pub use pages::Pages;
+
+/// The bits of a lookup that are the number of its page.
+pub const PAGE_ID: u32 = (1 << 30) - 1;
+/// The lookup is the first of its operation. The lookups up to the next such one are the operation's other pages, in
+/// rising order.
+pub const FIRST: u32 = 1 << 30;
+/// The lookup is on the receive path.
+pub const RECEIVE: u32 = 1 << 31;
+
+/// Lookups after which a chunk is full.
+pub const CHUNK_LOOKUPS: usize = 1 << 20;
+/// Most pages of an operation, 4 GiB.
+pub const MAX_OPERATION_PAGES: u64 = 1 << 20;
+/// Pages that one call pins at most, as [`HostSide`](mapwire_translation) does it.
+pub const PIN_CALL_PAGES: u64 = 512;
+
+/// Which operations of a trace are studied. Exports and unexports always are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Selection {
+    /// Sends.
+    pub send: bool,
+    /// Fetches, at the process that asked.
+    pub fetch: bool,
+    /// Stores into exports and fetches out of them.
+    pub receive: bool,
+    /// Those that went through the NIC.
+    pub ring: bool,
+    /// Those that went by mapped memory.
+    pub direct: bool,
+}
+
+impl Selection {
+    /// Every operation.
+    pub const ALL: Selection = Selection {
+        send: true,
+        fetch: true,
+        receive: true,
+        ring: true,
+        direct: true,
+    };
+
+    /// Sends and fetches, as the traces of UTLB §6 have them.
+    pub const SEND_SIDE: Selection = Selection {
+        receive: false,
+        ..Selection::ALL
+    };
+
+    fn takes(self, op: TraceOp, direct: bool) -> bool {
+        let path = if direct { self.direct } else { self.ring };
+        path && match op {
+            TraceOp::Send => self.send,
+            TraceOp::Fetch => self.fetch,
+            TraceOp::Receive => self.receive,
+            TraceOp::Export | TraceOp::Unexport => true,
+        }
+    }
+}
+
+/// A record that cannot be studied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Memory outside the address space.
+    #[error("record {record}: {cause}")]
+    Range {
+        /// Number of the record, from 1.
+        record: u64,
+        /// What is wrong.
+        cause: RangeError,
+    },
+    /// More pages than one operation may have.
+    #[error(
+        "record {record} touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
+    )]
+    TooLong {
+        /// Number of the record, from 1.
+        record: u64,
+        /// Its pages.
+        pages: u64,
+    },
+    /// More pages than numbers.
+    #[error("record {record}: node {node} touches more than {PAGE_ID} different pages")]
+    TooManyPages {
+        /// Number of the record, from 1.
+        record: u64,
+        /// The node.
+        node: u16,
+    },
+}
+
+/// An export or unexport between two lookups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExportEvent {
+    /// Lookups of the chunk before it.
+    pub at: usize,
+    /// Whether the export begins; otherwise it ends.
+    pub begins: bool,
+    /// Whose memory.
+    pub process: Process,
+    /// Which.
+    pub range: PageRange,
+    /// Numbers given to pages up to and with this event.
+    pub pages_known: u32,
+}
+
+/// Totals of a node that no configuration changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Operations.
+    pub operations: u64,
+    /// Lookups.
+    pub lookups: u64,
+    /// Lookups on the receive path.
+    pub receive_lookups: u64,
+    /// Pages that a lookup touched before any export of them: check misses, where nothing is ever unpinned.
+    pub first_touches: u64,
+    /// Pages looked up or exported: pins, where nothing is ever unpinned.
+    pub known_pages: u64,
+    /// Calls that pin them, each a run of pages.
+    pub pin_calls: u64,
+    /// Exports and unexports.
+    pub exports: u64,
+}
+
+/// Some of a node's lookups, in order of time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Chunk {
+    /// Page numbers with [`FIRST`] and [`RECEIVE`].
+    pub lookups: Vec<u32>,
+    /// What came between them.
+    pub exports: Vec<ExportEvent>,
+}
+
+/// One node of a trace.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its number in the trace.
+    pub number: u16,
+    /// The pages met so far.
+    pub pages: Pages,
+    /// Lookups since the last [`Decoder::clear`].
+    pub chunk: Chunk,
+    /// Totals since the start.
+    pub totals: Totals,
+}
+
+impl Node {
+    fn new(number: u16) -> Self {
+        Node {
+            number,
+            pages: Pages::default(),
+            chunk: Chunk::default(),
+            totals: Totals::default(),
+        }
+    }
+
+    fn operation(&mut self, process: Process, range: PageRange, receive: bool) {
+        let before = self.pages.len();
+        let flag = if receive { RECEIVE } else { 0 };
+        self.totals.operations += 1;
+        if range.count == 1 {
+            let id = self.pages.id(process, range.first);
+            self.chunk.lookups.push(id | FIRST | flag);
+            self.totals.pin_calls += (self.pages.len() - before) as u64;
+        } else {
+            let mut run = 0;
+            let mut first = FIRST;
+            for page in range.iter() {
+                let known = self.pages.len();
+                let id = self.pages.id(process, page);
+                self.chunk.lookups.push(id | first | flag);
+                first = 0;
+                let fresh = self.pages.len() > known;
+                self.totals.pin_calls += u64::from(fresh && run % PIN_CALL_PAGES == 0);
+                run = if fresh { run + 1 } else { 0 };
+            }
+        }
+        self.totals.lookups += range.count;
+        self.totals.receive_lookups += if receive { range.count } else { 0 };
+        self.totals.first_touches += (self.pages.len() - before) as u64;
+        self.totals.known_pages = self.pages.len() as u64;
+    }
+
+    fn export(&mut self, process: Process, range: PageRange, begins: bool) {
+        if begins {
+            let mut run = 0;
+            for page in range.iter() {
+                let known = self.pages.len();
+                self.pages.id(process, page);
+                let fresh = self.pages.len() > known;
+                self.totals.pin_calls += u64::from(fresh && run % PIN_CALL_PAGES == 0);
+                run = if fresh { run + 1 } else { 0 };
+            }
+        }
+        self.totals.exports += 1;
+        self.totals.known_pages = self.pages.len() as u64;
+        self.chunk.exports.push(ExportEvent {
+            at: self.chunk.lookups.len(),
+            begins,
+            process,
+            range,
+            pages_known: self.pages.len() as u32,
+        });
+    }
+}
+
+/// Takes a trace block by block, and has for each node a chunk of lookups.
+///
+/// ```
+/// use mapwire_study::decode::{Decoder, FIRST, Selection};
+/// use mapwire_translation::Process;
+/// use mapwire_wire::TraceOp;
+/// let mut decoder = Decoder::new(Selection::ALL);
+/// decoder.operation(0, Process(1), TraceOp::Send, false, 0x1fff, 2)?; // the end of page 1 and the start of page 2
+/// decoder.operation(0, Process(1), TraceOp::Send, false, 0x1000, 8)?;
+/// assert_eq!(decoder.nodes()[0].chunk.lookups, [FIRST, 1, FIRST]);
+/// # Ok::<(), mapwire_study::decode::DecodeError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    selection: Selection,
+    nodes: Vec<Node>,
+    places: HashMap<u16, usize>,
+    last: (u16, usize),
+    pending: usize,
+    records: u64,
+}
+
+impl Decoder {
+    /// No node yet.
+    pub fn new(selection: Selection) -> Self {
+        Decoder {
+            selection,
+            nodes: Vec::new(),
+            places: HashMap::new(),
+            last: (0, usize::MAX),
+            pending: 0,
+            records: 0,
+        }
+    }
+
+    /// The nodes in the order in which they appeared.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Records taken.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Whether the chunks should be used and cleared before more is taken.
+    pub fn is_full(&self) -> bool {
+        self.pending >= CHUNK_LOOKUPS
+    }
+
+    /// Forgets the chunks, and keeps what is known of pages.
+    pub fn clear(&mut self) {
+        self.pending = 0;
+        for node in &mut self.nodes {
+            node.chunk.lookups.clear();
+            node.chunk.exports.clear();
+        }
+    }
+
+    /// Takes the records of a block from `from` on until the chunk is full. Returns how many records of the block have been
+    /// taken in all; if it is the block's length, the block is done.
+    ///
+    /// # Errors
+    /// A record that cannot be studied. Those before it have been taken.
+    pub fn take(&mut self, block: &Block<'_>, from: usize) -> Result<usize, DecodeError> {
+        let columns = block
+            .node
+            .iter()
+            .zip(block.process)
+            .zip(block.op)
+            .zip(block.flags)
+            .zip(block.address)
+            .zip(block.bytes);
+        for (at, (((((node, process), op), flags), address), bytes)) in
+            columns.enumerate().skip(from)
+        {
+            if self.is_full() {
+                return Ok(at);
+            }
+            let Some(op) = TraceOp::from_code(*op) else {
+                self.records += 1;
+                continue;
+            };
+            self.operation(
+                *node,
+                Process(*process),
+                op,
+                flags & TRACE_FLAG_DIRECT != 0,
+                *address,
+                *bytes,
+            )?;
+        }
+        Ok(block.len())
+    }
+
+    /// Takes one record.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    #[inline]
+    pub fn operation(
+        &mut self,
+        node: u16,
+        process: Process,
+        op: TraceOp,
+        direct: bool,
+        address: u64,
+        bytes: u64,
+    ) -> Result<(), DecodeError> {
+        self.records += 1;
+        if !self.selection.takes(op, direct) {
+            return Ok(());
+        }
+        let record = self.records;
+        let range = PageRange::covering(address, bytes)
+            .map_err(|cause| DecodeError::Range { record, cause })?;
+        if range.count > MAX_OPERATION_PAGES {
+            return Err(DecodeError::TooLong {
+                record,
+                pages: range.count,
+            });
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let place = self.place(node);
+        let it = &mut self.nodes[place];
+        if it.pages.len() as u64 + range.count > u64::from(PAGE_ID) {
+            return Err(DecodeError::TooManyPages { record, node });
+        }
+        match op {
+            TraceOp::Send | TraceOp::Fetch => it.operation(process, range, false),
+            TraceOp::Receive => it.operation(process, range, true),
+            TraceOp::Export => it.export(process, range, true),
+            TraceOp::Unexport => it.export(process, range, false),
+        }
+        self.pending += range.count as usize;
+        Ok(())
+    }
+
+    #[inline]
+    fn place(&mut self, node: u16) -> usize {
+        if self.last.0 == node && self.last.1 != usize::MAX {
+            return self.last.1;
+        }
+        let nodes = &mut self.nodes;
+        let place = *self.places.entry(node).or_insert_with(|| {
+            nodes.push(Node::new(node));
+            nodes.len() - 1
+        });
+        self.last = (node, place);
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(decoder: &mut Decoder, node: u16, process: u16, op: TraceOp, page: u64, pages: u64) {
+        decoder
+            .operation(node, Process(process), op, false, page << 12, pages << 12)
+            .unwrap();
+    }
+
+    #[test]
+    fn pages_are_numbered_as_they_appear_and_apart_for_each_node_and_process() {
+        let mut decoder = Decoder::new(Selection::ALL);
+        take(&mut decoder, 7, 0, TraceOp::Send, 100, 2);
+        take(&mut decoder, 7, 1, TraceOp::Fetch, 101, 1);
+        take(&mut decoder, 3, 1, TraceOp::Receive, 101, 1);
+        take(&mut decoder, 7, 0, TraceOp::Send, 101, 2);
+        let [seven, three] = decoder.nodes() else {
+            panic!()
+        };
+        assert_eq!((seven.number, three.number), (7, 3));
+        assert_eq!(seven.chunk.lookups, [FIRST, 1, FIRST | 2, FIRST | 1, 3]);
+        assert_eq!(three.chunk.lookups, [FIRST | RECEIVE]);
+        assert_eq!(seven.totals.first_touches, 4);
+        assert_eq!(seven.totals.pin_calls, 3);
+        assert_eq!((three.totals.lookups, three.totals.receive_lookups), (1, 1));
+        assert_eq!(
+            seven.pages.name(2),
+            (Process(1), mapwire_translation::Page(101))
+        );
+    }
+
+    #[test]
+    fn only_the_selected_operations_are_lookups() {
+        let mut decoder = Decoder::new(Selection {
+            direct: false,
+            ..Selection::SEND_SIDE
+        });
+        take(&mut decoder, 0, 0, TraceOp::Receive, 1, 1);
+        decoder
+            .operation(0, Process(0), TraceOp::Send, true, 4096, 1)
+            .unwrap();
+        decoder
+            .operation(0, Process(0), TraceOp::Send, false, 4096, 0)
+            .unwrap();
+        assert!(decoder.nodes().is_empty());
+        take(&mut decoder, 0, 0, TraceOp::Send, 1, 1);
+        assert_eq!(decoder.nodes()[0].totals.lookups, 1);
+        assert_eq!(decoder.records(), 4);
+    }
+
+    #[test]
+    fn an_exported_page_is_pinned_before_it_is_touched() {
+        let mut decoder = Decoder::new(Selection::ALL);
+        take(&mut decoder, 0, 0, TraceOp::Send, 10, 1);
+        take(&mut decoder, 0, 0, TraceOp::Export, 9, 3);
+        take(&mut decoder, 0, 0, TraceOp::Receive, 11, 1);
+        take(&mut decoder, 0, 0, TraceOp::Unexport, 9, 3);
+        let node = &decoder.nodes()[0];
+        assert_eq!(node.chunk.lookups, [FIRST, FIRST | RECEIVE | 2]);
+        assert_eq!(
+            (
+                node.totals.first_touches,
+                node.totals.known_pages,
+                node.totals.pin_calls
+            ),
+            (1, 3, 3)
+        );
+        let [export, unexport] = node.chunk.exports[..] else {
+            panic!()
+        };
+        assert_eq!((export.at, export.begins, export.pages_known), (1, true, 3));
+        assert_eq!((unexport.at, unexport.begins), (2, false));
+    }
+
+    #[test]
+    fn records_that_cannot_be_studied_are_named() {
+        let mut decoder = Decoder::new(Selection::ALL);
+        take(&mut decoder, 0, 0, TraceOp::Send, 10, 1);
+        let error = decoder
+            .operation(0, Process(0), TraceOp::Send, false, u64::MAX, 2)
+            .unwrap_err();
+        assert!(error.to_string().starts_with("record 2: "), "{error}");
+        let error = decoder
+            .operation(0, Process(0), TraceOp::Send, false, 0, 5 << 30)
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("record 3 touches 1310720 pages"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_full_chunk_is_taken_up_again_where_it_stopped() {
+        let count = CHUNK_LOOKUPS + 5;
+        let (time, zeros) = (vec![0; count], vec![0_u16; count]);
+        let (op, flags, bytes) = (vec![1_u8; count], vec![0_u8; count], vec![1; count]);
+        let address: Vec<u64> = (0..count as u64).map(|n| (n % 9) << 12).collect();
+        let block = Block {
+            time_ns: &time,
+            node: &zeros,
+            process: &zeros,
+            op: &op,
+            flags: &flags,
+            address: &address,
+            bytes: &bytes,
+        };
+        let mut decoder = Decoder::new(Selection::ALL);
+        assert_eq!(decoder.take(&block, 0), Ok(CHUNK_LOOKUPS));
+        decoder.clear();
+        assert_eq!(decoder.take(&block, CHUNK_LOOKUPS), Ok(count));
+        assert_eq!(decoder.nodes()[0].chunk.lookups.len(), 5);
+        assert_eq!(decoder.nodes()[0].totals.lookups, count as u64);
+        assert_eq!(decoder.nodes()[0].pages.len(), 9);
+    }
+}

@@ -1,0 +1,409 @@
+//! Many cache shapes in one pass.
+//!
+//! With LRU, what a set of a cache with more ways holds includes what one with fewer ways holds, so one set of lanes serves
+//! all associativities of a number of sets (a *level*). And since the sets of a level with more sets are parts of those of
+//! one with fewer, a line that is the last used of its set in one level is so in all levels with more sets: it hits there and
+//! changes nothing (Hill and Smith's all-associativity). So levels are run from few sets to many, block by block, and each
+//! hands on only the lookups that can change the next ones.
+
+use bytemuck::cast;
+use wide::{CmpEq, i16x8, u64x2};
+
+use super::keys::{FRESH, KeyStream, MAX_SETS, class, slot};
+use super::lanes::{Eight, EightBytes, Four, One, Sets, use_eight, use_eight_bytes, use_four};
+use crate::counts::PathMisses;
+
+const BLOCK: usize = 8192;
+
+/// A shape that [`Levels`] takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Shape {
+    /// Sets, a power of two up to [`MAX_SETS`].
+    pub sets: usize,
+    /// Lines of a set: 1, 2, 4 or 8.
+    pub ways: usize,
+}
+
+impl Shape {
+    /// Whether [`Levels`] takes it.
+    pub fn is_taken(self) -> bool {
+        self.sets <= MAX_SETS && [1, 2, 4, 8].contains(&self.ways)
+    }
+}
+
+/// What is not for one shape alone.
+#[derive(Clone, Debug)]
+enum State {
+    One(One),
+    Four(Four),
+    /// Two levels of four ways at once.
+    Pair(Vec<u64>, Vec<u64>),
+    EightBytes(EightBytes),
+    Eight(Eight),
+}
+
+/// One or two levels and their counts.
+#[derive(Clone, Debug)]
+struct Unit {
+    state: State,
+    /// Sets of the level; of a pair those of the first, the other has `other_sets`.
+    sets: usize,
+    other_sets: usize,
+    /// Entries run, by class.
+    run: [u64; 4],
+    /// Hits by class and by lane; a pair's second level has the upper four.
+    hits: [[u64; 8]; 4],
+}
+
+/// Caches of many shapes with the same keys.
+#[derive(Clone, Debug)]
+pub struct Levels {
+    units: Vec<Unit>,
+    /// All entries, by class.
+    all: [u64; 4],
+    buffers: [Vec<u32>; 2],
+    /// Whether a line's first pages may be missing in the cache though the line is there, as where a line holds what is pinned.
+    fresh_misses: bool,
+}
+
+impl Levels {
+    /// Empty caches of the shapes, all of which [`Shape::is_taken`]. With `fresh_misses` a lookup of a page that was never
+    /// looked up before misses even if its line is there; otherwise a line always holds all its pages.
+    pub fn new(shapes: &[Shape], fresh_misses: bool) -> Self {
+        let mut levels: Vec<Shape> = Vec::new();
+        for shape in shapes {
+            match levels.iter_mut().find(|level| level.sets == shape.sets) {
+                Some(level) => level.ways = level.ways.max(shape.ways),
+                None => levels.push(*shape),
+            }
+        }
+        levels.sort_unstable();
+        let mut units = Vec::new();
+        let mut rest = levels.as_slice();
+        while let Some((&first, others)) = rest.split_first() {
+            rest = others;
+            let unit = match (first.ways, others.first()) {
+                (1, _) => Unit::new(State::One(One::new(first.sets)), first.sets, 0),
+                (2..=4, Some(next)) if (2..=4).contains(&next.ways) => {
+                    rest = &others[1..];
+                    let state = State::Pair(vec![0; first.sets], vec![0; next.sets]);
+                    Unit::new(state, first.sets, next.sets)
+                }
+                (2..=4, _) => Unit::new(State::Four(Four::new(first.sets, 4)), first.sets, 0),
+                _ => Unit::new(
+                    State::EightBytes(EightBytes::new(first.sets)),
+                    first.sets,
+                    0,
+                ),
+            };
+            units.push(unit);
+        }
+        Levels {
+            units,
+            all: [0; 4],
+            buffers: [vec![0; BLOCK], vec![0; BLOCK]],
+            fresh_misses,
+        }
+    }
+
+    /// Looks up the stream, whose largest slot so far is `most_slot`.
+    pub fn run(&mut self, stream: &KeyStream, most_slot: u32) {
+        if most_slot > u32::from(u8::MAX) {
+            for unit in &mut self.units {
+                if let State::EightBytes(bytes) = &unit.state {
+                    unit.state = State::Eight(bytes.widened());
+                }
+            }
+        }
+        for (all, here) in self.all.iter_mut().zip(stream.of_class) {
+            *all += here;
+        }
+        let classes = stream.of_class[1..].iter().any(|count| *count > 0);
+        for block in stream.keys.chunks(BLOCK) {
+            if classes {
+                self.run_block::<true>(block);
+            } else {
+                self.run_block::<false>(block);
+            }
+        }
+    }
+
+    fn run_block<const CLASSES: bool>(&mut self, block: &[u32]) {
+        let [from, to] = &mut self.buffers;
+        let Some((last, units)) = self.units.split_last_mut() else {
+            return;
+        };
+        let mut in_buffer = None;
+        for unit in units {
+            let keys = in_buffer.map_or(block, |left: usize| &from[..left]);
+            let left = unit.run::<CLASSES, true>(keys, to);
+            std::mem::swap(from, to);
+            in_buffer = Some(left);
+        }
+        let keys = in_buffer.map_or(block, |left| &from[..left]);
+        last.run::<CLASSES, false>(keys, to);
+    }
+
+    /// Misses of the shape so far, by path, all in the fields of those that are not cold. `None` for a shape it was not made
+    /// for.
+    pub fn misses(&self, shape: Shape) -> Option<PathMisses> {
+        let unit = self
+            .units
+            .iter()
+            .find(|unit| unit.sets == shape.sets || unit.other_sets == shape.sets)?;
+        let from = if unit.sets == shape.sets { 0 } else { 4 };
+        let mut misses = PathMisses::default();
+        for (of_class, all) in self.all.iter().enumerate() {
+            let skipped = all - unit.run[of_class];
+            let hits = skipped
+                + unit.hits[of_class][from..from + shape.ways]
+                    .iter()
+                    .sum::<u64>();
+            let fresh = self.fresh_misses && of_class & class(FRESH) != 0;
+            let missed = if fresh { *all } else { all - hits };
+            match of_class & 2 {
+                0 => misses.send_other += missed,
+                _ => misses.receive_other += missed,
+            }
+        }
+        Some(misses)
+    }
+
+    /// Lines in the cache of the shape now. `None` for a shape it was not made for.
+    pub fn resident(&self, shape: Shape) -> Option<u64> {
+        let unit = self
+            .units
+            .iter()
+            .find(|unit| unit.sets == shape.sets || unit.other_sets == shape.sets)?;
+        let of_four = |sets: &[u64]| {
+            let lanes = sets.iter().map(|set| {
+                (0..shape.ways)
+                    .filter(|lane| set >> (16 * lane) & 0xffff != 0)
+                    .count()
+            });
+            lanes.sum::<usize>() as u64
+        };
+        Some(match &unit.state {
+            State::One(one) => one.resident(),
+            State::Four(four) => of_four(&four.sets),
+            State::Pair(first, _) if unit.sets == shape.sets => of_four(first),
+            State::Pair(_, second) => of_four(second),
+            State::EightBytes(bytes) => {
+                let lanes = |set: &u64| {
+                    (0..shape.ways)
+                        .filter(|lane| set >> (8 * lane) & 0xff != 0)
+                        .count()
+                };
+                bytes.0.iter().map(lanes).sum::<usize>() as u64
+            }
+            State::Eight(eight) => {
+                let lanes = |set: &u128| {
+                    (0..shape.ways)
+                        .filter(|lane| set >> (16 * lane) & 0xffff != 0)
+                        .count()
+                };
+                eight.0.iter().map(lanes).sum::<usize>() as u64
+            }
+        })
+    }
+}
+
+/// Writes the keys that are not `last_used` behind those that are there.
+#[inline(always)]
+fn hand_on<const FILTER: bool>(out: &mut [u32], left: &mut usize, key: u32, last_used: bool) {
+    if FILTER {
+        out[*left] = key;
+        *left += usize::from(!last_used);
+    }
+}
+
+impl Unit {
+    fn new(state: State, sets: usize, other_sets: usize) -> Self {
+        Unit {
+            state,
+            sets,
+            other_sets,
+            run: [0; 4],
+            hits: [[0; 8]; 4],
+        }
+    }
+
+    /// Looks up keys. With `FILTER`, writes those that were not the last used of their set (the set of the level with more
+    /// sets, of a pair) to `out` and returns how many. Without `CLASSES` every key is of class 0.
+    fn run<const CLASSES: bool, const FILTER: bool>(
+        &mut self,
+        keys: &[u32],
+        out: &mut [u32],
+    ) -> usize {
+        if CLASSES {
+            for key in keys {
+                self.run[class(*key)] += 1;
+            }
+        } else {
+            self.run[0] += keys.len() as u64;
+        }
+        let hits = &mut self.hits;
+        match &mut self.state {
+            State::One(one) => run_one::<CLASSES, FILTER>(&mut one.0, keys, out, hits),
+            State::Four(four) => run_four::<CLASSES, FILTER>(&mut four.sets, keys, out, hits),
+            State::Pair(first, second) => {
+                run_pair::<CLASSES, FILTER>(first, second, keys, out, hits)
+            }
+            State::EightBytes(bytes) => {
+                run_eight_bytes::<CLASSES, FILTER>(&mut bytes.0, keys, out, hits)
+            }
+            State::Eight(eight) => run_eight::<CLASSES, FILTER>(&mut eight.0, keys, out, hits),
+        }
+    }
+}
+
+type Hits = [[u64; 8]; 4];
+
+fn run_one<const CLASSES: bool, const FILTER: bool>(
+    lanes: &mut [u16],
+    keys: &[u32],
+    out: &mut [u32],
+    hits: &mut Hits,
+) -> usize {
+    let mask = lanes.len() - 1;
+    let (mut left, mut plain) = (0, 0);
+    for &key in keys {
+        let lane = &mut lanes[key as usize & mask];
+        let found = *lane == slot(key);
+        *lane = slot(key);
+        if CLASSES {
+            hits[class(key)][0] += u64::from(found);
+        } else {
+            plain += u64::from(found);
+        }
+        hand_on::<FILTER>(out, &mut left, key, found);
+    }
+    hits[0][0] += plain;
+    left
+}
+
+/// Marks of [`use_four`] and [`use_eight_bytes`] as counts: one in the lane of the lowest mark.
+#[inline(always)]
+fn lowest(marks: u64, width: u32) -> u64 {
+    (marks & marks.wrapping_neg()) >> (width - 1)
+}
+
+fn run_four<const CLASSES: bool, const FILTER: bool>(
+    sets: &mut [u64],
+    keys: &[u32],
+    out: &mut [u32],
+    hits: &mut Hits,
+) -> usize {
+    let mask = sets.len() - 1;
+    let mut left = 0;
+    let mut sums = [0_u64; 4];
+    for &key in keys {
+        let set = &mut sets[key as usize & mask];
+        let last_used = *set as u16 == slot(key);
+        let (used, marks) = use_four(*set, u64::from(slot(key)));
+        *set = used;
+        sums[if CLASSES { class(key) } else { 0 }] += lowest(marks, 16);
+        hand_on::<FILTER>(out, &mut left, key, last_used);
+    }
+    // A block has fewer keys than a lane can count.
+    for (hits, sum) in hits.iter_mut().zip(sums) {
+        for (lane, count) in hits[..4].iter_mut().enumerate() {
+            *count += sum >> (16 * lane) & 0xffff;
+        }
+    }
+    left
+}
+
+fn run_pair<const CLASSES: bool, const FILTER: bool>(
+    first: &mut [u64],
+    second: &mut [u64],
+    keys: &[u32],
+    out: &mut [u32],
+    hits: &mut Hits,
+) -> usize {
+    let (first_mask, second_mask) = (first.len() - 1, second.len() - 1);
+    let mut left = 0;
+    let mut sums = [i16x8::ZERO; 4];
+    for &key in keys {
+        let slot = slot(key);
+        let (one, two) = (
+            &mut first[key as usize & first_mask],
+            &mut second[key as usize & second_mask],
+        );
+        let last_used = *two as u16 == slot;
+        let sets = u64x2::new([*one, *two]);
+        // As `use_four`, except that the mark fills its lane.
+        let marks = cast::<u64x2, i16x8>(sets).cmp_eq(i16x8::splat(slot as i16));
+        let in_words: u64x2 = cast(marks);
+        let moved = in_words | (in_words + u64x2::splat(u64::MAX));
+        let shifted = (sets << 16_u32) | u64x2::splat(u64::from(slot));
+        let used = (sets ^ ((sets ^ shifted) & moved)).to_array();
+        (*one, *two) = (used[0], used[1]);
+        // A mark is -1.
+        let sum = &mut sums[if CLASSES { class(key) } else { 0 }];
+        *sum -= marks;
+        hand_on::<FILTER>(out, &mut left, key, last_used);
+    }
+    for (hits, sum) in hits.iter_mut().zip(sums) {
+        for (count, lane) in hits.iter_mut().zip(sum.to_array()) {
+            *count += u64::from(lane as u16);
+        }
+    }
+    left
+}
+
+fn run_eight_bytes<const CLASSES: bool, const FILTER: bool>(
+    sets: &mut [u64],
+    keys: &[u32],
+    out: &mut [u32],
+    hits: &mut Hits,
+) -> usize {
+    let mask = sets.len() - 1;
+    let mut left = 0;
+    let mut before = 0;
+    // Bytes count to 255.
+    for part in keys.chunks(255) {
+        let mut sums = [0_u64; 4];
+        for &key in part {
+            let set = &mut sets[key as usize & mask];
+            let slot = u64::from(slot(key) & 0xff);
+            let last_used = *set & 0xff == slot;
+            let (used, marks) = use_eight_bytes(*set, slot);
+            *set = used;
+            sums[if CLASSES { class(key) } else { 0 }] += lowest(marks, 8);
+            hand_on::<FILTER>(&mut out[before..], &mut left, key, last_used);
+        }
+        before += std::mem::take(&mut left);
+        for (hits, sum) in hits.iter_mut().zip(sums) {
+            for (lane, count) in hits.iter_mut().enumerate() {
+                *count += sum >> (8 * lane) & 0xff;
+            }
+        }
+    }
+    before
+}
+
+fn run_eight<const CLASSES: bool, const FILTER: bool>(
+    sets: &mut [u128],
+    keys: &[u32],
+    out: &mut [u32],
+    hits: &mut Hits,
+) -> usize {
+    let mask = sets.len() - 1;
+    let mut left = 0;
+    let mut sums = [0_u128; 4];
+    for &key in keys {
+        let set = &mut sets[key as usize & mask];
+        let last_used = *set as u16 == slot(key);
+        let (used, marks) = use_eight(*set, u64::from(slot(key)));
+        *set = used;
+        sums[if CLASSES { class(key) } else { 0 }] += (marks & marks.wrapping_neg()) >> 15;
+        hand_on::<FILTER>(out, &mut left, key, last_used);
+    }
+    for (hits, sum) in hits.iter_mut().zip(sums) {
+        for (lane, count) in hits.iter_mut().enumerate() {
+            *count += (sum >> (16 * lane)) as u64 & 0xffff;
+        }
+    }
+    left
+}

@@ -1,0 +1,229 @@
+//! Fully associative LRU caches of several sizes at once: what a line's reuse is far enough apart to miss.
+//!
+//! Each lookup takes the next place in a queue; a place is live while it is its line's latest. A line's stack distance is the
+//! live places behind its own. Only the boundary of each size is kept, the oldest place that a cache of that size still holds:
+//! a lookup of a line with an older place misses, and the boundary moves up to the next live place. So a lookup costs as many
+//! steps as there are sizes that it misses in, however far apart (after Kim, Hill and Wood's stack with region markers, here
+//! without the list).
+
+/// Live places are counted in words.
+const WORD: usize = 64;
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Boundary {
+    lines: usize,
+    /// The oldest live place within, once there are as many lines.
+    oldest: usize,
+    held: usize,
+}
+
+/// LRU caches without sets, all of the same lines.
+///
+/// ```
+/// let mut stack = mapwire_study::fast::Stack::new(&[1, 2]);
+/// stack.run(&[0, 1, 0, 2, 1]);
+/// assert_eq!(stack.misses(1), Some(5));
+/// assert_eq!(stack.misses(2), Some(4)); // the second 0 hits
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stack {
+    boundaries: Vec<Boundary>,
+    /// Place of each line's last lookup.
+    last: Vec<u32>,
+    /// Line of each place.
+    queue: Vec<u32>,
+    live: Vec<u64>,
+    end: usize,
+    /// Lookups that hit in the size of that number and all larger ones; the last counts those that hit in none.
+    hits_from: Vec<u64>,
+}
+
+impl Stack {
+    /// Empty caches of so many lines each.
+    pub fn new(sizes: &[usize]) -> Self {
+        let mut sizes = sizes.to_vec();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let largest = sizes.last().copied().unwrap_or(1);
+        let places = (4 * largest).next_power_of_two().max(1 << 16);
+        Stack {
+            hits_from: vec![0; sizes.len() + 1],
+            boundaries: sizes
+                .into_iter()
+                .map(|lines| Boundary {
+                    lines,
+                    oldest: 0,
+                    held: 0,
+                })
+                .collect(),
+            last: Vec::new(),
+            queue: vec![0; places],
+            live: vec![0; places / WORD],
+            end: 0,
+        }
+    }
+
+    /// Looks lines up.
+    pub fn run(&mut self, lines: &[u32]) {
+        let most = lines.iter().max().map_or(0, |most| *most as usize + 1);
+        if most > self.last.len() {
+            self.last.resize(most, NONE);
+        }
+        for &line in lines {
+            if self.end == self.queue.len() {
+                self.compact();
+            }
+            self.look_up(line);
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(&mut self, line: u32) {
+        let end = self.end;
+        self.end += 1;
+        self.live[end / WORD] |= 1 << (end % WORD);
+        self.queue[end] = line;
+        let last = std::mem::replace(&mut self.last[line as usize], end as u32);
+        if last == NONE {
+            return self.first_lookup();
+        }
+        let place = last as usize;
+        self.live[place / WORD] &= !(1 << (place % WORD));
+        let live = &self.live;
+        let mut missed = 0;
+        for boundary in &mut self.boundaries {
+            if boundary.oldest < place {
+                break;
+            }
+            // The line itself was the oldest within, or is not within and pushes the oldest out.
+            missed += usize::from(boundary.oldest > place);
+            boundary.oldest = next_live(live, boundary.oldest + 1);
+        }
+        self.hits_from[missed] += 1;
+    }
+
+    #[inline(never)]
+    fn first_lookup(&mut self) {
+        for boundary in &mut self.boundaries {
+            if boundary.held < boundary.lines {
+                if boundary.held == 0 {
+                    boundary.oldest = next_live(&self.live, 0);
+                }
+                boundary.held += 1;
+            } else {
+                boundary.oldest = next_live(&self.live, boundary.oldest + 1);
+            }
+        }
+        if let Some(none) = self.hits_from.last_mut() {
+            *none += 1;
+        }
+    }
+
+    /// Moves the live places together. Lines that the largest cache does not hold lose theirs.
+    #[cold]
+    fn compact(&mut self) {
+        let from = self.boundaries.last().map_or(0, |largest| largest.oldest);
+        let mut moved = 0;
+        let mut boundaries = self.boundaries.iter_mut().rev().peekable();
+        for place in 0..self.end {
+            if self.live[place / WORD] >> (place % WORD) & 1 == 0 {
+                continue;
+            }
+            let line = self.queue[place];
+            if place < from {
+                self.last[line as usize] = NONE;
+                continue;
+            }
+            while let Some(boundary) = boundaries.next_if(|boundary| boundary.oldest <= place) {
+                boundary.oldest = moved;
+            }
+            self.queue[moved] = line;
+            self.last[line as usize] = moved as u32;
+            moved += 1;
+        }
+        self.live.fill(0);
+        for place in 0..moved {
+            self.live[place / WORD] |= 1 << (place % WORD);
+        }
+        self.end = moved;
+    }
+
+    /// Misses so far of the cache with so many lines; `None` if it is none of those.
+    pub fn misses(&self, lines: usize) -> Option<u64> {
+        let at = self
+            .boundaries
+            .iter()
+            .position(|boundary| boundary.lines == lines)?;
+        Some(self.hits_from[at + 1..].iter().sum())
+    }
+}
+
+/// The first live place from `from` on. There is one: the place taken last.
+#[inline(always)]
+fn next_live(live: &[u64], from: usize) -> usize {
+    let mut at = from / WORD;
+    let mut word = live[at] & u64::MAX << (from % WORD);
+    while word == 0 {
+        at += 1;
+        word = live[at];
+    }
+    at * WORD + word.trailing_zeros() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A list, the line used last first.
+    fn misses_of_a_list(size: usize, lines: &[u32]) -> u64 {
+        let mut list: Vec<u32> = Vec::new();
+        let mut misses = 0;
+        for line in lines {
+            match list.iter().position(|it| it == line) {
+                Some(at) => drop(list.remove(at)),
+                None => misses += 1,
+            }
+            list.insert(0, *line);
+            list.truncate(size);
+        }
+        misses
+    }
+
+    proptest! {
+        #![proptest_config(crate::testing::seeded())]
+        #[test]
+        fn every_size_misses_as_often_as_a_list_of_that_length(
+            lines in prop::collection::vec(0_u32..40, 0..500),
+            sizes in prop::collection::btree_set(1_usize..50, 1..6),
+            pieces in 1_usize..7,
+        ) {
+            let sizes: Vec<_> = sizes.into_iter().collect();
+            let mut stack = Stack::new(&sizes);
+            for piece in lines.chunks(lines.len() / pieces + 1) {
+                stack.run(piece);
+            }
+            for size in sizes {
+                prop_assert_eq!(stack.misses(size), Some(misses_of_a_list(size, &lines)), "{}", size);
+            }
+            prop_assert_eq!(stack.misses(99), None);
+        }
+
+        #[test]
+        fn moving_the_live_places_together_changes_nothing(
+            lines in prop::collection::vec(0_u32..40, 0..500),
+            every in 1_usize..50,
+        ) {
+            let sizes = [2, 7, 20];
+            let mut stack = Stack::new(&sizes);
+            for piece in lines.chunks(every) {
+                stack.run(piece);
+                stack.compact();
+            }
+            for size in sizes {
+                prop_assert_eq!(stack.misses(size), Some(misses_of_a_list(size, &lines)), "{}", size);
+            }
+        }
+    }
+}

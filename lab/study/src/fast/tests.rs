@@ -1,0 +1,236 @@
+//! Engines against plain lists, on random operations.
+
+use std::collections::{HashMap, HashSet};
+
+use mapwire_translation::{CacheConfig, Process};
+use mapwire_wire::TraceOp;
+use proptest::prelude::*;
+
+use super::*;
+use crate::counts::PathMisses;
+use crate::decode::{Decoder, PAGE_ID, RECEIVE, Selection};
+
+/// (process, operation, first page, pages)
+type Op = (u16, bool, u64, u64);
+
+fn ops(pages: u64) -> impl Strategy<Value = Vec<Op>> {
+    let count = prop_oneof![5 => Just(1_u64), 1 => 2_u64..6];
+    prop::collection::vec(
+        (0_u16..3, prop::bool::weighted(0.2), 0..pages, count),
+        0..300,
+    )
+}
+
+fn decoded(ops: &[Op]) -> Decoder {
+    let mut decoder = Decoder::new(Selection::ALL);
+    for (process, receive, first, count) in ops {
+        let op = if *receive {
+            TraceOp::Receive
+        } else {
+            TraceOp::Send
+        };
+        decoder
+            .operation(0, Process(*process), op, false, first << 12, count << 12)
+            .unwrap();
+    }
+    decoder
+}
+
+/// Misses of one shape, by lists; pages of a line that are not pinned yet when it is filled are missing from it.
+fn misses_of_lists(
+    ops: &[Op],
+    shape: Shape,
+    line: u64,
+    offset: bool,
+    whole_lines: bool,
+) -> (PathMisses, u64) {
+    let config = CacheConfig::default()
+        .with_entries(shape.sets * shape.ways * line as usize)
+        .with_ways(shape.ways)
+        .with_line_entries(line as usize)
+        .with_offset_per_process(offset);
+    let mut sets: HashMap<usize, Vec<(u16, u64)>> = HashMap::new();
+    let mut valid: HashMap<(u16, u64), HashSet<u64>> = HashMap::new();
+    let mut pinned: HashSet<(u16, u64)> = HashSet::new();
+    let mut misses = PathMisses::default();
+    for (process, receive, first, count) in ops {
+        pinned.extend((*first..first + count).map(|page| (*process, page)));
+        for page in *first..first + count {
+            let tag = (*process, page / line);
+            let set = sets
+                .entry(config.set_of(Process(*process), mapwire_translation::Page(page)))
+                .or_default();
+            let there = set.iter().position(|it| *it == tag);
+            there.map(|at| set.remove(at));
+            set.insert(0, tag);
+            set.truncate(shape.ways);
+            let hit = there.is_some() && (whole_lines || valid[&tag].contains(&page));
+            if !hit {
+                misses.count(*receive, false);
+                let pages = (page / line * line..page / line * line + line)
+                    .filter(|page| pinned.contains(&(*process, *page)));
+                valid.insert(tag, pages.collect());
+            }
+        }
+    }
+    (misses, sets.values().map(|set| set.len() as u64).sum())
+}
+
+fn shapes() -> Vec<Shape> {
+    let of = |sets, ways| Shape { sets, ways };
+    vec![
+        of(1, 8),
+        of(2, 4),
+        of(4, 1),
+        of(4, 2),
+        of(4, 4),
+        of(8, 2),
+        of(16, 1),
+        of(16, 8),
+        of(32, 4),
+        of(64, 1),
+    ]
+}
+
+proptest! {
+    #![proptest_config(crate::testing::seeded())]
+    #[test]
+    fn a_pass_over_many_shapes_agrees_with_a_list_for_each_set(
+        ops in ops(70),
+        line_shift in 0_u32..4,
+        offset in any::<bool>(),
+        whole_lines in any::<bool>(),
+        pieces in 1_usize..4,
+        shapes in prop::sample::subsequence(shapes(), 1..10),
+    ) {
+        let line = 1 << line_shift;
+        let mut decoder = Decoder::new(Selection::ALL);
+        let mut keys = Keys::new(line as usize, offset, 1);
+        let mut levels = Levels::new(&shapes, !whole_lines);
+        let mut stream = KeyStream::default();
+        let mut cold = PathMisses::default();
+        for piece in ops.chunks(ops.len() / pieces + 1) {
+            decoder.clear();
+            for (process, receive, first, count) in piece {
+                let op = if *receive { TraceOp::Receive } else { TraceOp::Send };
+                decoder.operation(0, Process(*process), op, false, first << 12, count << 12).unwrap();
+            }
+            for node in decoder.nodes() {
+                prop_assert!(keys.extend(&node.pages));
+                keys.stream(&node.chunk, &mut stream);
+                levels.run(&stream, keys.most_slot());
+                cold += stream.cold;
+            }
+        }
+        for shape in shapes {
+            let (misses, resident) = misses_of_lists(&ops, shape, line, offset, whole_lines);
+            prop_assert_eq!(levels.misses(shape), Some(misses), "{:?}", shape);
+            prop_assert_eq!(levels.resident(shape), Some(resident), "{:?}", shape);
+        }
+        let lines: HashSet<_> =
+            ops.iter().flat_map(|(process, _, first, count)| (*first..first + count).map(move |page| (*process, page / line))).collect();
+        prop_assert_eq!(cold.sum(), lines.len() as u64);
+        prop_assert_eq!(levels.misses(Shape { sets: 3, ways: 1 }), None);
+    }
+
+    #[test]
+    fn pinning_under_a_limit_agrees_with_a_list_of_pages_by_last_use(
+        ops in ops(40),
+        limit in 5_u64..30,
+        pieces in 1_usize..4,
+    ) {
+        let mut decoder = Decoder::new(Selection::ALL);
+        let mut pins = Pins::new(limit);
+        let (mut out, mut all) = (Vec::new(), Vec::new());
+        for piece in ops.chunks(ops.len() / pieces + 1) {
+            decoder.clear();
+            for (process, receive, first, count) in piece {
+                let op = if *receive { TraceOp::Receive } else { TraceOp::Send };
+                decoder.operation(0, Process(*process), op, false, first << 12, count << 12).unwrap();
+            }
+            for node in decoder.nodes() {
+                pins.run(&node.chunk, &node.pages, &mut out).unwrap();
+                all.extend_from_slice(&out);
+            }
+        }
+        let (mut expected, mut counts) = (Vec::new(), PinCounts::default());
+        // Pages of each process, the one used last first.
+        let mut pinned: HashMap<u16, Vec<u64>> = HashMap::new();
+        let id = |process: u16, page: u64| {
+            decoder.nodes()[0].pages.find(Process(process), mapwire_translation::Page(page)).unwrap()
+        };
+        for (process, receive, first, count) in &ops {
+            let list = pinned.entry(*process).or_default();
+            let (old, new): (Vec<u64>, Vec<u64>) = (*first..first + count).partition(|page| list.contains(page));
+            for page in old {
+                list.retain(|it| *it != page);
+                list.insert(0, page);
+            }
+            while list.len() as u64 + new.len() as u64 > limit {
+                counts.unpins += 1;
+                expected.push(id(*process, list.pop().unwrap()) | super::pins::UNPIN);
+            }
+            counts.check_misses += new.len() as u64;
+            counts.pin_calls += new.iter().filter(|page| !new.contains(&(**page).wrapping_sub(1))).count() as u64;
+            for page in new {
+                list.insert(0, page);
+            }
+            let flag = if *receive { RECEIVE } else { 0 };
+            expected.extend((*first..first + count).map(|page| id(*process, page) | flag));
+        }
+        prop_assert_eq!(all, expected);
+        prop_assert_eq!(pins.counts(), counts);
+    }
+}
+
+#[test]
+fn an_operation_that_no_limit_allows_is_an_error() {
+    let decoder = decoded(&[(0, false, 0, 2), (0, false, 0, 4)]);
+    let node = &decoder.nodes()[0];
+    let error = Pins::new(3)
+        .run(&node.chunk, &node.pages, &mut Vec::new())
+        .unwrap_err();
+    assert_eq!((error.needed_pages, error.limit_pages), (4, 3));
+}
+
+#[test]
+fn queues_that_fill_up_are_moved_together() {
+    let ops: Vec<Op> = (0..100_000_u64)
+        .map(|n| (0, false, n * n % 7919 % 90, 1))
+        .collect();
+    let decoder = decoded(&ops);
+    let node = &decoder.nodes()[0];
+    let mut pins = Pins::new(60);
+    let mut out = Vec::new();
+    pins.run(&node.chunk, &node.pages, &mut out).unwrap();
+    let mut list: Vec<u32> = Vec::new();
+    let mut unpins = out
+        .iter()
+        .filter(|it| *it & super::pins::UNPIN != 0)
+        .map(|it| it & PAGE_ID);
+    for (_, _, page, _) in &ops {
+        let id = node
+            .pages
+            .find(Process(0), mapwire_translation::Page(*page))
+            .unwrap();
+        match list.iter().position(|it| *it == id) {
+            Some(at) => drop(list.remove(at)),
+            None if list.len() == 60 => assert_eq!(unpins.next(), list.pop()),
+            None => {}
+        }
+        list.insert(0, id);
+    }
+    assert_eq!(unpins.next(), None);
+}
+
+#[test]
+fn lines_beyond_what_keys_can_tell_apart_are_noticed() {
+    let count = (1 << super::keys::SLOT_BITS) - 1;
+    let ops: Vec<Op> = (0..count).map(|n| (0, false, n * 4, 1)).collect();
+    let decoder = decoded(&ops);
+    let mut keys = Keys::new(1, false, 4);
+    assert!(keys.extend(&decoder.nodes()[0].pages));
+    let mut more = ops;
+    more.push((0, false, count * 4, 1));
+    assert!(!keys.extend(&decoded(&more).nodes()[0].pages));
+}
