@@ -38,6 +38,8 @@ impl Flags {
     pub const NOTIFY: Flags = Flags(2);
     /// The payload ends in a [`Signal`](crate::Signal). Only on the last packet.
     pub const SIGNAL: Flags = Flags(4);
+    /// The packet that the ack names is to be sent again, with all that followed it. Only on an ack.
+    pub const RESEND: Flags = Flags(8);
 
     /// Whether every bit of `other` is set.
     #[inline]
@@ -61,6 +63,7 @@ impl fmt::Display for Flags {
             (Flags::LAST, "last"),
             (Flags::NOTIFY, "notify"),
             (Flags::SIGNAL, "signal"),
+            (Flags::RESEND, "resend"),
         ] {
             if self.contains(flag) {
                 write!(f, "{separator}{word}")?;
@@ -93,8 +96,8 @@ impl fmt::Display for Flags {
 /// | 40..48 | offset, or the code of a refusal |
 ///
 /// Fields that a kind does not use are zero. `sequence` and `ack` belong to the link: any value is
-/// legal here. A NIC numbers the packets of each link from 0, and takes none out of order, also over
-/// transports that lose nothing.
+/// legal here, but that an ack by itself has number 0. A NIC numbers the packets of each link from 0, and takes
+/// none out of order, also over transports that lose nothing.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout,
 )]

@@ -7,6 +7,8 @@
 //!
 //! | version | change |
 //! |---|---|
-//! | packets 1 | the 48-byte header; store, fetch request, fetch reply, fetch refused, store refused, handler, control, ack |
+//! | packets 1 | the 48-byte header; store, fetch request, fetch reply, fetch refused, store refused, handler, control, ack, nothing |
 //! | control 1 | import request, cancel, granted, refused; revoked, released, goodbye |
 //! | commands 1 | short send, long send, fetch, handler |
+//!
+//! Until the first release the formats change without a new version: no other build is there to speak to.

@@ -39,11 +39,13 @@ pub enum Kind {
     Control = 7,
     /// Carries the link's ack and nothing else.
     Ack = 8,
+    /// Takes up its number and nothing else.
+    Nothing = 9,
 }
 
 impl Kind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Store,
         Kind::FetchRequest,
         Kind::FetchReply,
@@ -52,6 +54,7 @@ impl Kind {
         Kind::Handler,
         Kind::Control,
         Kind::Ack,
+        Kind::Nothing,
     ];
 
     /// The kind behind a header's `kind` byte.
@@ -66,6 +69,7 @@ impl Kind {
             6 => Kind::Handler,
             7 => Kind::Control,
             8 => Kind::Ack,
+            9 => Kind::Nothing,
             _ => {
                 return Err(WireError::Unknown {
                     field: "packet kind",
@@ -87,6 +91,7 @@ impl fmt::Display for Kind {
             Kind::Handler => "handler",
             Kind::Control => "control",
             Kind::Ack => "ack",
+            Kind::Nothing => "nothing",
         })
     }
 }
@@ -173,8 +178,13 @@ pub enum Repr {
         /// Bytes of the encoded message.
         length: u32,
     },
-    /// Carries the link's ack and nothing else.
-    Ack,
+    /// Carries the link's ack and nothing else. It stands outside the order of the link: it takes up no number, and its own is 0.
+    Ack {
+        /// The packet that the ack names was dropped, and so is all that follows it: send it again from there.
+        resend: bool,
+    },
+    /// Takes up its number on the link and nothing else: what is left of a packet whose sender has gone before it arrived.
+    Nothing,
 }
 
 impl Repr {
@@ -233,10 +243,10 @@ impl Repr {
 
     fn parse_other(header: &Header, inline: &[u8]) -> Result<Repr, WireError> {
         let kind = Kind::from_code(header.kind)?;
-        let legal = if kind == Kind::FetchReply {
-            Flags::LAST
-        } else {
-            Flags::NONE
+        let legal = match kind {
+            Kind::FetchReply => Flags::LAST,
+            Kind::Ack => Flags::RESEND,
+            _ => Flags::NONE,
         };
         must_be_zero("flags", u64::from(header.flags.get() & !legal.0))?;
         // What the kind does not use is zero, so that each legal packet has one encoding.
@@ -249,13 +259,19 @@ impl Repr {
         if !matches!(kind, Kind::FetchRequest | Kind::StoreRefused) {
             must_be_zero("export", u64::from(header.export.get()))?;
         }
-        if matches!(kind, Kind::Control | Kind::Ack) {
+        if matches!(kind, Kind::Control | Kind::Ack | Kind::Nothing) {
             must_be_zero("message", u64::from(header.message.get()))?;
         }
-        if matches!(kind, Kind::Handler | Kind::Control | Kind::Ack) {
+        if matches!(
+            kind,
+            Kind::Handler | Kind::Control | Kind::Ack | Kind::Nothing
+        ) {
             must_be_zero("offset", header.offset.get())?;
         }
-        if matches!(kind, Kind::FetchRefused | Kind::StoreRefused | Kind::Ack) {
+        if matches!(
+            kind,
+            Kind::FetchRefused | Kind::StoreRefused | Kind::Ack | Kind::Nothing
+        ) {
             must_be_zero("payload length", u64::from(header.length.get()))?;
         }
         let repr = match kind {
@@ -295,7 +311,12 @@ impl Repr {
             Kind::Control => Repr::Control {
                 length: header.length.get(),
             },
-            Kind::Ack => Repr::Ack,
+            Kind::Ack => {
+                must_be_zero("sequence of an ack", u64::from(header.sequence.get()))?;
+                let resend = header.flags().contains(Flags::RESEND);
+                Repr::Ack { resend }
+            }
+            Kind::Nothing => Repr::Nothing,
         };
         repr.check()?;
         Ok(repr)
@@ -344,7 +365,10 @@ impl Repr {
                 u64::from(length),
                 MAX_PAYLOAD_BYTES as u64,
             ),
-            Repr::FetchRefused { .. } | Repr::StoreRefused { .. } | Repr::Ack => Ok(()),
+            Repr::FetchRefused { .. }
+            | Repr::StoreRefused { .. }
+            | Repr::Ack { .. }
+            | Repr::Nothing => Ok(()),
         }
     }
 
@@ -432,7 +456,11 @@ impl Repr {
                 header.offset = u64::from(reason.code()).into();
             }
             Repr::Handler { handler, .. } => header.message = handler.0.into(),
-            Repr::Control { .. } | Repr::Ack => {}
+            Repr::Ack { resend } => {
+                header.flags = Flags::NONE.with(Flags::RESEND, resend).0.into();
+                header.sequence = 0.into();
+            }
+            Repr::Control { .. } | Repr::Nothing => {}
         }
         (header, payload)
     }
@@ -448,7 +476,8 @@ impl Repr {
             Repr::StoreRefused { .. } => Kind::StoreRefused,
             Repr::Handler { .. } => Kind::Handler,
             Repr::Control { .. } => Kind::Control,
-            Repr::Ack => Kind::Ack,
+            Repr::Ack { .. } => Kind::Ack,
+            Repr::Nothing => Kind::Nothing,
         }
     }
 
@@ -466,7 +495,10 @@ impl Repr {
             | Repr::Handler { length, .. }
             | Repr::Control { length } => length,
             Repr::FetchRequest { .. } => FETCH_REQUEST_BYTES as u32,
-            Repr::FetchRefused { .. } | Repr::StoreRefused { .. } | Repr::Ack => 0,
+            Repr::FetchRefused { .. }
+            | Repr::StoreRefused { .. }
+            | Repr::Ack { .. }
+            | Repr::Nothing => 0,
         }
     }
 }
@@ -531,7 +563,9 @@ impl fmt::Display for Repr {
             }
             Repr::Handler { handler, length } => write!(f, "{length} bytes for {handler}"),
             Repr::Control { length } => write!(f, "control message of {length} bytes"),
-            Repr::Ack => f.write_str("ack"),
+            Repr::Ack { resend: false } => f.write_str("ack"),
+            Repr::Ack { resend: true } => f.write_str("ack, send again from there"),
+            Repr::Nothing => f.write_str("nothing"),
         }
     }
 }

@@ -35,9 +35,10 @@ fn packets_are_read_from_their_vectors() {
         let bytes = v.bytes();
         let packet = Packet::new_checked(&bytes).unwrap_or_else(|e| panic!("{}: {e}", v.name));
         assert_eq!(packet.repr(), v.meaning, "{}", v.name);
+        let is_ack = matches!(v.meaning, Repr::Ack { .. });
         assert_eq!(
             (packet.header().sequence.get(), packet.header().ack.get()),
-            (SEQUENCE, ACK)
+            (if is_ack { 0 } else { SEQUENCE }, ACK)
         );
         assert_eq!(packet.to_string(), v.prints, "{}", v.name);
     }

@@ -86,6 +86,7 @@ fn every_flag_bit_that_a_kind_does_not_use_is_refused() {
                 let used = match packet.repr() {
                     Repr::Store { .. } => 0b111,
                     Repr::FetchReply { .. } => 0b001,
+                    Repr::Ack { .. } => 0b1000,
                     _ => 0,
                 };
                 assert_eq!(packet.header().flags().0 & !used, 0, "{}", v.name);

@@ -125,7 +125,8 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
         store_refused,
         handler,
         control,
-        Just((Repr::Ack, vec![]))
+        any::<bool>().prop_map(|resend| (Repr::Ack { resend }, vec![])),
+        Just((Repr::Nothing, vec![]))
     ]
 }
 
@@ -248,7 +249,7 @@ proptest! {
         let bytes = packet_bytes(repr, sequence, ack, &data);
         let read = Packet::new_checked(&bytes).unwrap();
         prop_assert_eq!(read.repr(), repr);
-        prop_assert_eq!((read.header().sequence.get(), read.header().ack.get()), (sequence, ack));
+        prop_assert_eq!((read.header().sequence.get(), read.header().ack.get()), (if repr.kind() == Kind::Ack { 0 } else { sequence }, ack));
         prop_assert_eq!(read.payload().len() as u32, repr.payload_bytes());
         prop_assert!(check_any(&bytes) >= 1);
     }

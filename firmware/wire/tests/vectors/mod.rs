@@ -156,11 +156,27 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
         },
         Vector {
             name: "ack",
-            meaning: Repr::Ack,
+            meaning: Repr::Ack { resend: false },
             data: b"",
-            hex: "01 08 0000 00000000 | 2a000000 11000000 | 00000000000000000000000000000000
+            hex: "01 08 0000 00000000 | 00000000 11000000 | 00000000000000000000000000000000
                   00000000 00000000 | 0000000000000000",
-            prints: "[seq 42 ack 17] ack",
+            prints: "[seq 0 ack 17] ack",
+        },
+        Vector {
+            name: "resend",
+            meaning: Repr::Ack { resend: true },
+            data: b"",
+            hex: "01 08 0800 00000000 | 00000000 11000000 | 00000000000000000000000000000000
+                  00000000 00000000 | 0000000000000000",
+            prints: "[seq 0 ack 17] ack, send again from there",
+        },
+        Vector {
+            name: "nothing",
+            meaning: Repr::Nothing,
+            data: b"",
+            hex: "01 09 0000 00000000 | 2a000000 11000000 | 00000000000000000000000000000000
+                  00000000 00000000 | 0000000000000000",
+            prints: "[seq 42 ack 17] nothing",
         },
     ]
 }
