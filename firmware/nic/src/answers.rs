@@ -117,6 +117,22 @@ impl Answers {
         answer
     }
 
+    /// Gives back a fetch that [`take`](Self::take) gave and that cannot be served yet.
+    pub(crate) fn put_back(&mut self, index: usize, serving: Serving) {
+        if let Some(owed) = self.peers.get_mut(index) {
+            owed.serving.push_front(serving);
+            self.waiting.insert(index);
+        }
+    }
+
+    /// The peer's turn comes again, if it is owed anything.
+    pub(crate) fn wait_again(&mut self, index: usize) {
+        let owed = self.peers.get(index);
+        if owed.is_some_and(|owed| !owed.refusals.is_empty() || !owed.serving.is_empty()) {
+            self.waiting.insert(index);
+        }
+    }
+
     /// Forgets a peer.
     pub(crate) fn clear(&mut self, peer: NodeId) {
         let index = usize::from(peer.0);

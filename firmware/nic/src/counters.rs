@@ -48,7 +48,12 @@ pub struct Counters {
     pub garbage_pieces: u64,
     /// Refused stores that their sender was not told of, since it takes no answers.
     pub untold_refusals: u64,
-    /// Packets dropped.
+    /// Packets dropped for their sender's link to send again: their translation was missing, or they came behind one that was
+    /// dropped.
+    pub dropped: u64,
+    /// Times that a peer asked for packets that it had dropped.
+    pub resend_requests: u64,
+    /// Packets dropped for good.
     pub rejected: Rejections,
 }
 

@@ -1,7 +1,7 @@
 //! Long sends and served fetches, chunk by chunk. A chunk is cut when it can be transmitted, not before, so that nothing waits in a
 //! queue for longer than it must and all get their turn.
 
-use mapwire_translation::{Frame, PAGE_BYTES, Page, Process, TranslationDesign};
+use mapwire_translation::{Lookup, PAGE_BYTES, Page, Process, TranslationDesign};
 use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
 
 use crate::answers::{Answer, Serving, StoreRefusal};
@@ -23,6 +23,16 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     fn cut_command(&mut self) -> bool {
+        while let Some(cut) = self.try_cut() {
+            if cut {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Cuts the command whose turn it is; false when it must wait for the host, `None` when there is none.
+    fn try_cut(&mut self) -> Option<bool> {
         let next = self.processes.next_long(|long| match long {
             Long::Send(sending) => {
                 let alone = chunk_length(sending.address, sending.remaining) == sending.remaining;
@@ -31,15 +41,26 @@ impl<D: TranslationDesign> Nic<D> {
             }
             Long::Fetch(asking) => self.links.can_cut(asking.from) && self.may_ask(asking.from),
         });
-        let Some(process) = next else {
-            return false;
-        };
+        let process = next?;
         self.processes.long.served(usize::from(process.0));
+        let long = self.processes.get(process)?.long?;
+        let piece = match &long {
+            Long::Fetch(_) => Piece::EMPTY,
+            Long::Send(cut) => {
+                let length = chunk_length(cut.address, cut.remaining);
+                let Some(piece) = self.translate(process, cut.address, length as u32, Path::Send)
+                else {
+                    self.stall_process(process);
+                    return Some(false);
+                };
+                piece
+            }
+        };
         let state = self.processes.get_mut(process);
         match state.and_then(|state| state.long.as_mut()) {
             Some(Long::Send(sending)) => {
                 let cut = *sending;
-                let length = chunk_length(cut.address, cut.remaining);
+                let length = u64::from(piece.length);
                 let last = length == cut.remaining;
                 sending.begun = true;
                 sending.offset += length;
@@ -48,19 +69,19 @@ impl<D: TranslationDesign> Nic<D> {
                 if last {
                     self.processes.end(process);
                 }
-                self.send_chunk(process, &cut, length as u32, last);
+                self.send_chunk(process, &cut, piece, last);
             }
             Some(Long::Fetch(asking)) => {
                 let asking = *asking;
                 self.processes.end(process);
                 self.ask(process, &asking);
             }
-            None => return false,
+            None => return None,
         }
-        true
+        Some(true)
     }
 
-    fn send_chunk(&mut self, process: ProcessId, cut: &Sending, length: u32, last: bool) {
+    fn send_chunk(&mut self, process: ProcessId, cut: &Sending, piece: Piece, last: bool) {
         match (cut.begun, last) {
             (false, false) => self.links.open_message(cut.to),
             (true, true) => self.links.close_message(cut.to),
@@ -72,14 +93,14 @@ impl<D: TranslationDesign> Nic<D> {
             export: cut.export,
             message: cut.message,
             offset: cut.offset,
-            length,
+            length: piece.length,
             last,
             notify: last && cut.notify,
             signal: signal.is_some(),
         };
         let source = Source::Memory {
             process,
-            piece: self.translate(process, cut.address, length),
+            piece,
             trailer: signal.map(Signal::to_bytes),
         };
         let work = if last {
@@ -95,11 +116,19 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     fn answer_next(&mut self) -> bool {
+        while let Some(answered) = self.try_answer() {
+            if answered {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Queues the next thing that is owed; false when it must wait for the host, `None` when there is none.
+    fn try_answer(&mut self) -> Option<bool> {
         let links = &self.links;
         let ready = |index: usize| links.can_cut(NodeId(index as u16));
-        let Some(index) = self.answers.waiting.first_that(ready) else {
-            return false;
-        };
+        let index = self.answers.waiting.first_that(ready)?;
         let to = NodeId(index as u16);
         match self.answers.take(index) {
             Some(Answer::Refuse(StoreRefusal {
@@ -113,17 +142,22 @@ impl<D: TranslationDesign> Nic<D> {
                     reason,
                 };
                 self.links.push_plain(to, &refusal);
-                true
+                Some(true)
             }
             Some(Answer::Serve(serving)) => {
-                self.serve_chunk(to, serving);
-                true
+                let served = self.serve_chunk(to, serving);
+                if !served {
+                    self.answers.put_back(index, serving);
+                    self.stall_peer(index);
+                }
+                Some(served)
             }
-            None => false,
+            None => None,
         }
     }
 
-    fn serve_chunk(&mut self, to: NodeId, cut: Serving) {
+    /// Queues the next chunk of a fetch; false when it must wait for the host.
+    fn serve_chunk(&mut self, to: NodeId, cut: Serving) -> bool {
         let gone = self.exports.0.get(cut.export.0).is_none();
         let refused = cut.refused.or(gone.then_some(Refusal::Revoked));
         if let Some(reason) = refused {
@@ -132,9 +166,14 @@ impl<D: TranslationDesign> Nic<D> {
                 fetch: cut.fetch,
                 reason,
             };
-            return self.links.push_plain(to, &refusal);
+            self.links.push_plain(to, &refusal);
+            return true;
         }
         let length = chunk_length(cut.address, cut.remaining);
+        let found = self.translate(cut.process, cut.address, length as u32, Path::Receive);
+        let Some(piece) = found else {
+            return false;
+        };
         let last = length == cut.remaining;
         if last {
             self.counters.fetches_served += 1;
@@ -157,54 +196,94 @@ impl<D: TranslationDesign> Nic<D> {
         };
         let source = Source::Memory {
             process: cut.process,
-            piece: self.translate(cut.process, cut.address, length as u32),
+            piece,
             trailer: None,
         };
         let work = Work::Reply { export: cut.export };
         self.links.push_from(to, &reply, source, work);
+        true
     }
 
-    /// Where `length` bytes at `address` are, which lie within one page.
+    /// Where `length` bytes at `address` are, which lie within one page; `None` when the host has to act first, and is asked to.
     #[inline]
-    pub(crate) fn translate(&mut self, process: ProcessId, address: u64, length: u32) -> Piece {
-        let lookup = self
-            .translation
-            .lookup(Process(process.0), Page::containing(address));
-        // Designs that pin before a transfer and keep their tables in memory never want the host here.
-        debug_assert!(lookup.frame().is_some(), "{lookup:?}");
-        let frame = lookup.frame().unwrap_or(Frame::GARBAGE);
+    pub(crate) fn translate(
+        &mut self,
+        process: ProcessId,
+        address: u64,
+        length: u32,
+        path: Path,
+    ) -> Option<Piece> {
+        let (owner, page) = (Process(process.0), Page::containing(address));
+        let lookup = match path {
+            Path::Send | Path::Fetch => self.translation.lookup(owner, page),
+            Path::Receive => self.translation.lookup_receive(owner, page),
+        };
+        let frame = match lookup {
+            Lookup::Hit(frame) | Lookup::Miss(frame) => frame,
+            Lookup::Host(request) => {
+                self.stalled.ask(request);
+                return None;
+            }
+        };
         if frame.is_garbage() {
             self.counters.garbage_pieces += 1;
         }
-        Piece {
+        if self.traced.is_some() {
+            self.trace(process, address, length, path);
+        }
+        Some(Piece {
             frame,
             offset: (address % PAGE_BYTES as u64) as u32,
             length,
-        }
+        })
     }
 
-    /// Where at most a page from `address` on is, which may cross one page boundary (VMMC §4.5, two-piece scatter).
+    /// Where at most a page from `address` on is, which may cross one page boundary (VMMC §4.5, two-piece scatter); `None` as for
+    /// [`translate`](Self::translate).
     #[inline]
-    pub(crate) fn scatter(&mut self, process: ProcessId, address: u64, length: u32) -> Pieces {
+    pub(crate) fn scatter(
+        &mut self,
+        process: ProcessId,
+        address: u64,
+        length: u32,
+        path: Path,
+    ) -> Option<Pieces> {
         if length == 0 {
-            return Pieces::EMPTY;
+            return Some(Pieces::EMPTY);
         }
         let to_boundary = (PAGE_BYTES as u64 - address % PAGE_BYTES as u64) as u32;
-        let first = self.translate(process, address, length.min(to_boundary));
+        let first = self.translate(process, address, length.min(to_boundary), path)?;
         let second = if length <= to_boundary {
             Piece::EMPTY
         } else {
-            self.translate_second(process, address, length - to_boundary)
+            self.translate_second(process, address, length - to_boundary, path)?
         };
-        Pieces { first, second }
+        Some(Pieces { first, second })
     }
 
     /// Where the `length` bytes are that begin the page behind that of `address`. Seldom needed, so apart.
     #[inline(never)]
-    fn translate_second(&mut self, process: ProcessId, address: u64, length: u32) -> Piece {
+    fn translate_second(
+        &mut self,
+        process: ProcessId,
+        address: u64,
+        length: u32,
+        path: Path,
+    ) -> Option<Piece> {
         let next = Page::containing(address).next();
-        self.translate(process, next.address(), length)
+        self.translate(process, next.address(), length, path)
     }
+}
+
+/// Whose memory a lookup is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// What a process sends.
+    Send,
+    /// Where it wants what it fetches.
+    Fetch,
+    /// What it exports.
+    Receive,
 }
 
 /// Bytes of the next chunk: up to the next page boundary of the source (VMMC §4.5), so at most a page.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use mapwire_wire::{HandlerId, NodeId, ProcessId, Repr};
 
 use crate::queue::Queue;
+use crate::recovery::{self, Owed, Recovery};
 use crate::transmit::{Source, Transmit, Work};
 use crate::turns::Turns;
 
@@ -24,18 +25,23 @@ pub(crate) const MAX_FETCHES_A_LINK: u8 = 32;
 pub(crate) const MAX_OPEN_MESSAGES: u8 = 16;
 
 #[derive(Debug)]
-struct Link {
-    queue: Queue,
+pub(crate) struct Link {
+    /// Packets that are out and not acked, on a link that recovers from drops; then those that wait.
+    pub(crate) queue: Queue,
+    /// How many are out and not acked: none on a link that does not recover.
+    pub(crate) out: usize,
     /// The transport took no more; wait until it says that it does.
-    blocked: bool,
+    pub(crate) blocked: bool,
     /// The node has left: nothing goes there or comes from there.
-    gone: bool,
-    /// The driver has seen the front packet and may be transmitting it.
-    offered: bool,
+    pub(crate) gone: bool,
+    /// The driver has seen the first packet that waits and may be transmitting it.
+    pub(crate) offered: bool,
     /// Sequence number of the front packet; those behind it have the next ones.
-    next_sequence: u32,
+    pub(crate) next_sequence: u32,
     /// Sequence number that is due from there.
-    due: u32,
+    pub(crate) due: u32,
+    /// What is to be said of the packets that came from there.
+    pub(crate) owed: Owed,
     /// Messages begun and not ended.
     open_messages: u8,
     /// Fetches asked and not answered.
@@ -44,21 +50,34 @@ struct Link {
     departed: VecDeque<Work>,
 }
 
+impl Link {
+    /// Packets that wait.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len() - self.out
+    }
+}
+
 /// All links.
 #[derive(Debug)]
 pub(crate) struct Links {
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     /// Nodes that have a packet waiting and are not blocked.
-    ready: Turns,
+    pub(crate) ready: Turns,
+    /// There when the links recover from packets that a receiver drops.
+    pub(crate) recovery: Option<Recovery>,
 }
 
 impl Links {
-    pub(crate) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize, recovers: bool) -> Self {
         let mut links = Vec::new();
         links.reserve_exact(nodes);
         // Twice the limit holds what receiving adds to what commands may queue, so that no steady state grows it.
+        let places = 2 * QUEUE_LIMIT + if recovers { recovery::WINDOW } else { 0 };
         links.resize_with(nodes, || Link {
-            queue: Queue::new(2 * QUEUE_LIMIT),
+            queue: Queue::new(places.next_power_of_two()),
+            out: 0,
+            owed: Owed::Nothing,
             blocked: false,
             gone: false,
             offered: false,
@@ -71,6 +90,7 @@ impl Links {
         Self {
             links,
             ready: Turns::new(nodes),
+            recovery: recovers.then(|| Recovery::new(nodes)),
         }
     }
 
@@ -80,7 +100,7 @@ impl Links {
     }
 
     #[inline]
-    fn link_mut(&mut self, node: NodeId) -> Option<&mut Link> {
+    pub(crate) fn link_mut(&mut self, node: NodeId) -> Option<&mut Link> {
         self.links.get_mut(usize::from(node.0))
     }
 
@@ -103,6 +123,11 @@ impl Links {
     /// Packets waiting for `node`.
     #[inline]
     pub(crate) fn waiting_for(&self, node: NodeId) -> usize {
+        self.link(node).map_or(0, Link::waiting)
+    }
+
+    /// Packets for `node` that wait or are out and not acked.
+    pub(crate) fn unfinished_for(&self, node: NodeId) -> usize {
         self.link(node).map_or(0, |link| link.queue.len())
     }
 
@@ -117,7 +142,7 @@ impl Links {
     #[inline]
     pub(crate) fn can_cut(&self, node: NodeId) -> bool {
         self.link(node)
-            .is_some_and(|link| !link.blocked && link.queue.len() < QUEUE_LIMIT)
+            .is_some_and(|link| !link.blocked && link.waiting() < QUEUE_LIMIT)
     }
 
     /// Whether packet `sequence` of `node` is the next; if so the one after it is due. Otherwise what was due.
@@ -139,7 +164,7 @@ impl Links {
     fn push(&mut self, to: NodeId, repr: &Repr) -> &mut Transmit {
         let index = usize::from(to.0);
         let link = &mut self.links[index];
-        if !link.blocked {
+        if !link.blocked && link.out < recovery::WINDOW {
             self.ready.insert(index);
         }
         let sequence = link.next_sequence.wrapping_add(link.queue.len() as u32);
@@ -188,8 +213,11 @@ impl Links {
     /// The next packet of the node whose turn it is.
     #[inline]
     pub(crate) fn offer(&mut self) -> Option<&Transmit> {
+        if self.recovery.is_some() {
+            return self.offer_again();
+        }
         let link = &mut self.links[self.ready.first()?];
-        let transmit = link.queue.front_mut()?;
+        let transmit = link.queue.get_mut(0)?;
         debug_assert_eq!(
             transmit.header.sequence.get(),
             link.next_sequence,
@@ -199,9 +227,12 @@ impl Links {
         Some(transmit)
     }
 
-    /// The front packet for `node` is out: gives its payload bytes and what depends on it.
+    /// The packet that was offered for `node` is out: gives its payload bytes and what depends on that.
     #[inline]
     pub(crate) fn pop(&mut self, node: NodeId) -> Option<(u32, Work)> {
+        if self.recovery.is_some() {
+            return self.keep(node);
+        }
         let index = usize::from(node.0);
         let link = self.links.get_mut(index)?;
         let transmit = link.queue.pop()?;
@@ -254,8 +285,11 @@ impl Links {
         if blocked {
             link.offered = false;
             self.ready.remove(index);
-        } else if link.queue.len() > 0 {
+        } else if link.waiting() > 0 && link.out < recovery::WINDOW {
             self.ready.insert(index);
+        }
+        if let Some(recovery) = &mut self.recovery {
+            recovery.set_blocked(node, blocked, link.owed);
         }
     }
 
@@ -302,18 +336,29 @@ impl Links {
     }
 
     /// Takes out the waiting packets that `keep` says no to, except one that the driver may be transmitting. Those behind them are
-    /// numbered anew, so that the link has no gap.
+    /// numbered anew, so that the link has no gap. Packets that are out and may have to be sent again keep their numbers: nothing
+    /// else is left of them.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Transmit) -> bool) {
         for (index, link) in self.links.iter_mut().enumerate() {
-            let offered = usize::from(link.offered);
-            let mut sequence = link.next_sequence.wrapping_add(offered as u32);
-            link.queue.retain_from(offered, |transmit| {
+            for at in 0..link.out {
+                if let Some(transmit) = link.queue.get_mut(at)
+                    && !keep(transmit)
+                {
+                    let sequence = transmit.header.sequence.get();
+                    transmit.header = Repr::Nothing.emit(sequence, link.due).0;
+                    transmit.source = Source::EMPTY;
+                    transmit.work = Work::None;
+                }
+            }
+            let fixed = link.out + usize::from(link.offered);
+            let mut sequence = link.next_sequence.wrapping_add(fixed as u32);
+            link.queue.retain_from(fixed, |transmit| {
                 let kept = keep(transmit);
                 transmit.header.sequence = sequence.into();
                 sequence = sequence.wrapping_add(u32::from(kept));
                 kept
             });
-            if link.queue.len() == 0 {
+            if link.waiting() == 0 {
                 self.ready.remove(index);
             }
         }
@@ -328,10 +373,10 @@ impl Links {
             }
         };
         for link in &mut self.links {
-            if link.offered
-                && let Some(transmit) = link.queue.front_mut()
-            {
-                disown(&mut transmit.work);
+            for at in 0..link.out + usize::from(link.offered) {
+                if let Some(transmit) = link.queue.get_mut(at) {
+                    disown(&mut transmit.work);
+                }
             }
             link.departed.iter_mut().for_each(disown);
         }
@@ -347,6 +392,11 @@ impl Links {
         link.gone = true;
         link.blocked = true;
         link.offered = false;
+        link.out = 0;
+        let owed = core::mem::replace(&mut link.owed, Owed::Nothing);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.forget(node, owed);
+        }
         link.departed.drain(..).for_each(&mut lost);
         while let Some(transmit) = link.queue.pop() {
             lost(transmit.work);
@@ -359,6 +409,7 @@ impl Links {
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |link: &Link| link.queue.bytes() + link.departed.capacity() * size_of::<Work>();
         let queues: usize = self.links.iter().map(bytes).sum();
-        queues + self.links.capacity() * size_of::<Link>() + self.ready.bytes()
+        let recovery = self.recovery.as_ref().map_or(0, Recovery::bytes);
+        queues + self.links.capacity() * size_of::<Link>() + self.ready.bytes() + recovery
     }
 }

@@ -19,6 +19,8 @@ use crate::inbound::InboundMessages;
 use crate::links::Links;
 use crate::processes::{Long, Processes};
 use crate::slots::{Ending, Slots};
+use crate::stalled::Stalled;
+use crate::tracing::Traced;
 use crate::transmit::{Transmit, Work};
 
 /// Bytes of one process's command queue, which lies in NIC memory (VMMC §4.5): 64 entries of 192 B.
@@ -50,7 +52,7 @@ pub struct Config {
 ///   [`handle_departed`](Self::handle_departed), [`handle_source_read`](Self::handle_source_read),
 ///   [`handle_transmit_blocked`](Self::handle_transmit_blocked) and [`handle_peer_gone`](Self::handle_peer_gone);
 /// * `poll_*`, which give what is to be done: [`poll_transmit`](Self::poll_transmit), [`poll_dma`](Self::poll_dma),
-///   [`poll_completion`](Self::poll_completion);
+///   [`poll_completion`](Self::poll_completion), [`poll_miss`](Self::poll_miss);
 /// * getters.
 ///
 /// After each call that is no getter, drain `poll_dma` (doing and reporting each) and then `poll_completion`; drain `poll_transmit`
@@ -81,11 +83,15 @@ pub struct Nic<D> {
     pub(crate) answers_first: bool,
     pub(crate) dispatch: Dispatch,
     pub(crate) links: Links,
+    /// What waits for the host.
+    pub(crate) stalled: Stalled,
     /// Messages in several packets, by sending node.
     pub(crate) inbound: Vec<InboundMessages>,
     pub(crate) dma: VecDeque<Dma>,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) counters: Counters,
+    /// There while what is translated is noted.
+    pub(crate) traced: Option<VecDeque<Traced>>,
 }
 
 impl<D: TranslationDesign> Nic<D> {
@@ -111,6 +117,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
         let mut inbound = Vec::new();
         inbound.resize_with(nodes, InboundMessages::default);
+        let recovers = translation.drops_on_miss();
         let nic = Self {
             node: config.node,
             memory_bytes: config.memory_bytes,
@@ -123,11 +130,13 @@ impl<D: TranslationDesign> Nic<D> {
             answers: Answers::new(nodes),
             answers_first: false,
             dispatch: Dispatch::default(),
-            links: Links::new(nodes),
+            links: Links::new(nodes, recovers),
+            stalled: Stalled::default(),
             inbound,
             dma: VecDeque::with_capacity(16),
             completions: VecDeque::with_capacity(64),
             counters: Counters::default(),
+            traced: None,
         };
         nic.charge("the translation design with its links", 0)?;
         Ok(nic)
@@ -170,7 +179,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// may be given again. `None` when nothing waits, or all that waits is blocked.
     #[inline]
     pub fn poll_transmit(&mut self) -> Option<&Transmit> {
-        if !self.links.has_ready() && !self.cut_next() {
+        if !self.links.has_ready() && !self.cut_next() && !self.links.has_acks() {
             return None;
         }
         self.links.offer()
@@ -193,6 +202,11 @@ impl<D: TranslationDesign> Nic<D> {
     /// The transport bounds how many such packets there are.
     #[inline]
     pub fn handle_departed(&mut self, to: NodeId) -> bool {
+        if self.links.recovers() {
+            // The ack says that it has been read.
+            self.handle_transmitted(to);
+            return false;
+        }
         let Some((payload_bytes, waits)) = self.links.depart(to) else {
             return false;
         };
@@ -217,7 +231,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     #[inline]
-    fn complete(&mut self, work: Work) {
+    pub(crate) fn complete(&mut self, work: Work) {
         if let Work::Command {
             process,
             completion,
@@ -258,7 +272,7 @@ impl<D: TranslationDesign> Nic<D> {
     #[must_use]
     pub fn idle_towards(&self, node: NodeId) -> bool {
         let to_node = |long: &Long| long.peer() == node;
-        self.links.waiting_for(node) == 0
+        self.links.unfinished_for(node) == 0
             && (self.processes.long.is_empty() || self.processes.next_long(to_node).is_none())
     }
 
@@ -297,6 +311,7 @@ impl<D: TranslationDesign> Nic<D> {
             ("fetches served", self.answers.bytes()),
             ("transmit queues", self.links.bytes()),
             ("messages under way", inbound),
+            ("misses under way", self.stalled.bytes()),
             ("action queues", actions),
             ("handler dispatch", self.dispatch.bytes()),
         ];

@@ -51,13 +51,14 @@ impl Queue {
         transmit
     }
 
+    /// The packet with `at` others before it.
     #[inline]
-    pub(crate) fn front_mut(&mut self) -> Option<&mut Transmit> {
-        if self.length == 0 {
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Transmit> {
+        if at >= self.length {
             return None;
         }
-        let head = self.head;
-        self.places.get_mut(head)
+        let place = self.place(at);
+        self.places.get_mut(place)
     }
 
     /// Takes the front packet off; its place stays readable until the next `push`.
@@ -138,7 +139,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(queue.len(), oracle.len());
-                prop_assert_eq!(queue.front_mut().map(|transmit| transmit.to.0), oracle.front().copied());
+                prop_assert_eq!(queue.get_mut(0).map(|transmit| transmit.to.0), oracle.front().copied());
             }
         }
     }

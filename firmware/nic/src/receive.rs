@@ -8,12 +8,15 @@ use mapwire_wire::{
 
 use crate::actions::{After, BufferId, Completion, Dma, Rejection};
 use crate::answers::Serving;
+use crate::cutting::Path;
 use crate::dispatch::{HandlerTarget, Outbox};
 use crate::error::CommandError;
 use crate::fetches::Fate;
 use crate::links::{HANDLER_LIMIT, Links};
 use crate::nic::Nic;
+use crate::pieces::Pieces;
 use crate::processes::Long;
+use crate::transmit::Work;
 
 /// A piece of the answer to a fetch.
 struct Reply {
@@ -22,6 +25,17 @@ struct Reply {
     offset: u64,
     length: u32,
     last: bool,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// The NIC has done with it: applied, refused, or dropped for the sender's link to send again.
+    Taken,
+    /// Nothing of it is applied, since its translation is missing and only the host can supply it: serve
+    /// [`Nic::poll_miss`], then hand the same packet in again, before any other of its sender.
+    Wait,
 }
 
 impl<D: TranslationDesign> Nic<D> {
@@ -40,35 +54,99 @@ impl<D: TranslationDesign> Nic<D> {
         inline: &[u8],
         trailer: impl FnOnce() -> [u8; SIGNAL_TRAILER_BYTES],
         buffer: BufferId,
-    ) {
+    ) -> Verdict {
         if !self.links.is_up(from) {
-            return self.reject(from, Rejection::UnknownNode);
+            self.reject(from, Rejection::UnknownNode);
+            return Verdict::Taken;
         }
         let parsed = Repr::parse(header, inline);
+        let recovers = self.links.recovers();
+        if recovers && !self.take_ack(from, header, parsed.as_ref().ok()) {
+            return Verdict::Taken;
+        }
         let got = header.sequence.get();
         if let Err(expected) = self.links.take_number(from, got) {
-            return self.reject(from, Rejection::OutOfOrder { expected, got });
+            if recovers {
+                // One before it was dropped, and this one will come again behind that.
+                self.counters.dropped += 1;
+            } else {
+                self.reject(from, Rejection::OutOfOrder { expected, got });
+            }
+            return Verdict::Taken;
         }
         let length = header.payload_bytes() as usize;
         let is_inline = length <= INLINE_BYTES;
-        let repr = match parsed {
-            Ok(repr) if !is_inline || inline.len() >= length => repr,
-            _ => return self.reject(from, Rejection::Malformed),
+        let taken = match parsed {
+            Ok(repr) if !is_inline || inline.len() >= length => {
+                if let Repr::Store { signal, .. } = repr {
+                    let trailer = signal.then(|| {
+                        let inline = inline.get(..length).filter(|_| is_inline);
+                        let end = inline.and_then(<[u8]>::last_chunk);
+                        end.copied().unwrap_or_else(trailer)
+                    });
+                    self.handle_store(from, &repr, trailer, buffer)
+                } else {
+                    self.handle_other(from, repr, inline, buffer)
+                }
+            }
+            _ => {
+                self.reject(from, Rejection::Malformed);
+                return Verdict::Taken;
+            }
         };
+        if !taken {
+            return self.miss(from);
+        }
         self.counters.packets_received += 1;
         self.counters.bytes_received += length as u64;
-        if let Repr::Store { signal, .. } = repr {
-            let trailer = signal.then(|| {
-                let inline = inline.get(..length).filter(|_| is_inline);
-                let end = inline.and_then(<[u8]>::last_chunk);
-                end.copied().unwrap_or_else(trailer)
-            });
-            return self.handle_store(from, &repr, trailer, buffer);
+        if recovers {
+            self.links.owe_ack(from);
         }
-        self.handle_other(from, repr, inline, buffer);
+        Verdict::Taken
     }
 
-    fn handle_other(&mut self, from: NodeId, repr: Repr, inline: &[u8], buffer: BufferId) {
+    /// Takes the ack that a packet carries. False when there is nothing else in it, or the ack is of a packet that was never sent.
+    fn take_ack(&mut self, from: NodeId, header: &Header, parsed: Option<&Repr>) -> bool {
+        let bare = match parsed {
+            Some(&Repr::Ack { resend }) => Some(resend),
+            _ => None,
+        };
+        let completions = &mut self.completions;
+        let over = |work| {
+            if let Work::Command {
+                process,
+                completion,
+            } = work
+            {
+                completions.push_back(Completion::Done {
+                    process,
+                    completion,
+                });
+            }
+        };
+        let resend = bare == Some(true);
+        if !self.links.take_ack(from, header, resend, over) {
+            self.reject(from, Rejection::Malformed);
+            return false;
+        }
+        self.counters.resend_requests += u64::from(resend);
+        bare.is_none()
+    }
+
+    /// The packet whose number has just been taken lacks a translation, which the host is asked for: nothing of it was applied.
+    #[cold]
+    fn miss(&mut self, from: NodeId) -> Verdict {
+        self.links.drop_due(from);
+        if self.links.recovers() {
+            self.counters.dropped += 1;
+            Verdict::Taken
+        } else {
+            Verdict::Wait
+        }
+    }
+
+    /// False when the host must act first; nothing is changed then.
+    fn handle_other(&mut self, from: NodeId, repr: Repr, inline: &[u8], buffer: BufferId) -> bool {
         match repr {
             Repr::Handler { handler, length } => {
                 self.dispatch(from, handler, length, inline, buffer);
@@ -81,6 +159,9 @@ impl<D: TranslationDesign> Nic<D> {
                 want_bytes,
                 reply_key,
             } => {
+                if self.links.recovers() && !self.has_handles(export) {
+                    return false;
+                }
                 let checked = self
                     .exports
                     .authenticate(export, &key, Rights::FETCH)
@@ -116,7 +197,7 @@ impl<D: TranslationDesign> Nic<D> {
                     length,
                     last,
                 };
-                self.take_reply(from, &reply, buffer);
+                return self.take_reply(from, &reply, buffer);
             }
             Repr::FetchRefused {
                 reply_key,
@@ -133,8 +214,10 @@ impl<D: TranslationDesign> Nic<D> {
                 length,
                 buffer,
             }),
-            Repr::Store { .. } | Repr::Ack => {}
+            // Acks by themselves are taken before, on links that have them; what is left has come where none is due.
+            Repr::Store { .. } | Repr::Ack { .. } | Repr::Nothing => {}
         }
+        true
     }
 
     /// The driver has moved what `dma` named.
@@ -204,7 +287,8 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    fn take_reply(&mut self, from: NodeId, reply: &Reply, buffer: BufferId) {
+    /// False when the host must act first; nothing is changed then.
+    fn take_reply(&mut self, from: NodeId, reply: &Reply, buffer: BufferId) -> bool {
         let id = reply.fetch;
         let length = u64::from(reply.length);
         let due = self
@@ -216,29 +300,40 @@ impl<D: TranslationDesign> Nic<D> {
                     && length <= fetch.length - fetch.received
                     && reply.last == (fetch.received + length == fetch.length)
             });
-        let Some(fetch) = due else {
-            return self.reject(from, Rejection::UnknownFetch(id));
+        let Some(&mut fetch) = due else {
+            self.reject(from, Rejection::UnknownFetch(id));
+            return true;
+        };
+        let wanted = fetch.fate != Fate::Abandoned;
+        let mut pieces = Pieces::EMPTY;
+        if wanted {
+            let address = fetch.address + reply.offset;
+            match self.scatter(fetch.process, address, reply.length, Path::Fetch) {
+                Some(found) => pieces = found,
+                None => return false,
+            }
+        }
+        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+            return true;
         };
         fetch.received += length;
+        fetch.moving += u32::from(wanted);
+        let process = fetch.process;
         if reply.last {
             self.links.end_fetch(from);
         }
-        if fetch.fate == Fate::Abandoned {
-            if reply.last {
-                self.fetches.asked.remove(id.0);
-            }
-            return;
+        if wanted {
+            self.dma.push_back(Dma {
+                process,
+                pieces,
+                signal: None,
+                buffer,
+                after: After::Fetched { fetch: id },
+            });
+        } else if reply.last {
+            self.fetches.asked.remove(id.0);
         }
-        fetch.moving += 1;
-        let (process, address) = (fetch.process, fetch.address + reply.offset);
-        let pieces = self.scatter(process, address, reply.length);
-        self.dma.push_back(Dma {
-            process,
-            pieces,
-            signal: None,
-            buffer,
-            after: After::Fetched { fetch: id },
-        });
+        true
     }
 
     fn fetch_refused(&mut self, from: NodeId, key: &Key, id: FetchId, reason: Refusal) {

@@ -8,6 +8,7 @@ use mapwire_wire::{
 
 use crate::actions::{After, BufferId, Dma, Rejection, SignalWrite};
 use crate::answers::StoreRefusal;
+use crate::cutting::Path;
 use crate::inbound::Inbound;
 use crate::nic::Nic;
 use crate::pieces::{Pieces, is_word_aligned};
@@ -32,8 +33,16 @@ struct Place {
     signal: Option<u64>,
 }
 
+/// Where that is in memory.
+struct Located {
+    process: ProcessId,
+    pieces: Pieces,
+    signal: Option<SignalWrite>,
+}
+
 impl<D: TranslationDesign> Nic<D> {
-    /// Takes a store; any other packet is none of its business. `trailer` is there when the store says so.
+    /// Takes a store; any other packet is none of its business. `trailer` is there when the store says so. False when the host must
+    /// act first; nothing is changed then.
     #[inline]
     pub(crate) fn handle_store(
         &mut self,
@@ -41,7 +50,7 @@ impl<D: TranslationDesign> Nic<D> {
         repr: &Repr,
         trailer: Option<[u8; SIGNAL_TRAILER_BYTES]>,
         buffer: BufferId,
-    ) {
+    ) -> bool {
         let Repr::Store {
             key,
             export,
@@ -53,10 +62,11 @@ impl<D: TranslationDesign> Nic<D> {
             signal: _,
         } = *repr
         else {
-            return;
+            return true;
         };
         let Ok(signal) = trailer.as_ref().map(Signal::from_bytes).transpose() else {
-            return self.reject(from, Rejection::Malformed);
+            self.reject(from, Rejection::Malformed);
+            return true;
         };
         let store = Store {
             from,
@@ -68,6 +78,17 @@ impl<D: TranslationDesign> Nic<D> {
             last,
             signal,
         };
+        if self.links.recovers() && !self.has_handles(export) {
+            return false;
+        }
+        // Found first: a packet that lacks a translation must leave no trace.
+        let placed = match self.place(&store) {
+            Ok(place) => match self.locate(&store, &place) {
+                Some(located) => Ok(located),
+                None => return false,
+            },
+            Err(reason) => Err(reason),
+        };
         // Most messages are one packet, and most senders have no other message open.
         let alone = last && self.inbound[usize::from(from.0)].is_empty();
         let (start, bytes) = if alone {
@@ -75,12 +96,15 @@ impl<D: TranslationDesign> Nic<D> {
         } else {
             match self.take_part(&store) {
                 Some(message) => message,
-                None => return,
+                None => return true,
             }
         };
-        let place = match self.place(&store) {
-            Ok(place) => place,
-            Err(reason) => return self.refuse_store(&store, reason),
+        let located = match placed {
+            Ok(located) => located,
+            Err(reason) => {
+                self.refuse_store(&store, reason);
+                return true;
+            }
         };
         let after = if notify {
             After::Notify {
@@ -92,7 +116,21 @@ impl<D: TranslationDesign> Nic<D> {
         } else {
             After::Nothing
         };
-        self.deliver(&store, &place, after, buffer);
+        let Located {
+            process,
+            pieces,
+            signal,
+        } = located;
+        if pieces != Pieces::EMPTY || signal.is_some() || after != After::Nothing {
+            self.dma.push_back(Dma {
+                process,
+                pieces,
+                signal,
+                buffer,
+                after,
+            });
+        }
+        true
     }
 
     /// Authenticates a store and finds the virtual addresses of its data and signal.
@@ -119,29 +157,26 @@ impl<D: TranslationDesign> Nic<D> {
         })
     }
 
+    /// Translates the place of a store; `None` when the host must act first.
     #[inline]
-    fn deliver(&mut self, store: &Store, place: &Place, after: After, buffer: BufferId) {
+    fn locate(&mut self, store: &Store, place: &Place) -> Option<Located> {
         let process = place.process;
-        let pieces = self.scatter(process, place.address, store.length);
+        let pieces = self.scatter(process, place.address, store.length, Path::Receive)?;
         let signal = match (store.signal, place.signal) {
             (Some(signal), Some(address)) => {
                 // Aligned, so within one page.
-                let piece = self.translate(process, address, Signal::WORD_BYTES as u32);
+                let bytes = Signal::WORD_BYTES as u32;
+                let piece = self.translate(process, address, bytes, Path::Receive)?;
                 let value = signal.value;
                 Some(SignalWrite { piece, value })
             }
             _ => None,
         };
-        if pieces == Pieces::EMPTY && signal.is_none() && after == After::Nothing {
-            return;
-        }
-        self.dma.push_back(Dma {
+        Some(Located {
             process,
             pieces,
             signal,
-            buffer,
-            after,
-        });
+        })
     }
 
     /// Enters a packet of a message of several; gives where the message starts and how much of it has come with this packet.

@@ -1,6 +1,8 @@
 //! Set-up: what the host enters into the NIC's tables. What takes things away is in [`crate::leaving`].
 
-use mapwire_translation::{Frame, Page, Process as TableOwner, TranslationDesign};
+use mapwire_translation::{
+    Frame, NicSide, Page, PageRange, Process as TableOwner, TranslationDesign,
+};
 use mapwire_wire::{ExportId, HandlerId, ImportId, Key, ProcessId};
 
 use crate::dispatch::HandlerTarget;
@@ -138,6 +140,39 @@ impl<D: TranslationDesign> Nic<D> {
     /// When the process is unknown.
     pub fn remove_translation(&mut self, process: ProcessId, page: Page) -> Result<(), NicError> {
         Ok(self.translation.remove(TableOwner(process.0), page)?)
+    }
+}
+
+/// The host's side of translation works on the NIC: what it installs is charged to the NIC's memory.
+impl<D: TranslationDesign> NicSide for Nic<D> {
+    type Design = D;
+    type Error = NicError;
+
+    #[inline]
+    fn design(&self) -> &D {
+        &self.translation
+    }
+
+    #[inline]
+    fn design_mut(&mut self) -> &mut D {
+        &mut self.translation
+    }
+
+    fn install_pages(
+        &mut self,
+        process: TableOwner,
+        first: Page,
+        frames: &[Frame],
+    ) -> Result<(), NicError> {
+        self.translation.install_run(process, first, frames)?;
+        if let Err(error) = self.charge("translations", 0) {
+            let count = frames.len() as u64;
+            for page in (PageRange { first, count }) {
+                self.translation.remove(process, page)?;
+            }
+            return Err(error);
+        }
+        Ok(())
     }
 }
 

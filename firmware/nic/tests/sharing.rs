@@ -325,8 +325,7 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
     let small = nic_of(0, 2, 1 << 20).memory().used_bytes();
     let short = std::panic::catch_unwind(|| nic_of(0, 2, small - 1));
     assert!(short.is_err());
-    type Fill =
-        fn(&mut mapwire_nic::Nic<mapwire_translation::Hierarchical>, u32) -> Result<(), NicError>;
+    type Fill = fn(&mut mapwire_nic::Nic<world::forgetful::Forgetful>, u32) -> Result<(), NicError>;
     let fills: [(&str, Fill); 5] = [
         ("a command queue", |nic, n| {
             nic.open_process(ProcessId(n as u16 + 1))

@@ -5,11 +5,11 @@ mod world;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use mapwire_nic::{BufferId, Completion, Nic, Source};
-use mapwire_translation::Hierarchical;
+use mapwire_nic::{BufferId, Completion, Nic, Source, Verdict};
 use mapwire_wire::{
     CommandRepr, HandlerId, Header, INLINE_BYTES, NodeId, ProcessId, SIGNAL_TRAILER_BYTES, Signal,
 };
+use world::forgetful::Forgetful;
 use world::{PAGE, World, fetch, notifying_send, short_send};
 
 thread_local! {
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Passes packets of `from` to `to` as headers and lengths: what the payload holds does not matter to the firmware.
-fn pass(from: &mut Nic<Hierarchical>, to: &mut Nic<Hierarchical>, told: &mut u64) {
+fn pass(from: &mut Nic<Forgetful>, to: &mut Nic<Forgetful>, told: &mut u64) {
     let sender = from.node();
     while let Some(transmit) = from.poll_transmit() {
         let mut inline = [0; INLINE_BYTES];
@@ -56,7 +56,8 @@ fn pass(from: &mut Nic<Hierarchical>, to: &mut Nic<Hierarchical>, told: &mut u64
             .to_bytes()
         };
         let _: [u8; SIGNAL_TRAILER_BYTES] = trailer();
-        to.handle_packet(sender, &header, &inline[..length], trailer, BufferId(0));
+        let verdict = to.handle_packet(sender, &header, &inline[..length], trailer, BufferId(0));
+        assert_eq!(verdict, Verdict::Taken);
         while let Some(dma) = to.poll_dma() {
             to.handle_dma_done(&dma);
         }

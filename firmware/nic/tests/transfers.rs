@@ -65,8 +65,7 @@ fn parts(address: u64, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
-        let mut world = World::new(usize::from(NODES), seed);
+    fn new(mut world: World) -> Self {
         world.blocked_percent = world.random.below(60);
         world.wire_packets = world.random.within(1, 20) as usize;
         world.slow_moves = world.random.chance(50);
@@ -330,8 +329,23 @@ impl Run {
 
 #[test]
 fn any_sequence_of_sends_and_fetches_leaves_memory_as_byte_arrays_would() {
-    for_seeds(100, |seed| {
-        let mut run = Run::new(seed);
+    any_sequence(100, 0, false);
+}
+
+#[test]
+fn so_it_does_when_translations_are_missing_and_transfers_wait_for_the_host() {
+    any_sequence(100, 20, false);
+}
+
+#[test]
+fn so_it_does_when_packets_are_dropped_and_sent_again() {
+    any_sequence(200, 20, true);
+    any_sequence(50, 60, true);
+}
+
+fn any_sequence(seeds: u64, percent: u64, drops: bool) {
+    for_seeds(seeds, |seed| {
+        let mut run = Run::new(World::forgetful(usize::from(NODES), seed, percent, drops));
         for _ in 0..80 {
             match run.world.random.below(20) {
                 0..10 => run.send(),

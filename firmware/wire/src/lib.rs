@@ -56,5 +56,5 @@ pub use packet::{Kind, Repr};
 pub use payload::InlinePayload;
 pub use refusal::Refusal;
 pub use signal::Signal;
-pub use trace::{TRACE_FLAG_DIRECT, TRACE_RECORD_BYTES, TraceOp, TraceRecord};
+pub use trace::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TRACE_RECORD_BYTES, TraceOp, TraceRecord};
 pub use view::Packet;

@@ -59,6 +59,8 @@ impl fmt::Display for TraceOp {
 
 /// The operation went by mapped memory: the MMU translated it, and the NIC took no part.
 pub const TRACE_FLAG_DIRECT: u8 = 1;
+/// The data travelled in the command: it was copied there, and the NIC translated nothing for it.
+pub const TRACE_FLAG_INLINE: u8 = 2;
 
 /// One operation, as it stands in a file: little-endian, 32 bytes. Read from a file it may hold anything; check
 /// [`op`](Self::op).
@@ -79,7 +81,7 @@ pub struct TraceRecord {
     pub process: U16,
     /// A [`TraceOp`].
     pub op: u8,
-    /// [`TRACE_FLAG_DIRECT`] or nothing.
+    /// [`TRACE_FLAG_DIRECT`], [`TRACE_FLAG_INLINE`] or nothing: the NIC translated it.
     pub flags: u8,
     /// Zero.
     pub reserved: U16,
@@ -98,6 +100,12 @@ impl TraceRecord {
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.flags & TRACE_FLAG_DIRECT != 0
+    }
+
+    /// Whether its data travelled in the command.
+    #[must_use]
+    pub const fn is_inline(&self) -> bool {
+        self.flags & TRACE_FLAG_INLINE != 0
     }
 }
 

@@ -2,20 +2,22 @@
 #![allow(dead_code, unreachable_pub, unused_imports)] // Each test file uses a part of it.
 
 pub mod commands;
+pub mod forgetful;
 pub mod random;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_nic::{
-    BufferId, Completion, Config, Dma, Export, Import, Nic, Piece, Source, Transmit,
+    BufferId, Completion, Config, Dma, Export, Import, Nic, Piece, Source, Transmit, Verdict,
 };
-use mapwire_translation::{CacheConfig, Frame, Hierarchical, PAGE_BYTES, Page};
+use mapwire_translation::{Frame, HostRequest, NicSide, PAGE_BYTES, Page, TranslationDesign};
 use mapwire_wire::{
     CommandHeader, CommandRepr, ExportId, Header, INLINE_BYTES, ImportId, Key, NodeId, ProcessId,
     Rights, SIGNAL_TRAILER_BYTES,
 };
 
 pub use commands::{fetch, long_send, notifying_send, short_send};
+use forgetful::Forgetful;
 use random::Random;
 
 pub const PAGE: u64 = PAGE_BYTES as u64;
@@ -74,7 +76,7 @@ impl Memory {
 
 /// A node: a NIC, its memory, the command queues of its processes.
 pub struct Node {
-    pub nic: Nic<Hierarchical>,
+    pub nic: Nic<Forgetful>,
     pub memory: Memory,
     pub queues: BTreeMap<u16, VecDeque<(CommandHeader, Vec<u8>)>>,
     /// Packets that DMAs and messages refer to.
@@ -109,7 +111,11 @@ pub fn key(number: u8) -> Key {
     Key([number; 16])
 }
 
-pub fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Hierarchical> {
+pub fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
+    nic_with(node, nodes, memory_bytes, Forgetful::new(0, false, 0))
+}
+
+fn nic_with(node: u16, nodes: usize, memory_bytes: u64, design: Forgetful) -> Nic<Forgetful> {
     let config = Config {
         node: NodeId(node),
         // Each NIC draws its own.
@@ -118,14 +124,19 @@ pub fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Hierarchical> {
             .collect(),
         memory_bytes,
     };
-    let cache = CacheConfig::default().with_entries(64);
-    Nic::new(config, Hierarchical::new(cache).unwrap()).unwrap()
+    Nic::new(config, design).unwrap()
 }
 
 impl World {
     pub fn new(nodes: usize, seed: u64) -> Self {
+        Self::forgetful(nodes, seed, 0, false)
+    }
+
+    /// A world in which `percent` of 100 lookups find nothing and wait for the host, or are dropped.
+    pub fn forgetful(nodes: usize, seed: u64, percent: u64, drops: bool) -> Self {
+        let design = |number: u16| Forgetful::new(percent, drops, seed ^ u64::from(number) << 32);
         let node = |number| Node {
-            nic: nic_of(number, nodes, 1 << 24),
+            nic: nic_with(number, nodes, 1 << 24, design(number)),
             memory: Memory::default(),
             queues: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -146,7 +157,7 @@ impl World {
         }
     }
 
-    pub fn nic(&mut self, node: u16) -> &mut Nic<Hierarchical> {
+    pub fn nic(&mut self, node: u16) -> &mut Nic<Forgetful> {
         &mut self.nodes[usize::from(node)].nic
     }
 
@@ -334,12 +345,40 @@ impl World {
         else {
             return false;
         };
-        self.inject(from, to, &sent);
+        if self.offer(from, to, &sent) == Verdict::Wait {
+            self.wires.entry((from, to)).or_default().push_front(sent);
+            return self.serve_misses(to);
+        }
         true
     }
 
-    /// Gives a packet to a NIC as it is.
+    /// The host of a node does what its NIC asks for. Whether it asked for anything.
+    pub fn serve_misses(&mut self, number: u16) -> bool {
+        let nic = self.nic(number);
+        let mut served = false;
+        while let Some(request) = nic.poll_miss() {
+            served = true;
+            let design = nic.design_mut();
+            match request {
+                HostRequest::Fill { process, pages, .. } => {
+                    design.fill(process, pages, &mut Vec::new());
+                }
+                HostRequest::FillBuffer { process, buffer } => design.fill_buffer(process, buffer),
+                other => panic!("{other:?} is nothing that this design asks for"),
+            }
+        }
+        if served {
+            nic.handle_miss_served();
+        }
+        served
+    }
+
+    /// Gives a packet to a NIC as it is, which takes it.
     pub fn inject(&mut self, from: u16, to: u16, sent: &Sent) {
+        assert_eq!(self.offer(from, to, sent), Verdict::Taken);
+    }
+
+    fn offer(&mut self, from: u16, to: u16, sent: &Sent) -> Verdict {
         let node = &mut self.nodes[usize::from(to)];
         let buffer = node.next_buffer;
         node.next_buffer += 1;
@@ -354,7 +393,7 @@ impl World {
             *last.expect("asked for only when there")
         };
         *node.due.entry(from).or_default() += 1;
-        node.nic.handle_packet(
+        let verdict = node.nic.handle_packet(
             NodeId(from),
             &sent.header,
             inline,
@@ -362,6 +401,7 @@ impl World {
             BufferId(buffer),
         );
         self.collect(to);
+        verdict
     }
 
     /// Takes what a NIC asks for: moves and things to tell.
@@ -434,6 +474,9 @@ impl World {
             if !node.moves.is_empty() {
                 choices.push((3, number, 0));
             }
+            if node.nic.has_misses() {
+                choices.push((4, number, 0));
+            }
         }
         for (&(from, to), wire) in &self.wires {
             if !wire.is_empty() {
@@ -452,14 +495,16 @@ impl World {
                     self.transmit(one)
                 }
                 2 => self.receive(one, other),
-                _ => self.do_move(one),
+                3 => self.do_move(one),
+                _ => self.serve_misses(one),
             };
             if done {
                 self.collect(one);
                 return true;
             }
         }
-        false
+        // A transfer that was tried may have asked its host for something.
+        self.nodes.iter().any(|node| node.nic.has_misses())
     }
 
     /// Lets everything happen that may.

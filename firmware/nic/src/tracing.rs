@@ -1,0 +1,53 @@
+//! What the NIC translates, in the order in which it does, for traces.
+
+use alloc::collections::VecDeque;
+
+use mapwire_translation::TranslationDesign;
+use mapwire_wire::{ProcessId, TraceOp};
+
+use crate::cutting::Path;
+use crate::nic::Nic;
+
+/// Bytes of one page that were translated for a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// Send, fetch or receive.
+    pub op: TraceOp,
+    /// Whose memory.
+    pub process: ProcessId,
+    /// First address.
+    pub address: u64,
+    /// Bytes, all in one page.
+    pub length: u32,
+}
+
+impl<D: TranslationDesign> Nic<D> {
+    /// Begins or ends to note what is translated. Take it by [`poll_traced`](Self::poll_traced) after each call: it waits without
+    /// bound.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.traced = on.then(VecDeque::new);
+    }
+
+    /// The next translation that was made, oldest first. A transfer that had to wait for the host is noted when it went on.
+    #[inline]
+    pub fn poll_traced(&mut self) -> Option<Traced> {
+        self.traced.as_mut()?.pop_front()
+    }
+
+    #[cold]
+    pub(crate) fn trace(&mut self, process: ProcessId, address: u64, length: u32, path: Path) {
+        let op = match path {
+            Path::Send => TraceOp::Send,
+            Path::Fetch => TraceOp::Fetch,
+            Path::Receive => TraceOp::Receive,
+        };
+        if let Some(traced) = &mut self.traced {
+            traced.push_back(Traced {
+                op,
+                process,
+                address,
+                length,
+            });
+        }
+    }
+}
