@@ -80,7 +80,10 @@ impl NodeConfig {
         set.parse::<WaitStrategy>("MAPWIRE_WAIT", &mut config.driver.wait)?;
         set.parse::<DriverMode>("MAPWIRE_DRIVER", &mut config.driver.mode)?;
         set.parse::<PinnerKind>("MAPWIRE_PINNER", &mut config.driver.pinner)?;
-        set.parse("MAPWIRE_CACHE_ENTRIES", &mut config.driver.cache_entries)?;
+        set.parse("MAPWIRE_TRANSLATION", &mut config.driver.translation)?;
+        set.parse("MAPWIRE_POLICY", &mut config.driver.policy)?;
+        set.parse("MAPWIRE_PREPIN", &mut config.driver.prepin_pages)?;
+        config.driver.trace = (set.0)("MAPWIRE_TRACE_FOLDER").map(Into::into);
         set.parse("MAPWIRE_VIEWS", &mut config.shared.views)?;
         if let Some(bytes) = set.bytes("MAPWIRE_PIN_LIMIT")? {
             config.driver.pin_limit_bytes = Some(bytes);

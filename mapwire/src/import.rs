@@ -11,7 +11,10 @@ use mapwire_driver::{DriverError, DriverMode};
 use mapwire_host::memory::MappedBuffer;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
-use mapwire_wire::{CommandRepr, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal};
+use mapwire_wire::{
+    CommandRepr, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, TRACE_FLAG_DIRECT,
+    TRACE_FLAG_INLINE, TraceOp,
+};
 
 use crate::error::{Result, check_range};
 use crate::node::Node;
@@ -229,6 +232,9 @@ impl Import {
         };
         self.open_direct()?;
         self.check(Rights::STORE, offset, data.len() as u64)?;
+        if self.held.way.is_traced() {
+            self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, data);
+        }
         mapped.write(offset as usize, data)?;
         let grant = &self.held.local.grant;
         let notice = direct_notice(grant.export, grant.key, offset, data.len() as u64);
@@ -264,8 +270,16 @@ impl Import {
         signal: Option<Signal>,
     ) -> Result<()> {
         self.check(Rights::STORE, offset, data.len() as u64)?;
-        if self.held.local.mapped.is_some() {
+        if let Some(mapped) = &self.held.local.mapped {
             self.open_direct()?;
+            if self.held.way.is_traced() {
+                self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, data);
+                mapped.write(offset as usize, data)?;
+                if let Some(signal) = signal {
+                    mapped.store_release_u64(signal.offset as usize, signal.value)?;
+                }
+                return Ok(());
+            }
             return match signal {
                 None => self.send(data, offset),
                 Some(signal) => self.put_signal(data, offset, signal.offset, signal.value),
@@ -282,6 +296,9 @@ impl Import {
             let mut copy = [0; SHORT_BYTES];
             // Copied here, outside the driver's lock: `data` may be shared memory, and fault.
             copy[..data.len()].copy_from_slice(data);
+            if self.held.way.is_traced() {
+                self.trace(TraceOp::Send, TRACE_FLAG_INLINE, data);
+            }
             let command = CommandRepr::ShortSend {
                 import,
                 offset,

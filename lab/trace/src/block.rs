@@ -13,7 +13,7 @@ pub struct Block<'a> {
     pub process: &'a [u16],
     /// Codes of [`TraceOp`](mapwire_wire::TraceOp): always valid ones.
     pub op: &'a [u8],
-    /// [`TRACE_FLAG_DIRECT`](mapwire_wire::TRACE_FLAG_DIRECT) or nothing.
+    /// [`TRACE_FLAG_DIRECT`](mapwire_wire::TRACE_FLAG_DIRECT), [`TRACE_FLAG_INLINE`](mapwire_wire::TRACE_FLAG_INLINE) or nothing.
     pub flags: &'a [u8],
     /// First bytes of the memory.
     pub address: &'a [u64],

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_RECORD_BYTES, TraceRecord};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TRACE_RECORD_BYTES, TraceRecord};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Why a rank's file cannot be read further.
@@ -129,7 +129,9 @@ impl<R: Read> RawReader<R> {
                 op: record.op,
             });
         }
-        if record.flags & !TRACE_FLAG_DIRECT != 0 || record.reserved.get() != 0 {
+        if record.flags & !(TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE) != 0
+            || record.reserved.get() != 0
+        {
             return Err(RawError::Unknown {
                 file: self.file.clone(),
                 record: self.records,

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 pub use mapwire_host::pinning::PinnerKind;
 use mapwire_host::waiting::WaitStrategy;
+use mapwire_translation::{DesignConfig, Policy};
 
 /// Who runs the duty cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,10 +66,16 @@ pub struct DriverConfig {
     pub pinner: PinnerKind,
     /// Bytes that the process may have pinned at a time; `None`: what the operating system allows.
     pub pin_limit_bytes: Option<u64>,
-    /// Entries of the NIC's shared translation cache, a power of two (UTLB §4.2: 8 K).
-    pub cache_entries: usize,
+    /// How the NIC translates addresses; the same in every rank.
+    pub translation: DesignConfig,
+    /// Which pages are unpinned when the limit wants it.
+    pub policy: Policy,
+    /// Pages that are pinned at once where one is not: from 1, itself alone, to 32 (UTLB §6.5).
+    pub prepin_pages: u64,
     /// Bytes of NIC memory.
     pub nic_memory_bytes: u64,
+    /// The folder in which this rank writes down what it communicates; `None`: it does not.
+    pub trace: Option<std::path::PathBuf>,
     /// How long joining, connecting and collective set-up may take, and how long an import waits if it does not say.
     pub timeout: Duration,
 }
@@ -80,8 +87,11 @@ impl Default for DriverConfig {
             wait: WaitStrategy::default(),
             pinner: PinnerKind::Mlock,
             pin_limit_bytes: None,
-            cache_entries: 8192,
+            translation: DesignConfig::default(),
+            policy: Policy::Lru,
+            prepin_pages: 1,
             nic_memory_bytes: 4 << 20,
+            trace: None,
             timeout: Duration::from_secs(30),
         }
     }

@@ -7,12 +7,13 @@ mod telling;
 #[cfg(test)]
 mod tests;
 
+use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use mapwire_nic::{Config, HandlerTarget, MemoryBreakdown, Nic};
-use mapwire_translation::{CacheConfig, Hierarchical, PageRange};
+use mapwire_translation::{AnyDesign, PageRange};
 use mapwire_transport::board::Board;
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::transport::Transport;
@@ -20,6 +21,7 @@ use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
 use mapwire_wire::{HandlerId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId};
 
 use crate::breach::Breaches;
+use crate::capture::Capture;
 use crate::commands::CommandQueue;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
@@ -42,6 +44,9 @@ pub(crate) const SHARED_HANDLER: HandlerId = HandlerId(1);
 /// Handler that tells an exporter of a message that was stored on the direct path.
 pub const NOTICE_HANDLER: HandlerId = HandlerId(2);
 
+/// The network interface of a process, with the translation design that its job has chosen.
+pub type Interface = Nic<AnyDesign>;
+
 /// A word for each peer, of [`peer_flags`], which imports of that peer share.
 pub(crate) type PeerWords = Arc<[Arc<core::sync::atomic::AtomicU32>]>;
 
@@ -51,13 +56,15 @@ pub mod peer_flags {
     pub const RING_DIRTY: u32 = 1;
     /// The peer is gone.
     pub const GONE: u32 = 2;
+    /// What is communicated is written down: direct stores are, too.
+    pub const TRACED: u32 = 4;
 }
 
 /// The state behind the lock.
 #[derive(Debug)]
 pub struct Driver {
     pub(crate) me: NodeId,
-    pub(crate) nic: Nic<Hierarchical>,
+    pub(crate) nic: Interface,
     pub(crate) vmmc: Vmmc,
     pub(crate) transport: ShmTransport,
     pub(crate) pages: Pages,
@@ -82,6 +89,7 @@ pub struct Driver {
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
     pub(crate) lent: Lent,
+    pub(crate) capture: Option<Capture>,
     control: Box<[u8; MAX_CONTROL_BYTES]>,
 }
 
@@ -99,7 +107,6 @@ impl Driver {
     ) -> Result<Self, DriverError> {
         let me = NodeId(job.rank() as u16);
         let nodes = job.size() as usize;
-        let cache = CacheConfig::default().with_entries(config.cache_entries);
         let reply_keys = (0..nodes)
             .map(|_| job_key())
             .collect::<Result<Vec<Key>, DriverError>>()?;
@@ -108,14 +115,21 @@ impl Driver {
             reply_keys,
             memory_bytes: config.nic_memory_bytes,
         };
-        let mut nic = Nic::new(nic_config, Hierarchical::new(cache)?)?;
+        let mut nic = Nic::new(nic_config, AnyDesign::new(&config.translation)?)?;
         nic.open_process(PROCESS)?;
         nic.install_handler(SHARED_HANDLER, HandlerTarget::Host)?;
         nic.install_handler(NOTICE_HANDLER, HandlerTarget::Host)?;
-        let pinner = config.pinner.open()?;
-        let limit_pages = config
-            .pin_limit_bytes
-            .map(|bytes| bytes / mapwire_translation::PAGE_BYTES as u64);
+        let capture = match &config.trace {
+            None => None,
+            Some(folder) => {
+                nic.set_tracing(true);
+                for flags in peers.iter() {
+                    flags.fetch_or(peer_flags::TRACED, Ordering::Relaxed);
+                }
+                Some(Capture::create(folder, job.rank())?)
+            }
+        };
+        let pages = Pages::new(PROCESS, config.pinner.open()?, config, nic.translation());
         let mut transport = ShmTransport::new(job.ring());
         transport.connect_self(me, job.ring())?;
         Ok(Self {
@@ -123,7 +137,7 @@ impl Driver {
             nic,
             vmmc: Vmmc::new(),
             transport,
-            pages: Pages::new(PROCESS, pinner, limit_pages),
+            pages,
             garbage: GarbagePage::new(),
             queue: CommandQueue::new()?,
             job,
@@ -141,6 +155,7 @@ impl Driver {
             log: Log::new(),
             shared: None,
             lent: Lent::new(nodes),
+            capture,
             control: Box::new([0; MAX_CONTROL_BYTES]),
         })
     }
@@ -166,6 +181,9 @@ impl Driver {
             worked = true;
         }
         worked |= self.serve_models();
+        if self.capture.is_some() {
+            self.take_traced();
+        }
         worked
     }
 
@@ -268,7 +286,7 @@ impl Driver {
 
     /// The NIC: counters, translation, memory.
     #[must_use]
-    pub fn nic(&self) -> &Nic<Hierarchical> {
+    pub fn nic(&self) -> &Interface {
         &self.nic
     }
 

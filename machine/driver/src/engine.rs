@@ -61,6 +61,19 @@ impl Way {
     pub fn is_clear(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
+
+    /// Whether direct stores are written down.
+    #[inline]
+    #[must_use]
+    pub fn is_traced(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & peer_flags::TRACED != 0
+    }
+
+    /// Whether nothing that was sent before is still under way.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.0.load(Ordering::Acquire) & !peer_flags::TRACED == 0
+    }
 }
 
 /// Where a thread is that works on the shared memory.

@@ -60,6 +60,14 @@ pub enum DriverError {
     /// The service thread could not be started.
     #[error("the service thread could not be started: {0}")]
     Thread(std::io::Error),
+    /// The trace of this rank cannot be begun.
+    #[error("the trace cannot be written to {}: {error}; the folder must be there, and empty", path.display())]
+    Trace {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// The peer is gone.
     #[error("rank {} is gone: it has left the job or died", rank(.0))]
     PeerGone(NodeId),

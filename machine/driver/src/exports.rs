@@ -9,7 +9,7 @@ use mapwire_host::views::MultiView;
 use mapwire_nic::{Export, Landing};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::{Action, Importers, Offer};
-use mapwire_wire::{ExportId, Key, MAX_CONTROL_BYTES, NodeId, Rights};
+use mapwire_wire::{ExportId, Key, MAX_CONTROL_BYTES, NodeId, Rights, TraceOp};
 
 use crate::driver::{Driver, PROCESS, job_key};
 use crate::error::DriverError;
@@ -134,6 +134,9 @@ impl Driver {
                 }
                 Ok(id)
             });
+        if outcome.is_ok() && !held.is_empty() {
+            self.trace_pages(TraceOp::Export, range);
+        }
         match outcome {
             // Importers that wait for the name are answered now, not when this process next comes by.
             Ok(_) => _ = self.poll(),
@@ -170,6 +173,7 @@ impl Driver {
         let local = self.exports.remove(index);
         for range in &local.held {
             self.pages.release(*range);
+            self.trace_pages(TraceOp::Unexport, *range);
         }
         if let Some(DirectMemory::Buffer(buffer)) = &local.direct
             && local.passed
@@ -214,8 +218,12 @@ impl Driver {
         let held = &mut self.exports[index].held;
         let old: Vec<PageRange> = held.drain(1..).collect();
         held.extend(fresh);
+        if let Some(range) = fresh {
+            self.trace_pages(TraceOp::Export, range);
+        }
         for range in old {
             self.pages.release(range);
+            self.trace_pages(TraceOp::Unexport, range);
         }
         Ok(())
     }

@@ -8,13 +8,12 @@ use core::ops::Range;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
-use mapwire_nic::{Nic, Source, Transmit};
-use mapwire_translation::Hierarchical;
+use mapwire_nic::{Source, Transmit};
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::shm::lent::{MAX_LENT, Reference};
 use mapwire_wire::{CommandRepr, Kind, NodeId};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Interface};
 use crate::log::Line;
 
 /// Tags of lent memory among those of passed descriptors; those of exports count up from 0.
@@ -154,7 +153,7 @@ impl Lent {
     #[inline]
     pub(crate) fn tell_sent(
         &mut self,
-        nic: &mut Nic<Hierarchical>,
+        nic: &mut Interface,
         transport: &mut ShmTransport,
         to: NodeId,
     ) {
@@ -175,11 +174,7 @@ impl Lent {
 
     /// Tells the NIC what peers have read since. Whether there was anything.
     #[inline]
-    pub(crate) fn collect(
-        &mut self,
-        nic: &mut Nic<Hierarchical>,
-        transport: &mut ShmTransport,
-    ) -> bool {
+    pub(crate) fn collect(&mut self, nic: &mut Interface, transport: &mut ShmTransport) -> bool {
         let before = self.waiting;
         if before == 0 {
             return false;

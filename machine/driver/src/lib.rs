@@ -6,6 +6,7 @@
 //! | [`engine`] | who runs the cycle: the caller's thread while it waits, else a service thread that sleeps until rung |
 //! | [`pages`] | pins pages on demand and keeps the translations that the NIC uses (UTLB §3) |
 //! | [`exports`], [`imports`] | what the VMMC model asks of the machine: memory pinned, passed, mapped, revoked |
+//! | [`capture`] | what this process communicates, written down for a trace |
 //! | `lent` | memory that peers read themselves, rather than being sent its bytes |
 //! | [`shared`] | the DSM model's port to views, page protections and peers' memory (Millipage §2) |
 //!
@@ -14,6 +15,7 @@
 #![deny(unsafe_code)]
 
 pub mod breach;
+pub mod capture;
 mod commands;
 pub mod completions;
 pub mod config;

@@ -64,6 +64,7 @@ pub(crate) enum Line {
         length: u64,
     },
     LauncherGone(RendezvousError),
+    TraceEnded(std::io::Error),
     /// More happened than could be kept.
     Lost(u64),
 }
@@ -84,6 +85,9 @@ impl Line {
             }
             Self::NotPassed { to, export, error } => {
                 tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+            }
+            Self::TraceEnded(error) => {
+                tracing::error!(%error, "the trace of this rank cannot be written on, and ends here");
             }
             Self::NotLent { to, error } => {
                 tracing::warn!(%to, %error, "memory could not be lent to a peer: what is sent from it is copied");

@@ -12,14 +12,12 @@ use mapwire_host::faults::{
 };
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
-use mapwire_nic::Nic;
-use mapwire_translation::Hierarchical;
 use mapwire_transport::payload::Received;
-use mapwire_wire::{ExportId, NodeId, SHORT_BYTES};
+use mapwire_wire::{ExportId, NodeId, SHORT_BYTES, TRACE_FLAG_DIRECT, TraceOp};
 use thiserror::Error;
 
 use crate::breach::Breach;
-use crate::driver::{Driver, SHARED_HANDLER};
+use crate::driver::{Driver, Interface, SHARED_HANDLER};
 use crate::error::rank;
 use crate::mover;
 
@@ -198,6 +196,23 @@ impl SharedPort {
         }
     }
 
+    /// What a packet of the shared memory's handler says of data that its sender has stored in the privileged view: address and
+    /// bytes.
+    #[cold]
+    pub(crate) fn arrived(&self, payload: &Received<'_>) -> Option<(u64, u64)> {
+        let Received::Inline(bytes) = payload else {
+            return None;
+        };
+        match Message::parse(bytes) {
+            Ok(Message::Grant {
+                minipage,
+                data: true,
+                ..
+            }) => self.source_of(&minipage),
+            _ => None,
+        }
+    }
+
     /// Takes a packet of the shared memory's handler.
     #[inline]
     pub(crate) fn handle_packet(&mut self, from: NodeId, payload: &Received<'_>) {
@@ -238,8 +253,14 @@ impl SharedPort {
     /// Carries out what the model asks for. Whether there was anything.
     #[inline]
     pub(crate) fn serve(driver: &mut Driver) -> bool {
-        let Driver { shared, nic, .. } = driver;
+        let Driver {
+            shared,
+            nic,
+            capture,
+            ..
+        } = driver;
         let Some(port) = shared else { return false };
+        let mut trace_error = None;
         if let Some(at_ns) = port.dsm.poll_hold() {
             let now_ns = mapwire_host::waiting::now_ns();
             if now_ns >= at_ns {
@@ -262,6 +283,14 @@ impl SharedPort {
                     minipage,
                     message,
                 } => {
+                    if let Some(capture) = capture
+                        && let Some((address, bytes)) = port.source_of(&minipage)
+                    {
+                        let now_ns = mapwire_host::waiting::now_ns();
+                        let flags = TRACE_FLAG_DIRECT;
+                        let noted = capture.record(now_ns, TraceOp::Send, flags, address, bytes);
+                        trace_error = trace_error.or(noted.err());
+                    }
                     port.store(to, &minipage);
                     post(to, &message);
                 }
@@ -279,6 +308,9 @@ impl SharedPort {
         if let Some(to) = lost_to {
             Self::handle_lost(driver, to);
         }
+        if let Some(error) = trace_error {
+            driver.end_trace(error);
+        }
         worked
     }
 
@@ -293,6 +325,17 @@ impl SharedPort {
         if let Some(port) = &mut driver.shared {
             port.handle_peer_gone(to, breach);
         }
+    }
+
+    /// Where a minipage is in the privileged view: its address, and its bytes.
+    #[cold]
+    fn source_of(&self, minipage: &Minipage) -> Option<(u64, u64)> {
+        let (offset, length) = (
+            minipage.offset_bytes as usize,
+            minipage.length_bytes as usize,
+        );
+        let from = self.views.privileged(offset, length).ok()?;
+        Some((from as u64, minipage.length_bytes))
     }
 
     /// Stores a minipage in place in a peer's privileged view: the message that follows it through the ring is published
@@ -387,7 +430,7 @@ const _: () = assert!(MAX_MESSAGE_BYTES <= SHORT_BYTES);
 
 /// Hands a message to the NIC; false when it is lost.
 #[inline]
-fn send(nic: &mut Nic<Hierarchical>, to: NodeId, message: &Message) -> bool {
+fn send(nic: &mut Interface, to: NodeId, message: &Message) -> bool {
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = message.encode(&mut bytes);
     nic.send_message(to, SHARED_HANDLER, &bytes[..length])

@@ -2,7 +2,7 @@
 
 use mapwire_driver::Driver;
 use mapwire_host::memory::MappedBuffer;
-use mapwire_wire::{Rights, Signal};
+use mapwire_wire::{Rights, Signal, TraceOp};
 
 use super::Import;
 use crate::error::{Error, Result, check_range};
@@ -27,7 +27,7 @@ impl Import {
         {
             return Err(self.revoked());
         }
-        if !self.held.way.is_clear() {
+        if !self.held.way.is_settled() {
             self.held.engine.settle(self.held.local.grant.node)?;
         }
         Ok(())
@@ -51,6 +51,13 @@ impl Import {
             return Err(Error::Unaligned(offset));
         }
         self.check(Rights::STORE, offset, Signal::WORD_BYTES)
+    }
+
+    /// Writes down an operation that no NIC translates.
+    #[cold]
+    pub(super) fn trace(&self, op: TraceOp, flags: u8, bytes: &[u8]) {
+        let (address, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
+        self.held.engine.lock().trace(op, flags, address, length);
     }
 
     pub(super) fn is_shared(&self, bytes: &[u8]) -> bool {

@@ -3,7 +3,7 @@
 use mapwire_driver::engine::Engine;
 use mapwire_driver::{DriverError, DriverMode};
 use mapwire_nic::CommandError;
-use mapwire_wire::{CommandRepr, NodeId, Refusal, Rights, Signal};
+use mapwire_wire::{CommandRepr, NodeId, Refusal, Rights, Signal, TRACE_FLAG_DIRECT, TraceOp};
 
 use super::Import;
 use crate::error::{Error, Result};
@@ -12,8 +12,12 @@ impl Import {
     #[cold]
     pub(super) fn fetch_slow(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check(Rights::FETCH, offset, into.len() as u64)?;
-        if self.held.local.mapped.is_some() {
+        if let Some(mapped) = &self.held.local.mapped {
             self.open_direct()?;
+            if self.held.way.is_traced() {
+                self.trace(TraceOp::Fetch, TRACE_FLAG_DIRECT, into);
+                return Ok(mapped.read(offset as usize, into)?);
+            }
             return self.fetch(offset, into);
         }
         if into.is_empty() {

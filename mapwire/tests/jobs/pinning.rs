@@ -168,7 +168,7 @@ fn pages_stay_pinned_between_sends_and_every_counter_adds_up() {
             .called(pinner)
             .option("--pinner", pinner)
             // A cache smaller than what is sent from, so that the NIC misses.
-            .option("--cache-entries", "16")
+            .option("--translation", "hierarchical,entries=16")
             .run(|rank| {
                 let node = rank.node();
                 if rank.number == 0 {

@@ -148,6 +148,7 @@ impl Driver {
         for peer in peers {
             self.transport.disconnect(peer);
         }
+        self.close_trace();
         if let Err(error) = self.job.leave() {
             self.log.push(Line::LauncherGone(error));
         }

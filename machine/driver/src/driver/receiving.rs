@@ -1,9 +1,9 @@
 //! What comes in: packets of the peers, and the completions that follow from them and from commands.
 
-use mapwire_nic::{BufferId, Completion};
+use mapwire_nic::{BufferId, Completion, Verdict};
 use mapwire_transport::payload::Received;
 use mapwire_transport::transport::{ReceiveError, Transport};
-use mapwire_wire::{MAX_CONTROL_BYTES, SIGNAL_TRAILER_BYTES};
+use mapwire_wire::{MAX_CONTROL_BYTES, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp};
 
 use super::{Driver, NOTICE_HANDLER, SHARED_HANDLER};
 use crate::breach::Breach;
@@ -38,6 +38,7 @@ impl Driver {
                 continue;
             }
             let mut breach = None;
+            let mut arrived = None;
             let payload = packet.payload;
             let inline = match payload {
                 Received::Inline(bytes) => bytes,
@@ -50,8 +51,14 @@ impl Driver {
                 }
                 bytes
             };
-            self.nic
+            let verdict = self
+                .nic
                 .handle_packet(from, packet.header, inline, trailer, BufferId(0));
+            debug_assert_eq!(
+                verdict,
+                Verdict::Taken,
+                "this design asks its host for nothing"
+            );
             while let Some(dma) = self.nic.poll_dma() {
                 mover::deliver(&self.pages, &mut self.garbage, &dma, &payload);
                 self.nic.handle_dma_done(&dma);
@@ -63,6 +70,9 @@ impl Driver {
                         ..
                     } => {
                         if let Some(shared) = &mut self.shared {
+                            if self.capture.is_some() {
+                                arrived = arrived.or_else(|| shared.arrived(&payload));
+                            }
                             shared.handle_packet(from, &payload);
                         }
                     }
@@ -104,6 +114,9 @@ impl Driver {
             self.transport.release(from);
             if is_lent && !self.to_thank.contains(&from) {
                 self.to_thank.push(from);
+            }
+            if let Some((address, bytes)) = arrived {
+                self.trace(TraceOp::Receive, TRACE_FLAG_DIRECT, address, bytes);
             }
             if let Some(breach) = breach {
                 self.handle_breach(from, breach);

@@ -22,6 +22,9 @@ impl Driver {
         self.transmit();
         self.ring_due();
         self.tell();
+        if self.capture.is_some() {
+            self.take_traced();
+        }
         Ok(submitted)
     }
 
@@ -121,6 +124,7 @@ impl Driver {
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self) {
         self.transport.flush();
+        self.flush_trace();
         self.lent.sweep(&mut self.transport);
     }
 }
