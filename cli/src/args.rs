@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// if a signal killed it). When the command ends, however it ends, no process of the job is
     /// left, nor any of its shared memory.
     #[command(
-        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
+        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
     )]
     Run(RunArgs),
     /// Print the options that a job would get, and where each comes from
@@ -112,9 +112,15 @@ pub(crate) struct JobOptions {
     /// Views of the shared memory: allocations on one page that can be told apart
     #[arg(long, value_name = "V")]
     pub(crate) views: Option<String>,
-    /// Entries of the NIC's translation cache
+    /// How the NIC translates addresses: a design with its shape, such as hierarchical,entries=8K
+    #[arg(long, value_name = "DESIGN[,OPTION=VALUE]…")]
+    pub(crate) translation: Option<String>,
+    /// Which pages are unpinned when --pin-limit wants it
+    #[arg(long, value_name = "lru|mru|lfu|mfu|random")]
+    pub(crate) policy: Option<String>,
+    /// Pages that are pinned at once where one is not, 1 to 32
     #[arg(long, value_name = "N")]
-    pub(crate) cache_entries: Option<String>,
+    pub(crate) prepin: Option<String>,
     /// Seconds that a rank waits for another (to join, to export) before it gives up
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) timeout: Option<String>,
@@ -136,6 +142,9 @@ pub(crate) struct JobOptions {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) options: JobOptions,
+    /// Write down every send, fetch and receive of every rank, as a trace for `mapwire lab`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Set a variable for the ranks, or insist that it is set here (they get the whole environment)
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
     pub(crate) variables: Vec<OsString>,

@@ -10,7 +10,7 @@ use common::Place;
 fn ranks_find_their_number_and_the_options_in_the_environment() {
     let place = Place::new();
     let text = "echo $MAPWIRE_RANK/$MAPWIRE_SIZE $RANK/$WORLD_SIZE/$LOCAL_RANK ${#MAPWIRE_JOB} \
-                $MAPWIRE_WAIT $MAPWIRE_SHARED $MAPWIRE_VIEWS $MAPWIRE_CACHE_ENTRIES $MAPWIRE_FAULTS $MAPWIRE_PINNER $MAPWIRE_PIN_LIMIT $MAPWIRE_TIMEOUT";
+                $MAPWIRE_WAIT $MAPWIRE_SHARED $MAPWIRE_VIEWS $MAPWIRE_TRANSLATION $MAPWIRE_FAULTS $MAPWIRE_PINNER $MAPWIRE_PIN_LIMIT $MAPWIRE_TIMEOUT";
     let options = [
         "--wait",
         "poll",
@@ -18,8 +18,8 @@ fn ranks_find_their_number_and_the_options_in_the_environment() {
         "64M",
         "--views",
         "8",
-        "--cache-entries",
-        "1024",
+        "--translation",
+        "shared-cache,ways=4,entries=1K",
         "--faults",
         "sigsegv",
         "--pinner",
@@ -31,7 +31,7 @@ fn ranks_find_their_number_and_the_options_in_the_environment() {
     ];
     let args = [&["run", "-n", "2"], &options[..], &["--", "sh", "-c", text]].concat();
     let done = place.run(&args).code(0);
-    let rest = "65 poll 67108864 8 1024 sigsegv mlock 1048576 7";
+    let rest = "65 poll 67108864 8 shared-cache,entries=1K,ways=4 sigsegv mlock 1048576 7";
     assert_eq!(
         done.sorted(),
         [

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mapwire_translation::{DesignConfig, Policy};
 use mapwire_transport::board::MAX_RANKS;
 
 use super::layers::{ConfigError, Layers, OPTIONS};
@@ -94,7 +95,15 @@ fn check(key: &str, text: &str) -> Checked {
             bytes => Ok(bytes.to_string()),
         },
         "views" => number(text, 1, 65536),
-        "cache_entries" => number(text, 1, 1 << 24),
+        "translation" => match text.parse::<DesignConfig>() {
+            Ok(design) => Ok(design.to_string()),
+            Err(error) => Err(error.to_string()),
+        },
+        "policy" => match text.parse::<Policy>() {
+            Ok(policy) => Ok(policy.to_string()),
+            Err(error) => Err(error.to_string()),
+        },
+        "prepin" => number(text, 1, 32),
         "timeout" | "stop_grace" => seconds(text).map(|_| text.trim().to_owned()),
         _ if text.is_empty() => Err("must not be empty".into()),
         _ => Ok(text.to_owned()),
@@ -153,6 +162,10 @@ mod tests {
             ("transport", "udp", "use shm"),
             ("shared", "4X", "--shared"),
             ("views", "0", "from 1"),
+            ("translation", "guess", "hierarchical"),
+            ("translation", "hierarchical,entries=1000", "power of two"),
+            ("policy", "oldest", "lru"),
+            ("prepin", "33", "from 1 to 32"),
             ("timeout", "soon", "seconds"),
             ("timeout", "NaN", "seconds"),
             ("stop_grace", "-1", "seconds"),

@@ -14,6 +14,7 @@
 //! | [`ending`] | how ranks end, and ending every descendant |
 //! | [`lines`], [`sink`] | rank-tagged lines, and writing them without blocking the loop |
 //! | [`signals`] | signals as readable events |
+//! | [`trace`] | one trace of what the ranks wrote down |
 
 mod ending;
 mod keeper;
@@ -26,6 +27,7 @@ mod sink;
 #[allow(unsafe_code)]
 mod spawn;
 mod start;
+mod trace;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -71,14 +73,37 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
         Ok(program) => program,
         Err(error) => return fail(&error, error.exit_code()),
     };
-    let job = Job {
+    let mut job = Job {
         ranks,
         program,
         variables,
         settings,
     };
+    let trace = match &args.trace {
+        None => None,
+        Some(target) => {
+            let command = args.program.iter().map(|word| word.to_string_lossy());
+            match trace::Trace::begin(target, ranks, command.map(Into::into).collect()) {
+                Ok(trace) => Some(trace),
+                Err(why) => {
+                    eprintln!("mapwire: {why}");
+                    return ExitCode::from(2);
+                }
+            }
+        }
+    };
+    job.settings
+        .environment
+        .extend(trace.iter().map(trace::Trace::variable));
     match keeper::start() {
-        Ok(keeper::Role::Keeper(code)) => ExitCode::from(code),
+        Ok(keeper::Role::Keeper(code)) => {
+            // Nothing of the job is left, so the ranks' files are what they will be. Ctrl-C ends this process as any other again.
+            signals::unblock_all();
+            match trace.map(trace::Trace::finish) {
+                Some(false) if code == 0 => ExitCode::FAILURE,
+                _ => ExitCode::from(code),
+            }
+        }
         Ok(keeper::Role::Launcher(link)) => ExitCode::from(launcher::run(job, link)),
         Err(error) => {
             eprintln!("mapwire: cannot start the launcher: {error}");
