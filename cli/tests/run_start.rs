@@ -19,7 +19,7 @@ fn ranks_find_their_number_and_the_options_in_the_environment() {
         "--views",
         "8",
         "--translation",
-        "shared-cache,ways=4,entries=1K",
+        "hierarchical,ways=4,entries=1K",
         "--faults",
         "sigsegv",
         "--pinner",
@@ -31,7 +31,7 @@ fn ranks_find_their_number_and_the_options_in_the_environment() {
     ];
     let args = [&["run", "-n", "2"], &options[..], &["--", "sh", "-c", text]].concat();
     let done = place.run(&args).code(0);
-    let rest = "65 poll 67108864 8 shared-cache,entries=1K,ways=4 sigsegv mlock 1048576 7";
+    let rest = "65 poll 67108864 8 hierarchical,entries=1K,ways=4 sigsegv mlock 1048576 7";
     assert_eq!(
         done.sorted(),
         [

@@ -138,7 +138,9 @@ fn of_driver(error: &DriverError) -> mw_status_t {
         // What a peer sent, or what this process could not write down.
         DriverError::Wire(_) | DriverError::PeerBroken { .. } => MW_ERR_PROTOCOL,
         DriverError::Range(_) | DriverError::NotMapped { .. } => MW_ERR_ADDRESS,
-        DriverError::Entropy(_) | DriverError::Thread(_) => MW_ERR_SYSTEM,
+        DriverError::Entropy(_) | DriverError::Thread(_) | DriverError::Trace { .. } => {
+            MW_ERR_SYSTEM
+        }
         DriverError::PeerGone(_) => MW_ERR_GONE,
         DriverError::Timeout { .. } => MW_ERR_TIMEOUT,
         DriverError::NoSuchRank { .. } => MW_ERR_RANGE,
