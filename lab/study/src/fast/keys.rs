@@ -62,7 +62,7 @@ pub struct Keys {
 pub struct KeyStream {
     /// Keys with [`FRESH`] and [`RECEIVE`].
     pub keys: Vec<u32>,
-    /// Numbers of their lines.
+    /// Numbers of their lines; empty if lines have one page, whose numbers the lookups have then.
     pub lines: Vec<u32>,
     /// Entries of each class.
     pub of_class: [u64; 4],
@@ -167,22 +167,25 @@ impl Keys {
         out.cold = PathMisses::default();
         if self.line_entries == 1 {
             let keys = self.keys.as_slice();
-            out.keys.extend(
-                chunk
-                    .lookups
-                    .iter()
-                    .map(|it| keys[(it & PAGE_ID) as usize] | it & RECEIVE),
-            );
-            out.lines
-                .extend(chunk.lookups.iter().map(|it| it & PAGE_ID));
-            let receives = chunk.lookups.iter().filter(|it| *it & RECEIVE != 0).count() as u64;
-            out.of_class[class(RECEIVE)] = receives;
-            out.of_class[0] = out.keys.len() as u64 - receives;
+            let mut receives = 0;
+            out.keys.extend(chunk.lookups.iter().map(|it| {
+                receives += it >> RECEIVE.trailing_zeros();
+                keys[(it & PAGE_ID) as usize] | it & RECEIVE
+            }));
+            out.of_class[class(RECEIVE)] = receives.into();
+            out.of_class[0] = out.keys.len() as u64 - u64::from(receives);
         } else {
             self.runs(chunk, out);
         }
         if self.looked_up_lines < self.line_count {
-            self.count_cold(out);
+            let lines = std::mem::take(&mut out.lines);
+            let numbers = if self.line_entries == 1 {
+                &chunk.lookups
+            } else {
+                &lines
+            };
+            self.count_cold(numbers, out);
+            out.lines = lines;
         }
     }
 
@@ -212,9 +215,9 @@ impl Keys {
         }
     }
 
-    fn count_cold(&mut self, out: &mut KeyStream) {
-        for (line, key) in out.lines.iter().zip(&out.keys) {
-            let looked_up = &mut self.looked_up[*line as usize];
+    fn count_cold(&mut self, lines: &[u32], out: &mut KeyStream) {
+        for (line, key) in lines.iter().zip(&out.keys) {
+            let looked_up = &mut self.looked_up[(line & PAGE_ID) as usize];
             if !*looked_up {
                 *looked_up = true;
                 self.looked_up_lines += 1;

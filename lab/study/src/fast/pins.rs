@@ -37,21 +37,25 @@ pub struct LimitTooSmall {
 #[derive(Clone, Debug)]
 struct Queue {
     ids: Vec<u32>,
-    live: Vec<u64>,
-    /// No live place is before it.
+    /// Places that are not live any more. Those before `oldest` are not either, and those from `end` on are not marked.
+    dead: Vec<u64>,
     oldest: usize,
     end: usize,
     pinned: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OfPage {
+    /// Place of its last use in the queue of its process; [`NONE`] if it is not pinned.
+    last: u32,
+    queue: u16,
 }
 
 /// Pinned pages of the processes of a node. Knows no exports: a chunk has none.
 #[derive(Clone, Debug)]
 pub struct Pins {
     limit: u32,
-    /// Place of each page's last use in the queue of its process; none if it is not pinned.
-    last: Vec<u32>,
-    /// Queue of each page.
-    of_page: Vec<u16>,
+    of_page: Vec<OfPage>,
     queue_of_process: Vec<u16>,
     queues: Vec<Queue>,
     counts: PinCounts,
@@ -62,7 +66,6 @@ impl Pins {
     pub fn new(limit_pages: u64) -> Self {
         Pins {
             limit: limit_pages.min(u64::from(PAGE_ID)) as u32,
-            last: Vec::new(),
             of_page: Vec::new(),
             queue_of_process: Vec::new(),
             queues: Vec::new(),
@@ -85,32 +88,33 @@ impl Pins {
                 self.queue_of_process[process] = self.queues.len() as u16;
                 self.queues.push(Queue::new(self.limit as usize));
             }
-            self.of_page.push(self.queue_of_process[process]);
+            self.of_page.push(OfPage {
+                last: NONE,
+                queue: self.queue_of_process[process],
+            });
         }
-        self.last.resize(pages.len(), NONE);
     }
 
-    /// Writes the chunk's lookups to `out`, page numbers with [`RECEIVE`](crate::decode::RECEIVE), and before those of each
+    /// Hands the chunk's lookups to `entry`, page numbers with [`RECEIVE`](crate::decode::RECEIVE), and before those of each
     /// operation the pages that are unpinned for it, with [`UNPIN`].
     ///
     /// # Errors
     /// [`LimitTooSmall`].
+    #[inline]
     pub fn run(
         &mut self,
         chunk: &Chunk,
         pages: &Pages,
-        out: &mut Vec<u32>,
+        mut entry: impl FnMut(u32),
     ) -> Result<(), LimitTooSmall> {
         self.extend(pages);
-        out.clear();
         let lookups = chunk.lookups.as_slice();
-        out.reserve(lookups.len() + lookups.len() / 2);
         let mut at = 0;
         while at < lookups.len() {
             let next = lookups.get(at + 1).copied().unwrap_or(FIRST);
             if next & FIRST != 0 {
-                self.single(lookups[at] & PAGE_ID, out);
-                out.push(lookups[at] & !FIRST);
+                self.single(lookups[at] & PAGE_ID, &mut entry);
+                entry(lookups[at] & !FIRST);
                 at += 1;
             } else {
                 let rest = &lookups[at..];
@@ -118,8 +122,8 @@ impl Pins {
                     .iter()
                     .position(|it| it & FIRST != 0)
                     .map_or(rest.len(), |at| at + 1);
-                self.several(&rest[..count], out)?;
-                out.extend(rest[..count].iter().map(|it| it & !FIRST));
+                self.several(&rest[..count], &mut entry)?;
+                rest[..count].iter().for_each(|it| entry(it & !FIRST));
                 at += count;
             }
         }
@@ -127,15 +131,19 @@ impl Pins {
     }
 
     #[inline(always)]
-    fn single(&mut self, id: u32, out: &mut Vec<u32>) {
-        let queue = &mut self.queues[usize::from(self.of_page[id as usize])];
-        let last = queue.push(id, &mut self.last);
+    fn single(&mut self, id: u32, entry: &mut impl FnMut(u32)) {
+        let OfPage { last, queue } = self.of_page[id as usize];
+        let queue = &mut self.queues[usize::from(queue)];
+        if last as usize + 1 == queue.end {
+            return;
+        }
+        queue.push(id, &mut self.of_page);
         if last == NONE {
             self.counts.check_misses += 1;
             self.counts.pin_calls += 1;
             if queue.pinned == self.limit {
                 self.counts.unpins += 1;
-                out.push(queue.unpin_oldest(&mut self.last) | UNPIN);
+                entry(queue.unpin_oldest(&mut self.of_page) | UNPIN);
             } else {
                 queue.pinned += 1;
             }
@@ -143,24 +151,29 @@ impl Pins {
     }
 
     /// Those of its pages that are pinned count as used first; then others are unpinned, then the rest is pinned.
-    fn several(&mut self, lookups: &[u32], out: &mut Vec<u32>) -> Result<(), LimitTooSmall> {
+    fn several(
+        &mut self,
+        lookups: &[u32],
+        entry: &mut impl FnMut(u32),
+    ) -> Result<(), LimitTooSmall> {
         if lookups.len() as u64 > u64::from(self.limit) {
             return Err(LimitTooSmall {
                 needed_pages: lookups.len() as u64,
                 limit_pages: self.limit.into(),
             });
         }
-        let queue = &mut self.queues[usize::from(self.of_page[(lookups[0] & PAGE_ID) as usize])];
+        let queue =
+            &mut self.queues[usize::from(self.of_page[(lookups[0] & PAGE_ID) as usize].queue)];
         let mut fresh = 0;
         let mut run = 0;
         for lookup in lookups {
             let id = lookup & PAGE_ID;
-            if self.last[id as usize] == NONE {
+            if self.of_page[id as usize].last == NONE {
                 self.counts.pin_calls += u64::from(run % PIN_CALL_PAGES == 0);
                 run += 1;
                 fresh += 1;
             } else {
-                queue.push(id, &mut self.last);
+                queue.push(id, &mut self.of_page);
                 run = 0;
             }
         }
@@ -169,15 +182,15 @@ impl Pins {
         }
         let over = (queue.pinned + fresh).saturating_sub(self.limit);
         for _ in 0..over {
-            out.push(queue.unpin_oldest(&mut self.last) | UNPIN);
+            entry(queue.unpin_oldest(&mut self.of_page) | UNPIN);
         }
         queue.pinned += fresh - over;
         self.counts.unpins += u64::from(over);
         self.counts.check_misses += u64::from(fresh);
         for lookup in lookups {
             let id = lookup & PAGE_ID;
-            if self.last[id as usize] == NONE {
-                queue.push(id, &mut self.last);
+            if self.of_page[id as usize].last == NONE {
+                queue.push(id, &mut self.of_page);
             }
         }
         Ok(())
@@ -189,63 +202,56 @@ impl Queue {
         let places = (4 * limit).next_power_of_two().clamp(1 << 13, 1 << 31);
         Queue {
             ids: vec![0; places],
-            live: vec![0; places / WORD],
+            dead: vec![0; places / WORD],
             oldest: 0,
             end: 0,
             pinned: 0,
         }
     }
 
-    /// Makes the page the one used last. Returns its place so far.
+    /// Makes the page the one used last.
     #[inline(always)]
-    fn push(&mut self, id: u32, last: &mut [u32]) -> u32 {
+    fn push(&mut self, id: u32, of_page: &mut [OfPage]) {
         if self.end == self.ids.len() {
-            self.compact(last);
+            self.compact(of_page);
         }
         let end = self.end;
         self.end += 1;
         self.ids[end] = id;
-        self.live[end / WORD] |= 1 << (end % WORD);
-        let before = std::mem::replace(&mut last[id as usize], end as u32);
+        let before = std::mem::replace(&mut of_page[id as usize].last, end as u32);
         if before != NONE {
-            self.live[before as usize / WORD] &= !(1 << (before as usize % WORD));
+            self.dead[before as usize / WORD] |= 1 << (before as usize % WORD);
         }
-        before
     }
 
     /// Takes out the page used least recently. There is one.
     #[inline(always)]
-    fn unpin_oldest(&mut self, last: &mut [u32]) -> u32 {
+    fn unpin_oldest(&mut self, of_page: &mut [OfPage]) -> u32 {
         let mut at = self.oldest / WORD;
-        // Places before the oldest are not live.
-        let mut word = self.live[at];
+        let mut word = !self.dead[at] & u64::MAX << (self.oldest % WORD);
         while word == 0 {
             at += 1;
-            word = self.live[at];
+            word = !self.dead[at];
         }
         let place = at * WORD + word.trailing_zeros() as usize;
-        self.live[at] &= !(1 << (place % WORD));
         self.oldest = place + 1;
         let id = self.ids[place];
-        last[id as usize] = NONE;
+        of_page[id as usize].last = NONE;
         id
     }
 
     #[cold]
-    fn compact(&mut self, last: &mut [u32]) {
+    fn compact(&mut self, of_page: &mut [OfPage]) {
         let mut moved = 0;
-        for place in 0..self.end {
-            if self.live[place / WORD] >> (place % WORD) & 1 != 0 {
+        for place in self.oldest..self.end {
+            if self.dead[place / WORD] >> (place % WORD) & 1 == 0 {
                 let id = self.ids[place];
                 self.ids[moved] = id;
-                last[id as usize] = moved as u32;
+                of_page[id as usize].last = moved as u32;
                 moved += 1;
             }
         }
-        self.live.fill(0);
-        for place in 0..moved {
-            self.live[place / WORD] |= 1 << (place % WORD);
-        }
+        self.dead.fill(0);
         self.oldest = 0;
         self.end = moved;
     }

@@ -6,6 +6,8 @@
 //! steps as there are sizes that it misses in, however far apart (after Kim, Hill and Wood's stack with region markers, here
 //! without the list).
 
+use crate::decode::PAGE_ID;
+
 /// Live places are counted in words.
 const WORD: usize = 64;
 const NONE: u32 = u32::MAX;
@@ -33,7 +35,8 @@ pub struct Stack {
     last: Vec<u32>,
     /// Line of each place.
     queue: Vec<u32>,
-    live: Vec<u64>,
+    /// Places that are not live any more. Those from `end` on are not marked.
+    dead: Vec<u64>,
     end: usize,
     /// Lookups that hit in the size of that number and all larger ones; the last counts those that hit in none.
     hits_from: Vec<u64>,
@@ -59,38 +62,44 @@ impl Stack {
                 .collect(),
             last: Vec::new(),
             queue: vec![0; places],
-            live: vec![0; places / WORD],
+            dead: vec![0; places / WORD],
             end: 0,
         }
     }
 
-    /// Looks lines up.
+    /// Looks lines up; the numbers' two highest bits do not count.
     pub fn run(&mut self, lines: &[u32]) {
-        let most = lines.iter().max().map_or(0, |most| *most as usize + 1);
-        if most > self.last.len() {
-            self.last.resize(most, NONE);
+        let most = lines.iter().map(|line| line & PAGE_ID).max();
+        let needed = most.map_or(0, |most| most as usize + 1);
+        if needed > self.last.len() {
+            self.last.resize(needed, NONE);
         }
         for &line in lines {
             if self.end == self.queue.len() {
                 self.compact();
             }
-            self.look_up(line);
+            self.look_up(line & PAGE_ID);
         }
     }
 
     #[inline(always)]
     fn look_up(&mut self, line: u32) {
         let end = self.end;
+        let last = self.last[line as usize];
+        if last as usize + 1 == end {
+            // Looked up just now: nothing changes.
+            self.hits_from[0] += 1;
+            return;
+        }
         self.end += 1;
-        self.live[end / WORD] |= 1 << (end % WORD);
         self.queue[end] = line;
-        let last = std::mem::replace(&mut self.last[line as usize], end as u32);
+        self.last[line as usize] = end as u32;
         if last == NONE {
             return self.first_lookup();
         }
         let place = last as usize;
-        self.live[place / WORD] &= !(1 << (place % WORD));
-        let live = &self.live;
+        self.dead[place / WORD] |= 1 << (place % WORD);
+        let dead = &self.dead;
         let mut missed = 0;
         for boundary in &mut self.boundaries {
             if boundary.oldest < place {
@@ -98,7 +107,7 @@ impl Stack {
             }
             // The line itself was the oldest within, or is not within and pushes the oldest out.
             missed += usize::from(boundary.oldest > place);
-            boundary.oldest = next_live(live, boundary.oldest + 1);
+            boundary.oldest = next_live(dead, boundary.oldest + 1);
         }
         self.hits_from[missed] += 1;
     }
@@ -107,12 +116,9 @@ impl Stack {
     fn first_lookup(&mut self) {
         for boundary in &mut self.boundaries {
             if boundary.held < boundary.lines {
-                if boundary.held == 0 {
-                    boundary.oldest = next_live(&self.live, 0);
-                }
                 boundary.held += 1;
             } else {
-                boundary.oldest = next_live(&self.live, boundary.oldest + 1);
+                boundary.oldest = next_live(&self.dead, boundary.oldest + 1);
             }
         }
         if let Some(none) = self.hits_from.last_mut() {
@@ -127,7 +133,7 @@ impl Stack {
         let mut moved = 0;
         let mut boundaries = self.boundaries.iter_mut().rev().peekable();
         for place in 0..self.end {
-            if self.live[place / WORD] >> (place % WORD) & 1 == 0 {
+            if self.dead[place / WORD] >> (place % WORD) & 1 != 0 {
                 continue;
             }
             let line = self.queue[place];
@@ -142,10 +148,7 @@ impl Stack {
             self.last[line as usize] = moved as u32;
             moved += 1;
         }
-        self.live.fill(0);
-        for place in 0..moved {
-            self.live[place / WORD] |= 1 << (place % WORD);
-        }
+        self.dead.fill(0);
         self.end = moved;
     }
 
@@ -161,12 +164,12 @@ impl Stack {
 
 /// The first live place from `from` on. There is one: the place taken last.
 #[inline(always)]
-fn next_live(live: &[u64], from: usize) -> usize {
+fn next_live(dead: &[u64], from: usize) -> usize {
     let mut at = from / WORD;
-    let mut word = live[at] & u64::MAX << (from % WORD);
+    let mut word = !dead[at] & u64::MAX << (from % WORD);
     while word == 0 {
         at += 1;
-        word = live[at];
+        word = !dead[at];
     }
     at * WORD + word.trailing_zeros() as usize
 }

@@ -141,7 +141,7 @@ proptest! {
     ) {
         let mut decoder = Decoder::new(Selection::ALL);
         let mut pins = Pins::new(limit);
-        let (mut out, mut all) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         for piece in ops.chunks(ops.len() / pieces + 1) {
             decoder.clear();
             for (process, receive, first, count) in piece {
@@ -149,8 +149,7 @@ proptest! {
                 decoder.operation(0, Process(*process), op, false, first << 12, count << 12).unwrap();
             }
             for node in decoder.nodes() {
-                pins.run(&node.chunk, &node.pages, &mut out).unwrap();
-                all.extend_from_slice(&out);
+                pins.run(&node.chunk, &node.pages, |entry| all.push(entry)).unwrap();
             }
         }
         let (mut expected, mut counts) = (Vec::new(), PinCounts::default());
@@ -188,7 +187,7 @@ fn an_operation_that_no_limit_allows_is_an_error() {
     let decoder = decoded(&[(0, false, 0, 2), (0, false, 0, 4)]);
     let node = &decoder.nodes()[0];
     let error = Pins::new(3)
-        .run(&node.chunk, &node.pages, &mut Vec::new())
+        .run(&node.chunk, &node.pages, |_| ())
         .unwrap_err();
     assert_eq!((error.needed_pages, error.limit_pages), (4, 3));
 }
@@ -202,7 +201,8 @@ fn queues_that_fill_up_are_moved_together() {
     let node = &decoder.nodes()[0];
     let mut pins = Pins::new(60);
     let mut out = Vec::new();
-    pins.run(&node.chunk, &node.pages, &mut out).unwrap();
+    pins.run(&node.chunk, &node.pages, |entry| out.push(entry))
+        .unwrap();
     let mut list: Vec<u32> = Vec::new();
     let mut unpins = out
         .iter()
