@@ -9,7 +9,7 @@ pub struct Counts {
     pub lookups: u64,
     /// Of them on the receive path.
     pub receive_lookups: u64,
-    /// Pages that a transfer needed and the library found not pinned.
+    /// Times that the library found a page that a transfer needed not pinned, and had it pinned.
     pub check_misses: u64,
     /// Lookups that the NIC's cache did not answer.
     pub nic_misses: u64,
@@ -17,12 +17,42 @@ pub struct Counts {
     pub misses: PathMisses,
     /// Pages pinned.
     pub pins: u64,
-    /// Calls that pinned them.
-    pub pin_calls: u64,
     /// Pages unpinned, one call each.
     pub unpins: u64,
     /// Times that the NIC asked the host.
     pub interrupts: u64,
+}
+
+/// NIC misses by cause (Hill's three): they sum up to the misses. The last two may be below 0: a cache with sets may keep what
+/// one without would have lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Causes {
+    /// First lookups of a page; of its line, if lines have several pages.
+    pub compulsory: u64,
+    /// What a fully associative LRU cache of as many entries misses besides.
+    pub capacity: i64,
+    /// The rest.
+    pub conflict: i64,
+}
+
+impl Causes {
+    /// Of a cache that misses `misses` times, `compulsory` of them on first lookups, where the fully associative one misses
+    /// `associative` times.
+    pub fn new(misses: u64, compulsory: u64, associative: u64) -> Self {
+        Causes {
+            compulsory,
+            capacity: associative as i64 - compulsory as i64,
+            conflict: misses as i64 - associative as i64,
+        }
+    }
+}
+
+impl AddAssign for Causes {
+    fn add_assign(&mut self, other: Self) {
+        self.compulsory += other.compulsory;
+        self.capacity += other.capacity;
+        self.conflict += other.conflict;
+    }
 }
 
 /// NIC misses by path, and by whether the process ever missed the page (its line, for caches with longer ones) before.
@@ -73,7 +103,6 @@ impl AddAssign for Counts {
         self.nic_misses += other.nic_misses;
         self.misses += other.misses;
         self.pins += other.pins;
-        self.pin_calls += other.pin_calls;
         self.unpins += other.unpins;
         self.interrupts += other.interrupts;
     }

@@ -2,18 +2,24 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`published`] | the papers' tables and figures as data |
-//! | [`cost`] | what a lookup costs: UTLB's equations, profiles |
-//! | [`counts`] | what a replay counts |
+//! | [`study`] | many configurations on one trace |
+//! | [`config`], [`counts`] | a configuration, and what it counts |
 //! | [`decode`] | from a trace to lookups |
 //! | [`fast`] | engines for the common configurations, hundreds of millions of lookups a second |
+//! | [`replay`], [`shadow`] | every configuration, by the firmware's own code |
+//! | [`cost`] | what a lookup costs: UTLB's equations, profiles |
+//! | [`published`] | the papers' tables and figures as data |
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod cost;
 pub mod counts;
 pub mod decode;
 pub mod fast;
 pub mod published;
+pub mod replay;
+pub mod shadow;
+pub mod study;
 
 #[cfg(test)]
 mod testing;

@@ -62,13 +62,8 @@ impl Equation {
         let of = |count: u64, ps: u64| u128::from(count) * u128::from(ps);
         let total_ps = match self {
             Equation::Utlb { prefetch, prepin } => {
-                let pin_calls = if prepin == 1 {
-                    counts.check_misses
-                } else {
-                    counts.pin_calls
-                };
                 of(counts.lookups, profile.user_check_ps)
-                    + of(pin_calls, profile.user_pin_ps.of(prepin))
+                    + of(counts.check_misses, profile.user_pin_ps.of(prepin))
                     + of(counts.lookups, profile.nic_check_ps)
                     + of(counts.nic_misses, profile.nic_miss_ps.of(prefetch))
                     + of(counts.unpins, profile.user_unpin_ps)
@@ -93,13 +88,8 @@ pub fn pinning_costs(profile: &CostProfile, counts: &Counts, prepin: u64) -> (Co
         total_ps: u128::from(count) * u128::from(ps),
         lookups: counts.lookups,
     };
-    let pin_calls = if prepin == 1 {
-        counts.check_misses
-    } else {
-        counts.pin_calls
-    };
     (
-        cost(pin_calls, profile.user_pin_ps.of(prepin)),
+        cost(counts.check_misses, profile.user_pin_ps.of(prepin)),
         cost(counts.unpins, profile.user_unpin_ps),
     )
 }
@@ -141,7 +131,6 @@ mod tests {
             lookups: 100,
             check_misses: 3,
             pins: 48,
-            pin_calls: 3,
             ..Counts::default()
         };
         let cost = Equation::Utlb {

@@ -26,8 +26,6 @@ pub const RECEIVE: u32 = 1 << 31;
 pub const CHUNK_LOOKUPS: usize = 1 << 20;
 /// Most pages of an operation, 4 GiB.
 pub const MAX_OPERATION_PAGES: u64 = 1 << 20;
-/// Pages that one call pins at most, as [`HostSide`](mapwire_translation) does it.
-pub const PIN_CALL_PAGES: u64 = 512;
 
 /// Which operations of a trace are studied. Exports and unexports always are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,8 +128,6 @@ pub struct Totals {
     pub first_touches: u64,
     /// Pages looked up or exported: pins, where nothing is ever unpinned.
     pub known_pages: u64,
-    /// Calls that pin them, each a run of pages.
-    pub pin_calls: u64,
     /// Exports and unexports.
     pub exports: u64,
 }
@@ -175,18 +171,12 @@ impl Node {
         if range.count == 1 {
             let id = self.pages.id(process, range.first);
             self.chunk.lookups.push(id | FIRST | flag);
-            self.totals.pin_calls += (self.pages.len() - before) as u64;
         } else {
-            let mut run = 0;
             let mut first = FIRST;
             for page in range.iter() {
-                let known = self.pages.len();
                 let id = self.pages.id(process, page);
                 self.chunk.lookups.push(id | first | flag);
                 first = 0;
-                let fresh = self.pages.len() > known;
-                self.totals.pin_calls += u64::from(fresh && run % PIN_CALL_PAGES == 0);
-                run = if fresh { run + 1 } else { 0 };
             }
         }
         self.totals.lookups += range.count;
@@ -197,13 +187,8 @@ impl Node {
 
     fn export(&mut self, process: Process, range: PageRange, begins: bool) {
         if begins {
-            let mut run = 0;
             for page in range.iter() {
-                let known = self.pages.len();
                 self.pages.id(process, page);
-                let fresh = self.pages.len() > known;
-                self.totals.pin_calls += u64::from(fresh && run % PIN_CALL_PAGES == 0);
-                run = if fresh { run + 1 } else { 0 };
             }
         }
         self.totals.exports += 1;
@@ -397,7 +382,6 @@ mod tests {
         assert_eq!(seven.chunk.lookups, [FIRST, 1, FIRST | 2, FIRST | 1, 3]);
         assert_eq!(three.chunk.lookups, [FIRST | RECEIVE]);
         assert_eq!(seven.totals.first_touches, 4);
-        assert_eq!(seven.totals.pin_calls, 3);
         assert_eq!((three.totals.lookups, three.totals.receive_lookups), (1, 1));
         assert_eq!(
             seven.pages.name(2),
@@ -433,14 +417,7 @@ mod tests {
         take(&mut decoder, 0, 0, TraceOp::Unexport, 9, 3);
         let node = &decoder.nodes()[0];
         assert_eq!(node.chunk.lookups, [FIRST, FIRST | RECEIVE | 2]);
-        assert_eq!(
-            (
-                node.totals.first_touches,
-                node.totals.known_pages,
-                node.totals.pin_calls
-            ),
-            (1, 3, 3)
-        );
+        assert_eq!((node.totals.first_touches, node.totals.known_pages), (1, 3));
         let [export, unexport] = node.chunk.exports[..] else {
             panic!()
         };

@@ -62,7 +62,7 @@ pub struct Keys {
 pub struct KeyStream {
     /// Keys with [`FRESH`] and [`RECEIVE`].
     pub keys: Vec<u32>,
-    /// Numbers of their lines; empty if lines have one page, whose numbers the lookups have then.
+    /// Numbers of their lines with [`FRESH`]; empty if lines have one page, whose numbers the lookups have then.
     pub lines: Vec<u32>,
     /// Entries of each class.
     pub of_class: [u64; 4],
@@ -119,6 +119,11 @@ impl Keys {
         }
         self.looked_up.resize(self.line_count, false);
         self.fit()
+    }
+
+    /// Whether there are lines that no stream has looked up yet.
+    pub fn has_cold_lines(&self) -> bool {
+        self.looked_up_lines < self.line_count
     }
 
     /// Whether every line has a key of its own.
@@ -205,8 +210,9 @@ impl Keys {
             }
             if id >= self.fresh_from {
                 self.fresh_from = id + 1;
-                if let Some(key) = out.keys.last_mut() {
+                if let (Some(key), Some(line)) = (out.keys.last_mut(), out.lines.last_mut()) {
                     *key |= FRESH;
+                    *line |= FRESH;
                 }
             }
         }

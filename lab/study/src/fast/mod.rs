@@ -9,11 +9,13 @@
 pub mod keys;
 pub mod lanes;
 pub mod levels;
+pub mod limited;
 pub mod pins;
 pub mod stack;
 
 pub use keys::{KeyStream, Keys};
 pub use levels::{Levels, Shape};
+pub use limited::Limited;
 pub use pins::{LimitTooSmall, PinCounts, Pins};
 pub use stack::Stack;
 

@@ -3,7 +3,7 @@
 //! That does not depend on the NIC's cache, so one pass serves caches of all shapes. As in [`Stack`](super::Stack), each use
 //! of a page takes the next place of its process's queue; the page to unpin is that of the oldest live place.
 
-use crate::decode::{Chunk, FIRST, PAGE_ID, PIN_CALL_PAGES, Pages};
+use crate::decode::{Chunk, FIRST, PAGE_ID, Pages};
 
 /// The page is unpinned here, and leaves the NIC's cache. An entry without it is a lookup.
 pub const UNPIN: u32 = 1 << 30;
@@ -16,8 +16,6 @@ const WORD: usize = 64;
 pub struct PinCounts {
     /// Pages found not pinned, and so pinned.
     pub check_misses: u64,
-    /// Calls that pinned them.
-    pub pin_calls: u64,
     /// Pages unpinned.
     pub unpins: u64,
 }
@@ -140,7 +138,6 @@ impl Pins {
         queue.push(id, &mut self.of_page);
         if last == NONE {
             self.counts.check_misses += 1;
-            self.counts.pin_calls += 1;
             if queue.pinned == self.limit {
                 self.counts.unpins += 1;
                 entry(queue.unpin_oldest(&mut self.of_page) | UNPIN);
@@ -165,16 +162,12 @@ impl Pins {
         let queue =
             &mut self.queues[usize::from(self.of_page[(lookups[0] & PAGE_ID) as usize].queue)];
         let mut fresh = 0;
-        let mut run = 0;
         for lookup in lookups {
             let id = lookup & PAGE_ID;
             if self.of_page[id as usize].last == NONE {
-                self.counts.pin_calls += u64::from(run % PIN_CALL_PAGES == 0);
-                run += 1;
                 fresh += 1;
             } else {
                 queue.push(id, &mut self.of_page);
-                run = 0;
             }
         }
         if fresh == 0 {

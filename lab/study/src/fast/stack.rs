@@ -6,6 +6,7 @@
 //! steps as there are sizes that it misses in, however far apart (after Kim, Hill and Wood's stack with region markers, here
 //! without the list).
 
+use super::keys::FRESH;
 use crate::decode::PAGE_ID;
 
 /// Live places are counted in words.
@@ -25,8 +26,8 @@ struct Boundary {
 /// ```
 /// let mut stack = mapwire_study::fast::Stack::new(&[1, 2]);
 /// stack.run(&[0, 1, 0, 2, 1]);
-/// assert_eq!(stack.misses(1), Some(5));
-/// assert_eq!(stack.misses(2), Some(4)); // the second 0 hits
+/// assert_eq!(stack.misses(1), Some([5, 0]));
+/// assert_eq!(stack.misses(2), Some([4, 0])); // the second 0 hits
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stack {
@@ -38,8 +39,9 @@ pub struct Stack {
     /// Places that are not live any more. Those from `end` on are not marked.
     dead: Vec<u64>,
     end: usize,
-    /// Lookups that hit in the size of that number and all larger ones; the last counts those that hit in none.
-    hits_from: Vec<u64>,
+    /// Lookups that hit in the size of that number and all larger ones, one more for those that hit in none; first those without
+    /// [`FRESH`], then those with it.
+    hits_from: Vec<[u64; 2]>,
 }
 
 impl Stack {
@@ -51,7 +53,7 @@ impl Stack {
         let largest = sizes.last().copied().unwrap_or(1);
         let places = (4 * largest).next_power_of_two().max(1 << 16);
         Stack {
-            hits_from: vec![0; sizes.len() + 1],
+            hits_from: vec![[0; 2]; sizes.len() + 1],
             boundaries: sizes
                 .into_iter()
                 .map(|lines| Boundary {
@@ -67,7 +69,7 @@ impl Stack {
         }
     }
 
-    /// Looks lines up; the numbers' two highest bits do not count.
+    /// Looks lines up, some marked [`FRESH`]; the numbers' highest bit does not count.
     pub fn run(&mut self, lines: &[u32]) {
         let most = lines.iter().map(|line| line & PAGE_ID).max();
         let needed = most.map_or(0, |most| most as usize + 1);
@@ -78,24 +80,24 @@ impl Stack {
             if self.end == self.queue.len() {
                 self.compact();
             }
-            self.look_up(line & PAGE_ID);
+            self.look_up(line & PAGE_ID, usize::from(line & FRESH != 0));
         }
     }
 
     #[inline(always)]
-    fn look_up(&mut self, line: u32) {
+    fn look_up(&mut self, line: u32, fresh: usize) {
         let end = self.end;
         let last = self.last[line as usize];
         if last as usize + 1 == end {
             // Looked up just now: nothing changes.
-            self.hits_from[0] += 1;
+            self.hits_from[0][fresh] += 1;
             return;
         }
         self.end += 1;
         self.queue[end] = line;
         self.last[line as usize] = end as u32;
         if last == NONE {
-            return self.first_lookup();
+            return self.first_lookup(fresh);
         }
         let place = last as usize;
         self.dead[place / WORD] |= 1 << (place % WORD);
@@ -109,11 +111,11 @@ impl Stack {
             missed += usize::from(boundary.oldest > place);
             boundary.oldest = next_live(dead, boundary.oldest + 1);
         }
-        self.hits_from[missed] += 1;
+        self.hits_from[missed][fresh] += 1;
     }
 
     #[inline(never)]
-    fn first_lookup(&mut self) {
+    fn first_lookup(&mut self, fresh: usize) {
         for boundary in &mut self.boundaries {
             if boundary.held < boundary.lines {
                 boundary.held += 1;
@@ -122,7 +124,7 @@ impl Stack {
             }
         }
         if let Some(none) = self.hits_from.last_mut() {
-            *none += 1;
+            none[fresh] += 1;
         }
     }
 
@@ -152,13 +154,19 @@ impl Stack {
         self.end = moved;
     }
 
-    /// Misses so far of the cache with so many lines; `None` if it is none of those.
-    pub fn misses(&self, lines: usize) -> Option<u64> {
+    /// Misses so far of the cache with so many lines, without and with [`FRESH`]; `None` if it is none of those.
+    pub fn misses(&self, lines: usize) -> Option<[u64; 2]> {
         let at = self
             .boundaries
             .iter()
             .position(|boundary| boundary.lines == lines)?;
-        Some(self.hits_from[at + 1..].iter().sum())
+        let missed = &self.hits_from[at + 1..];
+        Some([0, 1].map(|fresh| missed.iter().map(|it| it[fresh]).sum()))
+    }
+
+    /// Lookups so far, without and with [`FRESH`].
+    pub fn lookups(&self) -> [u64; 2] {
+        [0, 1].map(|fresh| self.hits_from.iter().map(|it| it[fresh]).sum())
     }
 }
 
@@ -208,7 +216,7 @@ mod tests {
                 stack.run(piece);
             }
             for size in sizes {
-                prop_assert_eq!(stack.misses(size), Some(misses_of_a_list(size, &lines)), "{}", size);
+                prop_assert_eq!(stack.misses(size), Some([misses_of_a_list(size, &lines), 0]), "{}", size);
             }
             prop_assert_eq!(stack.misses(99), None);
         }
@@ -225,7 +233,7 @@ mod tests {
                 stack.compact();
             }
             for size in sizes {
-                prop_assert_eq!(stack.misses(size), Some(misses_of_a_list(size, &lines)), "{}", size);
+                prop_assert_eq!(stack.misses(size), Some([misses_of_a_list(size, &lines), 0]), "{}", size);
             }
         }
     }

@@ -1,0 +1,163 @@
+//! Which engine takes which configuration.
+
+use mapwire_translation::{DesignConfig, PinLimit, Policy};
+
+use super::groups::{Group, Kind, Member, UnderLimit, Unlimited};
+use super::{Request, StudyError};
+use crate::config::Configuration;
+use crate::fast::Shape;
+use crate::replay::Replay;
+
+/// Which fast engines may be used. What a trace does decides: one is tried, and says so if it does not suit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allowed {
+    /// Sets have few enough lines that short keys tell them apart.
+    pub keys: bool,
+    /// Lines of several pages, of which each is pinned by an operation of its own: not if pages are exported.
+    pub lines_of_pages: bool,
+    /// Limits on pinned pages, where no page is held for long: not if pages are exported.
+    pub limits: bool,
+}
+
+impl Allowed {
+    /// All engines.
+    pub const ALL: Allowed = Allowed {
+        keys: true,
+        lines_of_pages: true,
+        limits: true,
+    };
+    /// The firmware's code only.
+    pub const NONE: Allowed = Allowed {
+        keys: false,
+        lines_of_pages: false,
+        limits: false,
+    };
+}
+
+/// What the members of a group have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Common {
+    Unlimited {
+        line_entries: usize,
+        offset: bool,
+        fresh_misses: bool,
+    },
+    UnderLimit {
+        offset: bool,
+        limit_pages: u64,
+    },
+}
+
+/// Groups for one node, in an order that starts the longest work first.
+pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, StudyError> {
+    let mut fast: Vec<(Common, Vec<Member>)> = Vec::new();
+    let mut groups = Vec::new();
+    for (at, &configuration) in request.configurations.iter().enumerate() {
+        if let Err(cause) = configuration.design.checked() {
+            return Err(StudyError::Cache {
+                configuration,
+                cause,
+            });
+        }
+        match fast_engine(at, configuration, request.causes, allowed) {
+            Some((common, member)) => match fast.iter_mut().find(|group| group.0 == common) {
+                Some((_, members)) => members.push(member),
+                None => fast.push((common, vec![member])),
+            },
+            None => {
+                let replay = Replay::new(configuration, request.causes).map_err(|cause| {
+                    StudyError::Cache {
+                        configuration,
+                        cause,
+                    }
+                })?;
+                groups.push(Group::Replayed {
+                    at,
+                    configuration,
+                    replay: Box::new(replay),
+                });
+            }
+        }
+    }
+    for (common, members) in fast {
+        groups.push(match common {
+            Common::Unlimited {
+                offset,
+                fresh_misses,
+                ..
+            } => Group::Unlimited(Box::new(Unlimited::new(
+                members,
+                offset,
+                fresh_misses,
+                request.causes,
+                allowed,
+            ))),
+            Common::UnderLimit {
+                offset,
+                limit_pages,
+            } => Group::UnderLimit(Box::new(UnderLimit::new(
+                members,
+                offset,
+                limit_pages,
+                allowed,
+            ))),
+        });
+    }
+    Ok(groups)
+}
+
+fn fast_engine(
+    at: usize,
+    configuration: Configuration,
+    causes: bool,
+    allowed: Allowed,
+) -> Option<(Common, Member)> {
+    let cache = configuration.cache()?;
+    let rules = configuration.rules;
+    let shape = Shape {
+        sets: cache.sets(),
+        ways: cache.ways,
+    };
+    if !allowed.keys || !shape.is_taken() || rules.prepin_pages > 1 || configuration.prefetch() > 1
+    {
+        return None;
+    }
+    let kind = match configuration.design {
+        DesignConfig::Hierarchical(_) => Kind::Utlb,
+        _ => return None,
+    };
+    let member = Member {
+        at,
+        kind,
+        shape,
+        entries: cache.entries,
+        line_entries: cache.line_entries,
+    };
+    let fresh_misses = kind == Kind::Utlb && cache.line_entries > 1;
+    let offset = cache.offset_per_process;
+    match rules.limit {
+        PinLimit::Unlimited if cache.line_entries == 1 || allowed.lines_of_pages => Some((
+            Common::Unlimited {
+                line_entries: cache.line_entries,
+                offset,
+                fresh_misses,
+            },
+            member,
+        )),
+        PinLimit::Pages(limit_pages)
+            if allowed.limits
+                && cache.line_entries == 1
+                && rules.policy == Policy::Lru
+                && !causes =>
+        {
+            Some((
+                Common::UnderLimit {
+                    offset,
+                    limit_pages,
+                },
+                member,
+            ))
+        }
+        _ => None,
+    }
+}

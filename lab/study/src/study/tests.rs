@@ -1,0 +1,265 @@
+//! Fast engines against the firmware's code, on random traces; and golden counts.
+
+use mapwire_translation::{
+    CacheConfig, DesignConfig, HierarchicalConfig, PinLimit, PinRules, Policy,
+};
+use mapwire_wire::TraceOp;
+use proptest::prelude::*;
+
+use super::*;
+use crate::counts::PathMisses;
+
+/// (node, process, operation, first page, pages)
+type Record = (u16, u16, TraceOp, u64, u64);
+
+fn study(
+    records: &[Record],
+    configurations: &[Configuration],
+    causes: bool,
+    mut allowed: Allowed,
+) -> Result<Findings, StudyError> {
+    let column = |value: fn(&Record) -> u64| records.iter().map(value).collect::<Vec<_>>();
+    let time: Vec<u64> = (0..records.len() as u64).collect();
+    let node: Vec<u16> = records.iter().map(|it| it.0).collect();
+    let process: Vec<u16> = records.iter().map(|it| it.1).collect();
+    let op: Vec<u8> = records.iter().map(|it| it.2 as u8).collect();
+    let flags = vec![0; records.len()];
+    let (address, bytes) = (column(|it| it.3 << 12), column(|it| it.4 << 12));
+    loop {
+        let mut study = Study::new(
+            Request {
+                configurations: configurations.to_vec(),
+                selection: Selection::ALL,
+                causes,
+                threads: 2,
+            },
+            allowed,
+        )?;
+        let (cut, count) = (records.len() / 2, records.len());
+        let part = |range: std::ops::Range<usize>| Block {
+            time_ns: &time[range.clone()],
+            node: &node[range.clone()],
+            process: &process[range.clone()],
+            op: &op[range.clone()],
+            flags: &flags[range.clone()],
+            address: &address[range.clone()],
+            bytes: &bytes[range],
+        };
+        let outcome = study.take(&part(0..cut)).and_then(|()| study.run_chunk());
+        let outcome = outcome.and_then(|()| study.take(&part(cut..count)));
+        match outcome.and_then(|()| study.finish()) {
+            Err(StudyError::Again(less)) => {
+                assert_ne!(less, allowed);
+                allowed = less;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn configurations() -> impl Strategy<Value = Vec<Configuration>> {
+    let cache =
+        (0_u32..6, 0_u32..4, 0_u32..4, any::<bool>()).prop_map(|(sets, ways, line, offset)| {
+            CacheConfig::default()
+                .with_entries(1 << (sets + ways + line))
+                .with_ways(1 << ways)
+                .with_line_entries(1 << line)
+                .with_offset_per_process(offset)
+        });
+    let limit =
+        prop_oneof![2 => Just(PinLimit::Unlimited), 1 => (20_u64..60).prop_map(PinLimit::Pages)];
+    let design =
+        (cache, prop_oneof![3 => Just(1_u32), 1 => 2_u32..9]).prop_map(|(cache, prefetch)| {
+            DesignConfig::Hierarchical(HierarchicalConfig::from(cache).with_prefetch(prefetch))
+        });
+    let configuration = (design, limit, prop_oneof![4 => Just(1_u64), 1 => 2_u64..5]).prop_map(
+        |(design, limit, prepin)| {
+            Configuration::new(design).with_rules(
+                PinRules::default()
+                    .with_limit(limit)
+                    .with_prepin_pages(prepin),
+            )
+        },
+    );
+    prop::collection::vec(configuration, 1..12)
+}
+
+/// Operations; some traces have exports, each of which ends at some time.
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let count = prop_oneof![4 => Just(1_u64), 1 => 2_u64..12];
+    let op = prop_oneof![5 => Just(TraceOp::Send), 2 => Just(TraceOp::Fetch), 2 => Just(TraceOp::Receive)];
+    let records = prop::collection::vec((0_u16..2, 0_u16..3, op, 0_u64..70, count), 0..250);
+    let exports = prop_oneof![3 => Just(0_usize), 1 => 1_usize..4];
+    (records, exports, any::<prop::sample::Index>()).prop_map(|(mut records, exports, at)| {
+        for number in 0..exports.min(records.len()) {
+            let place = at.index(records.len());
+            let export = (
+                0,
+                number as u16 % 3,
+                TraceOp::Export,
+                100 + number as u64 * 4,
+                6,
+            );
+            records.insert(place, export);
+            records.push((0, export.1, TraceOp::Unexport, export.3, export.4));
+            records.push((0, export.1, TraceOp::Receive, export.3 + 2, 2));
+        }
+        records
+    })
+}
+
+proptest! {
+    #![proptest_config(crate::testing::seeded())]
+    #[test]
+    fn fast_engines_count_what_the_firmware_counts(
+        records in records(),
+        configurations in configurations(),
+        causes in any::<bool>(),
+    ) {
+        let fast = study(&records, &configurations, causes, Allowed::ALL).unwrap();
+        let slow = study(&records, &configurations, causes, Allowed::NONE).unwrap();
+        prop_assert_eq!(&fast.nodes, &slow.nodes);
+        for (at, configuration) in configurations.iter().enumerate() {
+            prop_assert_eq!(&fast.outcomes[at], &slow.outcomes[at], "{}", configuration);
+        }
+        let lookups = records.iter().filter(|it| !matches!(it.2, TraceOp::Export | TraceOp::Unexport)).map(|it| it.4).sum::<u64>();
+        for outcome in fast.outcomes {
+            prop_assert_eq!(outcome.counts.lookups, lookups);
+            prop_assert_eq!(outcome.counts.misses.sum(), outcome.counts.nic_misses);
+            if let Some(causes) = outcome.causes {
+                prop_assert_eq!(causes.compulsory as i64 + causes.capacity + causes.conflict, outcome.counts.nic_misses as i64);
+            }
+        }
+    }
+}
+
+fn hierarchical(cache: CacheConfig) -> Configuration {
+    Configuration::new(DesignConfig::Hierarchical(cache.into()))
+}
+
+fn four_entries() -> CacheConfig {
+    CacheConfig::default()
+        .with_entries(4)
+        .with_offset_per_process(false)
+}
+
+#[test]
+fn a_trace_computed_by_hand_gives_its_golden_counts() {
+    use TraceOp::{Fetch, Receive, Send};
+    let records = [
+        (0, 0, Send, 0, 1),    // compulsory
+        (0, 0, Send, 1, 1),    // compulsory
+        (0, 0, Send, 0, 1),    // hit
+        (0, 0, Fetch, 4, 1),   // compulsory; page 0 shares its set, and leaves if there is one way
+        (0, 0, Send, 0, 1),    // conflict: there is room elsewhere
+        (0, 0, Receive, 1, 1), // hit
+        (0, 1, Send, 1, 2),    // compulsory twice: another process
+        (0, 0, Receive, 1, 1), // direct-mapped: process 1 took the place; not with two ways
+        (1, 0, Send, 1, 1),    // another node
+    ];
+    let cache = four_entries();
+    let limited = PinRules::default().with_limit(PinLimit::Pages(2));
+    let rows = [
+        hierarchical(cache),
+        hierarchical(cache.with_ways(2)),
+        hierarchical(cache).with_rules(limited),
+    ];
+    for allowed in [Allowed::ALL, Allowed::NONE] {
+        let found = study(&records, &rows, true, allowed).unwrap();
+        let misses = |send_other, receive_other| PathMisses {
+            send_cold: 6,
+            send_other,
+            receive_cold: 0,
+            receive_other,
+        };
+        let counts = Counts {
+            lookups: 10,
+            receive_lookups: 2,
+            check_misses: 6,
+            pins: 6,
+            nic_misses: 8,
+            misses: misses(1, 1),
+            ..Counts::default()
+        };
+        assert_eq!(found.outcomes[0].counts, counts);
+        // Of four entries without sets, all but page 1 of process 0 are there when it is received.
+        let causes = found.outcomes[0].causes.unwrap();
+        assert_eq!(
+            (causes.compulsory, causes.capacity, causes.conflict),
+            (6, 0, 2)
+        );
+        let two_ways = Counts {
+            nic_misses: 6,
+            misses: misses(0, 0),
+            ..counts
+        };
+        assert_eq!(found.outcomes[1].counts, two_ways);
+        // Process 0 may have two pages: 4 takes the place of 1, then 1 that of 4.
+        let under_limit = Counts {
+            check_misses: 7,
+            pins: 7,
+            unpins: 2,
+            nic_misses: 9,
+            misses: misses(1, 2),
+            ..counts
+        };
+        assert_eq!(found.outcomes[2].counts, under_limit);
+    }
+}
+
+#[test]
+fn a_limit_below_one_operation_is_an_error_that_names_it() {
+    let records = [(3, 0, TraceOp::Send, 0, 5)];
+    let rules = PinRules::default().with_limit(PinLimit::Pages(4));
+    let rows = [hierarchical(four_entries()).with_rules(rules)];
+    let fast = study(&records, &rows, false, Allowed::ALL)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        fast.contains("16384") && fast.contains("node 3") && fast.contains("5 pages"),
+        "{fast}"
+    );
+    let slow = study(&records, &rows, false, Allowed::NONE)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        slow.contains("limit=4") && slow.contains("5 pages"),
+        "{slow}"
+    );
+}
+
+#[test]
+fn policies_and_limits_that_no_fast_engine_knows_are_replayed() {
+    let records: Vec<Record> = (0..300)
+        .map(|n| (0, 0, TraceOp::Send, n * n % 31, 1))
+        .collect();
+    let rules = PinRules::default().with_limit(PinLimit::Pages(8));
+    let rows: Vec<_> = Policy::PREDEFINED
+        .map(|policy| hierarchical(four_entries()).with_rules(rules.with_policy(policy)))
+        .into();
+    let found = study(&records, &rows, false, Allowed::ALL).unwrap();
+    for outcome in &found.outcomes {
+        let counts = outcome.counts;
+        assert_eq!(counts.pins - counts.unpins, 8);
+        assert_eq!(counts.check_misses, counts.pins);
+    }
+    let checks: std::collections::HashSet<_> = found
+        .outcomes
+        .iter()
+        .map(|it| it.counts.check_misses)
+        .collect();
+    assert!(checks.len() > 1, "{checks:?}");
+}
+
+#[test]
+fn a_design_that_cannot_be_built_is_named_before_anything_is_read() {
+    let rows = vec![hierarchical(CacheConfig::default().with_ways(3))];
+    let request = Request {
+        configurations: rows,
+        selection: Selection::ALL,
+        causes: true,
+        threads: 1,
+    };
+    let error = Study::new(request, Allowed::ALL).unwrap_err().to_string();
+    assert!(error.contains("3 ways"), "{error}");
+}
