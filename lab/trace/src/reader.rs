@@ -9,7 +9,6 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::block::Block;
 use crate::columns::Malformed;
-use crate::columns::decode::Decoder;
 use crate::decoded::Columns;
 use crate::error::{Damage, DamageKind, ReadError};
 use crate::format::{
@@ -44,7 +43,6 @@ pub struct TraceReader<R: Read> {
     state: State,
     keep_good_part: bool,
     payload: Vec<u8>,
-    decoder: Decoder,
     columns: Columns,
 }
 
@@ -204,7 +202,6 @@ impl<R: Read> TraceReader<R> {
             state: State::Reading,
             keep_good_part: false,
             payload: Vec::new(),
-            decoder: Decoder::default(),
             columns: Columns::default(),
         })
     }
@@ -362,10 +359,7 @@ impl<R: Read> TraceReader<R> {
         if first_ns < last_ns {
             return Ok(Err(DamageKind::Unordered { first_ns, last_ns }));
         }
-        if let Err(Malformed(why)) =
-            self.columns
-                .decode(&mut self.decoder, payload, &head, records as usize)
-        {
+        if let Err(Malformed(why)) = self.columns.decode(payload, &head, records as usize) {
             return Ok(Err(DamageKind::Malformed(why)));
         }
         if self.so_far.records == 0 {

@@ -62,6 +62,7 @@ pub const OUTSIDE: &[&str] = &[
     "indicatif",
     "io-uring",
     "libc",
+    "libm",
     "loom",
     "lz4_flex",
     "proptest",

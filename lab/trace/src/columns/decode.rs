@@ -1,175 +1,256 @@
-//! Bytes to columns. The bytes may hold anything; what is decoded is never more than was asked for.
+//! Bytes to columns, a group of values at a time, so that what is done with the values finds them in the first-level cache. The
+//! bytes may hold anything; what is decoded is never more than was asked for.
 
 use super::{BYTES, CONSTANT, DICTIONARY, GROUP, MAX_DICTIONARY, Malformed, PACKED, packing, take};
 
-/// Decodes columns; keeps its buffers from one to the next.
-#[derive(Debug, Default)]
-pub(crate) struct Decoder {
+/// The values of a group; of a shorter one those in front.
+pub(crate) type Group = [u64; GROUP];
+
+/// What a column needs to be decoded, kept from one block to the next.
+#[derive(Debug)]
+pub(crate) struct Buffers {
     bytes: Vec<u8>,
-    dictionary: Vec<u64>,
+    entries: Box<[u64; MAX_DICTIONARY]>,
 }
 
-impl Decoder {
-    /// Decodes a column of `values` numbers from the front of `bytes` into `out`, which has room for whole groups; gives the
-    /// bytes behind it.
-    pub(crate) fn column<'a>(
-        &mut self,
-        mut bytes: &'a [u8],
-        values: usize,
-        out: &mut [u64],
-    ) -> Result<&'a [u8], Malformed> {
-        let [kind] = *take(&mut bytes, "a column is cut off")?;
-        if kind == DICTIONARY {
-            self.dictionary(bytes, values, out)
-        } else {
-            self.plain(kind, bytes, values, out)
+impl Default for Buffers {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            entries: Box::new([0; MAX_DICTIONARY]),
         }
     }
+}
 
-    fn plain<'a>(
-        &mut self,
-        kind: u8,
-        mut bytes: &'a [u8],
+/// A column, of which some groups were decoded.
+#[derive(Debug)]
+pub(crate) struct Column<'a> {
+    /// Values, or places in the dictionary.
+    plain: Plain<'a>,
+    dictionary: Option<Dictionary<'a>>,
+}
+
+#[derive(Debug)]
+struct Dictionary<'a> {
+    entries: &'a [u64; MAX_DICTIONARY],
+    count: u64,
+}
+
+/// A column that is no dictionary.
+#[derive(Debug)]
+enum Plain<'a> {
+    Constant(u64),
+    /// The groups that are left.
+    Packed(&'a [u8]),
+    Bytes(Entries<'a>),
+}
+
+/// The entries of a column of bytes that are left.
+#[derive(Debug)]
+struct Entries<'a> {
+    bytes: &'a [u8],
+    width: usize,
+    shift: u32,
+    base: u64,
+}
+
+impl<'a> Column<'a> {
+    /// The column of `values` numbers at the front of `bytes`, which then begins behind it.
+    pub(crate) fn parse<'p: 'a>(
+        bytes: &mut &'p [u8],
         values: usize,
-        out: &mut [u64],
-    ) -> Result<&'a [u8], Malformed> {
+        buffers: &'a mut Buffers,
+    ) -> Result<Self, Malformed> {
+        let [kind] = *take(bytes, "a column is cut off")?;
+        if kind != DICTIONARY {
+            return Ok(Self {
+                plain: Plain::parse(kind, bytes, values, &mut buffers.bytes)?,
+                dictionary: None,
+            });
+        }
+        let what = "a dictionary is cut off";
+        let count = usize::from(u16::from_le_bytes(*take(bytes, what)?)) + 1;
+        if count > MAX_DICTIONARY {
+            return Err(Malformed("a dictionary is too long"));
+        }
+        let [kind] = *take(bytes, what)?;
+        let mut steps = Plain::parse(kind, bytes, count, &mut buffers.bytes)?;
+        let mut value = 0_u64;
+        for (index, entries) in buffers
+            .entries
+            .as_chunks_mut::<GROUP>()
+            .0
+            .iter_mut()
+            .enumerate()
+        {
+            let here = count.saturating_sub(index * GROUP).min(GROUP);
+            steps.group(here, entries)?;
+            for entry in &mut entries[..here] {
+                value = value.wrapping_add(*entry);
+                *entry = value;
+            }
+        }
+        let [kind] = *take(bytes, what)?;
+        Ok(Self {
+            plain: Plain::parse(kind, bytes, values, &mut buffers.bytes)?,
+            dictionary: Some(Dictionary {
+                entries: &buffers.entries,
+                count: count as u64,
+            }),
+        })
+    }
+
+    /// Decodes the next group, which has `values` values. All groups but the last one are whole.
+    pub(crate) fn group(&mut self, values: usize, out: &mut Group) -> Result<(), Malformed> {
+        self.plain.group(values, out)?;
+        if let Some(Dictionary { entries, count }) = self.dictionary {
+            let places = &mut out[..values];
+            if any_from(places, count) {
+                return Err(Malformed("a place lies outside the dictionary"));
+            }
+            for place in places {
+                *place = entries[*place as usize % MAX_DICTIONARY];
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether any of `values` is `bound` or more; `bound` is from 1 to 2⁶³.
+pub(crate) fn any_from(values: &[u64], bound: u64) -> bool {
+    // The top bit of one or the other tells it, which costs less than finding the largest.
+    let tell = |value: u64| value | (bound - 1).wrapping_sub(value);
+    values.iter().fold(0, |told, value| told | tell(*value)) >> 63 != 0
+}
+
+impl<'a> Plain<'a> {
+    fn parse<'p: 'a>(
+        kind: u8,
+        bytes: &mut &'p [u8],
+        values: usize,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Self, Malformed> {
         match kind {
             CONSTANT => {
-                let value = u64::from_le_bytes(*take(&mut bytes, "a constant is cut off")?);
-                out[..values].fill(value);
-                Ok(bytes)
+                let value = u64::from_le_bytes(*take(bytes, "a constant is cut off")?);
+                Ok(Self::Constant(value))
             }
             PACKED => {
+                let all = *bytes;
                 let mut rest = values;
-                for out in out.chunks_exact_mut(GROUP) {
+                while rest > 0 {
                     let here = rest.min(GROUP);
-                    if here == 0 {
-                        break;
-                    }
-                    bytes = group(bytes, here, out)?;
+                    let head = GroupHead::parse(bytes, here)?;
+                    let what = Malformed("a packed group is cut off");
+                    *bytes = bytes.get(head.rest_bytes(here)..).ok_or(what)?;
                     rest -= here;
                 }
-                Ok(bytes)
+                Ok(Self::Packed(&all[..all.len() - bytes.len()]))
             }
-            BYTES => self.bytes(bytes, values, out),
+            BYTES => Entries::parse(bytes, values, buffer).map(Self::Bytes),
             _ => Err(Malformed("a column has a kind that does not exist")),
         }
     }
 
-    fn bytes<'a>(
-        &mut self,
-        mut bytes: &'a [u8],
-        values: usize,
-        out: &mut [u64],
-    ) -> Result<&'a [u8], Malformed> {
+    fn group(&mut self, values: usize, out: &mut Group) -> Result<(), Malformed> {
+        match self {
+            Self::Constant(value) => out[..values].fill(*value),
+            Self::Packed(bytes) if values > 0 => {
+                let head = GroupHead::parse(bytes, values)?;
+                let bits = (head.width, head.shift, head.base);
+                *bytes = packing::unpack(bytes, values, bits, out)?;
+                for _ in 0..head.exceptions {
+                    let what = "an exception is cut off";
+                    let place = usize::from(u16::from_le_bytes(*take(bytes, what)?));
+                    let value = u64::from_le_bytes(*take(bytes, what)?);
+                    *out[..values]
+                        .get_mut(place)
+                        .ok_or(Malformed("an exception lies outside its group"))? = value;
+                }
+            }
+            Self::Packed(_) => {}
+            Self::Bytes(entries) => entries.group(values, out),
+        }
+        Ok(())
+    }
+}
+
+/// The head of a packed group.
+struct GroupHead {
+    width: u32,
+    shift: u32,
+    exceptions: usize,
+    base: u64,
+}
+
+impl GroupHead {
+    fn parse(bytes: &mut &[u8], values: usize) -> Result<Self, Malformed> {
+        let what = "a packed group is cut off";
+        let [width, shift, low, high] = *take(bytes, what)?;
+        let head = Self {
+            width: u32::from(width),
+            shift: u32::from(shift),
+            exceptions: usize::from(u16::from_le_bytes([low, high])),
+            base: u64::from_le_bytes(*take(bytes, what)?),
+        };
+        if head.width > 64 || head.shift > 63 || head.exceptions > values {
+            return Err(Malformed("a packed group has an impossible head"));
+        }
+        Ok(head)
+    }
+
+    /// Bytes of the group's words and exceptions.
+    const fn rest_bytes(&self, values: usize) -> usize {
+        packing::packed_bytes(values, self.width) + self.exceptions * 10
+    }
+}
+
+impl<'a> Entries<'a> {
+    fn parse(bytes: &mut &[u8], values: usize, buffer: &'a mut Vec<u8>) -> Result<Self, Malformed> {
         let what = "a column of bytes is cut off";
-        let [width, shift, zero] = *take(&mut bytes, what)?;
-        let base = u64::from_le_bytes(*take(&mut bytes, what)?);
-        let length = u32::from_le_bytes(*take(&mut bytes, what)?) as usize;
+        let [width, shift, zero] = *take(bytes, what)?;
+        let base = u64::from_le_bytes(*take(bytes, what)?);
+        let length = u32::from_le_bytes(*take(bytes, what)?) as usize;
         let (packed, rest) = bytes.split_at_checked(length).ok_or(Malformed(what))?;
-        if shift > 63 || zero != 0 {
+        *bytes = rest;
+        if shift > 63 || zero != 0 || ![1, 2, 4, 8].contains(&width) {
             return Err(Malformed("a column of bytes has an impossible head"));
         }
         let wanted = values * usize::from(width);
-        if self.bytes.len() < wanted {
-            self.bytes.resize(wanted, 0);
+        if buffer.len() < wanted {
+            buffer.resize(wanted, 0);
         }
-        let plain = &mut self.bytes[..wanted];
+        let plain = &mut buffer[..wanted];
         if !lz4_flex::block::decompress_into(packed, plain).is_ok_and(|found| found == wanted) {
             return Err(Malformed(
                 "a column of bytes does not decompress to its values",
             ));
         }
-        let value = |entry: u64| base.wrapping_add(entry << shift);
+        Ok(Self {
+            bytes: plain,
+            width: usize::from(width),
+            shift: u32::from(shift),
+            base,
+        })
+    }
+
+    fn group(&mut self, values: usize, out: &mut Group) {
+        let (now, later) = self.bytes.split_at(values * self.width);
+        self.bytes = later;
+        let (base, shift) = (self.base, self.shift);
         macro_rules! widen {
             ($number:ty) => {
-                for (out, entry) in out
-                    .iter_mut()
-                    .zip(plain.as_chunks::<{ size_of::<$number>() }>().0)
-                {
-                    *out = value(u64::from(<$number>::from_le_bytes(*entry)));
+                for (out, entry) in out.iter_mut().zip(now.as_chunks().0) {
+                    let entry = u64::from(<$number>::from_le_bytes(*entry));
+                    *out = base.wrapping_add(entry << shift);
                 }
             };
         }
-        match width {
+        match self.width {
             1 => widen!(u8),
             2 => widen!(u16),
             4 => widen!(u32),
-            8 => widen!(u64),
-            _ => return Err(Malformed("a column of bytes has an impossible width")),
+            _ => widen!(u64),
         }
-        Ok(rest)
     }
-
-    fn dictionary<'a>(
-        &mut self,
-        mut bytes: &'a [u8],
-        values: usize,
-        out: &mut [u64],
-    ) -> Result<&'a [u8], Malformed> {
-        let count = usize::from(u16::from_le_bytes(*take(
-            &mut bytes,
-            "a dictionary is cut off",
-        )?)) + 1;
-        if count > MAX_DICTIONARY {
-            return Err(Malformed("a dictionary is too long"));
-        }
-        // Whole, so that no place need be checked against its length below: places beyond `count` are refused.
-        let mut entries = std::mem::take(&mut self.dictionary);
-        entries.resize(MAX_DICTIONARY, 0);
-        let decoded = self.entries(bytes, count, values, &mut entries, out);
-        self.dictionary = entries;
-        decoded
-    }
-
-    fn entries<'a>(
-        &mut self,
-        mut bytes: &'a [u8],
-        count: usize,
-        values: usize,
-        entries: &mut [u64],
-        out: &mut [u64],
-    ) -> Result<&'a [u8], Malformed> {
-        for (length, out) in [(count, &mut *entries), (values, &mut *out)] {
-            let [kind] = *take(&mut bytes, "a dictionary is cut off")?;
-            bytes = self.plain(kind, bytes, length, out)?;
-        }
-        let mut value = 0_u64;
-        for entry in &mut entries[..count] {
-            value = value.wrapping_add(*entry);
-            *entry = value;
-        }
-        let out = &mut out[..values];
-        if out.iter().fold(0, |most, place| most.max(*place)) >= count as u64 {
-            return Err(Malformed("a place lies outside the dictionary"));
-        }
-        let entries: &[u64; MAX_DICTIONARY] = (&*entries)
-            .try_into()
-            .map_err(|_| Malformed("a dictionary is too long"))?;
-        for place in out {
-            *place = entries[*place as usize % MAX_DICTIONARY];
-        }
-        Ok(bytes)
-    }
-}
-
-/// Decodes one packed group into `out`, which has room for a whole one.
-fn group<'a>(mut bytes: &'a [u8], values: usize, out: &mut [u64]) -> Result<&'a [u8], Malformed> {
-    let what = "a packed group is cut off";
-    let [width, shift, low, high] = *take(&mut bytes, what)?;
-    let exceptions = usize::from(u16::from_le_bytes([low, high]));
-    let base = u64::from_le_bytes(*take(&mut bytes, what)?);
-    if width > 64 || shift > 63 || exceptions > values {
-        return Err(Malformed("a packed group has an impossible head"));
-    }
-    let bits = (u32::from(width), u32::from(shift), base);
-    bytes = packing::unpack(bytes, values, bits, out)?;
-    for _ in 0..exceptions {
-        let place = usize::from(u16::from_le_bytes(*take(&mut bytes, what)?));
-        let value = u64::from_le_bytes(*take(&mut bytes, what)?);
-        *out[..values]
-            .get_mut(place)
-            .ok_or(Malformed("an exception lies outside its group"))? = value;
-    }
-    Ok(bytes)
 }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::decode::Decoder;
+use super::decode::{Buffers, Column, any_from};
 use super::encode::Encoder;
 use super::*;
 
@@ -10,10 +10,17 @@ fn encoded(values: &[u64]) -> Vec<u8> {
     bytes
 }
 
-fn decoded(bytes: &[u8], values: usize) -> Result<(Vec<u64>, &[u8]), Malformed> {
-    let mut out = vec![0; values.next_multiple_of(GROUP)];
-    let rest = Decoder::default().column(bytes, values, &mut out)?;
-    out.truncate(values);
+fn decoded(mut bytes: &[u8], values: usize) -> Result<(Vec<u64>, &[u8]), Malformed> {
+    let mut buffers = Buffers::default();
+    let rest = &mut bytes;
+    let mut column = Column::parse(rest, values, &mut buffers)?;
+    let mut out = Vec::new();
+    while out.len() < values {
+        let mut group = [0; GROUP];
+        let here = (values - out.len()).min(GROUP);
+        column.group(here, &mut group)?;
+        out.extend_from_slice(&group[..here]);
+    }
     Ok((out, rest))
 }
 
@@ -113,7 +120,7 @@ fn columns_with_claims_that_make_no_sense_are_refused() {
         ),
         (
             [&[BYTES, 3, 0, 0][..], &[0; 8], &[4, 0, 0, 0, 0x30, 1, 2, 3]].concat(),
-            "width",
+            "head",
         ),
         (
             [&[BYTES, 1, 64, 0][..], &[0; 8], &[2, 0, 0, 0, 0x10, 1]].concat(),
@@ -152,6 +159,27 @@ fn columns() -> impl Strategy<Value = Vec<u64>> {
             noise.into_iter().cycle().take(length).collect()
         },
     )
+}
+
+#[test]
+fn values_from_a_bound_on_are_found() {
+    for bound in [1, 2, 3, 1000, 1 << 62] {
+        assert!(!any_from(&[0, bound - 1, bound / 2], bound));
+        for above in [
+            bound,
+            bound + 1,
+            u64::MAX,
+            (1 << 63) + bound,
+            u64::MAX - bound,
+        ] {
+            assert_eq!(
+                any_from(&[0, above], bound),
+                above >= bound,
+                "{above} from {bound}"
+            );
+        }
+    }
+    assert!(!any_from(&[], 1));
 }
 
 proptest! {
