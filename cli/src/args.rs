@@ -58,10 +58,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
     )]
     Bench(BenchArgs),
-    /// Look at traces of communication
+    /// Traces of communication: look at them, make them up
     ///
-    /// Works on trace files (.mwt).
-    #[command(after_help = "Example:\n  mapwire lab info fft.mwt")]
+    /// Works on trace files (.mwt). A file that is written appears under its name only when it is whole.
+    #[command(
+        after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab generate zipf -o zipf.mwt --records 10M --seed 7"
+    )]
     Lab(LabArgs),
     /// Print a completion script for a shell
     #[command(

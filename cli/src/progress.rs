@@ -29,6 +29,17 @@ impl Progress {
         )
     }
 
+    /// Progress through `total` records.
+    pub(crate) fn records(what: &str, total: Option<u64>) -> Self {
+        Self::new(
+            what,
+            total,
+            "{human_pos}/{human_len}",
+            "{human_pos}",
+            "{per_sec}",
+        )
+    }
+
     fn new(what: &str, total: Option<u64>, of_total: &str, alone: &str, rate: &str) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         let template = match total {
@@ -107,9 +118,10 @@ mod tests {
     #[test]
     fn bars_of_every_kind_have_a_template_that_is_understood() {
         for total in [None, Some(5)] {
-            let progress = Progress::bytes("x", total);
-            progress.at(5);
-            assert_eq!(progress.bar.position(), 5);
+            for progress in [Progress::bytes("x", total), Progress::records("x", total)] {
+                progress.at(5);
+                assert_eq!(progress.bar.position(), 5);
+            }
         }
     }
 }

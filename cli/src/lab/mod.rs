@@ -2,10 +2,14 @@
 //!
 //! | module | command |
 //! |---|---|
+//! | [`generate`] | `mapwire lab generate`: synthetic traces |
 //! | [`info`] | `mapwire lab info`: what a trace is made of |
 
+mod count;
+mod generate;
 mod info;
 mod output;
+mod target;
 
 use std::process::ExitCode;
 
@@ -26,12 +30,21 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab info --json fft.mwt"
     )]
     Info(info::InfoArgs),
+    /// Make up a trace by a pattern of communication
+    ///
+    /// The file says that it is synthetic, with the whole command. The same options give the same bytes on every computer.
+    /// A transfer is two records: a send or fetch, and the recv at its other side.
+    #[command(
+        after_help = "Examples:\n  mapwire lab generate zipf -o zipf.mwt --records 10M --seed 7\n  mapwire lab generate transpose -o fft.mwt --nodes 8 --processes 1 --buffer 64M\n  mapwire lab generate --mix zipf,sequential -o mix.mwt"
+    )]
+    Generate(generate::GenerateArgs),
 }
 
 /// `mapwire lab`.
 pub(crate) fn command(args: &LabArgs) -> ExitCode {
     let done = match &args.command {
         LabCommand::Info(args) => info::command(args),
+        LabCommand::Generate(args) => generate::command(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

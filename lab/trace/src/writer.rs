@@ -127,16 +127,11 @@ impl<W: Write> TraceWriter<W> {
         self.records
     }
 
-    /// Bytes written so far; those of the block that is being filled are not among them.
-    pub fn written_bytes(&self) -> u64 {
-        self.written
-    }
-
-    /// Ends the file, and gives back what it was written to.
+    /// Ends the file; gives back what it was written to, and the file's bytes.
     ///
     /// # Errors
     /// The system does not take the rest.
-    pub fn finish(mut self) -> Result<W, WriteError> {
+    pub fn finish(mut self) -> Result<(W, u64), WriteError> {
         if !self.step.is_empty() {
             self.write_block()?;
         }
@@ -151,7 +146,7 @@ impl<W: Write> TraceWriter<W> {
         };
         self.write(head, &payload)?;
         self.out.flush()?;
-        Ok(self.out)
+        Ok((self.out, self.written))
     }
 
     fn stream_number(&mut self, record: &TraceRecord) -> u64 {

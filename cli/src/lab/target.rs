@@ -1,0 +1,68 @@
+//! Trace files that the laboratory writes.
+
+use std::path::Path;
+
+use mapwire_trace::{Metadata, TraceWriter, WholeFile, WriteError};
+use mapwire_wire::TraceRecord;
+use serde_json::json;
+
+use super::LabError;
+use super::output::{grouped, print};
+use crate::progress::Progress;
+
+/// A trace file that was written.
+pub(super) struct Written {
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+}
+
+/// Names the file in an error of writing it.
+pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> LabError {
+    move |error| format!("cannot write {}: {error}", path.display()).into()
+}
+
+/// Writes a trace file of `records`; `at` is told how many were written. Nothing stands under its name unless all went well.
+pub(super) fn write<E: Into<LabError>>(
+    path: &Path,
+    metadata: &Metadata,
+    records: impl Iterator<Item = Result<TraceRecord, E>>,
+    progress: Option<&Progress>,
+) -> Result<Written, LabError> {
+    let named = cannot_write(path);
+    let failed = |error: WriteError| match error {
+        WriteError::Io(error) => named(&error),
+        other => named(&other),
+    };
+    let file = WholeFile::create(path).map_err(|error| named(&error))?;
+    let mut writer = TraceWriter::new(file, metadata).map_err(failed)?;
+    for record in records {
+        writer.push(&record.map_err(Into::into)?).map_err(failed)?;
+        if let Some(progress) = progress
+            && writer.records().is_multiple_of(1 << 16)
+        {
+            progress.at(writer.records());
+        }
+    }
+    let count = writer.records();
+    let (file, bytes) = writer.finish().map_err(failed)?;
+    file.keep().map_err(|error| named(&error))?;
+    Ok(Written {
+        records: count,
+        bytes,
+    })
+}
+
+impl Written {
+    /// Tells of the file.
+    pub(super) fn report(&self, command: &str, path: &Path, json: bool) -> Result<(), LabError> {
+        let file = path.display().to_string();
+        let each = self.bytes as f64 / self.records.max(1) as f64;
+        print(&if json {
+            let row = json!({"lab": command, "file": file, "records": self.records, "file_bytes": self.bytes});
+            format!("{row}\n")
+        } else {
+            let (records, bytes) = (grouped(self.records), grouped(self.bytes));
+            format!("{file}: {records} records in {bytes} bytes, {each:.2} bytes a record\n")
+        })
+    }
+}
