@@ -55,7 +55,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(record.op().is_some());
         writer.push(record).unwrap();
     }
-    let (written, _) = writer.finish().unwrap();
+    let written = writer.finish().unwrap();
     let again: Result<Vec<_>, _> = TraceReader::new(&written[..], "again").unwrap().records().collect();
     assert!(again.unwrap().as_bytes() == records.as_bytes());
 });

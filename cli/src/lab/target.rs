@@ -44,8 +44,8 @@ pub(super) fn write<E: Into<LabError>>(
         }
     }
     let count = writer.records();
-    let (file, bytes) = writer.finish().map_err(failed)?;
-    file.keep().map_err(|error| named(&error))?;
+    let file = writer.finish().map_err(failed)?;
+    let bytes = file.keep().map_err(|error| named(&error))?;
     Ok(Written {
         records: count,
         bytes,

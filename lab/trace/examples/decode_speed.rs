@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for record in &records {
                 writer.push(record)?;
             }
-            let (bytes, _) = writer.finish()?;
+            let bytes = writer.finish()?;
             let rate = records.len() as f64 / begun.elapsed().as_secs_f64() / 1e6;
             println!("{name:<12} written at {rate:.1} M records/s");
             files.push((name, bytes));

@@ -306,7 +306,7 @@ mod tests {
     fn written(records: &[TraceRecord]) -> Vec<u8> {
         let mut writer = TraceWriter::new(Vec::new(), &Metadata::default()).unwrap();
         records.iter().for_each(|r| writer.push(r).unwrap());
-        writer.finish().unwrap().0
+        writer.finish().unwrap()
     }
 
     /// Counted by hand: node 1 has two processes, node 4 one.

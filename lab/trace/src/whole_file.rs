@@ -15,6 +15,7 @@ pub struct WholeFile {
     path: PathBuf,
     /// `None` when the name itself is written to.
     temporary: Option<PathBuf>,
+    bytes: u64,
 }
 
 impl WholeFile {
@@ -30,6 +31,7 @@ impl WholeFile {
                     file: OpenOptions::new().write(true).open(path)?,
                     path: path.to_owned(),
                     temporary: None,
+                    bytes: 0,
                 });
             }
             _ => {}
@@ -52,6 +54,7 @@ impl WholeFile {
                         file,
                         path: path.to_owned(),
                         temporary: Some(temporary),
+                        bytes: 0,
                     });
                 }
                 // Left by a process that was killed, and had this number.
@@ -61,11 +64,11 @@ impl WholeFile {
         }
     }
 
-    /// Gives the file its name. It replaces the file that had it.
+    /// Gives the file its name, and tells how many bytes were written. It replaces the file that had the name.
     ///
     /// # Errors
     /// The system still had bytes to write, and could not; or it does not allow the name. Nothing is left then.
-    pub fn keep(mut self) -> io::Result<()> {
+    pub fn keep(mut self) -> io::Result<u64> {
         self.file.flush()?;
         if let Some(temporary) = &self.temporary {
             // A file system that writes late tells of a full disk here at the latest.
@@ -73,7 +76,7 @@ impl WholeFile {
             fs::rename(temporary, &self.path)?;
             self.temporary = None;
         }
-        Ok(())
+        Ok(self.bytes)
     }
 }
 
@@ -87,7 +90,9 @@ impl Drop for WholeFile {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -130,7 +135,7 @@ mod tests {
         let mut file = WholeFile::create(&path).unwrap();
         file.write_all(b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        file.keep().unwrap();
+        assert_eq!(file.keep().unwrap(), 3);
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(folder.names(), ["out"]);
     }

@@ -38,7 +38,6 @@ pub struct TraceWriter<W: Write> {
     last_ns: u64,
     records: u64,
     blocks: u32,
-    written: u64,
     payload: Vec<u8>,
 }
 
@@ -76,7 +75,6 @@ impl<W: Write> TraceWriter<W> {
             last_ns: 0,
             records: 0,
             blocks: 0,
-            written: bytes.len() as u64,
             payload: Vec::new(),
         })
     }
@@ -127,11 +125,11 @@ impl<W: Write> TraceWriter<W> {
         self.records
     }
 
-    /// Ends the file; gives back what it was written to, and the file's bytes.
+    /// Ends the file, and gives back what it was written to.
     ///
     /// # Errors
     /// The system does not take the rest.
-    pub fn finish(mut self) -> Result<(W, u64), WriteError> {
+    pub fn finish(mut self) -> Result<W, WriteError> {
         if !self.step.is_empty() {
             self.write_block()?;
         }
@@ -146,7 +144,7 @@ impl<W: Write> TraceWriter<W> {
         };
         self.write(head, &payload)?;
         self.out.flush()?;
-        Ok((self.out, self.written))
+        Ok(self.out)
     }
 
     fn stream_number(&mut self, record: &TraceRecord) -> u64 {
@@ -227,7 +225,6 @@ impl<W: Write> TraceWriter<W> {
         head.checksum = head.checksum_with(payload).into();
         self.out.write_all(head.as_bytes())?;
         self.out.write_all(payload)?;
-        self.written += (size_of::<BlockHead>() + payload.len()) as u64;
         Ok(())
     }
 }

@@ -41,7 +41,7 @@ fn written(records: &[TraceRecord]) -> Vec<u8> {
         writer.push(record).unwrap();
     }
     assert_eq!(writer.records(), records.len() as u64);
-    writer.finish().unwrap().0
+    writer.finish().unwrap()
 }
 
 fn read(bytes: &[u8]) -> (Vec<TraceRecord>, Option<ReadError>) {
@@ -328,7 +328,7 @@ fn records_that_cannot_be_in_a_trace_are_refused_and_others_may_follow() {
     writer
         .push(&record(9, (0, 0), TraceOp::Send, 2, 1))
         .unwrap();
-    let (records, error) = read(&writer.finish().unwrap().0);
+    let (records, error) = read(&writer.finish().unwrap());
     assert!(error.is_none());
     assert_eq!(records.len(), 2);
 }
