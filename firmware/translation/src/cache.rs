@@ -194,8 +194,13 @@ impl SharedCache {
                 content: frame.0,
             };
         } else {
-            self.fill_evicting(process, page, frame, |_, _| ());
+            self.fill_in_set(process, page, frame);
         }
+    }
+
+    #[inline(never)]
+    fn fill_in_set(&mut self, process: Process, page: Page, frame: Frame) {
+        self.fill_evicting(process, page, frame, |_, _| ());
     }
 
     /// [`fill`](Self::fill), which tells which translations had to leave for it.

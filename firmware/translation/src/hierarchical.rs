@@ -111,7 +111,7 @@ impl Hierarchical {
     }
 
     #[inline(never)]
-    fn miss(&mut self, process: Process, page: Page) -> Lookup {
+    fn miss(&mut self, process: Process, page: Page) -> Frame {
         self.misses += 1;
         let frame = self.installed(process, page);
         if !frame.is_garbage() {
@@ -121,10 +121,11 @@ impl Hierarchical {
                 self.fetch(process, page);
             }
         }
-        Lookup::Miss(frame)
+        frame
     }
 
     /// Enters what a miss of an installed page fetches.
+    #[inline(never)]
     fn fetch(&mut self, process: Process, page: Page) {
         let Hierarchical { cache, tables, .. } = self;
         let Some(Some(table)) = tables.get(usize::from(process.0)) else {
@@ -192,7 +193,7 @@ impl TranslationDesign for Hierarchical {
         self.lookups += 1;
         match self.cache.lookup(process, page) {
             Some(frame) => Lookup::Hit(frame),
-            None => self.miss(process, page),
+            None => Lookup::Miss(self.miss(process, page)),
         }
     }
 

@@ -206,8 +206,13 @@ impl PinnedPages {
     fn touch_pages(&mut self, range: PageRange) {
         let mut rest = range;
         while rest.first.in_address_space() && !rest.is_empty() {
-            if let Some(piece) = self.next_piece(&mut rest) {
-                self.touch_nodes(piece.base + piece.from, piece.base + piece.to);
+            if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
+                match &mut self.ranking {
+                    Ranking::Recency(list) => {
+                        list.touch(&mut self.nodes.cells, base + from, base + to);
+                    }
+                    _ => self.touch_nodes(base + from, base + to),
+                }
             }
         }
         if !matches!(self.ranking, Ranking::Frequency(_)) {
@@ -216,7 +221,7 @@ impl PinnedPages {
     }
 
     /// The nodes `from..to` of one leaf are used, the last of them last.
-    #[inline]
+    #[inline(never)]
     fn touch_nodes(&mut self, from: usize, to: usize) {
         let cells = &mut self.nodes.cells;
         match &mut self.ranking {

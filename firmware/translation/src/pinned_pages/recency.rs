@@ -34,6 +34,7 @@ impl Recency {
 
     /// Makes the nodes `from..to` the newest, the last of them newest of all. Pages that were touched together before stand in
     /// the order already and move as one.
+    #[inline(always)]
     pub(super) fn touch(&mut self, cells: &mut [Node], from: usize, to: usize) {
         let mut first = from;
         while first < to {
