@@ -4,8 +4,12 @@ use crate::Counters;
 use crate::cache::CacheError;
 use crate::choice::DesignConfig;
 use crate::design::{HandleLookup, Lookup, Pinning, TranslationDesign, TranslationError};
+use crate::dynamic_handle::DynamicHandle;
 use crate::hierarchical::Hierarchical;
+use crate::indexed::Indexed;
+use crate::interrupt::Interrupt;
 use crate::page::{Frame, Page, PageRange, Process};
+use crate::per_process::PerProcess;
 use alloc::vec::Vec;
 
 /// One of the designs. A call costs one branch more than that of the design itself.
@@ -18,9 +22,21 @@ use alloc::vec::Vec;
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a NIC has one, and a box would cost each lookup a load"
+)]
 pub enum AnyDesign {
     /// UTLB §3.3.
     Hierarchical(Hierarchical),
+    /// UTLB §3.2.
+    Indexed(Indexed),
+    /// UTLB §3.1.
+    PerProcess(PerProcess),
+    /// UTLB §6.2.
+    Interrupt(Interrupt),
+    /// Dynamic handle lookup §IV.
+    DynamicHandle(DynamicHandle),
 }
 
 impl AnyDesign {
@@ -33,6 +49,12 @@ impl AnyDesign {
             DesignConfig::Hierarchical(config) => {
                 AnyDesign::Hierarchical(Hierarchical::new(config)?)
             }
+            DesignConfig::SharedCache(config) => AnyDesign::Indexed(Indexed::new(config)?),
+            DesignConfig::PerProcess(config) => AnyDesign::PerProcess(PerProcess::new(config)?),
+            DesignConfig::Interrupt(config) => AnyDesign::Interrupt(Interrupt::new(config)?),
+            DesignConfig::DynamicHandle(config) => {
+                AnyDesign::DynamicHandle(DynamicHandle::new(config)?)
+            }
         })
     }
 }
@@ -42,6 +64,10 @@ macro_rules! each {
     ($design:expr, $inner:ident => $call:expr) => {
         match $design {
             AnyDesign::Hierarchical($inner) => $call,
+            AnyDesign::Indexed($inner) => $call,
+            AnyDesign::PerProcess($inner) => $call,
+            AnyDesign::Interrupt($inner) => $call,
+            AnyDesign::DynamicHandle($inner) => $call,
         }
     };
 }
@@ -75,6 +101,15 @@ impl TranslationDesign for AnyDesign {
         frames: &[Frame],
     ) -> Result<(), TranslationError> {
         each!(self, design => design.install_run(process, first, frames))
+    }
+
+    fn install_receive(
+        &mut self,
+        process: Process,
+        page: Page,
+        frame: Frame,
+    ) -> Result<(), TranslationError> {
+        each!(self, design => design.install_receive(process, page, frame))
     }
 
     fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError> {
@@ -121,12 +156,24 @@ impl TranslationDesign for AnyDesign {
         each!(self, design => design.capacity_pages())
     }
 
+    fn high_water_pages(&self) -> Option<u64> {
+        each!(self, design => design.high_water_pages())
+    }
+
     fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
         each!(self, design => design.fill(process, pages, evicted));
     }
 
+    fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
+        each!(self, design => design.displaced_by(process, page))
+    }
+
     fn fill_buffer(&mut self, process: Process, buffer: u32) {
         each!(self, design => design.fill_buffer(process, buffer));
+    }
+
+    fn forget_buffer(&mut self, process: Process, buffer: u32) {
+        each!(self, design => design.forget_buffer(process, buffer));
     }
 
     fn fill_process(&mut self, process: Process) {
@@ -147,6 +194,10 @@ impl TranslationDesign for AnyDesign {
 
     fn installed(&self, process: Process, page: Page) -> Frame {
         each!(self, design => design.installed(process, page))
+    }
+
+    fn fragmented_pages(&self) -> u64 {
+        each!(self, design => design.fragmented_pages())
     }
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {

@@ -247,6 +247,30 @@ impl SharedCache {
         }
     }
 
+    /// Enters what a miss of `page` fetches: all lines from that of the page to that of `last`, from the last to the first. Those
+    /// behind the first that are there, or have no frame, are left out.
+    pub(crate) fn fetch(
+        &mut self,
+        process: Process,
+        page: Page,
+        last: Page,
+        frame_of: impl Fn(Page) -> Frame,
+    ) {
+        let missed = self.line_of(page);
+        let mut line = self.line_of(last);
+        while line.first > missed.first {
+            if !self.has_line(process, line.first) {
+                self.fill_line(process, line.first, &frame_of, |_, _| ());
+            }
+            line = self.line_of(Page(line.first.0 - 1));
+        }
+        self.fill_line(process, page, frame_of, |_, _| ());
+    }
+
+    fn has_line(&self, process: Process, page: Page) -> bool {
+        self.find(process, page).is_some()
+    }
+
     /// Makes the line of `page` the one used last of its set, after evicting another if it is not there. Where it is then.
     fn claim(
         &mut self,
@@ -285,6 +309,17 @@ impl SharedCache {
                 evicted(old.process(), Page(page));
             }
         }
+    }
+
+    /// Whose line would have to leave for that of `page`: its process and first page. `None` if nobody's.
+    pub fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
+        if !page.in_address_space() || self.has_line(process, page) {
+            return None;
+        }
+        let set = self.set(process, page.0 >> self.line_shift) * self.config.ways;
+        let last = self.ways[set + self.config.ways - 1].tag;
+        let first = Page(last.line() << self.line_shift);
+        (last != Tag::NONE).then(|| (last.process(), first))
     }
 
     /// Forgets the page of the process; a line without pages is vacant. Whether the page was there.

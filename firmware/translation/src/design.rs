@@ -183,6 +183,17 @@ pub trait TranslationDesign {
         Ok(())
     }
 
+    /// Records that `page` of an export is pinned as `frame`: designs that have the translations of exports apart keep them
+    /// where [`lookup_receive`](Self::lookup_receive) looks. The page need not be installed otherwise.
+    fn install_receive(
+        &mut self,
+        process: Process,
+        page: Page,
+        frame: Frame,
+    ) -> Result<(), TranslationError> {
+        self.install(process, page, frame)
+    }
+
     /// Forgets the frame of `page`, in every table and cache. A page that has none stays without.
     fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError>;
 
@@ -239,14 +250,31 @@ pub trait TranslationDesign {
         None
     }
 
-    /// The host has installed what it could of `pages`; the NIC may go on. Pages that are not installed give the garbage frame
-    /// to the lookup that asked for them. The translations that left the cache for these are added to `evicted`.
+    /// Pages of one process above which [`HostSide::reclaim`](crate::HostSide::reclaim) unpins those that the NIC has not cached
+    /// (dynamic handle lookup §IV.B); `None` if it leaves them pinned.
+    fn high_water_pages(&self) -> Option<u64> {
+        None
+    }
+
+    /// The host has installed what it could of `pages`; the NIC may go on. A page that is not installed gives the garbage frame
+    /// to the next lookup of it, if one had asked for it; later ones ask again. The translations that left the cache for these are added to `evicted`.
     fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
         let _ = (process, pages, evicted);
     }
 
+    /// The page whose translation [`fill`](Self::fill) of `page` would evict: only designs that unpin it tell.
+    fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
+        let _ = (process, page);
+        None
+    }
+
     /// The host has what the NIC must know of the buffer; the NIC takes it in.
     fn fill_buffer(&mut self, process: Process, buffer: u32) {
+        let _ = (process, buffer);
+    }
+
+    /// The buffer is exported no more: the NIC forgets what it knows of it.
+    fn forget_buffer(&mut self, process: Process, buffer: u32) {
         let _ = (process, buffer);
     }
 
@@ -274,6 +302,12 @@ pub trait TranslationDesign {
     /// The frame under which `page` is installed, the garbage frame if it is not: what [`lookup`](Self::lookup) would
     /// find, asked by the host. Counts nothing and leaves every cache as it is.
     fn installed(&self, process: Process, page: Page) -> Frame;
+
+    /// Installed pages whose entry in their table does not follow that of the page before them, which is installed too
+    /// (UTLB §3.3): 0 in designs whose tables are indexed by page.
+    fn fragmented_pages(&self) -> u64 {
+        0
+    }
 
     /// Every structure in NIC memory by name, with its bytes: what a memory budget charges.
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)>;
@@ -308,6 +342,20 @@ pub trait NicSide {
         first: Page,
         frames: &[Frame],
     ) -> Result<(), Self::Error>;
+
+    /// [`TranslationDesign::install_receive`] of a page, if there is NIC memory for it.
+    ///
+    /// # Errors
+    /// The design refuses, or the NIC's memory is used up; nothing has changed then.
+    fn install_export(
+        &mut self,
+        process: Process,
+        page: Page,
+        frame: Frame,
+    ) -> Result<(), Self::Error> {
+        let installed = self.design_mut().install_receive(process, page, frame);
+        installed.map_err(Self::Error::from)
+    }
 }
 
 impl<D: TranslationDesign> NicSide for D {

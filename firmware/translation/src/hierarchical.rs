@@ -133,15 +133,7 @@ impl Hierarchical {
         };
         let table_end = (page.0 / TABLE_ENTRIES as u64 + 1) * TABLE_ENTRIES as u64;
         let last = (page.0 + u64::from(self.prefetch)).min(table_end) - 1;
-        let missed = cache.line_of(page);
-        let mut line = cache.line_of(Page(last));
-        while line.first > missed.first {
-            if !line.iter().any(|page| cache.peek(process, page).is_some()) {
-                cache.fill_line(process, line.first, |page| table.walk(page), |_, _| ());
-            }
-            line = cache.line_of(Page(line.first.0 - 1));
-        }
-        cache.fill_line(process, page, |page| table.walk(page), |_, _| ());
+        cache.fetch(process, page, Page(last), |page| table.walk(page));
     }
 }
 

@@ -2,6 +2,11 @@
 //!
 //! The same code serves a driver, which pins for real, and a study, which only counts.
 
+mod pinner;
+mod serving;
+
+pub use pinner::{PinPages, SimulatedPinner};
+
 use crate::Counters;
 use crate::design::{NicSide, Pinning, TranslationDesign, TranslationError};
 use crate::limit::{PinError, PinLimit, PinRules};
@@ -9,92 +14,12 @@ use crate::page::{Frame, Page, PageRange, Process};
 use crate::policy::ChooseVictims;
 use crate::user::{PinPlan, Prepared, UserTable};
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec;
-use core::convert::Infallible;
+use alloc::vec::Vec;
 
 /// Pages that one call pins at most; the frames that it yields wait in a buffer of this size.
 const RUN_PAGES: u64 = 512;
-
-/// Whoever makes pages usable by the NIC's DMA.
-pub trait PinPages {
-    /// Why pages cannot be pinned or given back.
-    type Error;
-
-    /// Pins the pages, none of which is pinned, and writes their frames in order of pages. On an error none is pinned.
-    ///
-    /// # Errors
-    /// The system refuses.
-    fn pin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), Self::Error>;
-
-    /// Gives the pages back; `frames` are what [`pin`](Self::pin) wrote for them, perhaps in other runs.
-    ///
-    /// # Errors
-    /// The system refuses.
-    fn unpin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &[Frame],
-    ) -> Result<(), Self::Error>;
-}
-
-/// Pins at once whatever it is asked to; every page gets a frame that no other has had.
-///
-/// ```
-/// use mapwire_translation::*;
-/// let mut pinner = SimulatedPinner::default();
-/// let mut frames = [Frame::GARBAGE; 3];
-/// pinner.pin(Process(0), PageRange { first: Page(7), count: 3 }, &mut frames)?;
-/// assert_eq!(frames, [Frame(0), Frame(1), Frame(2)]);
-/// assert_eq!((pinner.pin_calls, pinner.pinned_pages), (1, 3));
-/// # Ok::<(), core::convert::Infallible>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SimulatedPinner {
-    /// The frame of the page that is pinned next.
-    pub next_frame: u64,
-    /// Calls that pinned pages.
-    pub pin_calls: u64,
-    /// Calls that gave pages back.
-    pub unpin_calls: u64,
-    /// Pages pinned now.
-    pub pinned_pages: u64,
-}
-
-impl PinPages for SimulatedPinner {
-    type Error = Infallible;
-
-    fn pin(
-        &mut self,
-        _process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), Infallible> {
-        for frame in frames {
-            *frame = Frame(self.next_frame);
-            self.next_frame += 1;
-        }
-        self.pin_calls += 1;
-        self.pinned_pages += run.count;
-        Ok(())
-    }
-
-    fn unpin(
-        &mut self,
-        _process: Process,
-        run: PageRange,
-        _frames: &[Frame],
-    ) -> Result<(), Infallible> {
-        self.unpin_calls += 1;
-        self.pinned_pages -= run.count;
-        Ok(())
-    }
-}
 
 /// Why the host could not do what a transfer needs. What was pinned before stays pinned, and usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -121,7 +46,13 @@ pub type HostResult<N, P> = Result<(), HostError<<P as PinPages>::Error, <N as N
 
 /// The pinned pages of one process, and what the NIC knows of them.
 ///
-/// Order of one transfer: [`prepare`](Self::prepare), [`hold`](Self::hold), the transfer, [`release`](Self::release).
+/// * Around a transfer: [`prepare`](Self::prepare), [`hold`](Self::hold), the transfer, [`release`](Self::release).
+/// * Around the life of an export: [`prepare_receive`](Self::prepare_receive), [`hold_receive`](Self::hold_receive),
+///   [`release_receive`](Self::release_receive).
+/// * When the NIC asks: [`serve`](Self::serve), and [`drop_evicted`](Self::drop_evicted) for what that took from others.
+/// * Now and then: [`reclaim`](Self::reclaim).
+///
+/// What a design that pins on a miss does not pin beforehand, it does not check either: the first two are then as good as free.
 ///
 /// ```
 /// use mapwire_translation::*;
@@ -142,21 +73,39 @@ pub type HostResult<N, P> = Result<(), HostError<<P as PinPages>::Error, <N as N
 pub struct HostSide {
     process: Process,
     pinning: Pinning,
+    pinning_receive: Pinning,
+    unpins_evicted: bool,
+    high_water_pages: Option<u64>,
     user: UserTable,
     plan: PinPlan,
     frames: Box<[Frame]>,
+    /// Of a design that unpins what the NIC evicts: pinned pages that the NIC has not cached, because something holds them.
+    loose: BTreeSet<Page>,
+    /// Those of them that nothing holds any more, as far as releases have told.
+    due: BTreeSet<Page>,
+    evicted: Vec<(Process, Page)>,
 }
 
 impl HostSide {
     /// No page pinned. The limit is that of the rules, or what the design's table of a process has room for if that is less.
     pub fn new(process: Process, rules: PinRules, design: &impl TranslationDesign) -> Self {
-        let limit = rules.limit.and(design.capacity_pages());
+        let rules = rules.with_limit(rules.limit.and(design.capacity_pages()));
+        let pinning = design.pinning();
         HostSide {
             process,
-            pinning: design.pinning(),
-            user: UserTable::with(rules.with_limit(limit)),
+            pinning,
+            pinning_receive: design.pinning_receive(),
+            unpins_evicted: design.unpins_evicted(),
+            high_water_pages: design.high_water_pages(),
+            user: match pinning {
+                Pinning::BeforeTransfer => UserTable::with(rules),
+                Pinning::OnMiss => UserTable::tracking(rules),
+            },
             plan: PinPlan::new(),
             frames: vec![Frame::GARBAGE; RUN_PAGES as usize].into_boxed_slice(),
+            loose: BTreeSet::new(),
+            due: BTreeSet::new(),
+            evicted: Vec::new(),
         }
     }
 
@@ -276,34 +225,38 @@ impl HostSide {
         let removed = nic.design_mut().remove(self.process, page);
         removed.map_err(|error| HostError::Nic(error.into()))?;
         self.user.commit_unpinned(page);
+        self.loose.remove(&page);
         let run = PageRange::single(page);
         pinner
             .unpin(self.process, run, &[frame])
             .map_err(HostError::Pin)
     }
 
-    /// A transfer of the range starts: its pages are not unpinned before as many releases as holds.
+    /// A transfer of the range starts: what of it is pinned, or becomes so on a miss, is not unpinned before as many releases as
+    /// holds.
     ///
     /// # Errors
-    /// [`PinError::NotPinned`]; nothing is held then.
+    /// [`PinError::NotPinned`], for a design that pins before a transfer; [`PinError::Range`]. Nothing is held then.
     #[inline]
     pub fn hold(&mut self, range: PageRange) -> Result<(), PinError> {
         match self.pinning {
             Pinning::BeforeTransfer => self.user.hold(range),
-            Pinning::OnMiss => Ok(()),
+            Pinning::OnMiss => self.user.hold_any(range),
         }
     }
 
-    /// A transfer of the range has completed. The pages stay pinned: the next transfer finds them so.
+    /// A transfer of the range has completed. The pages stay pinned: the next transfer finds them so. Those that a design wants
+    /// unpinned are so at the next [`serve`](Self::serve) or [`reclaim`](Self::reclaim).
     ///
     /// # Errors
     /// [`PinError::NotHeld`], if it was not held as often.
     #[inline]
     pub fn release(&mut self, range: PageRange) -> Result<(), PinError> {
-        match self.pinning {
-            Pinning::BeforeTransfer => self.user.release(range),
-            Pinning::OnMiss => Ok(()),
+        self.user.release(range)?;
+        if !self.loose.is_empty() {
+            self.note_due(range);
         }
+        Ok(())
     }
 
     /// The same, with victims that the application chooses (UTLB §3.4). Has no effect without a limit; with one, to be called
@@ -343,147 +296,4 @@ fn together(one: PageRange, next: PageRange) -> PageRange {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{CacheConfig, Hierarchical};
-    use alloc::collections::BTreeMap;
-    use std::vec::Vec;
-
-    fn range(first: u64, count: u64) -> PageRange {
-        PageRange {
-            first: Page(first),
-            count,
-        }
-    }
-
-    /// Pins what is below a page, and remembers every call.
-    struct Memory {
-        end: Page,
-        pinned: BTreeMap<Page, Frame>,
-        calls: Vec<PageRange>,
-    }
-
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-    #[error("no such memory")]
-    struct NoSuchMemory;
-
-    impl PinPages for Memory {
-        type Error = NoSuchMemory;
-
-        fn pin(
-            &mut self,
-            _: Process,
-            run: PageRange,
-            frames: &mut [Frame],
-        ) -> Result<(), NoSuchMemory> {
-            if run.end() > self.end {
-                return Err(NoSuchMemory);
-            }
-            self.calls.push(run);
-            for (page, frame) in run.iter().zip(frames) {
-                *frame = Frame(page.0 + 1000);
-                assert_eq!(
-                    self.pinned.insert(page, *frame),
-                    None,
-                    "{page} is pinned twice"
-                );
-            }
-            Ok(())
-        }
-
-        fn unpin(
-            &mut self,
-            _: Process,
-            run: PageRange,
-            frames: &[Frame],
-        ) -> Result<(), NoSuchMemory> {
-            for (page, frame) in run.iter().zip(frames) {
-                assert_eq!(self.pinned.remove(&page), Some(*frame), "{page}");
-            }
-            Ok(())
-        }
-    }
-
-    struct World {
-        nic: Hierarchical,
-        memory: Memory,
-        host: HostSide,
-    }
-
-    impl World {
-        fn new(rules: PinRules) -> Self {
-            let mut nic = Hierarchical::new(CacheConfig::default()).unwrap();
-            nic.open(Process(0)).unwrap();
-            let host = HostSide::new(Process(0), rules, &nic);
-            let memory = Memory {
-                end: Page(100_000),
-                pinned: BTreeMap::new(),
-                calls: Vec::new(),
-            };
-            World { nic, memory, host }
-        }
-
-        fn prepare(&mut self, pages: PageRange) -> Result<(), HostError<NoSuchMemory>> {
-            self.host.prepare(&mut self.nic, &mut self.memory, pages)
-        }
-
-        fn calls(&mut self) -> Vec<PageRange> {
-            core::mem::take(&mut self.memory.calls)
-        }
-    }
-
-    #[test]
-    fn runs_that_are_not_pinned_are_pinned_in_one_call_each_and_known_to_the_nic() {
-        let mut world = World::new(PinRules::default());
-        world.prepare(range(10, 2)).unwrap();
-        world.prepare(range(8, 1000)).unwrap();
-        let expected = [range(10, 2), range(8, 2), range(12, 512), range(524, 484)];
-        assert_eq!(world.calls(), expected);
-        for page in range(8, 1000) {
-            assert_eq!(world.nic.installed(Process(0), page), Frame(page.0 + 1000));
-        }
-        assert_eq!(world.host.counters().pins, 1000);
-    }
-
-    #[test]
-    fn under_a_limit_the_nic_forgets_pages_as_they_are_unpinned() {
-        let mut world = World::new(PinRules::default().with_limit(PinLimit::Pages(3)));
-        for page in 0..3 {
-            world.prepare(range(page, 1)).unwrap();
-        }
-        world.host.hold(range(0, 1)).unwrap();
-        world.prepare(range(7, 2)).unwrap();
-        let pinned: Vec<_> = world.memory.pinned.keys().map(|page| page.0).collect();
-        assert_eq!(pinned, [0, 7, 8]);
-        assert!(world.nic.installed(Process(0), Page(1)).is_garbage());
-        let refused = world.prepare(range(20, 3));
-        assert!(matches!(refused, Err(HostError::Limit(_))), "{refused:?}");
-        world.host.release(range(0, 1)).unwrap();
-        world.prepare(range(20, 3)).unwrap();
-        assert_eq!(world.host.counters().unpins, 5);
-    }
-
-    #[test]
-    fn memory_that_does_not_exist_is_not_pinned_ahead() {
-        let mut world = World::new(PinRules::default().with_prepin_pages(16));
-        world.memory.end = Page(20);
-        world.prepare(range(0, 1)).unwrap();
-        assert_eq!(world.calls(), [range(0, 16)]);
-        world.prepare(range(15, 3)).unwrap();
-        assert_eq!(world.calls(), [range(16, 2)]);
-        let refused = world.prepare(range(19, 2));
-        assert_eq!(refused, Err(HostError::Pin(NoSuchMemory)));
-        assert_eq!(world.host.counters().pins, 18);
-    }
-
-    #[test]
-    fn what_the_nic_does_not_take_in_is_unpinned_again() {
-        let mut world = World::new(PinRules::default());
-        world.nic.close(Process(0)).unwrap();
-        let refused = world.prepare(range(4, 4));
-        let expected = TranslationError::NotOpen(Process(0));
-        assert_eq!(refused, Err(HostError::Nic(expected)));
-        assert!(world.memory.pinned.is_empty());
-        assert_eq!(world.host.counters().pins, 0);
-    }
-}
+mod tests;

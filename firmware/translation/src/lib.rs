@@ -52,19 +52,27 @@ pub mod choice;
 pub mod conformance;
 pub mod counters;
 pub mod design;
+pub mod dynamic_handle;
 pub mod hierarchical;
 pub mod host;
+pub mod hosts;
+pub mod indexed;
+pub mod interrupt;
 mod leaves;
 pub mod limit;
+mod opened;
 pub mod page;
+pub mod per_process;
 pub mod pin_map;
 pub mod pinned_pages;
 pub mod policy;
+mod slots;
 mod sparse;
 pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod user;
+mod waiting;
 
 pub use any::AnyDesign;
 pub use cache::{CacheConfig, CacheError, SharedCache};
@@ -73,10 +81,15 @@ pub use counters::{Counters, HandleCounters};
 pub use design::{
     HandleLookup, HostRequest, Lookup, NicSide, Pinning, TranslationDesign, TranslationError,
 };
+pub use dynamic_handle::{DynamicHandle, DynamicHandleConfig};
 pub use hierarchical::{Hierarchical, HierarchicalConfig};
 pub use host::{HostError, HostResult, HostSide, PinPages, SimulatedPinner};
+pub use hosts::{HostFailure, Hosts};
+pub use indexed::{Indexed, IndexedConfig};
+pub use interrupt::{Interrupt, InterruptConfig};
 pub use limit::{PinError, PinLimit, PinRules};
 pub use page::{Frame, PAGE_BYTES, PAGE_SHIFT, Page, PageRange, Process, RangeError};
+pub use per_process::{PerProcess, PerProcessConfig};
 pub use pin_map::{Check, PinMap};
 pub use pinned_pages::PinnedPages;
 pub use policy::{Candidates, ChooseVictims, ParsePolicyError, Policy};

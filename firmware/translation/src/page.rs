@@ -275,6 +275,17 @@ impl Iterator for PageIter {
     }
 }
 
+impl DoubleEndedIterator for PageIter {
+    #[inline]
+    fn next_back(&mut self) -> Option<Page> {
+        if self.next >= self.end {
+            return None;
+        }
+        self.end -= 1;
+        Some(Page(self.end))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,6 +347,8 @@ mod tests {
         .iter()
         .collect();
         assert_eq!(pages, [Page(7), Page(8), Page(9)]);
+        let backward: Vec<_> = PageRange::single(Page(7)).iter().rev().collect();
+        assert_eq!(backward, [Page(7)]);
         assert_eq!(
             PageRange {
                 first: Page(u64::MAX - 1),

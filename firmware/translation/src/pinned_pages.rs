@@ -271,6 +271,27 @@ impl PinnedPages {
         Ok(())
     }
 
+    /// [`hold`](Self::hold) of pages whether they are pinned or not: those that are pinned later are held then, too.
+    ///
+    /// # Errors
+    /// A range that leaves the 48-bit address space is refused whole.
+    pub fn hold_any(&mut self, range: PageRange) -> Result<(), RangeError> {
+        let mut rest = range.in_address_space()?;
+        while !rest.is_empty() {
+            self.nodes.find_or_add(rest.first.0 >> LEAF_SHIFT);
+            if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
+                let mut fresh = 0;
+                for node in &mut self.nodes.cells[base + from..base + to] {
+                    fresh += u32::from(node.holds == 0);
+                    node.holds += 1;
+                }
+                self.held += u64::from(fresh);
+                self.nodes.occupy(base, fresh);
+            }
+        }
+        Ok(())
+    }
+
     /// A transfer is done with the pages that it held.
     ///
     /// # Errors
@@ -319,11 +340,21 @@ impl PinnedPages {
     /// Takes a step for each victim, for each page of `keep` that comes before the last victim, and once for each
     /// held page met.
     pub fn victims(&mut self, count: u64, keep: PageRange, out: &mut Vec<Page>) -> bool {
+        self.victims_where(count, |page| !keep.contains(page), out)
+    }
+
+    /// [`victims`](Self::victims) among the pages that `may_go`.
+    pub fn victims_where(
+        &mut self,
+        count: u64,
+        may_go: impl Fn(Page) -> bool,
+        out: &mut Vec<Page>,
+    ) -> bool {
         let before = out.len();
         let PinnedPages { nodes, ranking, .. } = self;
         let mut search = Search {
             nodes,
-            keep,
+            may_go,
             missing: count,
             out,
             parked: false,
@@ -421,15 +452,15 @@ impl PinnedPages {
 }
 
 /// A search for victims under way.
-struct Search<'a> {
+struct Search<'a, F> {
     nodes: &'a mut Nodes,
-    keep: PageRange,
+    may_go: F,
     missing: u64,
     out: &'a mut Vec<Page>,
     parked: bool,
 }
 
-impl Search<'_> {
+impl<F: Fn(Page) -> bool> Search<'_, F> {
     /// Takes the node as a victim, unless it must stay. Whether it was parked: a transfer holds it, and the ranking takes it out.
     fn visit(&mut self, at: usize) -> bool {
         if self.nodes.cells[at].holds > 0 {
@@ -438,7 +469,7 @@ impl Search<'_> {
             return true;
         }
         let page = page_at(self.nodes, at);
-        if !self.keep.contains(page) {
+        if (self.may_go)(page) {
             self.out.push(page);
             self.missing -= 1;
         }

@@ -155,12 +155,77 @@ impl UserTable {
             }
             return Ok(Prepared::AllPinned);
         }
-        self.plan(range, plan)?;
+        self.check_misses += self.plan(range, self.prepin_pages, plan)?;
         Ok(Prepared::MustPin)
     }
 
+    /// As [`prepare`](Self::prepare), of memory that is exported: nothing is pinned ahead of it, and it is a check miss only for
+    /// a library that checks.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_export(
+        &mut self,
+        range: PageRange,
+        checks: bool,
+        plan: &mut PinPlan,
+    ) -> Result<Prepared, PinError> {
+        if self.map.check(range) == Check::AllPinned {
+            return self.prepare(range, plan);
+        }
+        let misses = self.plan(range, 1, plan)?;
+        self.check_misses += if checks { misses } else { 0 };
+        Ok(Prepared::MustPin)
+    }
+
+    /// What the host pins of `pages` because the NIC misses `wanted`, which is one of them: all, or as many as there is room
+    /// for, `wanted` in any case. Nothing is a check miss.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare), for `wanted` alone.
+    pub fn plan_fill(
+        &mut self,
+        pages: PageRange,
+        wanted: Page,
+        plan: &mut PinPlan,
+    ) -> Result<(), PinError> {
+        plan.clear();
+        pages.in_address_space()?;
+        self.unpinned_runs(pages, &mut plan.to_pin);
+        let Some(order) = &mut self.order else {
+            return Ok(());
+        };
+        let alone = PageRange::single(wanted);
+        let mut chooser = self.chooser.as_deref_mut();
+        let over = (order.pinned_pages() + plan.pages_to_pin()).saturating_sub(order.limit_pages());
+        victims(
+            order,
+            chooser.as_deref_mut(),
+            over,
+            pages,
+            &mut plan.to_unpin,
+        );
+        shorten(&mut plan.to_pin, over - plan.to_unpin.len() as u64);
+        let found = plan.to_pin.iter().any(|run| run.contains(wanted));
+        if found || self.map.contains(wanted) {
+            return Ok(());
+        }
+        plan.clear();
+        plan.to_pin.push(alone);
+        if !make_room(order, chooser, alone, plan) {
+            plan.clear();
+            return Err(too_small(order, alone));
+        }
+        Ok(())
+    }
+
     #[cold]
-    fn plan(&mut self, range: PageRange, plan: &mut PinPlan) -> Result<(), PinError> {
+    fn plan(
+        &mut self,
+        range: PageRange,
+        prepin_pages: u64,
+        plan: &mut PinPlan,
+    ) -> Result<u64, PinError> {
         plan.clear();
         range.in_address_space()?;
         if let Some(order) = &self.order {
@@ -170,7 +235,7 @@ impl UserTable {
             }
         }
         self.unpinned_runs(range, &mut plan.to_pin);
-        let misses = self.plan_ahead(range, plan);
+        let misses = self.plan_ahead(range, prepin_pages, plan);
         if let Some(order) = &mut self.order {
             order.touch(range);
             if let Some(chooser) = &mut self.chooser {
@@ -181,8 +246,18 @@ impl UserTable {
                 return Err(too_small(order, range));
             }
         }
-        self.check_misses += misses;
-        Ok(())
+        Ok(misses)
+    }
+
+    /// The page is used now, if it is pinned: what the host sees of a use when it does not check, a miss.
+    pub fn touch(&mut self, page: Page) {
+        let alone = PageRange::single(page);
+        if let Some(order) = &mut self.order {
+            order.touch(alone);
+        }
+        if let Some(chooser) = &mut self.chooser {
+            chooser.used(alone);
+        }
     }
 
     fn unpinned_runs(&mut self, range: PageRange, runs: &mut Vec<PageRange>) {
@@ -197,21 +272,17 @@ impl UserTable {
     }
 
     /// Adds what the last check misses of the range pin beyond its end. Gives how many check misses the range has.
-    fn plan_ahead(&mut self, range: PageRange, plan: &mut PinPlan) -> u64 {
-        if self.prepin_pages == 1 {
+    fn plan_ahead(&mut self, range: PageRange, prepin_pages: u64, plan: &mut PinPlan) -> u64 {
+        if prepin_pages == 1 {
             return plan.pages_to_pin();
         }
         let (mut misses, mut covered) = (0, 0);
         for run in &plan.to_pin {
             let first = run.first.0.max(covered);
-            let more = run
-                .end()
-                .0
-                .saturating_sub(first)
-                .div_ceil(self.prepin_pages);
+            let more = run.end().0.saturating_sub(first).div_ceil(prepin_pages);
             if more > 0 {
                 misses += more;
-                covered = first.saturating_add(more * self.prepin_pages);
+                covered = first.saturating_add(more.saturating_mul(prepin_pages));
             }
         }
         let end = range.end();
@@ -277,6 +348,26 @@ impl UserTable {
         match &mut self.order {
             Some(order) => order.hold(range),
             None => Ok(()),
+        }
+    }
+
+    /// [`hold`](Self::hold) of pages whether they are pinned or not: those that are pinned later are held then, too.
+    ///
+    /// # Errors
+    /// [`PinError::Range`]; nothing is held then.
+    pub fn hold_any(&mut self, range: PageRange) -> Result<(), PinError> {
+        match &mut self.order {
+            Some(order) => Ok(order.hold_any(range)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts up to `count` pages into `plan` to be unpinned, by the policy, of those that may go and that no transfer holds. Without
+    /// an order of use there are none.
+    pub fn plan_reclaim(&mut self, count: u64, may_go: impl Fn(Page) -> bool, plan: &mut PinPlan) {
+        plan.clear();
+        if let Some(order) = &mut self.order {
+            order.victims_where(count, may_go, &mut plan.to_unpin);
         }
     }
 

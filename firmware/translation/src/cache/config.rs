@@ -173,6 +173,22 @@ pub enum CacheError {
         /// Lines of the cache.
         lines: usize,
     },
+    /// A table has room for something.
+    #[error(
+        "a translation table of {entries} entries cannot be built; choose from 1 to {MAX_ENTRIES}, such as 2048"
+    )]
+    Table {
+        /// What was asked for.
+        entries: usize,
+    },
+    /// An interrupt asks for a bounded run of pages.
+    #[error(
+        "{fill_pages} pages cannot be filled by an interrupt; choose from 1 to 512, such as 32"
+    )]
+    Fill {
+        /// What was asked for.
+        fill_pages: u32,
+    },
     /// A miss fetches from one second-level table.
     #[error(
         "{prefetch} entries cannot be fetched at once; choose from 1 to {TABLE_ENTRIES}, such as 8"

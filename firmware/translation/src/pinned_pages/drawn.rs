@@ -1,6 +1,7 @@
 //! Pinned pages of which victims are drawn by lot: RANDOM.
 
 use super::{Node, Search, State};
+use crate::page::Page;
 use alloc::vec::Vec;
 
 /// All listed pages; a node's `older` is its place.
@@ -40,7 +41,7 @@ impl Drawn {
     }
 
     /// Draws among those not drawn yet, which stand before the others.
-    pub(super) fn search(&mut self, search: &mut Search<'_>) {
+    pub(super) fn search(&mut self, search: &mut Search<'_, impl Fn(Page) -> bool>) {
         let mut left = self.listed.len();
         while search.missing > 0 && left > 0 {
             let place = self.random.below(left);

@@ -4,6 +4,7 @@
 //! use moves a page to the next bucket, so nothing is ever searched for.
 
 use super::{NIL, Node, Search, State};
+use crate::page::Page;
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +99,7 @@ impl Frequency {
         self.link(cells, at, bucket);
     }
 
-    pub(super) fn search(&mut self, search: &mut Search<'_>) {
+    pub(super) fn search(&mut self, search: &mut Search<'_, impl Fn(Page) -> bool>) {
         let mut bucket = if self.most_first {
             self.most
         } else {

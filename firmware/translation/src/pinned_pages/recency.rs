@@ -1,6 +1,7 @@
 //! Pinned pages in the order of their last use: LRU and MRU.
 
 use super::{NIL, Node, Search, State};
+use crate::page::Page;
 
 /// A list through the nodes, from the page used last to that used least recently.
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ impl Recency {
         }
     }
 
-    pub(super) fn search(&mut self, search: &mut Search<'_>) {
+    pub(super) fn search(&mut self, search: &mut Search<'_, impl Fn(Page) -> bool>) {
         let mut at = if self.newest_first {
             self.newest
         } else {
