@@ -19,8 +19,8 @@ use core::str::FromStr;
 ///
 /// | design | options (default) |
 /// |---|---|
-/// | `hierarchical` | `entries` (8K), `ways` (1), `line` (1), `offset` (on), `prefetch` (1) |
-/// | `shared-cache` | the same |
+/// | `hierarchical` | `entries` (8K), `ways` (1), `line` (1), `offset` (on), `prefetch` (1), `tables` in memory (none: all) |
+/// | `shared-cache` | the same but `tables` |
 /// | `per-process` | `entries` (2K) |
 /// | `interrupt` | `entries` (8K), `ways` (1), `offset` (on), `fill` (1); or `variant=vmmc`: 2K, 2, on, 32 |
 /// | `dynamic-handle` | `entries` (16K), `ways` (4), `line` (64), `offset` (off), `cbh` (1K), `pch` (64), `high-water` (none) |
@@ -146,7 +146,7 @@ impl DesignConfig {
                 true,
                 [
                     Some(("prefetch", Value::Count(&mut config.prefetch))),
-                    None,
+                    Some(("tables", Value::Limit(&mut config.tables_in_memory))),
                     None,
                 ],
             ),
@@ -214,6 +214,7 @@ enum Value<'a> {
     Entries(&'a mut usize),
     Count(&'a mut u32),
     Switch(&'a mut bool),
+    Limit(&'a mut Option<u32>),
     Bytes(&'a mut Option<u64>),
 }
 
@@ -234,6 +235,13 @@ impl Value<'_> {
                     _ => None,
                 },
             ),
+            Value::Limit(limit) => set(
+                *limit,
+                match word {
+                    "none" => Some(None),
+                    _ => number().and_then(|n| u32::try_from(n).ok()).map(Some),
+                },
+            ),
             Value::Bytes(bytes) => set(
                 *bytes,
                 match word {
@@ -251,6 +259,7 @@ impl Value<'_> {
             Value::Entries(_) => "a number, such as 2K",
             Value::Count(_) => "a number, such as 8",
             Value::Switch(_) => "on or off",
+            Value::Limit(_) => "a number, such as 16, or none",
             Value::Bytes(_) => "a size, such as 64MiB, or none",
         }
     }
@@ -262,7 +271,8 @@ impl fmt::Display for Value<'_> {
             Value::Size(size) | Value::Entries(size) => write_number(f, **size as u64),
             Value::Count(count) => write_number(f, u64::from(**count)),
             Value::Switch(switch) => f.write_str(if **switch { "on" } else { "off" }),
-            Value::Bytes(None) => f.write_str("none"),
+            Value::Limit(Some(limit)) => write_number(f, u64::from(*limit)),
+            Value::Limit(None) | Value::Bytes(None) => f.write_str("none"),
             Value::Bytes(Some(bytes)) => write_bytes(f, *bytes),
         }
     }
@@ -430,6 +440,8 @@ mod tests {
             ("hierarchical,entries=64,ways=128", &["128 ways", "1 to 64"]),
             ("hierarchical,prefetch=0", &["0 entries", "1 to 1024"]),
             ("hierarchical,variant=vmmc", &["\"variant\"", "prefetch"]),
+            ("hierarchical,tables=0", &["second-level table"]),
+            ("hierarchical,tables=some", &["tables=some", "none"]),
             ("per-process,entries=0", &["0 entries"]),
             ("per-process,line=2", &["\"line\"", "entries"]),
             (
@@ -498,9 +510,12 @@ mod tests {
         let handles = (0usize..29, 0usize..29, any::<Option<u64>>());
         let base = CacheConfig::default();
         prop_oneof![
-            (cache(base, true), 1u32..1025).prop_map(|(cache, prefetch)| {
-                DesignConfig::Hierarchical(HierarchicalConfig::from(cache).with_prefetch(prefetch))
-            }),
+            (cache(base, true), 1u32..1025, prop::option::of(1u32..5000)).prop_map(
+                |(cache, prefetch, tables)| {
+                    let config = HierarchicalConfig::from(cache).with_prefetch(prefetch);
+                    DesignConfig::Hierarchical(config.with_tables_in_memory(tables))
+                }
+            ),
             (cache(base, true), 1u32..1025).prop_map(|(cache, prefetch)| {
                 DesignConfig::SharedCache(IndexedConfig::from(cache).with_prefetch(prefetch))
             }),

@@ -3,10 +3,10 @@
 
 use crate::Counters;
 use crate::cache::{CacheConfig, CacheError, SharedCache};
-use crate::design::{Lookup, TranslationDesign, TranslationError};
+use crate::design::{HostRequest, Lookup, TranslationDesign, TranslationError};
+use crate::opened::Opened;
 use crate::page::{Frame, Page, Process};
-use crate::table::{TABLE_ENTRIES, TranslationTable};
-use alloc::vec::Vec;
+use crate::table::{TABLE_ENTRIES, TranslationTable, Walk};
 
 /// Shape of a [`Hierarchical`] design.
 ///
@@ -23,6 +23,9 @@ pub struct HierarchicalConfig {
     /// Entries that a miss fetches: that of the missed page and those that follow it (UTLB §3.2), at most up to the end of the
     /// second-level table. From 1, the default, to [`TABLE_ENTRIES`].
     pub prefetch: u32,
+    /// Second-level tables of a process that stay in memory at most; for another, that used least recently is paged out
+    /// (UTLB §3.3). `None`, the default, if all stay.
+    pub tables_in_memory: Option<u32>,
 }
 
 impl Default for HierarchicalConfig {
@@ -33,7 +36,11 @@ impl Default for HierarchicalConfig {
 
 impl From<CacheConfig> for HierarchicalConfig {
     fn from(cache: CacheConfig) -> Self {
-        HierarchicalConfig { cache, prefetch: 1 }
+        HierarchicalConfig {
+            cache,
+            prefetch: 1,
+            tables_in_memory: None,
+        }
     }
 }
 
@@ -44,14 +51,26 @@ impl HierarchicalConfig {
         HierarchicalConfig { prefetch, ..self }
     }
 
+    /// The same with another number of second-level tables in memory.
+    #[must_use]
+    pub const fn with_tables_in_memory(self, tables_in_memory: Option<u32>) -> Self {
+        HierarchicalConfig {
+            tables_in_memory,
+            ..self
+        }
+    }
+
     /// Itself, if such a design can be built.
     ///
     /// # Errors
-    /// A cache that cannot be built, or a prefetch that is no part of a second-level table.
+    /// The number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
         let prefetch = self.prefetch;
         if prefetch == 0 || prefetch as usize > TABLE_ENTRIES {
             return Err(CacheError::Prefetch { prefetch });
+        }
+        if let Some(0) = self.tables_in_memory {
+            return Err(CacheError::NoTables);
         }
         match self.cache.checked() {
             Ok(_) => Ok(self),
@@ -68,67 +87,96 @@ impl HierarchicalConfig {
 ///   they are.
 /// * The garbage frame is never cached: a process that names unpinned pages takes no entry from the others, and a later
 ///   `install` finds nothing stale.
+/// * A miss that needs a second-level table that is paged out asks the host for it. Translations in the cache stay there.
 /// * The process list is as long as the highest process number that was opened.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
     cache: SharedCache,
     prefetch: u32,
-    /// Whether a miss fills one entry, no more.
-    single: bool,
-    tables: Vec<Option<TranslationTable>>,
+    /// Whether a miss fills one entry and nothing else happens.
+    simple: bool,
+    tables_in_memory: Option<u32>,
+    tables: Opened<TranslationTable>,
     lookups: u64,
     misses: u64,
+    interrupts: u64,
 }
 
 impl Hierarchical {
     /// No process, an empty cache.
     ///
     /// # Errors
-    /// A cache that cannot be built, or a prefetch that is no part of a second-level table.
+    /// The number that must be changed.
     pub fn new(config: impl Into<HierarchicalConfig>) -> Result<Self, CacheError> {
-        let HierarchicalConfig { cache, prefetch } = config.into().checked()?;
+        let HierarchicalConfig {
+            cache,
+            prefetch,
+            tables_in_memory,
+        } = config.into().checked()?;
         Ok(Hierarchical {
             cache: SharedCache::new(cache)?,
             prefetch,
-            single: prefetch == 1 && cache.line_entries == 1,
-            tables: Vec::new(),
+            simple: prefetch == 1 && cache.line_entries == 1 && tables_in_memory.is_none(),
+            tables_in_memory,
+            tables: Opened::new(),
             lookups: 0,
             misses: 0,
+            interrupts: 0,
         })
     }
 
     /// The table of the process, to report on.
     pub fn table(&self, process: Process) -> Option<&TranslationTable> {
-        self.tables.get(usize::from(process.0))?.as_ref()
+        self.tables.get(process)
     }
 
-    fn table_mut(&mut self, process: Process) -> Result<&mut TranslationTable, TranslationError> {
-        let table = self
-            .tables
-            .get_mut(usize::from(process.0))
-            .and_then(Option::as_mut);
-        table.ok_or(TranslationError::NotOpen(process))
+    /// Bytes of the second-level tables that are paged out.
+    pub fn paged_out_bytes(&self) -> usize {
+        let each = self.tables.iter().map(TranslationTable::paged_out_bytes);
+        each.sum()
+    }
+
+    /// `None` if the second-level table is not in memory.
+    #[inline(never)]
+    fn miss(&mut self, process: Process, page: Page) -> Option<Frame> {
+        if self.simple
+            && let Some(table) = self.tables.get(process)
+            && let Some(frame) = table.walk_in_memory(page)
+        {
+            self.misses += 1;
+            self.cache.fill(process, page, frame);
+            return Some(frame);
+        }
+        self.miss_in_general(process, page)
     }
 
     #[inline(never)]
-    fn miss(&mut self, process: Process, page: Page) -> Frame {
-        self.misses += 1;
-        let frame = self.installed(process, page);
-        if !frame.is_garbage() {
-            if self.single {
-                self.cache.fill(process, page, frame);
-            } else {
-                self.fetch(process, page);
+    fn miss_in_general(&mut self, process: Process, page: Page) -> Option<Frame> {
+        let walked = match self.tables.get_mut(process) {
+            Ok(table) => table.walk_by_nic(page),
+            Err(_) => Walk::Frame(Frame::GARBAGE),
+        };
+        match walked {
+            Walk::Frame(frame) => {
+                self.misses += 1;
+                if !frame.is_garbage() {
+                    self.fetch(process, page);
+                }
+                Some(frame)
+            }
+            Walk::Out { asked } => {
+                // It counts when it is asked again.
+                self.lookups -= 1;
+                self.interrupts += u64::from(!asked);
+                None
             }
         }
-        frame
     }
 
     /// Enters what a miss of an installed page fetches.
-    #[inline(never)]
     fn fetch(&mut self, process: Process, page: Page) {
         let Hierarchical { cache, tables, .. } = self;
-        let Some(Some(table)) = tables.get(usize::from(process.0)) else {
+        let Some(table) = tables.get(process) else {
             return;
         };
         let table_end = (page.0 / TABLE_ENTRIES as u64 + 1) * TABLE_ENTRIES as u64;
@@ -143,22 +191,12 @@ impl TranslationDesign for Hierarchical {
     }
 
     fn open(&mut self, process: Process) -> Result<(), TranslationError> {
-        let at = usize::from(process.0);
-        if self.tables.len() <= at {
-            self.tables.resize(at + 1, None);
-        }
-        match &mut self.tables[at] {
-            Some(_) => Err(TranslationError::AlreadyOpen(process)),
-            free => {
-                *free = Some(TranslationTable::new());
-                Ok(())
-            }
-        }
+        let fresh = TranslationTable::with_most_tables(self.tables_in_memory);
+        self.tables.open(process, fresh)
     }
 
     fn close(&mut self, process: Process) -> Result<(), TranslationError> {
-        self.table_mut(process)?;
-        self.tables[usize::from(process.0)] = None;
+        self.tables.close(process)?;
         self.cache.invalidate_process(process);
         Ok(())
     }
@@ -169,13 +207,13 @@ impl TranslationDesign for Hierarchical {
         page: Page,
         frame: Frame,
     ) -> Result<(), TranslationError> {
-        self.table_mut(process)?.install(page, frame)?;
+        self.tables.get_mut(process)?.install(page, frame)?;
         self.cache.invalidate(process, page);
         Ok(())
     }
 
     fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError> {
-        self.table_mut(process)?.remove(page);
+        self.tables.get_mut(process)?.remove(page);
         self.cache.invalidate(process, page);
         Ok(())
     }
@@ -185,7 +223,13 @@ impl TranslationDesign for Hierarchical {
         self.lookups += 1;
         match self.cache.lookup(process, page) {
             Some(frame) => Lookup::Hit(frame),
-            None => Lookup::Miss(self.miss(process, page)),
+            None => match self.miss(process, page) {
+                Some(frame) => Lookup::Miss(frame),
+                None => Lookup::Host(HostRequest::LoadTable {
+                    process,
+                    table: page.0 / TABLE_ENTRIES as u64,
+                }),
+            },
         }
     }
 
@@ -193,6 +237,16 @@ impl TranslationDesign for Hierarchical {
     fn installed(&self, process: Process, page: Page) -> Frame {
         self.table(process)
             .map_or(Frame::GARBAGE, |table| table.walk(page))
+    }
+
+    fn page_out(&mut self, process: Process, table: u64) -> bool {
+        let tables = self.tables.get_mut(process);
+        tables.is_ok_and(|tables| tables.page_out(table))
+    }
+
+    fn load_table(&mut self, process: Process, table: u64) -> bool {
+        let tables = self.tables.get_mut(process);
+        tables.is_ok_and(|tables| tables.load(table))
     }
 
     fn is_cached(&self, process: Process, page: Page) -> bool {
@@ -203,30 +257,25 @@ impl TranslationDesign for Hierarchical {
         let directories = self
             .tables
             .iter()
-            .flatten()
             .map(TranslationTable::directory_bytes)
             .sum();
-        let processes = self.tables.len() * size_of::<Option<TranslationTable>>();
         [
             ("shared translation cache", self.cache.memory_bytes()),
             ("translation directories", directories),
-            ("translation process list", processes),
+            ("translation process list", self.tables.list_bytes()),
         ]
         .into_iter()
     }
 
     fn host_memory_bytes(&self) -> usize {
-        self.tables
-            .iter()
-            .flatten()
-            .map(TranslationTable::host_bytes)
-            .sum()
+        self.tables.iter().map(TranslationTable::host_bytes).sum()
     }
 
     fn counters(&self) -> Counters {
         Counters {
             lookups: self.lookups,
             nic_misses: self.misses,
+            interrupts: self.interrupts,
             ..Counters::default()
         }
     }
@@ -237,6 +286,7 @@ mod tests {
     use super::*;
     use crate::conformance::{self, Op};
     use proptest::prelude::*;
+    use std::vec::Vec;
 
     fn design(entries: usize, offset: bool) -> Hierarchical {
         let config = CacheConfig::default()
@@ -350,6 +400,31 @@ mod tests {
                 ..Counters::default()
             }
         );
+    }
+
+    #[test]
+    fn a_table_that_is_out_is_asked_for_and_the_lookup_counts_once_it_is_in() {
+        let mut nic = design(4, false);
+        let process = Process(0);
+        nic.open(process).unwrap();
+        for page in [0, 1, 1024] {
+            nic.install(process, Page(page), Frame(page)).unwrap();
+        }
+        assert_eq!(nic.lookup(process, Page(0)), Lookup::Miss(Frame(0)));
+        assert!(nic.page_out(process, 0) && !nic.page_out(Process(1), 0));
+        assert_eq!(nic.lookup(process, Page(0)), Lookup::Hit(Frame(0)));
+        assert_eq!(
+            nic.lookup(process, Page(1025)),
+            Lookup::Miss(Frame::GARBAGE)
+        );
+        let asked = Lookup::Host(HostRequest::LoadTable { process, table: 0 });
+        assert_eq!(nic.lookup(process, Page(1)), asked);
+        assert_eq!(nic.lookup(process, Page(1)), asked);
+        assert!(nic.load_table(process, 0) && !nic.load_table(process, 0));
+        assert_eq!(nic.lookup(process, Page(1)), Lookup::Miss(Frame(1)));
+        let counters = nic.counters();
+        let counted = (counters.lookups, counters.nic_misses, counters.interrupts);
+        assert_eq!(counted, (4, 3, 1));
     }
 
     #[test]

@@ -46,6 +46,12 @@ impl SparseIndex {
         self.slots.len()
     }
 
+    /// All keys with their values.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, usize)> {
+        let used = self.slots.iter().filter(|slot| slot.key != NO_KEY);
+        used.map(|slot| (slot.key, slot.value))
+    }
+
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.used
@@ -84,6 +90,17 @@ impl SparseIndex {
             *self = larger;
         }
         self.place(Slot { key, value });
+    }
+
+    /// Gives the key, which must be present, another value.
+    pub(crate) fn replace(&mut self, key: u64, value: usize) {
+        let mask = self.slots.len() - 1;
+        let mut at = self.home(key) & mask;
+        while self.slots[at].key != key {
+            debug_assert!(self.slots[at].key != NO_KEY);
+            at = (at + 1) & mask;
+        }
+        self.slots[at].value = value;
     }
 
     fn place(&mut self, slot: Slot) {
@@ -145,7 +162,10 @@ mod tests {
                 if insert && !oracle.contains_key(&key) {
                     index.insert(key, turn);
                     oracle.insert(key, turn);
-                } else if !insert {
+                } else if insert {
+                    index.replace(key, turn);
+                    oracle.insert(key, turn);
+                } else {
                     prop_assert_eq!(index.remove(key), oracle.remove(&key));
                 }
                 prop_assert_eq!(index.len(), oracle.len());

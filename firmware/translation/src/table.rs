@@ -8,6 +8,8 @@
 //!   to four times as many as the most second-level tables there have been. 1 GiB of pinned neighbours costs 8 KiB
 //!   of NIC memory.
 //!   A walk reads 1.5 slots on average where the paper's reads one, and then one entry in host memory.
+//! * A second-level table can be paged out (UTLB §3.3): one bit of its directory slot then says so, and the others are the number
+//!   of the block that the host keeps it in.
 
 use crate::page::{Frame, Page, PageRange, RangeError};
 use crate::sparse::{SLOT_BYTES, SparseIndex};
@@ -18,12 +20,36 @@ use alloc::vec::Vec;
 pub const TABLE_SHIFT: u32 = 10;
 /// Entries of a second-level table.
 pub const TABLE_ENTRIES: usize = 1 << TABLE_SHIFT;
+const TABLE_BYTES: usize = TABLE_ENTRIES * size_of::<Frame>();
 const FIRST_SLOTS: usize = 64;
 
 #[derive(Clone, Debug)]
 struct SecondLevel {
     frames: Box<[Frame; TABLE_ENTRIES]>,
     installed: u32,
+    /// When the NIC or the host read it last, if the tables in memory are limited.
+    used: u64,
+}
+
+/// A block outside memory.
+#[derive(Clone, Debug)]
+struct Block {
+    table: SecondLevel,
+    /// Whether the NIC has asked for it.
+    asked: bool,
+}
+
+/// Set in a directory slot that names a block.
+const OUT: usize = 1 << (usize::BITS - 1);
+
+/// What the NIC finds for a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Walk {
+    Frame(Frame),
+    /// The second-level table is not in memory, and the NIC has asked for it before or not.
+    Out {
+        asked: bool,
+    },
 }
 
 /// The frames of all pinned pages of one process.
@@ -42,6 +68,11 @@ pub struct TranslationTable {
     directory: SparseIndex,
     tables: Vec<Option<SecondLevel>>,
     spare: Vec<usize>,
+    blocks: Vec<Option<Block>>,
+    spare_blocks: Vec<usize>,
+    /// Most second-level tables in memory.
+    most_tables: Option<u32>,
+    clock: u64,
     installed: u64,
 }
 
@@ -52,12 +83,22 @@ impl Default for TranslationTable {
 }
 
 impl TranslationTable {
-    /// A directory without second-level tables.
+    /// A directory without second-level tables, all of which stay in memory unless they are paged out.
     pub fn new() -> Self {
+        Self::with_most_tables(None)
+    }
+
+    /// A directory without second-level tables, of which at most so many, at least one, will be in memory: that used least
+    /// recently is paged out for another.
+    pub fn with_most_tables(most_tables: Option<u32>) -> Self {
         TranslationTable {
             directory: SparseIndex::with_slots(FIRST_SLOTS),
             tables: Vec::new(),
             spare: Vec::new(),
+            blocks: Vec::new(),
+            spare_blocks: Vec::new(),
+            most_tables: most_tables.map(|most| most.max(1)),
+            clock: 0,
             installed: 0,
         }
     }
@@ -73,7 +114,7 @@ impl TranslationTable {
             return Ok(());
         }
         let number = page.0 >> TABLE_SHIFT;
-        let at = match self.directory.get(number) {
+        let at = match self.in_memory(number) {
             Some(at) => at,
             None => self.add_table(number),
         };
@@ -91,35 +132,109 @@ impl TranslationTable {
     /// Forgets where `page` lives. Returns its frame, the garbage frame if it had none.
     pub fn remove(&mut self, page: Page) -> Frame {
         let number = page.0 >> TABLE_SHIFT;
-        let Some(at) = self.directory.get(number) else {
+        if self.walk(page).is_garbage() {
+            return Frame::GARBAGE;
+        }
+        let Some(at) = self.in_memory(number) else {
             return Frame::GARBAGE;
         };
         let Some(table) = &mut self.tables[at] else {
             return Frame::GARBAGE;
         };
         let old = core::mem::replace(&mut table.frames[entry_in_table(page)], Frame::GARBAGE);
-        if !old.is_garbage() {
-            table.installed -= 1;
-            self.installed -= 1;
-            if table.installed == 0 {
-                self.tables[at] = None;
-                self.spare.push(at);
-                self.directory.remove(number);
-            }
+        table.installed -= 1;
+        self.installed -= 1;
+        if table.installed == 0 {
+            self.tables[at] = None;
+            self.spare.push(at);
+            self.directory.remove(number);
         }
         old
     }
 
-    /// Where `page` lives: what the NIC reads on a miss. Pages that are not pinned live in the garbage frame.
+    /// Where `page` lives, as the host knows it wherever the second-level table is. Pages that are not pinned live in the garbage
+    /// frame.
     #[inline]
     pub fn walk(&self, page: Page) -> Frame {
+        let table = match self.directory.get(page.0 >> TABLE_SHIFT) {
+            Some(at) if at & OUT == 0 => self.tables[at].as_ref(),
+            Some(at) => self.blocks[at & !OUT].as_ref().map(|block| &block.table),
+            None => None,
+        };
+        table.map_or(Frame::GARBAGE, |table| table.frames[entry_in_table(page)])
+    }
+
+    /// Where `page` lives, if the directory leads to a second-level table in memory. Not noted as a use.
+    #[inline]
+    pub(crate) fn walk_in_memory(&self, page: Page) -> Option<Frame> {
+        let at = self.directory.get(page.0 >> TABLE_SHIFT)?;
+        // The number of a block is larger than that of any table.
+        let table = self.tables.get(at)?.as_ref()?;
+        Some(table.frames[entry_in_table(page)])
+    }
+
+    /// What the NIC reads on a miss: a use of the second-level table.
+    #[inline]
+    pub(crate) fn walk_by_nic(&mut self, page: Page) -> Walk {
         match self.directory.get(page.0 >> TABLE_SHIFT) {
-            Some(at) => match &self.tables[at] {
-                Some(table) => table.frames[entry_in_table(page)],
-                None => Frame::GARBAGE,
-            },
-            None => Frame::GARBAGE,
+            Some(at) if at & OUT == 0 => {
+                if self.most_tables.is_some() {
+                    self.note_use(at);
+                }
+                let table = self.tables[at].as_ref();
+                let frame =
+                    table.map_or(Frame::GARBAGE, |table| table.frames[entry_in_table(page)]);
+                Walk::Frame(frame)
+            }
+            Some(at) => self.ask_for(at & !OUT),
+            None => Walk::Frame(Frame::GARBAGE),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_for(&mut self, block: usize) -> Walk {
+        match &mut self.blocks[block] {
+            Some(block) => Walk::Out {
+                asked: core::mem::replace(&mut block.asked, true),
+            },
+            None => Walk::Frame(Frame::GARBAGE),
+        }
+    }
+
+    /// Moves the second-level table of this number, page number / 1024, out of memory. Whether it was there.
+    pub fn page_out(&mut self, number: u64) -> bool {
+        let Some(at) = self.directory.get(number).filter(|at| at & OUT == 0) else {
+            return false;
+        };
+        let Some(table) = self.tables[at].take() else {
+            return false;
+        };
+        self.spare.push(at);
+        let block = Some(Block {
+            table,
+            asked: false,
+        });
+        let to = put(&mut self.blocks, &mut self.spare_blocks, block);
+        self.directory.replace(number, to | OUT);
+        true
+    }
+
+    /// Moves the second-level table of this number back into memory. Whether it was outside.
+    pub fn load(&mut self, number: u64) -> bool {
+        let out = self.directory.get(number).filter(|at| at & OUT != 0);
+        let Some(block) = out.map(|at| at & !OUT) else {
+            return false;
+        };
+        let Some(Block { table, .. }) = self.blocks[block].take() else {
+            return false;
+        };
+        self.spare_blocks.push(block);
+        let at = put(&mut self.tables, &mut self.spare, Some(table));
+        self.directory.replace(number, at);
+        self.note_use(at);
+        self.keep_to_most(at);
+        true
     }
 
     /// Pages that have a frame.
@@ -132,28 +247,85 @@ impl TranslationTable {
         self.directory.slots() * SLOT_BYTES
     }
 
-    /// Bytes of the second-level tables, in host memory.
+    /// Bytes of the second-level tables in host memory.
     pub fn host_bytes(&self) -> usize {
-        (self.tables.len() - self.spare.len()) * TABLE_ENTRIES * size_of::<Frame>()
+        self.tables_in_memory() * TABLE_BYTES
+    }
+
+    /// Bytes of the second-level tables that are paged out.
+    pub fn paged_out_bytes(&self) -> usize {
+        (self.blocks.len() - self.spare_blocks.len()) * TABLE_BYTES
+    }
+
+    fn tables_in_memory(&self) -> usize {
+        self.tables.len() - self.spare.len()
+    }
+
+    /// Where the second-level table is, for the host: paged in if need be.
+    fn in_memory(&mut self, number: u64) -> Option<usize> {
+        let at = self.directory.get(number)?;
+        if at & OUT != 0 {
+            self.load(number);
+        }
+        let at = self.directory.get(number)?;
+        if self.most_tables.is_some() {
+            self.note_use(at);
+        }
+        Some(at)
     }
 
     fn add_table(&mut self, number: u64) -> usize {
         let table = SecondLevel {
             frames: Box::new([Frame::GARBAGE; TABLE_ENTRIES]),
             installed: 0,
+            used: 0,
         };
-        let at = match self.spare.pop() {
-            Some(at) => {
-                self.tables[at] = Some(table);
-                at
-            }
-            None => {
-                self.tables.push(Some(table));
-                self.tables.len() - 1
-            }
-        };
+        let at = put(&mut self.tables, &mut self.spare, Some(table));
         self.directory.insert(number, at);
+        self.note_use(at);
+        self.keep_to_most(at);
         at
+    }
+
+    #[inline(never)]
+    fn note_use(&mut self, at: usize) {
+        self.clock += 1;
+        if let Some(table) = &mut self.tables[at] {
+            table.used = self.clock;
+        }
+    }
+
+    /// Pages out the table used least recently, if one is too many. Takes a pass over the directory.
+    fn keep_to_most(&mut self, keep: usize) {
+        if self
+            .most_tables
+            .is_none_or(|most| self.tables_in_memory() <= most as usize)
+        {
+            return;
+        }
+        let in_memory = self
+            .directory
+            .iter()
+            .filter(|(_, at)| at & OUT == 0 && *at != keep);
+        let used = |at: usize| self.tables[at].as_ref().map_or(0, |table| table.used);
+        let oldest = in_memory.min_by_key(|(_, at)| used(*at));
+        if let Some((number, _)) = oldest {
+            self.page_out(number);
+        }
+    }
+}
+
+/// Puts a value into a place that is spare, or a new one. Where it is then.
+fn put<T>(places: &mut Vec<Option<T>>, spare: &mut Vec<usize>, value: Option<T>) -> usize {
+    match spare.pop() {
+        Some(at) => {
+            places[at] = value;
+            at
+        }
+        None => {
+            places.push(value);
+            places.len() - 1
+        }
     }
 }
 
@@ -167,7 +339,7 @@ mod tests {
     use super::*;
     use crate::page::PAGE_NUMBER_END;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn a_page_of_a_new_table_lives_in_the_garbage_frame() {
@@ -213,16 +385,72 @@ mod tests {
         assert_eq!(table.host_bytes(), 256 * 8192);
     }
 
+    #[test]
+    fn a_table_that_is_paged_out_is_asked_for_once_and_then_walked_again() {
+        let mut table = TranslationTable::new();
+        table.install(Page(5), Frame(50)).unwrap();
+        table.install(Page(1024), Frame(60)).unwrap();
+        assert!(!table.page_out(2) && !table.load(0));
+        assert!(table.page_out(0) && !table.page_out(0));
+        assert_eq!((table.host_bytes(), table.paged_out_bytes()), (8192, 8192));
+        for asked in [false, true] {
+            assert_eq!(table.walk_by_nic(Page(6)), Walk::Out { asked });
+        }
+        assert_eq!(table.walk_by_nic(Page(1024)), Walk::Frame(Frame(60)));
+        assert_eq!(
+            table.walk(Page(5)),
+            Frame(50),
+            "the host knows what it keeps"
+        );
+        assert!(table.load(0));
+        assert_eq!(table.walk_by_nic(Page(5)), Walk::Frame(Frame(50)));
+        table.page_out(0);
+        assert_eq!(table.walk_by_nic(Page(5)), Walk::Out { asked: false });
+        // The host changes tables in memory.
+        assert_eq!(table.remove(Page(6)), Frame::GARBAGE);
+        assert_eq!(table.paged_out_bytes(), 8192);
+        assert_eq!(table.remove(Page(5)), Frame(50));
+        assert_eq!((table.host_bytes(), table.paged_out_bytes()), (8192, 0));
+    }
+
+    #[test]
+    fn of_a_limited_number_the_table_used_least_recently_is_paged_out() {
+        let mut table = TranslationTable::with_most_tables(Some(2));
+        table.install(Page(0), Frame(0)).unwrap();
+        table.install(Page(1024), Frame(1)).unwrap();
+        table.walk_by_nic(Page(7));
+        table.install(Page(2048), Frame(2)).unwrap();
+        assert_eq!(table.walk_by_nic(Page(1024)), Walk::Out { asked: false });
+        assert_eq!(table.walk_by_nic(Page(0)), Walk::Frame(Frame(0)));
+        assert!(table.load(1));
+        assert_eq!(table.walk_by_nic(Page(2048)), Walk::Out { asked: false });
+        assert_eq!(table.host_bytes(), 2 * 8192);
+    }
+
     proptest! {
         #![proptest_config(crate::testing::seeded())]
         #[test]
         fn it_agrees_with_an_ordered_map(
-            ops in prop::collection::vec((0u64..6, 0u64..6, prop::option::of(0u64..9)), 0..300)
+            most in prop::option::of(1u32..4),
+            ops in prop::collection::vec((0u64..6, 0u64..6, prop::option::of(0u64..9), 0u8..6), 0..300)
         ) {
-            let mut table = TranslationTable::new();
+            let mut table = TranslationTable::with_most_tables(most);
             let mut oracle = BTreeMap::new();
-            for (high, low, frame) in ops {
+            for (high, low, frame, paging) in ops {
                 let page = Page((high << 33) | (high << 10) | (low * 200));
+                match paging {
+                    0 => {
+                        table.page_out(page.0 >> TABLE_SHIFT);
+                    }
+                    1 => {
+                        table.load(page.0 >> TABLE_SHIFT);
+                    }
+                    _ => {}
+                }
+                match table.walk_by_nic(page) {
+                    Walk::Frame(frame) => prop_assert_eq!(frame, oracle.get(&page).copied().unwrap_or(Frame::GARBAGE)),
+                    Walk::Out { .. } => prop_assert!(table.load(page.0 >> TABLE_SHIFT)),
+                }
                 match frame {
                     Some(frame) => {
                         table.install(page, Frame(frame)).unwrap();
@@ -233,6 +461,9 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(table.installed_pages(), oracle.len() as u64);
+                let tables: BTreeSet<_> = oracle.keys().map(|page| page.0 >> TABLE_SHIFT).collect();
+                prop_assert_eq!(table.host_bytes() + table.paged_out_bytes(), tables.len() * TABLE_BYTES);
+                prop_assert!(table.host_bytes() <= most.map_or(usize::MAX, |most| most as usize * TABLE_BYTES));
             }
             for (high, low) in (0..6).flat_map(|high| (0..6).map(move |low| (high, low))) {
                 let page = Page((high << 33) | (high << 10) | (low * 200));

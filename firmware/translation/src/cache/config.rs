@@ -181,6 +181,11 @@ pub enum CacheError {
         /// What was asked for.
         entries: usize,
     },
+    /// A miss needs a second-level table in memory.
+    #[error(
+        "without a second-level table in memory nothing can be translated; choose 1 or more, or none for no limit"
+    )]
+    NoTables,
     /// An interrupt asks for a bounded run of pages.
     #[error(
         "{fill_pages} pages cannot be filled by an interrupt; choose from 1 to 512, such as 32"

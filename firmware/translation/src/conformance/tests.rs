@@ -14,6 +14,8 @@ fn every_design_conforms_in_every_shape() {
         "hierarchical,entries=32,line=4,prefetch=8",
         "hierarchical,entries=32,ways=2,line=4,prefetch=32",
         "hierarchical,entries=32,ways=16,line=2,prefetch=3",
+        "hierarchical,entries=16,tables=1",
+        "hierarchical,entries=32,line=4,prefetch=8,tables=2",
         "shared-cache",
         "shared-cache,entries=1",
         "shared-cache,entries=16,offset=off,prefetch=8",
