@@ -1,10 +1,11 @@
 //! Long sends and served fetches, chunk by chunk. A chunk is cut when it can be transmitted, not before, so that nothing waits in a
 //! queue for longer than it must and all get their turn.
 
-use mapwire_translation::{Lookup, PAGE_BYTES, Page, Process, TranslationDesign};
+use mapwire_translation::{Lookup, PAGE_BYTES, Page, Pinning, Process, TranslationDesign};
 use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
 
 use crate::answers::{Answer, Serving, StoreRefusal};
+use crate::error::CommandError;
 use crate::nic::Nic;
 use crate::pieces::{Piece, Pieces};
 use crate::processes::{Long, Sending};
@@ -48,12 +49,17 @@ impl<D: TranslationDesign> Nic<D> {
             Long::Fetch(_) => Piece::EMPTY,
             Long::Send(cut) => {
                 let length = chunk_length(cut.address, cut.remaining);
-                let Some(piece) = self.translate(process, cut.address, length as u32, Path::Send)
-                else {
-                    self.stall_process(process);
-                    return Some(false);
-                };
-                piece
+                match self.translate(process, cut.address, length as u32, Path::Send) {
+                    Ok(piece) => piece,
+                    Err(Lack::Host) => {
+                        self.stall_process(process);
+                        return Some(false);
+                    }
+                    Err(Lack::NotPinned { address }) => {
+                        self.give_up(process, CommandError::NotPinned { address });
+                        return Some(true);
+                    }
+                }
             }
         };
         let state = self.processes.get_mut(process);
@@ -171,8 +177,13 @@ impl<D: TranslationDesign> Nic<D> {
         }
         let length = chunk_length(cut.address, cut.remaining);
         let found = self.translate(cut.process, cut.address, length as u32, Path::Receive);
-        let Some(piece) = found else {
-            return false;
+        let piece = match found {
+            Ok(piece) => piece,
+            Err(Lack::Host) => return false,
+            Err(Lack::NotPinned { .. }) => {
+                let refused = Some(Refusal::Busy);
+                return self.serve_chunk(to, Serving { refused, ..cut });
+            }
         };
         let last = length == cut.remaining;
         if last {
@@ -204,7 +215,7 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// Where `length` bytes at `address` are, which lie within one page; `None` when the host has to act first, and is asked to.
+    /// Where `length` bytes at `address` are, which lie within one page.
     #[inline]
     pub(crate) fn translate(
         &mut self,
@@ -212,7 +223,7 @@ impl<D: TranslationDesign> Nic<D> {
         address: u64,
         length: u32,
         path: Path,
-    ) -> Option<Piece> {
+    ) -> Result<Piece, Lack> {
         let (owner, page) = (Process(process.0), Page::containing(address));
         let lookup = match path {
             Path::Send | Path::Fetch => self.translation.lookup(owner, page),
@@ -222,24 +233,37 @@ impl<D: TranslationDesign> Nic<D> {
             Lookup::Hit(frame) | Lookup::Miss(frame) => frame,
             Lookup::Host(request) => {
                 self.stalled.ask(request);
-                return None;
+                return Err(Lack::Host);
             }
         };
         if frame.is_garbage() {
             self.counters.garbage_pieces += 1;
+            if self.pins_on_miss(path) {
+                let address = page.address();
+                return Err(Lack::NotPinned { address });
+            }
         }
         if self.traced.is_some() {
             self.trace(process, address, length, path);
         }
-        Some(Piece {
+        Ok(Piece {
             frame,
             offset: (address % PAGE_BYTES as u64) as u32,
             length,
         })
     }
 
-    /// Where at most a page from `address` on is, which may cross one page boundary (VMMC §4.5, two-piece scatter); `None` as for
-    /// [`translate`](Self::translate).
+    /// Whether the host has tried to pin what is looked up, so that the garbage frame says that it could not.
+    #[cold]
+    fn pins_on_miss(&self, path: Path) -> bool {
+        let pinning = match path {
+            Path::Send | Path::Fetch => self.translation.pinning(),
+            Path::Receive => self.translation.pinning_receive(),
+        };
+        pinning == Pinning::OnMiss
+    }
+
+    /// Where at most a page from `address` on is, which may cross one page boundary (VMMC §4.5, two-piece scatter).
     #[inline]
     pub(crate) fn scatter(
         &mut self,
@@ -247,9 +271,9 @@ impl<D: TranslationDesign> Nic<D> {
         address: u64,
         length: u32,
         path: Path,
-    ) -> Option<Pieces> {
+    ) -> Result<Pieces, Lack> {
         if length == 0 {
-            return Some(Pieces::EMPTY);
+            return Ok(Pieces::EMPTY);
         }
         let to_boundary = (PAGE_BYTES as u64 - address % PAGE_BYTES as u64) as u32;
         let first = self.translate(process, address, length.min(to_boundary), path)?;
@@ -258,7 +282,7 @@ impl<D: TranslationDesign> Nic<D> {
         } else {
             self.translate_second(process, address, length - to_boundary, path)?
         };
-        Some(Pieces { first, second })
+        Ok(Pieces { first, second })
     }
 
     /// Where the `length` bytes are that begin the page behind that of `address`. Seldom needed, so apart.
@@ -269,10 +293,22 @@ impl<D: TranslationDesign> Nic<D> {
         address: u64,
         length: u32,
         path: Path,
-    ) -> Option<Piece> {
+    ) -> Result<Piece, Lack> {
         let next = Page::containing(address).next();
         self.translate(process, next.address(), length, path)
     }
+}
+
+/// Why a page has no translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// The host has to act first, and is asked to.
+    Host,
+    /// The host has tried, and could not pin it.
+    NotPinned {
+        /// Its first address.
+        address: u64,
+    },
 }
 
 /// Whose memory a lookup is for.

@@ -103,6 +103,12 @@ pub enum CommandError {
     /// The process has no command queue.
     #[error("{0} has not been opened on this NIC")]
     NotOpen(ProcessId),
+    /// The host could not pin the memory when the NIC missed its translation.
+    #[error("the page at {address:#x} could not be pinned; the log says why")]
+    NotPinned {
+        /// The page's first address.
+        address: u64,
+    },
     /// The NIC was given a command while it takes none of this process.
     #[error("the command before this one is not done; ask accepts_command first")]
     NotAccepted,

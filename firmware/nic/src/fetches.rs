@@ -17,6 +17,8 @@ pub(crate) enum Fate {
     Wanted,
     /// It failed; that is told once no memory move of it is under way.
     Failed(CommandError),
+    /// It failed on this side, which is told in the same way; what the peer still sends of it is dropped.
+    Failing(CommandError),
     /// Its process is gone. The peer still serves it and must be allowed to finish, or the two sides would count differently.
     Abandoned,
 }

@@ -155,7 +155,7 @@ impl<D: TranslationDesign> Nic<D> {
         let Some(fetch) = self.fetches.asked.get_mut(id) else {
             return;
         };
-        let answered = fetch.received == fetch.length || fetch.fate != Fate::Wanted;
+        let answered = fetch.received == fetch.length || matches!(fetch.fate, Fate::Failed(_));
         fetch.fate = Fate::Abandoned;
         if answered {
             self.fetches.asked.remove(id);
@@ -205,6 +205,8 @@ impl<D: TranslationDesign> Nic<D> {
             Fate::Wanted if fetch.received == fetch.length => {}
             Fate::Wanted => self.fail_fetch(FetchId(id), error),
             Fate::Failed(_) => {}
+            // Told when its moves are done.
+            Fate::Failing(error) => fetch.fate = Fate::Failed(error),
             Fate::Abandoned => {
                 self.fetches.asked.remove(id);
             }

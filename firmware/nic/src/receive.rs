@@ -8,7 +8,7 @@ use mapwire_wire::{
 
 use crate::actions::{After, BufferId, Completion, Dma, Rejection};
 use crate::answers::Serving;
-use crate::cutting::Path;
+use crate::cutting::{Lack, Path};
 use crate::dispatch::{HandlerTarget, Outbox};
 use crate::error::CommandError;
 use crate::fetches::Fate;
@@ -304,13 +304,24 @@ impl<D: TranslationDesign> Nic<D> {
             self.reject(from, Rejection::UnknownFetch(id));
             return true;
         };
-        let wanted = fetch.fate != Fate::Abandoned;
+        let wanted = fetch.fate == Fate::Wanted;
         let mut pieces = Pieces::EMPTY;
         if wanted {
             let address = fetch.address + reply.offset;
             match self.scatter(fetch.process, address, reply.length, Path::Fetch) {
-                Some(found) => pieces = found,
-                None => return false,
+                Ok(found) => pieces = found,
+                Err(Lack::Host) => return false,
+                Err(Lack::NotPinned { address }) => {
+                    if let Some(fetch) = self.fetches.asked.get_mut(id.0) {
+                        fetch.received += length;
+                        fetch.fate = Fate::Failing(CommandError::NotPinned { address });
+                    }
+                    if reply.last {
+                        self.links.end_fetch(from);
+                    }
+                    self.tell_failing(id);
+                    return true;
+                }
             }
         }
         let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
@@ -330,10 +341,33 @@ impl<D: TranslationDesign> Nic<D> {
                 buffer,
                 after: After::Fetched { fetch: id },
             });
-        } else if reply.last {
+        } else if reply.last && fetch.fate == Fate::Abandoned {
             self.fetches.asked.remove(id.0);
         }
         true
+    }
+
+    /// Tells that a fetch failed on this side, once no memory move of it is under way; what still comes of it is dropped.
+    fn tell_failing(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+            return;
+        };
+        let Fate::Failing(error) = fetch.fate else {
+            return;
+        };
+        if fetch.moving > 0 {
+            return;
+        }
+        let (process, completion) = (fetch.process, Some(fetch.completion));
+        fetch.fate = Fate::Abandoned;
+        if fetch.received == fetch.length {
+            self.fetches.asked.remove(id.0);
+        }
+        self.completions.push_back(Completion::Failed {
+            process,
+            completion,
+            error,
+        });
     }
 
     fn fetch_refused(&mut self, from: NodeId, key: &Key, id: FetchId, reason: Refusal) {
@@ -371,6 +405,7 @@ impl<D: TranslationDesign> Nic<D> {
         let over = match fetch.fate {
             Fate::Wanted => fetch.received == fetch.length,
             Fate::Failed(_) => true,
+            Fate::Failing(_) => return self.tell_failing(id),
             Fate::Abandoned => false,
         };
         if over && fetch.moving == 0 {
@@ -384,7 +419,7 @@ impl<D: TranslationDesign> Nic<D> {
         };
         let (process, completion) = (fetch.process, fetch.completion);
         self.completions.push_back(match fetch.fate {
-            Fate::Failed(error) => Completion::Failed {
+            Fate::Failed(error) | Fate::Failing(error) => Completion::Failed {
                 process,
                 completion: Some(completion),
                 error,

@@ -8,7 +8,7 @@ use mapwire_wire::{
 
 use crate::actions::{After, BufferId, Dma, Rejection, SignalWrite};
 use crate::answers::StoreRefusal;
-use crate::cutting::Path;
+use crate::cutting::{Lack, Path};
 use crate::inbound::Inbound;
 use crate::nic::Nic;
 use crate::pieces::{Pieces, is_word_aligned};
@@ -84,8 +84,9 @@ impl<D: TranslationDesign> Nic<D> {
         // Found first: a packet that lacks a translation must leave no trace.
         let placed = match self.place(&store) {
             Ok(place) => match self.locate(&store, &place) {
-                Some(located) => Ok(located),
-                None => return false,
+                Ok(located) => Ok(located),
+                Err(Lack::Host) => return false,
+                Err(Lack::NotPinned { .. }) => Err(Refusal::Busy),
             },
             Err(reason) => Err(reason),
         };
@@ -157,9 +158,9 @@ impl<D: TranslationDesign> Nic<D> {
         })
     }
 
-    /// Translates the place of a store; `None` when the host must act first.
+    /// Translates the place of a store.
     #[inline]
-    fn locate(&mut self, store: &Store, place: &Place) -> Option<Located> {
+    fn locate(&mut self, store: &Store, place: &Place) -> Result<Located, Lack> {
         let process = place.process;
         let pieces = self.scatter(process, place.address, store.length, Path::Receive)?;
         let signal = match (store.signal, place.signal) {
@@ -172,7 +173,7 @@ impl<D: TranslationDesign> Nic<D> {
             }
             _ => None,
         };
-        Some(Located {
+        Ok(Located {
             process,
             pieces,
             signal,

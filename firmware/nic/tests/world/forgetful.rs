@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mapwire_translation::{
     CacheConfig, Counters, Frame, HandleLookup, Hierarchical, HostRequest, Lookup, Page, PageRange,
-    Process, TranslationDesign, TranslationError,
+    Pinning, Process, TranslationDesign, TranslationError,
 };
 
 use super::random::Random;
@@ -15,6 +15,7 @@ pub struct Forgetful {
     inner: Hierarchical,
     percent: u64,
     drops: bool,
+    pinning: Pinning,
     random: Random,
     missing: BTreeSet<(Process, Page)>,
     missing_buffers: BTreeSet<u32>,
@@ -27,10 +28,21 @@ impl Forgetful {
             inner: Hierarchical::new(cache).unwrap(),
             percent,
             drops,
+            pinning: Pinning::BeforeTransfer,
             random: Random::new(seed),
             missing: BTreeSet::new(),
             missing_buffers: BTreeSet::new(),
         }
+    }
+
+    /// From here on pages are pinned when they are missed: one that is not installed cannot be.
+    pub fn pin_on_miss(&mut self) {
+        self.pinning = Pinning::OnMiss;
+    }
+
+    /// Forgets a page of a process.
+    pub fn forget(&mut self, process: u16, page: Page) {
+        self.missing.insert((Process(process), page));
     }
 
     fn forgets(&mut self) -> bool {
@@ -88,6 +100,10 @@ impl TranslationDesign for Forgetful {
             return HandleLookup::Host(HostRequest::FillBuffer { process, buffer });
         }
         HandleLookup::Hit
+    }
+
+    fn pinning(&self) -> Pinning {
+        self.pinning
     }
 
     fn drops_on_miss(&self) -> bool {

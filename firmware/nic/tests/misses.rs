@@ -1,0 +1,253 @@
+//! Translations that only the host can supply: what waits, what is dropped and sent again, and what fails.
+
+mod world;
+
+use mapwire_nic::{CommandError, Completion, Rejection};
+use mapwire_translation::{NicSide, Page};
+use mapwire_wire::{ExportId, Header, ImportId, Kind, NodeId, ProcessId, Refusal, Repr};
+use world::{PAGE, Sent, World, fetch, long_send, pattern, words};
+
+const HERE: u64 = 0x10_0000;
+const THERE: u64 = 0x40_0000;
+const LENGTH: u64 = 4 * PAGE;
+
+/// Process 0 of node 0 imports memory of process 0 of node 1.
+fn pair(drops: bool) -> (World, ImportId, ExportId) {
+    let mut world = World::forgetful(2, 7, 0, drops);
+    for (node, address) in [(0, HERE), (1, THERE)] {
+        world.open(node, 0);
+        world.pin(node, 0, address, LENGTH);
+    }
+    world.poke(0, 0, HERE, &pattern(1, LENGTH));
+    let export = world.export(1, 0, THERE, LENGTH);
+    let import = world.import(0, 0, 1, export, LENGTH);
+    (world, import, export.0)
+}
+
+fn forget(world: &mut World, node: u16, address: u64) {
+    let design = world.nic(node).design_mut();
+    design.forget(0, Page::containing(address));
+}
+
+/// All that may happen without the hosts.
+fn run(world: &mut World) {
+    loop {
+        let mut done = false;
+        for (one, other) in [(0, 1), (1, 0)] {
+            world.serve(one, 0);
+            while world.transmit(one) {
+                done = true;
+            }
+            while world.receive(one, other) {
+                done = true;
+            }
+            world.collect(one);
+        }
+        if !done {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_send_whose_source_is_missing_waits_for_the_host_and_others_do_not() {
+    let (mut world, import, export) = pair(false);
+    world.open(0, 1);
+    world.pin(0, 1, HERE, PAGE);
+    let key = world.nic(1).exported(export).unwrap().key;
+    let other = world.import(0, 1, 1, (export, key), LENGTH);
+    forget(&mut world, 0, HERE);
+    world.submit(0, 0, &long_send(import, 0, HERE, LENGTH, 1), &[]);
+    world.submit(0, 1, &long_send(other, PAGE, HERE, PAGE, 2), &[]);
+    world.serve(0, 1);
+    run(&mut world);
+    assert_eq!(words(&world.take_told(0)), (vec![2], vec![]));
+    assert!(world.nic(0).has_misses());
+    world.serve_misses(0);
+    run(&mut world);
+    assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
+    assert_eq!(world.peek(1, 0, THERE, LENGTH), pattern(1, LENGTH));
+}
+
+#[test]
+fn a_packet_whose_destination_is_missing_is_dropped_once_and_all_arrive_in_order() {
+    let (mut world, import, _) = pair(true);
+    forget(&mut world, 1, THERE + PAGE);
+    world.submit(0, 0, &long_send(import, 0, HERE, LENGTH, 1), &[]);
+    run(&mut world);
+    let dropped = world.nic(1).counters().dropped;
+    assert_eq!(dropped, 3, "the one that missed and the two behind it");
+    assert_eq!(world.take_told(0), [], "its last packet is not acked");
+    assert!(!world.nic(0).idle_towards(NodeId(1)));
+    run(&mut world);
+    assert_eq!(
+        world.nic(1).counters().dropped,
+        dropped,
+        "nothing is sent before it is asked for"
+    );
+    world.serve_misses(1);
+    run(&mut world);
+    assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
+    assert_eq!(world.peek(1, 0, THERE, LENGTH), pattern(1, LENGTH));
+    assert_eq!(world.nic(0).counters().resend_requests, 1);
+    assert!(world.nic(0).idle_towards(NodeId(1)));
+}
+
+#[test]
+fn a_command_is_over_when_its_last_packet_is_acked_and_not_when_it_is_out() {
+    let (mut world, import, _) = pair(true);
+    world.submit(0, 0, &long_send(import, 0, HERE, 8, 1), &[]);
+    world.serve(0, 0);
+    while world.transmit(0) {}
+    world.collect(0);
+    assert_eq!(world.take_told(0), []);
+    world.receive(0, 1);
+    assert!(world.transmit(1), "an ack by itself");
+    world.receive(1, 0);
+    assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
+}
+
+#[test]
+fn acks_of_packets_that_were_never_sent_change_nothing() {
+    let (mut world, import, _) = pair(true);
+    world.submit(0, 0, &long_send(import, 0, HERE, 8, 1), &[]);
+    world.serve(0, 0);
+    while world.transmit(0) {}
+    for ack in [2, 1000, u32::MAX / 2 - 1] {
+        for resend in [false, true] {
+            let (header, _) = Repr::Ack { resend }.emit(0, ack);
+            let bare = Sent {
+                header,
+                payload: Vec::new(),
+                of: None,
+            };
+            world.inject(1, 0, &bare);
+        }
+    }
+    let told = world.take_told(0);
+    assert_eq!(told.len(), 6);
+    for told in told {
+        let malformed = Completion::Rejected {
+            from: NodeId(1),
+            reason: Rejection::Malformed,
+        };
+        assert_eq!(told, malformed);
+    }
+    world.settle();
+    assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
+}
+
+#[test]
+fn packets_of_a_process_that_is_closed_are_sent_again_without_its_memory() {
+    let (mut world, import, _) = pair(true);
+    forget(&mut world, 1, THERE);
+    world.submit(0, 0, &long_send(import, 0, HERE, LENGTH, 1), &[]);
+    run(&mut world);
+    let frames = world.frames(0, 0, HERE, LENGTH);
+    world.nic(0).close_process(ProcessId(0));
+    world.drop_frames(0, &frames);
+    world.log = Some(Vec::new());
+    world.serve_misses(1);
+    run(&mut world);
+    let kinds: Vec<u8> = world
+        .log
+        .take()
+        .unwrap()
+        .iter()
+        .filter(|(from, _, _)| *from == 0)
+        .map(|(_, _, sent)| sent.header.kind)
+        .collect();
+    let nothing = Kind::Nothing as u8;
+    assert_eq!(kinds, [nothing, nothing, nothing, Kind::Store as u8]);
+    assert_eq!(world.take_told(0), []);
+    assert!(world.nic(0).idle_towards(NodeId(1)));
+    assert_eq!(world.nodes[0].memory.garbage_reads, 0);
+}
+
+#[test]
+fn a_send_from_memory_that_cannot_be_pinned_fails_and_names_the_page() {
+    let (mut world, import, _) = pair(false);
+    world.nic(0).design_mut().pin_on_miss();
+    let beyond = HERE + LENGTH;
+    world.submit(0, 0, &long_send(import, 0, beyond - 8, 16, 1), &[]);
+    world.submit(0, 0, &long_send(import, 0, HERE, 8, 2), &[]);
+    run(&mut world);
+    let failed = Completion::Failed {
+        process: ProcessId(0),
+        completion: Some(1),
+        error: CommandError::NotPinned { address: beyond },
+    };
+    let told = world.take_told(0);
+    assert!(told.contains(&failed), "{told:?}");
+    assert_eq!(words(&told).0, [2]);
+}
+
+#[test]
+fn a_fetch_into_memory_that_cannot_be_pinned_fails_once_and_the_next_one_works() {
+    for slow in [false, true] {
+        let (mut world, import, _) = pair(false);
+        world.slow_moves = slow;
+        world.nic(0).design_mut().pin_on_miss();
+        let start = HERE + LENGTH - PAGE;
+        world.submit(0, 0, &fetch(import, 0, start, LENGTH, 1), &[]);
+        world.submit(0, 0, &fetch(import, 0, HERE, PAGE, 2), &[]);
+        world.settle();
+        let error = CommandError::NotPinned {
+            address: HERE + LENGTH,
+        };
+        let failed = Completion::Failed {
+            process: ProcessId(0),
+            completion: Some(1),
+            error,
+        };
+        let told = world.take_told(0);
+        assert_eq!(told.iter().filter(|told| **told == failed).count(), 1);
+        assert_eq!(words(&told).0, [2]);
+        // As many as may be under way can be asked again.
+        for word in 10..80 {
+            world.submit(0, 0, &fetch(import, 0, HERE, 8, word), &[]);
+        }
+        world.settle();
+        assert_eq!(words(&world.take_told(0)).0.len(), 70);
+    }
+}
+
+#[test]
+fn memory_of_an_export_that_cannot_be_pinned_is_refused_as_busy() {
+    let (mut world, _, _) = pair(false);
+    world.nic(1).design_mut().pin_on_miss();
+    let beyond = THERE + LENGTH;
+    let export = world.export(1, 0, beyond, PAGE);
+    let import = world.import(0, 0, 1, export, PAGE);
+    world.submit(0, 0, &long_send(import, 0, HERE, 8, 1), &[]);
+    world.submit(0, 0, &fetch(import, 0, HERE, 8, 2), &[]);
+    world.settle();
+    let told = world.take_told(0);
+    let busy = Refusal::Busy;
+    let refused = Completion::StoreRefused {
+        from: NodeId(1),
+        export: export.0,
+        reason: busy,
+    };
+    assert!(told.contains(&refused), "{told:?}");
+    let failed = Completion::Failed {
+        process: ProcessId(0),
+        completion: Some(2),
+        error: CommandError::Refused(busy),
+    };
+    assert!(told.contains(&failed), "{told:?}");
+    assert_eq!(world.nodes[1].memory.garbage_writes, 0);
+}
+
+#[test]
+fn an_ack_on_a_link_that_does_not_recover_is_ignored_or_out_of_order() {
+    let (mut world, _, _) = pair(false);
+    let (header, _): (Header, _) = Repr::Ack { resend: true }.emit(0, 5);
+    let bare = Sent {
+        header,
+        payload: Vec::new(),
+        of: None,
+    };
+    world.inject(1, 0, &bare);
+    assert_eq!(world.take_told(0), [], "number 0 was due");
+}
