@@ -2,6 +2,7 @@
 //! in the test is what a rank does. After each job nothing may be left of it: see `harness::leaks`.
 
 mod consistency;
+mod designs;
 mod dying;
 mod harness;
 mod hostile_memory;
@@ -18,4 +19,5 @@ mod proxies;
 mod refusals;
 mod revocation;
 mod sharing;
+mod tracing;
 mod unaligned;

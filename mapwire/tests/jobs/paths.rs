@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mapwire::Rights;
 
-use crate::harness::{eventually, job, pattern, refused};
+use crate::harness::{Rank, eventually, job, pattern, refused};
 
 /// Around every size at which something else happens: short sends, pages, chunks.
 const SIZES: [usize; 12] = [
@@ -32,46 +32,47 @@ const AT: u64 = 101;
 
 #[test]
 fn every_size_arrives_whole_on_both_paths_and_comes_back_by_fetch() {
-    job(2)
-        .run(|rank| {
-            let node = rank.node();
-            if rank.number == 0 {
-                let (direct, ring) = (node.alloc(ROOM).unwrap(), node.alloc(ROOM).unwrap());
-                let direct = node.export_buffer(&direct).name("direct").start().unwrap();
-                let ring = node.export_buffer(&ring).ring_only();
-                let ring = ring.name("ring").start().unwrap();
-                for (name, export) in [("direct", &direct), ("ring", &ring)] {
-                    for (turn, size) in (1..).zip(SIZES) {
-                        export.wait_signal(0, turn).unwrap();
-                        let mut found = vec![0; size + 2];
-                        export.read(AT - 1, &mut found).unwrap();
-                        assert_eq!(found[0], 0, "the byte before {size} by {name}");
-                        assert_eq!(found[size + 1], 0, "the byte after {size} by {name}");
-                        assert!(found[1..=size] == pattern(turn, size), "{size} by {name}");
-                        export.write(AT, &vec![0; size]).unwrap();
-                        rank.note(&format!("seen-{name}-{turn}"), "");
-                    }
-                }
-                rank.meet("end");
-            } else {
-                for (name, is_direct) in [("direct", true), ("ring", false)] {
-                    let import = node.import(0, name).rights(Rights::ALL).start().unwrap();
-                    assert_eq!(import.is_direct(), is_direct);
-                    assert_eq!(import.len(), ROOM as u64);
-                    for (turn, size) in (1..).zip(SIZES) {
-                        let data = pattern(turn, size);
-                        import.send(&data, AT).unwrap();
-                        let mut back = vec![0; size];
-                        import.fetch(AT, &mut back).unwrap();
-                        assert!(back == data, "{size} bytes came back by {name}");
-                        import.put_signal(&[], 0, 0, turn).unwrap();
-                        rank.read(&format!("seen-{name}-{turn}"));
-                    }
-                }
-                rank.meet("end");
+    job(2).run(every_size).succeeds();
+}
+
+/// Sends and fetches every size of [`SIZES`] from rank 1 to rank 0 and back, on both paths.
+pub(crate) fn every_size(rank: &Rank) {
+    let node = rank.node();
+    if rank.number == 0 {
+        let (direct, ring) = (node.alloc(ROOM).unwrap(), node.alloc(ROOM).unwrap());
+        let direct = node.export_buffer(&direct).name("direct").start().unwrap();
+        let ring = node.export_buffer(&ring).ring_only();
+        let ring = ring.name("ring").start().unwrap();
+        for (name, export) in [("direct", &direct), ("ring", &ring)] {
+            for (turn, size) in (1..).zip(SIZES) {
+                export.wait_signal(0, turn).unwrap();
+                let mut found = vec![0; size + 2];
+                export.read(AT - 1, &mut found).unwrap();
+                assert_eq!(found[0], 0, "the byte before {size} by {name}");
+                assert_eq!(found[size + 1], 0, "the byte after {size} by {name}");
+                assert!(found[1..=size] == pattern(turn, size), "{size} by {name}");
+                export.write(AT, &vec![0; size]).unwrap();
+                rank.note(&format!("seen-{name}-{turn}"), "");
             }
-        })
-        .succeeds();
+        }
+        rank.meet("end");
+    } else {
+        for (name, is_direct) in [("direct", true), ("ring", false)] {
+            let import = node.import(0, name).rights(Rights::ALL).start().unwrap();
+            assert_eq!(import.is_direct(), is_direct);
+            assert_eq!(import.len(), ROOM as u64);
+            for (turn, size) in (1..).zip(SIZES) {
+                let data = pattern(turn, size);
+                import.send(&data, AT).unwrap();
+                let mut back = vec![0; size];
+                import.fetch(AT, &mut back).unwrap();
+                assert!(back == data, "{size} bytes came back by {name}");
+                import.put_signal(&[], 0, 0, turn).unwrap();
+                rank.read(&format!("seen-{name}-{turn}"));
+            }
+        }
+        rank.meet("end");
+    }
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! Every translation design under real transfers, in shapes so small that translations fight for room.
+
+use mapwire::Rights;
+
+use crate::harness::{Rank, job, pattern};
+use crate::paths::every_size;
+
+/// Designs with caches of a few pages; tables of a process hold the largest transfer.
+const DESIGNS: [&str; 9] = [
+    "hierarchical,entries=16",
+    "hierarchical,entries=64,ways=4,line=4,prefetch=8",
+    "shared-cache,entries=32,ways=2",
+    "per-process,entries=1K",
+    "interrupt,entries=32",
+    "interrupt,entries=64,ways=2,line=1,offset=off",
+    "interrupt,variant=vmmc,entries=64,fill=32",
+    "dynamic-handle,entries=64,ways=2,line=8",
+    "dynamic-handle,entries=16,ways=1,line=1",
+];
+
+#[test]
+fn every_size_arrives_whole_under_every_design() {
+    for design in DESIGNS {
+        job(2)
+            .called(design)
+            .option("--translation", design)
+            .run(every_size)
+            .succeeds();
+    }
+}
+
+#[test]
+fn all_ranks_send_to_all_and_fetch_from_all_at_once_under_every_design() {
+    for design in DESIGNS {
+        job(3)
+            .called(design)
+            .option("--translation", design)
+            .run(everybody_with_everybody)
+            .succeeds();
+    }
+}
+
+#[test]
+fn under_a_limit_on_pinned_pages_every_design_unpins_and_goes_on() {
+    for design in DESIGNS {
+        for policy in ["lru", "mru", "lfu", "mfu", "random"] {
+            job(2)
+                .called(format!("{design} {policy}"))
+                .option("--translation", design)
+                .option("--pin-limit", "256K")
+                .option("--policy", policy)
+                .option("--prepin", "4")
+                .run(few_pages_at_a_time)
+                .succeeds();
+        }
+    }
+}
+
+/// Rounds of messages of each rank to each other, from many pages, with fetches in between.
+fn everybody_with_everybody(rank: &Rank) {
+    const ROUNDS: u64 = 12;
+    const BYTES: usize = 3 * 4096 + 300;
+    let node = rank.node();
+    let (own, size) = (rank.number, node.size());
+    let inboxes: Vec<_> = (0..size)
+        .map(|_| node.alloc(BYTES + 4096).unwrap())
+        .collect();
+    let exports: Vec<_> = inboxes
+        .iter()
+        .enumerate()
+        .map(|(from, inbox)| {
+            let export = node.export_buffer(inbox).ring_only();
+            export.name(format!("from-{from}")).start().unwrap()
+        })
+        .collect();
+    let library = pattern(own as u64 + 77, 8 * 4096);
+    let shown = node.alloc(library.len()).unwrap();
+    let shown = node.export_buffer(&shown).ring_only().name("library");
+    let shown = shown.start().unwrap();
+    shown.write(0, &library).unwrap();
+    rank.meet("exported");
+    let peers: Vec<_> = (0..size)
+        .filter(|&peer| peer != own)
+        .map(|peer| {
+            let inbox = node.import(peer, &format!("from-{own}")).start().unwrap();
+            let library = node.import(peer, "library").rights(Rights::FETCH);
+            (peer, inbox, library.start().unwrap())
+        })
+        .collect();
+    let key = |from: usize, to: usize, round: u64| ((from * 8 + to) as u64) << 32 | round;
+    for round in 1..=ROUNDS {
+        for (peer, inbox, library) in &peers {
+            // From another place each time: many pages.
+            let data = pattern(key(own, *peer, round), BYTES);
+            inbox.put_signal(&data, 8, 0, round).unwrap();
+            let at = 1000 * round as usize;
+            let mut some = vec![0; 5000];
+            library.fetch(at as u64, &mut some).unwrap();
+            let expected = pattern(*peer as u64 + 77, 8 * 4096);
+            assert!(some == expected[at..at + 5000], "round {round}");
+        }
+        for (peer, _, _) in &peers {
+            exports[*peer].wait_signal(0, round).unwrap();
+            let mut found = vec![0; BYTES];
+            exports[*peer].read(8, &mut found).unwrap();
+            let expected = pattern(key(*peer, own, round), BYTES);
+            assert!(found == expected, "round {round} from rank {peer}");
+        }
+        rank.meet(&format!("round {round}"));
+    }
+    rank.meet("end");
+}
+
+/// Sends from 64 pages in turn, of which 256 KiB allow all but the export's, some at a time.
+fn few_pages_at_a_time(rank: &Rank) {
+    const PAGES: usize = 80;
+    let node = rank.node();
+    if rank.number == 0 {
+        let inbox = node.alloc(4096).unwrap();
+        let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+        let inbox = inbox.start().unwrap();
+        for turn in 1..=PAGES as u64 {
+            inbox.wait_signal(0, turn).unwrap();
+            let mut found = vec![0; 3000];
+            inbox.read(8, &mut found).unwrap();
+            assert!(found == pattern(turn, 3000), "turn {turn}");
+            rank.note(&format!("seen-{turn}"), "");
+        }
+        rank.meet("end");
+    } else {
+        let import = node.import(0, "inbox").start().unwrap();
+        let mut sources = vec![0; PAGES * 4096];
+        for turn in 1..=PAGES as u64 {
+            let start = (turn as usize * 37 % PAGES) * 4096;
+            let source = &mut sources[start..start + 3000];
+            source.copy_from_slice(&pattern(turn, 3000));
+            import.put_signal(source, 8, 0, turn).unwrap();
+            rank.read(&format!("seen-{turn}"));
+        }
+        let limit = (256 << 10) / 4096;
+        assert!(node.translation_counters().pinned_pages <= limit);
+        rank.meet("end");
+    }
+}
