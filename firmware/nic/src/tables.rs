@@ -174,6 +174,20 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
         }
         Ok(())
     }
+
+    fn install_export(
+        &mut self,
+        process: TableOwner,
+        page: Page,
+        frame: Frame,
+    ) -> Result<(), NicError> {
+        self.translation.install_receive(process, page, frame)?;
+        if let Err(error) = self.charge("the translation of an export", 0) {
+            self.translation.remove(process, page)?;
+            return Err(error);
+        }
+        Ok(())
+    }
 }
 
 fn check_range(address: u64, length: u64) -> Result<(), NicError> {

@@ -1,5 +1,6 @@
 //! One turn of the duty cycle, and the state that it works on.
 
+mod misses;
 mod peers;
 mod receiving;
 mod sending;
@@ -193,6 +194,9 @@ impl Driver {
         let mut worked = !self.vmmc.is_idle() && self.serve_vmmc();
         worked |= SharedPort::serve(self);
         worked |= self.transmit();
+        if self.nic.has_misses() {
+            worked |= self.handle_misses();
+        }
         self.tell();
         worked
     }

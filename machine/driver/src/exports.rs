@@ -89,7 +89,7 @@ impl Driver {
         }
         let range = PageRange::covering(request.address, request.length)?;
         let held = if request.direct.is_none() {
-            self.pages.hold(&mut self.nic, range)?;
+            self.pages.hold_export(&mut self.nic, range)?;
             vec![range]
         } else {
             Vec::new()
@@ -140,7 +140,9 @@ impl Driver {
         match outcome {
             // Importers that wait for the name are answered now, not when this process next comes by.
             Ok(_) => _ = self.poll(),
-            Err(_) => held.into_iter().for_each(|range| self.pages.release(range)),
+            Err(_) => held
+                .into_iter()
+                .for_each(|range| self.pages.release_export(range)),
         }
         outcome
     }
@@ -172,7 +174,7 @@ impl Driver {
         };
         let local = self.exports.remove(index);
         for range in &local.held {
-            self.pages.release(*range);
+            self.pages.release_export(*range);
             self.trace_pages(TraceOp::Unexport, *range);
         }
         if let Some(DirectMemory::Buffer(buffer)) = &local.direct
@@ -205,13 +207,13 @@ impl Driver {
             None => None,
             Some(landing) => {
                 let range = PageRange::covering(landing.address, landing.length)?;
-                self.pages.hold(&mut self.nic, range)?;
+                self.pages.hold_export(&mut self.nic, range)?;
                 Some(range)
             }
         };
         if let Err(error) = self.nic.redirect(id, landing) {
             if let Some(range) = fresh {
-                self.pages.release(range);
+                self.pages.release_export(range);
             }
             return Err(error.into());
         }
@@ -222,7 +224,7 @@ impl Driver {
             self.trace_pages(TraceOp::Export, range);
         }
         for range in old {
-            self.pages.release(range);
+            self.pages.release_export(range);
             self.trace_pages(TraceOp::Unexport, range);
         }
         Ok(())

@@ -65,6 +65,7 @@ pub(crate) enum Line {
     },
     LauncherGone(RendezvousError),
     TraceEnded(std::io::Error),
+    NotServed(String),
     /// More happened than could be kept.
     Lost(u64),
 }
@@ -85,6 +86,9 @@ impl Line {
             }
             Self::NotPassed { to, export, error } => {
                 tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+            }
+            Self::NotServed(error) => {
+                tracing::error!(%error, "pages that a transfer needs cannot be pinned");
             }
             Self::TraceEnded(error) => {
                 tracing::error!(%error, "the trace of this rank cannot be written on, and ends here");

@@ -4,8 +4,8 @@
 use mapwire_host::pinning::{PinError as HostPinError, Pinner};
 use mapwire_nic::NicError;
 use mapwire_translation::{
-    Counters, Frame, HostError, HostSide, PAGE_BYTES, PageRange, PinError, PinLimit, PinPages,
-    PinRules, Process, TranslationDesign,
+    Counters, Frame, HostError, HostRequest, HostSide, PAGE_BYTES, PageRange, PinError, PinLimit,
+    PinPages, PinRules, Process, TranslationDesign,
 };
 use mapwire_wire::ProcessId;
 use thiserror::Error;
@@ -125,6 +125,45 @@ impl Pages {
         }
         self.host.hold(range)?;
         Ok(())
+    }
+
+    /// As [`hold`](Self::hold), for memory that is exported.
+    ///
+    /// # Errors
+    /// [`PagesError`]; the range is not held then.
+    pub fn hold_export(&mut self, nic: &mut Interface, range: PageRange) -> Result<(), PagesError> {
+        if let Err(error) = self.host.prepare_receive(nic, &mut self.pinner, range) {
+            return Err(self.explain(error));
+        }
+        self.host.hold_receive(range)?;
+        Ok(())
+    }
+
+    /// The memory is exported no more.
+    pub fn release_export(&mut self, range: PageRange) {
+        let held = self.host.release_receive(range);
+        debug_assert!(held.is_ok(), "{held:?}");
+    }
+
+    /// Does what the NIC asks for.
+    ///
+    /// # Errors
+    /// [`PagesError`]: the page that was looked up cannot be pinned.
+    pub fn serve(&mut self, nic: &mut Interface, request: HostRequest) -> Result<(), PagesError> {
+        // This NIC has no other process, so nobody else's pages have to leave it.
+        let mut others = Vec::new();
+        let outcome = self.host.serve(nic, &mut self.pinner, request, &mut others);
+        debug_assert!(others.is_empty(), "{others:?}");
+        outcome.map_err(|error| self.explain(error))
+    }
+
+    /// Unpins pages whose translations have left the NIC, above the design's high-water mark.
+    ///
+    /// # Errors
+    /// [`PagesError::System`].
+    pub fn reclaim(&mut self, nic: &mut Interface) -> Result<(), PagesError> {
+        let outcome = self.host.reclaim(nic, &mut self.pinner);
+        outcome.map_err(|error| self.explain(error))
     }
 
     #[cold]

@@ -41,7 +41,10 @@ fn send_and_fetch(rank: &Rank) {
         let (ring, direct) = (node.alloc(8 * 4096).unwrap(), node.alloc(8 * 4096).unwrap());
         let ring = node.export_buffer(&ring).ring_only().name("ring");
         let ring = ring.rights(Rights::ALL).start().unwrap();
-        let direct = node.export_buffer(&direct).name("direct").rights(Rights::ALL);
+        let direct = node
+            .export_buffer(&direct)
+            .name("direct")
+            .rights(Rights::ALL);
         let _direct = direct.start().unwrap();
         ring.wait_signal(0, 1).unwrap();
         rank.meet("end");
@@ -87,23 +90,25 @@ fn sends_fetches_and_receives_are_in_the_trace_on_both_paths() {
 #[test]
 fn a_rank_that_is_killed_leaves_the_good_part_of_what_it_wrote() {
     let trace = target("killed");
-    let done = job(2).option("--trace", trace.to_str().unwrap()).run(|rank| {
-        let node = rank.node();
-        if rank.number == 0 {
-            let inbox = node.alloc(4096).unwrap();
-            let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
-            let inbox = inbox.start().unwrap();
-            // The other dies: the launcher ends this rank too.
-            let _ = inbox.wait_signal(0, 1 << 40);
-            return;
-        }
-        let import = node.import(0, "inbox").start().unwrap();
-        for turn in 1..=1000 {
-            import.put_signal(&[0; 200], 8, 0, turn).unwrap();
-        }
-        let own = rustix::process::getpid();
-        rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
-    });
+    let done = job(2)
+        .option("--trace", trace.to_str().unwrap())
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let inbox = node.alloc(4096).unwrap();
+                let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+                let inbox = inbox.start().unwrap();
+                // The other dies: the launcher ends this rank too.
+                let _ = inbox.wait_signal(0, 1 << 40);
+                return;
+            }
+            let import = node.import(0, "inbox").start().unwrap();
+            for turn in 1..=1000 {
+                import.put_signal(&[0; 200], 8, 0, turn).unwrap();
+            }
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+        });
     done.code(128 + 9);
     let records = records(&trace);
     std::fs::remove_file(&trace).unwrap();

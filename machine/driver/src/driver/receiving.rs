@@ -54,11 +54,11 @@ impl Driver {
             let verdict = self
                 .nic
                 .handle_packet(from, packet.header, inline, trailer, BufferId(0));
-            debug_assert_eq!(
-                verdict,
-                Verdict::Taken,
-                "this design asks its host for nothing"
-            );
+            if verdict == Verdict::Wait {
+                // It stays at the head of its ring: the next turn finds it there, when the host has acted.
+                self.serve_misses();
+                return true;
+            }
             while let Some(dma) = self.nic.poll_dma() {
                 mover::deliver(&self.pages, &mut self.garbage, &dma, &payload);
                 self.nic.handle_dma_done(&dma);

@@ -20,6 +20,9 @@ impl Driver {
             .queue
             .submit_to(&mut self.nic, PROCESS, command, data)?;
         self.transmit();
+        if self.nic.has_misses() {
+            self.handle_misses();
+        }
         self.ring_due();
         self.tell();
         if self.capture.is_some() {

@@ -344,6 +344,17 @@ impl Engine {
         }
     }
 
+    /// Serves misses that the NIC has left to this thread, and the packets that waited for them. Whether there were any.
+    fn serve_misses(&self) -> bool {
+        let mut driver = self.driver.lock();
+        if !driver.has_misses() {
+            return false;
+        }
+        driver.serve_misses();
+        driver.poll();
+        true
+    }
+
     /// One round of the service thread. False when it should end.
     pub(super) fn serve_once(&self) -> bool {
         if self.stop.load(Ordering::Acquire) {
@@ -360,7 +371,7 @@ impl Engine {
             self.crowded,
         );
         loop {
-            if self.poll() {
+            if self.serve_misses() || self.poll() {
                 spinner.reset();
                 self.wake_sleepers();
             } else if self
@@ -380,6 +391,7 @@ impl Engine {
         }
         let nap = {
             let mut driver = self.driver.lock();
+            driver.reclaim();
             driver.flush();
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
             let due = driver
@@ -389,7 +401,10 @@ impl Engine {
         };
         self.board.sleep(
             self.rank,
-            || self.stop.load(Ordering::Acquire) || self.driver.lock().has_work(),
+            || {
+                let driver = self.driver.lock();
+                self.stop.load(Ordering::Acquire) || driver.has_work() || driver.has_misses()
+            },
             Some(nap.unwrap_or(Duration::from_secs(1))),
         );
         true
