@@ -19,5 +19,4 @@ mod proxies;
 mod refusals;
 mod revocation;
 mod sharing;
-mod tracing;
 mod unaligned;
