@@ -70,6 +70,14 @@ pub enum Error {
         /// The ranks by state.
         ranks: String,
     },
+    /// Pages were pinned before the program said that it chooses which are unpinned.
+    #[error(
+        "{pages} pages are pinned already: say who chooses before anything is exported, sent or fetched"
+    )]
+    PinnedAlready {
+        /// How many.
+        pages: u64,
+    },
     /// A range of shared memory where only private memory can be.
     #[error(
         "{length} B at {address:#x} lie in shared memory, which has no fixed place: export or redirect to memory of this process"

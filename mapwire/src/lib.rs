@@ -59,7 +59,9 @@ pub use mapwire_host::faults::FaultBackend;
 pub use mapwire_host::pinning::PinnerKind;
 pub use mapwire_host::waiting::WaitStrategy;
 pub use mapwire_nic::{Counters as NicCounters, MemoryBreakdown};
-pub use mapwire_translation::Counters as TranslationCounters;
+pub use mapwire_translation::{
+    Candidates, ChooseVictims, Counters as TranslationCounters, Page, PageRange,
+};
 pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
 pub use mapwire_wire::{Key, Rights};
 pub use node::{Node, Polling};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mapwire_driver::engine::Engine;
 use mapwire_driver::job::Job;
+use mapwire_translation::ChooseVictims;
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
@@ -151,13 +152,24 @@ impl Node {
     #[must_use]
     pub fn translation_counters(&self) -> mapwire_translation::Counters {
         let driver = self.inner.engine.lock();
-        let user = driver.pages().counters();
         let nic = mapwire_translation::TranslationDesign::counters(driver.nic().translation());
-        mapwire_translation::Counters {
-            lookups: nic.lookups,
-            nic_misses: nic.nic_misses,
-            ..user
+        nic + driver.pages().counters()
+    }
+
+    /// Lets the program choose which pages are unpinned when the limit on pinned pages wants it: it often knows what it will use
+    /// again (UTLB §3.4). In place of the policy that `--policy` names; without a limit nothing is ever unpinned to make room, and
+    /// the chooser is never asked. It is called while this process's driver is held: it must call nothing of this crate, and
+    /// touch no shared memory.
+    ///
+    /// # Errors
+    /// [`Error::PinnedAlready`](crate::Error::PinnedAlready): call it before anything is exported, sent or fetched by the ring.
+    pub fn choose_victims(&self, chooser: impl ChooseVictims + 'static) -> Result<()> {
+        let mut driver = self.inner.engine.lock();
+        if driver.set_chooser(Box::new(chooser)) {
+            return Ok(());
         }
+        let pages = driver.pages().counters().pinned_pages;
+        Err(crate::Error::PinnedAlready { pages })
     }
 
     /// The NIC's memory, by structure.

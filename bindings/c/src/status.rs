@@ -119,6 +119,7 @@ pub(crate) fn status_of(error: &Error) -> mw_status_t {
         Error::Revoked { .. } => MW_ERR_REVOKED,
         Error::Deserted { .. } => MW_ERR_GONE,
         Error::InSharedMemory { .. } => MW_ERR_ADDRESS,
+        Error::PinnedAlready { .. } => MW_ERR_STATE,
         _ => MW_ERR_INTERNAL,
     }
 }

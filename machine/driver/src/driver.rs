@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use mapwire_nic::{Config, HandlerTarget, MemoryBreakdown, Nic};
-use mapwire_translation::{AnyDesign, PageRange};
+use mapwire_translation::{AnyDesign, ChooseVictims, PageRange};
 use mapwire_transport::board::Board;
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::transport::Transport;
@@ -304,6 +304,11 @@ impl Driver {
     #[must_use]
     pub fn pages(&self) -> &Pages {
         &self.pages
+    }
+
+    /// See [`Pages::set_chooser`].
+    pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
+        self.pages.set_chooser(chooser)
     }
 
     /// Stores of this process that a peer refused after they had left: a revocation crossed them.

@@ -4,8 +4,8 @@
 use mapwire_host::pinning::{PinError as HostPinError, Pinner};
 use mapwire_nic::NicError;
 use mapwire_translation::{
-    Counters, Frame, HostError, HostRequest, HostSide, PAGE_BYTES, PageRange, PinError, PinLimit,
-    PinPages, PinRules, Process, TranslationDesign,
+    ChooseVictims, Counters, Frame, HostError, HostRequest, HostSide, PAGE_BYTES, PageRange,
+    PinError, PinLimit, PinPages, PinRules, Process, TranslationDesign,
 };
 use mapwire_wire::ProcessId;
 use thiserror::Error;
@@ -212,6 +212,11 @@ impl Pages {
     #[must_use]
     pub fn limit(&self) -> PinLimit {
         self.host.limit()
+    }
+
+    /// The application chooses what is unpinned from here on; false when pages are pinned already.
+    pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
+        self.host.set_chooser(chooser)
     }
 
     /// Who pins.

@@ -151,3 +151,65 @@ fn few_pages_at_a_time(rank: &Rank) {
         rank.meet("end");
     }
 }
+
+/// Gives up the page with the highest address first, and notes what it was told.
+#[derive(Debug)]
+struct Highest(std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+impl mapwire::ChooseVictims for Highest {
+    fn choose(
+        &mut self,
+        count: u64,
+        candidates: &mapwire::Candidates<'_>,
+        victims: &mut Vec<mapwire::Page>,
+    ) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut pages: Vec<_> = candidates.oldest_first().collect();
+        pages.sort_unstable();
+        victims.extend(pages.iter().rev().take(count as usize));
+    }
+}
+
+#[test]
+fn a_program_may_choose_its_victims_itself_but_only_before_it_pins() {
+    job(2)
+        .option("--pin-limit", "32K")
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let inbox = node.alloc(4096).unwrap();
+                let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+                let inbox = inbox.start().unwrap();
+                inbox.wait_signal(0, 1).unwrap();
+                let late = node.choose_victims(Highest(Default::default()));
+                assert!(late.unwrap_err().to_string().contains("1 pages are pinned"));
+                rank.meet("end");
+                return;
+            }
+            let asked = std::sync::Arc::default();
+            node.choose_victims(Highest(std::sync::Arc::clone(&asked)))
+                .unwrap();
+            let import = node.import(0, "inbox").start().unwrap();
+            let sources = vec![0_u8; 40 * 4096];
+            let skip = sources.as_ptr().align_offset(4096);
+            for page in 0..30 {
+                import
+                    .send(&sources[skip + page * 4096..][..200], 0)
+                    .unwrap();
+            }
+            // Eight pages fit; each one more takes the place of the one before it.
+            let counters = node.translation_counters();
+            assert_eq!((counters.pins, counters.unpins), (30, 22));
+            assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 22);
+            // The first seven have stayed.
+            for page in 0..7 {
+                import
+                    .send(&sources[skip + page * 4096..][..200], 0)
+                    .unwrap();
+            }
+            assert_eq!(node.translation_counters().pins, 30);
+            import.put_signal(&[], 0, 0, 1).unwrap();
+            rank.meet("end");
+        })
+        .succeeds();
+}
