@@ -37,11 +37,11 @@ pub struct Counters {
 /// Misses by path and kind (dynamic handle lookup Fig. 5), and the lookups of its two other handles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HandleCounters {
-    /// Misses of a send, on a line that had never been in the cache.
+    /// Misses of a send, on a line that had never been asked for.
     pub send_cold_misses: u64,
     /// All other misses of sends.
     pub send_other_misses: u64,
-    /// Misses of a receive, on a line that had never been in the cache.
+    /// Misses of a receive, on a line that had never been asked for.
     pub receive_cold_misses: u64,
     /// All other misses of receives.
     pub receive_other_misses: u64,

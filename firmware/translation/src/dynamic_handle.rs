@@ -108,7 +108,7 @@ impl DynamicHandleConfig {
 struct Tables {
     /// The VMH table: all pinned pages.
     vmh: TranslationTable,
-    /// Lines, by number, that have been in the cache.
+    /// Lines, by number, that have been asked for.
     seen: PinMap,
 }
 

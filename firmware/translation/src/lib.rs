@@ -53,6 +53,8 @@ pub mod conformance;
 pub mod counters;
 pub mod design;
 pub mod dynamic_handle;
+#[cfg(test)]
+mod golden;
 pub mod hierarchical;
 pub mod host;
 pub mod hosts;
@@ -60,6 +62,8 @@ pub mod indexed;
 pub mod interrupt;
 mod leaves;
 pub mod limit;
+#[cfg(test)]
+mod models;
 mod opened;
 pub mod page;
 pub mod per_process;

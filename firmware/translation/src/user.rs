@@ -179,7 +179,7 @@ impl UserTable {
     }
 
     /// What the host pins of `pages` because the NIC misses `wanted`, which is one of them: all, or as many as there is room
-    /// for, `wanted` in any case. Nothing is a check miss.
+    /// for, `wanted` in any case; nothing if `wanted` is pinned, and only the NIC does not know. Nothing is a check miss.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare), for `wanted` alone.
@@ -191,6 +191,9 @@ impl UserTable {
     ) -> Result<(), PinError> {
         plan.clear();
         pages.in_address_space()?;
+        if self.map.contains(wanted) {
+            return Ok(());
+        }
         self.unpinned_runs(pages, &mut plan.to_pin);
         let Some(order) = &mut self.order else {
             return Ok(());
@@ -206,8 +209,7 @@ impl UserTable {
             &mut plan.to_unpin,
         );
         shorten(&mut plan.to_pin, over - plan.to_unpin.len() as u64);
-        let found = plan.to_pin.iter().any(|run| run.contains(wanted));
-        if found || self.map.contains(wanted) {
+        if plan.to_pin.iter().any(|run| run.contains(wanted)) {
             return Ok(());
         }
         plan.clear();

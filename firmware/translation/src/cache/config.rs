@@ -108,7 +108,7 @@ impl CacheConfig {
     /// Sets of the cache: lines / ways. Of a shape that can be built.
     #[must_use]
     pub const fn sets(self) -> usize {
-        self.entries / self.line_entries / self.ways
+        self.entries >> self.line_entries.trailing_zeros() >> self.ways.trailing_zeros()
     }
 
     /// The set in which a translation may live: (page / line length + offset of the process) modulo the sets. Of a shape that
@@ -119,7 +119,7 @@ impl CacheConfig {
     #[inline]
     #[must_use]
     pub const fn set_of(self, process: Process, page: Page) -> usize {
-        let line = page.0 / self.line_entries as u64;
+        let line = page.0 >> self.line_entries.trailing_zeros();
         let factor = offset_factor(self.offset_per_process);
         (line.wrapping_add(offset(process, factor)) & (self.sets() as u64 - 1)) as usize
     }
