@@ -2,7 +2,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`study`] | many configurations on one trace |
+//! | [`sweep`] | lists of values, and their product |
+//! | [`study`], [`files`] | many configurations on one trace, on files |
 //! | [`config`], [`counts`] | a configuration, and what it counts |
 //! | [`decode`] | from a trace to lookups |
 //! | [`fast`] | engines for the common configurations, hundreds of millions of lookups a second |
@@ -16,10 +17,12 @@ pub mod cost;
 pub mod counts;
 pub mod decode;
 pub mod fast;
+pub mod files;
 pub mod published;
 pub mod replay;
 pub mod shadow;
 pub mod study;
+pub mod sweep;
 
 #[cfg(test)]
 mod testing;
