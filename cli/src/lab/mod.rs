@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`generate`] | `mapwire lab generate`: synthetic traces |
 //! | [`info`] | `mapwire lab info`: what a trace is made of |
+//! | [`study`] | `mapwire lab study`: designs, sizes and policies, all combinations, on traces |
 
 mod count;
 mod generate;
 mod info;
 mod output;
+mod study;
 mod target;
 
 use std::process::ExitCode;
@@ -19,6 +21,11 @@ use crate::args::LabArgs;
 
 /// What went wrong, for the user.
 pub(crate) type LabError = Box<dyn std::error::Error>;
+
+/// Options that make no sense, or not together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(pub(crate) String);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
@@ -38,6 +45,16 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab generate zipf -o zipf.mwt --records 10M --seed 7\n  mapwire lab generate transpose -o fft.mwt --nodes 8 --processes 1 --buffer 64M\n  mapwire lab generate --mix zipf,sequential -o mix.mwt"
     )]
     Generate(generate::GenerateArgs),
+    /// Replay traces against translation designs: all combinations of the values given
+    ///
+    /// A lookup is one page of one operation. Each node has a NIC of its own, which its processes share; the rows are sums over
+    /// nodes. NIC misses are split into compulsory (the first lookup of a page; of its line, if lines are longer), capacity (what a
+    /// fully associative LRU cache of as many entries misses besides) and conflict (the rest; may be below 0). The cost of a
+    /// lookup follows the equations of UTLB §6.2. An option that a design does not have leaves that design as it is.
+    #[command(
+        after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --cost bench.jsonl"
+    )]
+    Study(study::StudyArgs),
 }
 
 /// `mapwire lab`.
@@ -45,9 +62,13 @@ pub(crate) fn command(args: &LabArgs) -> ExitCode {
     let done = match &args.command {
         LabCommand::Info(args) => info::command(args),
         LabCommand::Generate(args) => generate::command(args),
+        LabCommand::Study(args) => study::command(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(error.as_ref(), 1),
+        Err(error) => {
+            let usage = error.is::<UsageError>() || error.is::<mapwire_study::sweep::SweepError>();
+            crate::fail(error.as_ref(), if usage { 2 } else { 1 })
+        }
     }
 }

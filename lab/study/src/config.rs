@@ -4,6 +4,8 @@ use std::fmt;
 
 use mapwire_translation::{CacheConfig, DesignConfig, PinLimit, PinRules};
 
+use crate::cost::Equation;
+
 /// A design and how a process pins: one row of a study.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Configuration {
@@ -33,6 +35,22 @@ impl Configuration {
         match self.design {
             DesignConfig::Hierarchical(config) => Some(config.cache),
             _ => None,
+        }
+    }
+
+    /// Entries of the NIC's cache or table.
+    pub fn entries(&self) -> Option<usize> {
+        self.cache().map(|cache| cache.entries)
+    }
+
+    /// By which equation a lookup costs.
+    pub fn equation(&self) -> Equation {
+        match self.design {
+            DesignConfig::Hierarchical(_) => Equation::Utlb {
+                prefetch: self.prefetch(),
+                prepin: self.rules.prepin_pages,
+            },
+            _ => Equation::Interrupt,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod fast;
 pub mod files;
 pub mod published;
 pub mod replay;
+pub mod rows;
 pub mod shadow;
 pub mod study;
 pub mod sweep;

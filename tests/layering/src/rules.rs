@@ -54,6 +54,7 @@ pub const OUTSIDE_PURE_TESTS: &[&str] = &["proptest"];
 /// What other crates may use from outside.
 pub const OUTSIDE: &[&str] = &[
     "bytemuck",
+    "bytes",
     "cbindgen",
     "clap",
     "clap_complete",
@@ -65,6 +66,7 @@ pub const OUTSIDE: &[&str] = &[
     "libm",
     "loom",
     "lz4_flex",
+    "parquet",
     "proptest",
     "rustix",
     "serde",

@@ -1,0 +1,189 @@
+//! What all commands that study traces take: the traces, which operations count, what a lookup costs.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use mapwire_study::config::Configuration;
+use mapwire_study::cost::{CostProfile, from_bench_rows};
+use mapwire_study::decode::Selection;
+use mapwire_study::files::{TraceFindings, study_files};
+use mapwire_study::study::Request;
+
+use super::super::{LabError, UsageError};
+use crate::progress::Progress;
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceOptions {
+    /// Trace files
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Which operations are lookups: send, fetch, recv
+    #[arg(long, value_name = "OP,...", value_delimiter = ',')]
+    ops: Vec<Op>,
+    /// Which paths count: ring (through the NIC), direct (by mapped memory)
+    #[arg(long, value_name = "PATH,...", value_delimiter = ',')]
+    paths: Vec<PathKind>,
+    /// What the parts of a lookup cost: `papers`, or a file with what `mapwire bench lookup|pin|notify-latency --json` printed
+    #[arg(long, value_name = "papers|FILE", default_value = "papers")]
+    cost: String,
+    /// Threads (default: one for each core)
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Op {
+    Send,
+    Fetch,
+    Receive,
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "send" => Ok(Op::Send),
+            "fetch" => Ok(Op::Fetch),
+            "recv" => Ok(Op::Receive),
+            _ => Err(format!("`{text}` is none of send, fetch, recv")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PathKind {
+    Ring,
+    Direct,
+}
+
+impl FromStr for PathKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ring" => Ok(PathKind::Ring),
+            "direct" => Ok(PathKind::Direct),
+            _ => Err(format!("`{text}` is none of ring, direct")),
+        }
+    }
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    Table,
+    Csv,
+    Json,
+    Parquet,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "table" => Ok(Format::Table),
+            "csv" => Ok(Format::Csv),
+            "json" => Ok(Format::Json),
+            "parquet" => Ok(Format::Parquet),
+            _ => Err(format!("`{text}` is none of table, csv, json, parquet")),
+        }
+    }
+}
+
+/// What was found out about the traces.
+pub(crate) struct Studied {
+    pub(crate) configurations: Vec<Configuration>,
+    pub(crate) traces: Vec<TraceFindings>,
+}
+
+impl Studied {
+    /// Tells of traces of which only a part was good.
+    pub(crate) fn warn(&self) {
+        for trace in &self.traces {
+            if let Some(damage) = &trace.damage {
+                eprintln!("mapwire: warning: {damage}; only that part was studied");
+            }
+        }
+    }
+}
+
+impl TraceOptions {
+    /// Operations that were asked for; `ops` if none were.
+    fn selection(&self, ops: &[Op]) -> Selection {
+        let ops = if self.ops.is_empty() { ops } else { &self.ops };
+        let path = |path| self.paths.is_empty() || self.paths.contains(&path);
+        Selection {
+            send: ops.contains(&Op::Send),
+            fetch: ops.contains(&Op::Fetch),
+            receive: ops.contains(&Op::Receive),
+            ring: path(PathKind::Ring),
+            direct: path(PathKind::Direct),
+        }
+    }
+
+    /// The profile of costs that was asked for.
+    pub(crate) fn profile(&self) -> Result<CostProfile, LabError> {
+        if self.cost == "papers" {
+            return Ok(CostProfile::papers());
+        }
+        let text = std::fs::read_to_string(&self.cost).map_err(|error| {
+            UsageError(format!(
+                "--cost {}: cannot read it: {error}; `papers` needs no file",
+                self.cost
+            ))
+        })?;
+        Ok(from_bench_rows(&text, &self.cost)
+            .map_err(|error| UsageError(format!("--cost {}: {error}", self.cost)))?)
+    }
+
+    /// Studies all operations of the traces.
+    pub(crate) fn study(
+        &self,
+        configurations: Vec<Configuration>,
+        causes: bool,
+    ) -> Result<Studied, LabError> {
+        self.study_ops(configurations, causes, &[Op::Send, Op::Fetch, Op::Receive])
+    }
+
+    /// Studies sends and fetches, as the traces of UTLB §6 have them, unless others were asked for.
+    #[allow(dead_code)]
+    pub(crate) fn study_sends(
+        &self,
+        configurations: Vec<Configuration>,
+        causes: bool,
+    ) -> Result<Studied, LabError> {
+        self.study_ops(configurations, causes, &[Op::Send, Op::Fetch])
+    }
+
+    fn study_ops(
+        &self,
+        configurations: Vec<Configuration>,
+        causes: bool,
+        ops: &[Op],
+    ) -> Result<Studied, LabError> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let request = Request {
+            configurations,
+            selection: self.selection(ops),
+            causes,
+            threads: self.threads.unwrap_or_else(cores).max(1),
+        };
+        let sizes = self
+            .traces
+            .iter()
+            .map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
+        let progress = std::sync::Mutex::new(Progress::bytes("studying", Some(sizes.sum())));
+        let traces = study_files(&self.traces, &request, &|bytes| {
+            if let Ok(progress) = progress.lock() {
+                progress.at(bytes);
+            }
+        })?;
+        Ok(Studied {
+            configurations: request.configurations,
+            traces,
+        })
+    }
+}

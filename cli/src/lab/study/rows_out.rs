@@ -1,0 +1,257 @@
+//! Rows as a table, CSV, JSON lines or Parquet, on stdout or in a file that appears when it is whole.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use mapwire_study::rows::{COLUMNS, Kind, Row};
+use mapwire_trace::WholeFile;
+use parquet::basic::{ConvertedType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+use serde_json::Value;
+
+use super::super::LabError;
+use super::super::output::{self, grouped};
+use super::super::target::cannot_write;
+use super::Format;
+
+/// Writes the rows.
+pub(crate) fn write(rows: &[Row], format: Format, output: Option<&Path>) -> Result<(), LabError> {
+    let bytes = match format {
+        Format::Table => table(rows).into_bytes(),
+        Format::Csv => csv(rows).into_bytes(),
+        Format::Json => rows
+            .iter()
+            .map(|row| format!("{}\n", row.to_json()))
+            .collect::<String>()
+            .into_bytes(),
+        Format::Parquet => parquet(rows)?,
+    };
+    match output {
+        None if format == Format::Parquet => {
+            Err("--format parquet needs a file: name one with -o".into())
+        }
+        None => output::print(&String::from_utf8_lossy(&bytes)),
+        Some(path) => write_whole(path, &bytes),
+    }
+}
+
+/// Writes a file that appears under its name when it is whole.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
+    let named = cannot_write(path);
+    let mut file = WholeFile::create(path).map_err(|error| named(&error))?;
+    file.write_all(bytes).map_err(|error| named(&error))?;
+    file.keep().map_err(|error| named(&error))?;
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> String {
+    let headings = [
+        "trace",
+        "configuration",
+        "lookups",
+        "check misses",
+        "NIC misses",
+        "compulsory",
+        "capacity",
+        "conflict",
+        "pins",
+        "unpins",
+        "interrupts",
+        "us/lookup",
+    ];
+    let rate =
+        |row: &Row, count: f64| format!("{:.4}", count / row.outcome.counts.lookups.max(1) as f64);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let (counts, causes) = (row.outcome.counts, row.outcome.causes);
+            vec![
+                row.trace.clone(),
+                row.configuration.to_string(),
+                grouped(counts.lookups),
+                rate(row, counts.check_misses as f64),
+                rate(row, counts.nic_misses as f64),
+                or_dash(causes.map(|it| rate(row, it.compulsory as f64))),
+                or_dash(causes.map(|it| rate(row, it.capacity as f64))),
+                or_dash(causes.map(|it| rate(row, it.conflict as f64))),
+                rate(row, counts.pins as f64),
+                rate(row, counts.unpins as f64),
+                rate(row, counts.interrupts as f64),
+                or_dash(row.cost_us.map(|cost| format!("{cost:.3}"))),
+            ]
+        })
+        .collect();
+    let mut text = output::table(&headings, &cells);
+    if let Some(row) = rows.first() {
+        text.push_str(&format!("counts are per lookup; costs: {}\n", row.profile));
+    }
+    text
+}
+
+fn csv(rows: &[Row]) -> String {
+    let field = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) if text.contains([',', '"', '\n', '\r']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let names: Vec<_> = COLUMNS.iter().map(|column| column.0).collect();
+    let mut text = names.join(",") + "\n";
+    for row in rows {
+        let fields: Vec<_> = row.values().iter().map(field).collect();
+        text.push_str(&fields.join(","));
+        text.push('\n');
+    }
+    text
+}
+
+fn parquet(rows: &[Row]) -> Result<Vec<u8>, LabError> {
+    let fields = COLUMNS.iter().map(|(name, kind)| {
+        let (physical, converted) = match kind {
+            Kind::Text => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+            Kind::Count => (Physical::INT64, ConvertedType::UINT_64),
+            Kind::Signed => (Physical::INT64, ConvertedType::NONE),
+            Kind::Switch => (Physical::BOOLEAN, ConvertedType::NONE),
+            Kind::Rate => (Physical::DOUBLE, ConvertedType::NONE),
+        };
+        let field = Type::primitive_type_builder(name, physical)
+            .with_repetition(Repetition::OPTIONAL)
+            .with_converted_type(converted);
+        field.build().map(Arc::new)
+    });
+    let fields = fields.collect::<Result<Vec<_>, _>>()?;
+    let schema = Arc::new(
+        Type::group_type_builder("study")
+            .with_fields(fields)
+            .build()?,
+    );
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(
+        &mut bytes,
+        schema,
+        Arc::new(WriterProperties::builder().build()),
+    )?;
+    let mut group = writer.next_row_group()?;
+    let table: Vec<Vec<Value>> = rows.iter().map(Row::values).collect();
+    for at in 0..COLUMNS.len() {
+        let column: Vec<&Value> = table.iter().map(|row| &row[at]).collect();
+        let levels: Vec<i16> = column
+            .iter()
+            .map(|value| i16::from(!value.is_null()))
+            .collect();
+        let Some(mut writer) = group.next_column()? else {
+            break;
+        };
+        match writer.untyped() {
+            ColumnWriter::BoolColumnWriter(writer) => {
+                let values: Vec<bool> = column.iter().filter_map(|value| value.as_bool()).collect();
+                writer.write_batch(&values, Some(&levels), None)?;
+            }
+            ColumnWriter::Int64ColumnWriter(writer) => {
+                let number = |value: &&Value| {
+                    value
+                        .as_i64()
+                        .or_else(|| value.as_u64().map(|number| number as i64))
+                };
+                let values: Vec<i64> = column.iter().filter_map(number).collect();
+                writer.write_batch(&values, Some(&levels), None)?;
+            }
+            ColumnWriter::DoubleColumnWriter(writer) => {
+                let values: Vec<f64> = column.iter().filter_map(|value| value.as_f64()).collect();
+                writer.write_batch(&values, Some(&levels), None)?;
+            }
+            ColumnWriter::ByteArrayColumnWriter(writer) => {
+                let values: Vec<ByteArray> = column
+                    .iter()
+                    .filter_map(|value| value.as_str())
+                    .map(ByteArray::from)
+                    .collect();
+                writer.write_batch(&values, Some(&levels), None)?;
+            }
+            _ => {}
+        }
+        writer.close()?;
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mapwire_study::config::Configuration;
+    use mapwire_study::study::Outcome;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    fn rows() -> Vec<Row> {
+        let row = |trace: &str, lookups| {
+            let mut outcome = Outcome::default();
+            outcome.counts.lookups = lookups;
+            Row {
+                trace: trace.to_owned(),
+                configuration: Configuration::new("hierarchical,ways=2".parse().unwrap()),
+                nodes: 1,
+                outcome,
+                cost_us: None,
+                profile: "papers".to_owned(),
+            }
+        };
+        vec![row("a", 5), row("b,\"c\"", 1 << 40)]
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it_and_leaves_out_what_is_missing() {
+        let text = csv(&rows());
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].starts_with("trace,design,configuration,entries,ways,"));
+        assert!(
+            lines[1].starts_with("a,hierarchical,\"hierarchical,ways=2\",8192,2,1,true,1,,,1,1,5,"),
+            "{}",
+            lines[1]
+        );
+        assert!(lines[2].starts_with("\"b,\"\"c\"\"\",hierarchical,"));
+        assert!(lines[1].ends_with(",,papers"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn parquet_reads_back_as_it_was_written() {
+        let file = bytes::Bytes::from(parquet(&rows()).unwrap());
+        let reader = SerializedFileReader::new(file).unwrap();
+        let back: Vec<_> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(back.len(), 2);
+        let field = |row: usize, name: &str| {
+            back[row]
+                .get_column_iter()
+                .find(|column| column.0 == name)
+                .map(|column| column.1.clone())
+                .unwrap()
+        };
+        assert_eq!(field(1, "trace"), Field::Str("b,\"c\"".to_owned()));
+        assert_eq!(field(1, "lookups"), Field::ULong(1 << 40));
+        assert_eq!(field(0, "offset"), Field::Bool(true));
+        assert_eq!(field(0, "cost_us"), Field::Null);
+        assert_eq!(field(0, "check_miss_rate"), Field::Double(0.0));
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_row() {
+        let text = table(&rows());
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.contains("1,099,511,627,776"));
+    }
+}
