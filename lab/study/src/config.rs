@@ -30,23 +30,42 @@ impl Configuration {
         Configuration { rules, ..self }
     }
 
-    /// The cache of the NIC, if the design has one for all processes.
+    /// The cache of the NIC that all processes share, if the design has one.
     pub fn cache(&self) -> Option<CacheConfig> {
         match self.design {
             DesignConfig::Hierarchical(config) => Some(config.cache),
+            DesignConfig::SharedCache(config) => Some(config.cache),
+            DesignConfig::Interrupt(config) if !config.cache_per_process => Some(config.cache),
+            DesignConfig::DynamicHandle(config) => Some(config.cache),
             _ => None,
         }
     }
 
-    /// Entries of the NIC's cache or table.
+    /// Entries of the NIC's cache, or of a process's table or cache.
     pub fn entries(&self) -> Option<usize> {
-        self.cache().map(|cache| cache.entries)
+        match self.design {
+            DesignConfig::PerProcess(config) => Some(config.entries),
+            DesignConfig::Interrupt(config) => Some(config.cache.entries),
+            _ => self.cache().map(|cache| cache.entries),
+        }
+    }
+
+    /// Entries that a miss fetches; of a line that is filled as a whole, one.
+    pub fn prefetch(&self) -> u64 {
+        match self.design {
+            DesignConfig::Hierarchical(config) => u64::from(config.prefetch),
+            DesignConfig::SharedCache(config) => u64::from(config.prefetch),
+            DesignConfig::Interrupt(config) => u64::from(config.fill_pages),
+            _ => 1,
+        }
     }
 
     /// By which equation a lookup costs.
     pub fn equation(&self) -> Equation {
         match self.design {
-            DesignConfig::Hierarchical(_) => Equation::Utlb {
+            DesignConfig::Hierarchical(_)
+            | DesignConfig::SharedCache(_)
+            | DesignConfig::PerProcess(_) => Equation::Utlb {
                 prefetch: self.prefetch(),
                 prepin: self.rules.prepin_pages,
             },
@@ -54,11 +73,20 @@ impl Configuration {
         }
     }
 
-    /// Entries that a miss fetches.
-    pub fn prefetch(&self) -> u64 {
+    /// Whether a fully associative cache beside the real one tells capacity from conflict misses. Not where the entries are of a
+    /// table that the library orders, and not where a miss decides what is pinned under a limit.
+    pub fn has_causes(&self) -> bool {
+        let unlimited = self.rules.limit == PinLimit::Unlimited;
         match self.design {
-            DesignConfig::Hierarchical(config) => u64::from(config.prefetch),
-            _ => 1,
+            DesignConfig::Hierarchical(_) => true,
+            DesignConfig::SharedCache(config) => {
+                config.prefetch == 1 && config.cache.line_entries == 1
+            }
+            DesignConfig::Interrupt(config) => {
+                unlimited && !config.cache_per_process && config.fill_pages == 1
+            }
+            DesignConfig::DynamicHandle(_) => unlimited,
+            _ => false,
         }
     }
 }

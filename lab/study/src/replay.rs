@@ -1,16 +1,16 @@
 //! The reference: a node's lookups by the very code of the firmware, for every design, policy and limit.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 
 use mapwire_translation::{
-    AnyDesign, CacheError, Counters, Frame, HostError, HostSide, Lookup, Page, PageRange, PinError,
-    PinPages, Process, SimulatedPinner, TranslationDesign, TranslationError,
+    AnyDesign, CacheError, Counters, Frame, HostError, Hosts, Lookup, Page, PageRange, PinError,
+    PinPages, Pinning, Process, SimulatedPinner, TranslationDesign, TranslationError,
 };
 
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts};
-use crate::decode::{Chunk, ExportEvent, FIRST, PAGE_ID, Pages, RECEIVE};
+use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
 use crate::shadow::Shadow;
 
 /// Why a configuration cannot be replayed.
@@ -67,12 +67,20 @@ impl PinPages for Pinner {
     }
 }
 
+/// Lookups of a node after which its host unpins what is above a high-water mark. Dynamic handle lookup §IV.B says only
+/// "periodically with long intervals".
+pub const RECLAIM_LOOKUPS: u64 = 1 << 16;
+
 /// One node under one configuration.
 #[derive(Debug)]
 pub struct Replay {
     configuration: Configuration,
     design: AnyDesign,
-    hosts: Vec<Option<HostSide>>,
+    hosts: Hosts,
+    opened: HashSet<Process>,
+    /// What each process exports.
+    exports: HashMap<Process, Vec<PageRange>>,
+    since_reclaim: u64,
     pinner: Pinner,
     counts: Counts,
     /// Lines that were looked up: process and line.
@@ -90,13 +98,16 @@ impl Replay {
         let cache = configuration.cache();
         Ok(Replay {
             design: AnyDesign::new(&configuration.design)?,
-            hosts: Vec::new(),
+            hosts: Hosts::new(),
+            opened: HashSet::new(),
+            exports: HashMap::new(),
+            since_reclaim: 0,
             pinner: Pinner::default(),
             counts: Counts::default(),
             looked_up: HashSet::new(),
             line_entries: cache.map_or(1, |cache| cache.line_entries as u64),
             shadow: cache
-                .filter(|_| causes)
+                .filter(|_| causes && configuration.has_causes())
                 .map(|cache| Shadow::new(cache, configuration.prefetch())),
             configuration,
         })
@@ -112,7 +123,7 @@ impl Replay {
         let mut at = 0;
         while at < lookups.len() {
             while let Some(event) = exports.next_if(|event| event.at <= at) {
-                self.export(event)?;
+                self.export(event.process, event.range, event.begins)?;
             }
             let rest = &lookups[at..];
             let count = rest[1..]
@@ -127,16 +138,18 @@ impl Replay {
             self.operation(process, range, rest[0] & RECEIVE != 0)?;
             at += count;
         }
-        exports.try_for_each(|event| self.export(event))
+        exports.try_for_each(|event| self.export(event.process, event.range, event.begins))?;
+        if self.design.unpins_evicted() {
+            // What left the cache while its transfer went on is unpinned at the process's next miss, which may never come.
+            self.hosts.reclaim(&mut self.design, &mut self.pinner)?;
+            self.forget_unpinned();
+        }
+        Ok(())
     }
 
     /// What was counted.
     pub fn counts(&self) -> Counts {
-        let host = self
-            .hosts
-            .iter()
-            .flatten()
-            .fold(Counters::default(), |sum, host| sum + host.counters());
+        let host: Counters = self.hosts.counters();
         let nic = self.design.counters();
         Counts {
             nic_misses: nic.nic_misses,
@@ -164,16 +177,14 @@ impl Replay {
         &self.design
     }
 
-    fn host(&mut self, process: Process) -> Result<&mut HostSide, ReplayError> {
-        let at = usize::from(process.0);
-        if self.hosts.len() <= at {
-            self.hosts.resize_with(at + 1, || None);
+    fn open(&mut self, process: Process) -> Result<(), ReplayError> {
+        if self.opened.insert(process) {
+            let rules = self.configuration.rules;
+            self.hosts
+                .open(&mut self.design, process, rules)
+                .map_err(ReplayError::Nic)?;
         }
-        if self.hosts[at].is_none() {
-            self.design.open(process).map_err(ReplayError::Nic)?;
-        }
-        let (design, rules) = (&self.design, self.configuration.rules);
-        Ok(self.hosts[at].get_or_insert_with(|| HostSide::new(process, rules, design)))
+        Ok(())
     }
 
     fn operation(
@@ -182,35 +193,59 @@ impl Replay {
         range: PageRange,
         receive: bool,
     ) -> Result<(), ReplayError> {
-        self.host(process)?;
+        self.open(process)?;
+        let exported = receive && self.is_exported(process, range);
+        if receive && !exported && self.design.pinning() == Pinning::OnMiss {
+            // Of an export that the trace does not tell of. It lasts.
+            self.export(process, range, true)?;
+        }
         let Replay {
             design,
             hosts,
             pinner,
             ..
         } = self;
-        let Some(host) = &mut hosts[usize::from(process.0)] else {
-            return Ok(());
-        };
-        host.prepare(design, pinner, range)?;
-        host.hold(range).map_err(ReplayError::Limit)?;
+        let side = hosts.side_mut(process).map_err(ReplayError::Nic)?;
+        if !exported {
+            side.prepare(design, pinner, range)?;
+            side.hold(range).map_err(ReplayError::Limit)?;
+        }
         self.forget_unpinned();
         for page in range {
             self.look_up(process, page, receive)?;
         }
-        if let Some(host) = &mut self.hosts[usize::from(process.0)] {
-            host.release(range).map_err(ReplayError::Limit)?;
+        if !exported {
+            let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
+            side.release(range).map_err(ReplayError::Limit)?;
+        }
+        self.since_reclaim += range.count;
+        if self.since_reclaim >= RECLAIM_LOOKUPS {
+            self.since_reclaim = 0;
+            self.hosts.reclaim(&mut self.design, &mut self.pinner)?;
+            self.forget_unpinned();
         }
         Ok(())
+    }
+
+    fn is_exported(&self, process: Process, range: PageRange) -> bool {
+        let within =
+            |export: &PageRange| export.first <= range.first && range.end() <= export.end();
+        self.exports
+            .get(&process)
+            .is_some_and(|exports| exports.iter().any(within))
     }
 
     fn look_up(&mut self, process: Process, page: Page, receive: bool) -> Result<(), ReplayError> {
         self.counts.lookups += 1;
         self.counts.receive_lookups += u64::from(receive);
         let cold = self.looked_up.insert((process, page.0 / self.line_entries));
-        if let Some(shadow) = &mut self.shadow {
+        if let Some(shadow) = &mut self.shadow
+            && (!receive || self.design.pinning_receive() == self.design.pinning())
+        {
+            // What is pinned on a miss is there as soon as it is missed.
+            let on_miss = self.design.pinning() == Pinning::OnMiss;
             shadow.look_up(process, page, |page| {
-                !self.design.installed(process, page).is_garbage()
+                on_miss || !self.design.installed(process, page).is_garbage()
             });
         }
         let mut missed = false;
@@ -222,8 +257,10 @@ impl Replay {
             match answer {
                 Lookup::Hit(_) => {}
                 Lookup::Miss(_) => missed = true,
-                Lookup::Host(_) => {
+                Lookup::Host(request) => {
                     missed = true;
+                    self.hosts
+                        .serve(&mut self.design, &mut self.pinner, request)?;
                     continue;
                 }
             }
@@ -237,34 +274,39 @@ impl Replay {
 
     fn forget_unpinned(&mut self) {
         for (process, page) in self.pinner.unpinned.drain(..) {
-            if let Some(shadow) = &mut self.shadow {
+            // A design that pins on a miss unpins what left its cache, not the other way round.
+            if let Some(shadow) = &mut self.shadow
+                && self.design.pinning() == Pinning::BeforeTransfer
+            {
                 shadow.remove(process, page);
             }
         }
     }
 
-    fn export(&mut self, event: &ExportEvent) -> Result<(), ReplayError> {
-        let ExportEvent {
-            begins,
-            process,
-            range,
-            ..
-        } = *event;
-        self.host(process)?;
+    fn export(
+        &mut self,
+        process: Process,
+        range: PageRange,
+        begins: bool,
+    ) -> Result<(), ReplayError> {
+        self.open(process)?;
         let Replay {
             design,
             hosts,
             pinner,
+            exports,
             ..
         } = self;
-        let Some(host) = &mut hosts[usize::from(process.0)] else {
-            return Ok(());
-        };
+        let exports = exports.entry(process).or_default();
+        let side = hosts.side_mut(process).map_err(ReplayError::Nic)?;
         if begins {
-            host.prepare(design, pinner, range)?;
-            host.hold(range).map_err(ReplayError::Limit)?;
-        } else {
-            host.release(range).map_err(ReplayError::Limit)?;
+            side.prepare_receive(design, pinner, range)?;
+            side.hold_receive(range).map_err(ReplayError::Limit)?;
+            exports.push(range);
+        } else if let Some(at) = exports.iter().position(|export| *export == range) {
+            // An export from before the trace began cannot end.
+            exports.swap_remove(at);
+            side.release_receive(range).map_err(ReplayError::Limit)?;
         }
         self.forget_unpinned();
         Ok(())

@@ -27,7 +27,7 @@ pub const CHUNK_LOOKUPS: usize = 1 << 20;
 /// Most pages of an operation, 4 GiB.
 pub const MAX_OPERATION_PAGES: u64 = 1 << 20;
 
-/// Which operations of a trace are studied. Exports and unexports always are.
+/// Which operations of a trace are studied. Exports and unexports are if receives are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selection {
     /// Sends.
@@ -64,7 +64,8 @@ impl Selection {
             TraceOp::Send => self.send,
             TraceOp::Fetch => self.fetch,
             TraceOp::Receive => self.receive,
-            TraceOp::Export | TraceOp::Unexport => true,
+            // Whoever leaves out receives has no use for what they need.
+            TraceOp::Export | TraceOp::Unexport => return self.receive,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Configurations that run together on the lookups of one node.
 
-use mapwire_translation::PAGE_BYTES;
-
 use super::StudyError;
 use super::plan::Allowed;
 use crate::config::Configuration;
@@ -15,12 +13,19 @@ use crate::replay::Replay;
 pub(super) enum Kind {
     /// The library pins before a transfer.
     Utlb,
+    /// As that, into a table in NIC memory that never misses.
+    Table,
+    /// A miss interrupts the host, which pins; what leaves the cache is unpinned.
+    Interrupt,
+    /// A miss has the host pin the line, which then stays pinned.
+    DynamicHandle,
 }
 
 /// A configuration of a group: its place in the request, and its cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) at: usize,
+    pub(super) configuration: Configuration,
     pub(super) kind: Kind,
     pub(super) shape: Shape,
     pub(super) entries: usize,
@@ -85,7 +90,16 @@ impl Unlimited {
     }
 
     fn run(&mut self, node: &Node) -> Result<(), StudyError> {
-        if self.line_entries > 1 && !node.chunk.exports.is_empty() {
+        let some = |kind| self.members.iter().any(|member| member.kind == kind);
+        if some(Kind::Interrupt)
+            && (node.totals.receive_lookups > 0 || !node.chunk.exports.is_empty())
+        {
+            return Err(StudyError::Again(Allowed {
+                interrupts: false,
+                ..self.allowed
+            }));
+        }
+        if self.fresh_misses && !node.chunk.exports.is_empty() {
             return Err(StudyError::Again(Allowed {
                 lines_of_pages: false,
                 ..self.allowed
@@ -128,9 +142,20 @@ impl Unlimited {
                 ..Counts::default()
             };
             let counts = match member.kind {
-                Kind::Utlb => Counts {
+                Kind::Utlb | Kind::Table => Counts {
                     check_misses: totals.known_pages,
                     pins: totals.known_pages,
+                    ..counts
+                },
+                Kind::Interrupt => Counts {
+                    interrupts: counts.nic_misses,
+                    pins: counts.nic_misses,
+                    unpins: counts.nic_misses - self.levels.resident(member.shape).unwrap_or(0),
+                    ..counts
+                },
+                Kind::DynamicHandle => Counts {
+                    interrupts: counts.nic_misses,
+                    pins: self.cold.sum() * self.line_entries as u64,
                     ..counts
                 },
             };
@@ -154,9 +179,9 @@ impl Unlimited {
 pub(super) struct UnderLimit {
     keys: Keys,
     pins: Pins,
-    limit_pages: u64,
     entries: Vec<u32>,
-    caches: Vec<(Member, Limited)>,
+    /// A table has no cache.
+    caches: Vec<(Member, Option<Limited>)>,
     stream: KeyStream,
     cold: PathMisses,
     allowed: Allowed,
@@ -177,11 +202,15 @@ impl UnderLimit {
         UnderLimit {
             keys: Keys::new(1, offset, least_sets),
             pins: Pins::new(limit_pages),
-            limit_pages,
             entries: Vec::new(),
             caches: members
                 .into_iter()
-                .map(|member| (member, Limited::new(member.shape)))
+                .map(|member| {
+                    (
+                        member,
+                        (member.kind != Kind::Table).then(|| Limited::new(member.shape)),
+                    )
+                })
                 .collect(),
             stream: KeyStream::default(),
             cold: PathMisses::default(),
@@ -210,12 +239,14 @@ impl UnderLimit {
         entries.clear();
         pins.run(&node.chunk, &node.pages, |entry| entries.push(entry))
             .map_err(|cause| StudyError::Limit {
-                limit_bytes: self.limit_pages * PAGE_BYTES as u64,
+                configuration: self.caches[0].0.configuration,
                 node: node.number,
                 cause,
             })?;
         for (_, cache) in &mut self.caches {
-            cache.run(&self.entries, &self.keys);
+            if let Some(cache) = cache {
+                cache.run(&self.entries, &self.keys);
+            }
         }
         Ok(())
     }
@@ -223,11 +254,14 @@ impl UnderLimit {
     fn report(&self, totals: &Totals, sink: &mut Sink<'_>) {
         let pinned = self.pins.counts();
         for (member, cache) in &self.caches {
-            let mut misses = cache.misses();
-            misses.send_cold = self.cold.send_cold;
-            misses.send_other -= self.cold.send_cold;
-            misses.receive_cold = self.cold.receive_cold;
-            misses.receive_other -= self.cold.receive_cold;
+            let mut misses = PathMisses::default();
+            if let Some(cache) = cache {
+                misses = cache.misses();
+                misses.send_cold = self.cold.send_cold;
+                misses.send_other -= self.cold.send_cold;
+                misses.receive_cold = self.cold.receive_cold;
+                misses.receive_other -= self.cold.receive_cold;
+            }
             let counts = Counts {
                 lookups: totals.lookups,
                 receive_lookups: totals.receive_lookups,

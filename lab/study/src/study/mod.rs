@@ -68,10 +68,10 @@ pub enum StudyError {
         cause: ReplayError,
     },
     /// An operation has more pages than a process may have pinned.
-    #[error("--limit {limit_bytes} is too small on node {node}: {cause}")]
+    #[error("{configuration} cannot be studied on node {node}: {cause}")]
     Limit {
-        /// The limit.
-        limit_bytes: u64,
+        /// The configuration.
+        configuration: Configuration,
         /// Where.
         node: u16,
         /// What is wrong.

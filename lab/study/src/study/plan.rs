@@ -17,6 +17,8 @@ pub struct Allowed {
     pub lines_of_pages: bool,
     /// Limits on pinned pages, where no page is held for long: not if pages are exported.
     pub limits: bool,
+    /// Interrupts: not if there are receives, which go by a table of their own.
+    pub interrupts: bool,
 }
 
 impl Allowed {
@@ -25,12 +27,14 @@ impl Allowed {
         keys: true,
         lines_of_pages: true,
         limits: true,
+        interrupts: true,
     };
     /// The firmware's code only.
     pub const NONE: Allowed = Allowed {
         keys: false,
         lines_of_pages: false,
         limits: false,
+        interrupts: false,
     };
 }
 
@@ -112,31 +116,63 @@ fn fast_engine(
     causes: bool,
     allowed: Allowed,
 ) -> Option<(Common, Member)> {
-    let cache = configuration.cache()?;
     let rules = configuration.rules;
-    let shape = Shape {
-        sets: cache.sets(),
-        ways: cache.ways,
-    };
-    if !allowed.keys || !shape.is_taken() || rules.prepin_pages > 1 || configuration.prefetch() > 1
-    {
-        return None;
-    }
     let kind = match configuration.design {
         DesignConfig::Hierarchical(_) => Kind::Utlb,
+        DesignConfig::PerProcess(_) => Kind::Table,
+        DesignConfig::Interrupt(_) if allowed.interrupts => Kind::Interrupt,
+        DesignConfig::DynamicHandle(config) if config.high_water_bytes.is_none() => {
+            Kind::DynamicHandle
+        }
         _ => return None,
     };
+    // Pinning ahead is only for designs that check.
+    let checks = matches!(kind, Kind::Utlb | Kind::Table);
+    if !allowed.keys || configuration.prefetch() > 1 || checks && rules.prepin_pages > 1 {
+        return None;
+    }
+    if kind == Kind::Table {
+        let table = configuration.entries()? as u64;
+        let limit_pages = match rules.limit {
+            PinLimit::Unlimited => table,
+            PinLimit::Pages(pages) => pages.min(table),
+        };
+        let member = Member {
+            at,
+            configuration,
+            kind,
+            shape: Shape { sets: 1, ways: 1 },
+            entries: 1,
+            line_entries: 1,
+        };
+        let taken = allowed.limits && rules.policy == Policy::Lru;
+        return taken.then_some((
+            Common::UnderLimit {
+                offset: false,
+                limit_pages,
+            },
+            member,
+        ));
+    }
+    let cache = configuration.cache()?;
     let member = Member {
         at,
+        configuration,
         kind,
-        shape,
+        shape: Shape {
+            sets: cache.sets(),
+            ways: cache.ways,
+        },
         entries: cache.entries,
         line_entries: cache.line_entries,
     };
+    if !member.shape.is_taken() {
+        return None;
+    }
     let fresh_misses = kind == Kind::Utlb && cache.line_entries > 1;
     let offset = cache.offset_per_process;
     match rules.limit {
-        PinLimit::Unlimited if cache.line_entries == 1 || allowed.lines_of_pages => Some((
+        PinLimit::Unlimited if !fresh_misses || allowed.lines_of_pages => Some((
             Common::Unlimited {
                 line_entries: cache.line_entries,
                 offset,
@@ -145,7 +181,8 @@ fn fast_engine(
             member,
         )),
         PinLimit::Pages(limit_pages)
-            if allowed.limits
+            if kind == Kind::Utlb
+                && allowed.limits
                 && cache.line_entries == 1
                 && rules.policy == Policy::Lru
                 && !causes =>

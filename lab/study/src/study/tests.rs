@@ -1,7 +1,8 @@
 //! Fast engines against the firmware's code, on random traces; and golden counts.
 
 use mapwire_translation::{
-    CacheConfig, DesignConfig, HierarchicalConfig, PinLimit, PinRules, Policy,
+    CacheConfig, DesignConfig, DynamicHandleConfig, HierarchicalConfig, IndexedConfig,
+    InterruptConfig, PerProcessConfig, PinLimit, PinRules, Policy,
 };
 use mapwire_wire::TraceOp;
 use proptest::prelude::*;
@@ -68,10 +69,18 @@ fn configurations() -> impl Strategy<Value = Vec<Configuration>> {
         });
     let limit =
         prop_oneof![2 => Just(PinLimit::Unlimited), 1 => (20_u64..60).prop_map(PinLimit::Pages)];
-    let design =
-        (cache, prop_oneof![3 => Just(1_u32), 1 => 2_u32..9]).prop_map(|(cache, prefetch)| {
-            DesignConfig::Hierarchical(HierarchicalConfig::from(cache).with_prefetch(prefetch))
-        });
+    let ahead = prop_oneof![3 => Just(1_u32), 1 => 2_u32..9];
+    let design = (0_u8..8, cache, ahead).prop_map(|(kind, cache, ahead)| match kind {
+        0 => DesignConfig::SharedCache(IndexedConfig::from(cache).with_prefetch(ahead)),
+        1 => DesignConfig::PerProcess(PerProcessConfig::default().with_entries(20 + cache.entries)),
+        2 => DesignConfig::Interrupt(
+            InterruptConfig::default()
+                .with_cache(cache.with_line_entries(1))
+                .with_fill_pages(ahead),
+        ),
+        3 => DesignConfig::DynamicHandle(DynamicHandleConfig::default().with_cache(cache)),
+        _ => DesignConfig::Hierarchical(HierarchicalConfig::from(cache).with_prefetch(ahead)),
+    });
     let configuration = (design, limit, prop_oneof![4 => Just(1_u64), 1 => 2_u64..5]).prop_map(
         |(design, limit, prepin)| {
             Configuration::new(design).with_rules(
@@ -81,7 +90,10 @@ fn configurations() -> impl Strategy<Value = Vec<Configuration>> {
             )
         },
     );
-    prop::collection::vec(configuration, 1..12)
+    prop::collection::vec(
+        configuration.prop_filter("can be built", |it| it.design.checked().is_ok()),
+        1..12,
+    )
 }
 
 /// Operations; some traces have exports, each of which ends at some time.
@@ -116,8 +128,17 @@ proptest! {
         configurations in configurations(),
         causes in any::<bool>(),
     ) {
-        let fast = study(&records, &configurations, causes, Allowed::ALL).unwrap();
-        let slow = study(&records, &configurations, causes, Allowed::NONE).unwrap();
+        let slow = study(&records, &configurations, causes, Allowed::NONE);
+        let fast = study(&records, &configurations, causes, Allowed::ALL);
+        let (Ok(slow), Ok(fast)) = (slow, fast) else {
+            // A limit that exports leave too little of. Each configuration alone fails with both or with none.
+            for configuration in configurations {
+                let both = [Allowed::ALL, Allowed::NONE].map(|allowed| study(&records, &[configuration], causes, allowed));
+                let [fast, slow] = both.map(|it| it.map(|found| found.outcomes[0]).map_err(drop));
+                prop_assert_eq!(fast, slow, "{}", configuration);
+            }
+            return Ok(());
+        };
         prop_assert_eq!(&fast.nodes, &slow.nodes);
         for (at, configuration) in configurations.iter().enumerate() {
             prop_assert_eq!(&fast.outcomes[at], &slow.outcomes[at], "{}", configuration);
@@ -216,7 +237,7 @@ fn a_limit_below_one_operation_is_an_error_that_names_it() {
         .unwrap_err()
         .to_string();
     assert!(
-        fast.contains("16384") && fast.contains("node 3") && fast.contains("5 pages"),
+        fast.contains("limit=4") && fast.contains("node 3") && fast.contains("5 pages"),
         "{fast}"
     );
     let slow = study(&records, &rows, false, Allowed::NONE)

@@ -1,0 +1,326 @@
+//! `mapwire lab study`.
+
+mod common;
+
+use common::{Done, Place};
+use serde_json::Value;
+
+/// A small trace: 4 nodes of 2 processes.
+fn trace(place: &Place, pattern: &str) -> String {
+    let name = format!("{pattern}.mwt");
+    let args = [
+        "lab",
+        "generate",
+        pattern,
+        "-o",
+        &name,
+        "--records",
+        "20K",
+        "--processes",
+        "2",
+        "--buffer",
+        "1M",
+    ];
+    place.run(&args).code(0);
+    name
+}
+
+fn json_rows(done: &Done) -> Vec<Value> {
+    done.out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_combination_is_a_row_and_counts_add_up() {
+    let place = Place::new();
+    let (zipf, strided) = (trace(&place, "zipf"), trace(&place, "strided"));
+    let args = [
+        "lab",
+        "study",
+        &zipf,
+        &strided,
+        "--design",
+        "hierarchical,interrupt",
+        "--entries",
+        "64,1K",
+        "--ways",
+        "1,4",
+        "--offset",
+        "on,off",
+        "--format",
+        "json",
+    ];
+    let rows = json_rows(&place.run(&args).code(0));
+    assert_eq!(rows.len(), 2 * 2 * 2 * 2 * 2);
+    for row in &rows {
+        let count = |name: &str| {
+            row[name]
+                .as_i64()
+                .unwrap_or_else(|| panic!("{name} in {row}"))
+        };
+        let paths = [
+            "send_cold_misses",
+            "send_other_misses",
+            "receive_cold_misses",
+            "receive_other_misses",
+        ];
+        assert_eq!(paths.map(count).iter().sum::<i64>(), count("nic_misses"));
+        let causes = ["compulsory_misses", "capacity_misses", "conflict_misses"].map(count);
+        assert_eq!(causes.iter().sum::<i64>(), count("nic_misses"));
+        assert!(row["cost_us"].as_f64().unwrap() > 0.8);
+        if row["design"] == "interrupt" {
+            assert_eq!(
+                (count("interrupts"), count("check_misses")),
+                (count("nic_misses"), 0)
+            );
+        } else {
+            assert_eq!((count("interrupts"), count("unpins")), (0, 0));
+        }
+    }
+    // A larger cache with the same ways never misses more often under LRU when its sets refine those of the smaller one.
+    let misses = |trace: &str, text: &str| {
+        let row = rows
+            .iter()
+            .find(|row| row["trace"] == trace && row["configuration"] == text);
+        row.unwrap_or_else(|| panic!("{text}"))["nic_misses"]
+            .as_u64()
+            .unwrap()
+    };
+    for trace in ["zipf", "strided"] {
+        assert!(
+            misses(trace, "hierarchical,entries=1K,ways=4")
+                <= misses(trace, "hierarchical,entries=64,ways=4")
+        );
+        assert!(
+            misses(trace, "hierarchical,entries=1K") <= misses(trace, "hierarchical,entries=64")
+        );
+    }
+}
+
+#[test]
+fn limits_policies_and_all_designs_are_studied() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let args = [
+        "lab",
+        "study",
+        &zipf,
+        "--ops",
+        "send,fetch",
+        "--limit",
+        "none,256K",
+        "--policy",
+        "lru,mru,lfu,mfu,random:3",
+        "--prepin",
+        "1,4",
+        "--format",
+        "json",
+    ];
+    let rows = json_rows(&place.run(&args).code(0));
+    assert_eq!(rows.len(), 2 + 5 * 2);
+    let limited: Vec<_> = rows
+        .iter()
+        .filter(|row| row["limit_bytes"] == 262_144)
+        .collect();
+    assert_eq!(limited.len(), 10);
+    assert!(
+        limited
+            .iter()
+            .all(|row| row["unpins"].as_u64().unwrap() > 0)
+    );
+    let designs =
+        "hierarchical,shared-cache,per-process,interrupt,dynamic-handle,interrupt,variant=vmmc";
+    let rows = json_rows(
+        &place
+            .run(&[
+                "lab", "study", &zipf, "--design", designs, "--format", "json",
+            ])
+            .code(0),
+    );
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| row["design"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "hierarchical",
+            "shared-cache",
+            "per-process",
+            "interrupt",
+            "dynamic-handle",
+            "interrupt"
+        ]
+    );
+    let lookups: Vec<_> = rows
+        .iter()
+        .map(|row| row["lookups"].as_u64().unwrap())
+        .collect();
+    assert!(
+        lookups[0] > 15_000 && lookups.iter().all(|count| *count == lookups[0]),
+        "{lookups:?}"
+    );
+}
+
+#[test]
+fn rows_come_as_table_csv_and_parquet_and_files_appear_whole() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let table = place
+        .run(&["lab", "study", &zipf, "--entries", "1K,2K"])
+        .code(0)
+        .out();
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(
+        table.contains("hierarchical,entries=2K") && table.contains("costs: papers"),
+        "{table}"
+    );
+    place
+        .run(&["lab", "study", &zipf, "--format", "csv", "-o", "rows.csv"])
+        .code(0);
+    let csv = std::fs::read_to_string(place.folder.join("rows.csv")).unwrap();
+    assert!(
+        csv.starts_with("trace,design,") && csv.lines().count() == 2,
+        "{csv}"
+    );
+    place
+        .run(&[
+            "lab",
+            "study",
+            &zipf,
+            "--format",
+            "parquet",
+            "-o",
+            "rows.parquet",
+        ])
+        .code(0);
+    let parquet = std::fs::read(place.folder.join("rows.parquet")).unwrap();
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    place
+        .run(&["lab", "study", &zipf, "--format", "parquet"])
+        .code(1)
+        .says("-o");
+}
+
+#[test]
+fn a_profile_of_this_machine_is_read_from_the_rows_of_benches() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let rows = r#"{"bench":"lookup","case":"user-level check","pages":1,"value":4,"unit":"ns"}
+{"bench":"lookup","case":"NIC cache hit","pages":1,"value":4,"unit":"ns"}
+{"bench":"lookup","case":"NIC cache miss","pages":1,"value":9,"unit":"ns"}
+{"bench":"pin","case":"pin","pinner":"mlock","pages":1,"value":2,"unit":"us"}
+"#;
+    place.write("bench.jsonl", rows);
+    let args = [
+        "lab",
+        "study",
+        &zipf,
+        "--format",
+        "json",
+        "--cost",
+        "bench.jsonl",
+    ];
+    place
+        .run(&args)
+        .code(2)
+        .says("--cost bench.jsonl: no row tells what unpinning");
+    let more = format!(
+        "{rows}{}\n",
+        r#"{"bench":"pin","case":"unpin","pinner":"mlock","pages":1,"value":1,"unit":"us"}"#
+    );
+    place.write("bench.jsonl", &more);
+    let cost = json_rows(&place.run(&args).code(0))[0]["cost_us"]
+        .as_f64()
+        .unwrap();
+    assert!(cost > 0.008 && cost < 2.1, "{cost}");
+    place
+        .run(&["lab", "study", &zipf, "--cost", "none.jsonl"])
+        .code(2)
+        .says("--cost none.jsonl");
+}
+
+#[test]
+fn wrong_values_are_named_with_their_option_and_leave_no_file() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    for (args, code, texts) in [
+        (
+            &["--entries", "3000"][..],
+            2,
+            &["3000 entries", "power of two"][..],
+        ),
+        (&["--entries", "many"], 2, &["--entries many"]),
+        (
+            &["--entries", "64", "--ways", "128"],
+            2,
+            &["128 ways do not divide"],
+        ),
+        (
+            &["--design", "hierarchic"],
+            2,
+            &["--design hierarchic", "per-process"],
+        ),
+        (
+            &["--design", "per-process", "--ways", "2"],
+            2,
+            &["--ways", "per-process"],
+        ),
+        (&["--limit", "100"], 2, &["--limit", "100 bytes"]),
+        (&["--limit", "4K"], 1, &["zipf.mwt", "limit=1", "256 pages"]),
+        (&["--policy", "best"], 2, &["--policy", "best", "lru, mru"]),
+        (&["--prepin", "0"], 2, &["--prepin", "1 to 512"]),
+        (&["--ops", "put"], 2, &["--ops", "put"]),
+        (
+            &["--paths", "direct"],
+            1,
+            &["no lookup", "--ops or --paths"],
+        ),
+        (&["--format", "xml"], 2, &["--format", "xml"]),
+        (&["-o", "no/such/rows"], 1, &["no/such/rows"]),
+    ] {
+        let mut all = vec!["lab", "study", &zipf, "-o", "rows"];
+        if args[0] == "-o" {
+            all.truncate(3);
+        }
+        all.extend_from_slice(args);
+        let done = place.run(&all).code(code);
+        for text in texts {
+            assert!(
+                done.err().contains(text),
+                "{args:?}: `{text}` is not in {}",
+                done.err()
+            );
+        }
+        assert!(!place.has("rows"), "{args:?}");
+    }
+    place
+        .run(&["lab", "study", "none.mwt"])
+        .code(1)
+        .says("none.mwt");
+    place.write("text.mwt", "time_ns,node\n");
+    place
+        .run(&["lab", "study", "text.mwt"])
+        .code(1)
+        .says("text.mwt is no trace file");
+}
+
+#[test]
+fn of_a_trace_that_is_cut_off_the_good_part_is_studied_with_a_warning() {
+    let place = Place::new();
+    let name = "long.mwt";
+    place
+        .run(&["lab", "generate", "zipf", "-o", name, "--records", "100K"])
+        .code(0);
+    let path = place.folder.join(name);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let done = place
+        .run(&["lab", "study", name, "--format", "json"])
+        .code(0);
+    let lookups = json_rows(&done)[0]["lookups"].as_u64().unwrap();
+    assert!(lookups > 10_000 && lookups < 90_000, "{lookups}");
+    done.says("only that part was studied");
+}
