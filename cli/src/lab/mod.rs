@@ -54,7 +54,7 @@ pub(crate) enum LabCommand {
     #[command(
         after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --cost bench.jsonl"
     )]
-    Study(study::StudyArgs),
+    Study(Box<study::StudyArgs>),
 }
 
 /// `mapwire lab`.

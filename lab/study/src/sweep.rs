@@ -32,8 +32,8 @@ pub enum SweepError {
         option: &'static str,
         /// The value.
         value: String,
-        /// The design with the options before this one.
-        design: DesignConfig,
+        /// The design's name.
+        design: &'static str,
         /// What is wrong.
         cause: ParseDesignError,
     },
@@ -162,7 +162,7 @@ fn check_alone(design: DesignConfig, option: &'static str, value: &str) -> Resul
         Err(cause @ ParseDesignError::Value { .. }) => Err(SweepError::Value {
             option,
             value: value.to_owned(),
-            design,
+            design: design.name(),
             cause,
         }),
         _ => Ok(()),

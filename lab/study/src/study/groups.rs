@@ -239,7 +239,7 @@ impl UnderLimit {
         entries.clear();
         pins.run(&node.chunk, &node.pages, |entry| entries.push(entry))
             .map_err(|cause| StudyError::Limit {
-                configuration: self.caches[0].0.configuration,
+                configuration: Box::new(self.caches[0].0.configuration),
                 node: node.number,
                 cause,
             })?;
@@ -289,7 +289,7 @@ impl Group {
             } => replay
                 .run(&node.chunk, &node.pages)
                 .map_err(|cause| StudyError::Configuration {
-                    configuration: *configuration,
+                    configuration: Box::new(*configuration),
                     node: node.number,
                     cause,
                 }),

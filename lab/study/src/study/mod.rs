@@ -53,7 +53,7 @@ pub enum StudyError {
     #[error("{configuration}: {cause}")]
     Cache {
         /// The configuration.
-        configuration: Configuration,
+        configuration: Box<Configuration>,
         /// What is wrong.
         cause: CacheError,
     },
@@ -61,7 +61,7 @@ pub enum StudyError {
     #[error("{configuration} cannot be studied on node {node}: {cause}")]
     Configuration {
         /// The configuration.
-        configuration: Configuration,
+        configuration: Box<Configuration>,
         /// Where.
         node: u16,
         /// What is wrong.
@@ -71,7 +71,7 @@ pub enum StudyError {
     #[error("{configuration} cannot be studied on node {node}: {cause}")]
     Limit {
         /// The configuration.
-        configuration: Configuration,
+        configuration: Box<Configuration>,
         /// Where.
         node: u16,
         /// What is wrong.

@@ -1,6 +1,6 @@
 //! Which engine takes which configuration.
 
-use mapwire_translation::{DesignConfig, PinLimit, Policy};
+use mapwire_translation::{CacheError, DesignConfig, PinLimit, Policy};
 
 use super::groups::{Group, Kind, Member, UnderLimit, Unlimited};
 use super::{Request, StudyError};
@@ -58,10 +58,7 @@ pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, 
     let mut groups = Vec::new();
     for (at, &configuration) in request.configurations.iter().enumerate() {
         if let Err(cause) = configuration.design.checked() {
-            return Err(StudyError::Cache {
-                configuration,
-                cause,
-            });
+            return Err(cannot_build(configuration, cause));
         }
         match fast_engine(at, configuration, request.causes, allowed) {
             Some((common, member)) => match fast.iter_mut().find(|group| group.0 == common) {
@@ -69,12 +66,8 @@ pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, 
                 None => fast.push((common, vec![member])),
             },
             None => {
-                let replay = Replay::new(configuration, request.causes).map_err(|cause| {
-                    StudyError::Cache {
-                        configuration,
-                        cause,
-                    }
-                })?;
+                let replay = Replay::new(configuration, request.causes)
+                    .map_err(|cause| cannot_build(configuration, cause))?;
                 groups.push(Group::Replayed {
                     at,
                     configuration,
@@ -108,6 +101,13 @@ pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, 
         });
     }
     Ok(groups)
+}
+
+fn cannot_build(configuration: Configuration, cause: CacheError) -> StudyError {
+    StudyError::Cache {
+        configuration: Box::new(configuration),
+        cause,
+    }
 }
 
 fn fast_engine(
