@@ -58,11 +58,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
     )]
     Bench(BenchArgs),
-    /// Traces of communication: look at them, make them up
+    /// Traces of communication: import, export, look at them, make them up
     ///
     /// Works on trace files (.mwt). A file that is written appears under its name only when it is whole.
     #[command(
-        after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab generate zipf -o zipf.mwt --records 10M --seed 7"
+        after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab generate zipf -o zipf.mwt --records 10M --seed 7\n  mapwire lab export zipf.mwt -o zipf.csv"
     )]
     Lab(LabArgs),
     /// Print a completion script for a shell

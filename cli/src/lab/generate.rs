@@ -89,7 +89,13 @@ pub(crate) fn command(args: &GenerateArgs) -> Result<(), LabError> {
     };
     let progress = Progress::records("generating", Some(options.records));
     let records = generator.map(Ok::<_, Infallible>);
-    let written = target::write(&args.output, &metadata, records, Some(&progress))?;
+    let written = target::write(
+        &args.output,
+        &metadata,
+        target::Source::Generator,
+        records,
+        Some(&progress),
+    )?;
     drop(progress);
     written.report("generate", &args.output, args.json)
 }

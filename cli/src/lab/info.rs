@@ -10,9 +10,9 @@ use mapwire_trace::{ReadError, TraceReader, format};
 use serde_json::{Value, json};
 
 use super::LabError;
+use super::formats::page_size;
 use super::output::{grouped, print, span, table};
 use crate::progress::Progress;
-use crate::size;
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
@@ -25,17 +25,6 @@ pub(crate) struct InfoArgs {
     /// One JSON object a line: one for the trace, one for each op, node and process
     #[arg(long)]
     json: bool,
-}
-
-fn page_size(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text)?;
-    if bytes.is_power_of_two() {
-        Ok(bytes)
-    } else {
-        Err(format!(
-            "{bytes} is no size of a page: it must be a power of two, such as 4K or 2M"
-        ))
-    }
 }
 
 /// `mapwire lab info`.

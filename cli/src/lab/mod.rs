@@ -2,12 +2,16 @@
 //!
 //! | module | command |
 //! |---|---|
+//! | [`import`], [`export`] | `mapwire lab import`, `mapwire lab export`: other formats |
 //! | [`generate`] | `mapwire lab generate`: synthetic traces |
 //! | [`info`] | `mapwire lab info`: what a trace is made of |
 //! | [`study`] | `mapwire lab study`: designs, sizes and policies, all combinations, on traces |
 
 mod count;
+mod export;
+mod formats;
 mod generate;
+mod import;
 mod info;
 mod output;
 mod study;
@@ -37,6 +41,25 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab info --json fft.mwt"
     )]
     Info(info::InfoArgs),
+    /// Make a trace of a file of another format
+    ///
+    /// csv: a header `time_ns,node,process,op,address,bytes` (any order, also `direct`), op send, fetch, recv, export or unexport,
+    /// addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a recv, 2 a fetch; a
+    /// line's number is its time. oracleGeneral (libCacheSim): an object is a page, a request a send of it.
+    /// Records must be in order of time, or be put so by --sort.
+    #[command(
+        after_help = "Examples:\n  mapwire lab import fft.csv -o fft.mwt\n  mapwire lab import --sort unordered.csv -o fft.mwt\n  mapwire lab import cloud.oracleGeneral -o cloud.mwt --dense-ids"
+    )]
+    Import(import::ImportArgs),
+    /// Write a trace in another format
+    ///
+    /// csv and parquet hold a line or row for each record. din (DineroIV) and oracleGeneral (libCacheSim) hold lookups: a line or
+    /// request for each page of each transfer, of one process or of all with --tag-processes; oracleGeneral knows the next
+    /// access of each. din's addresses have up to 64 bits: build DineroIV for them.
+    #[command(
+        after_help = "Examples:\n  mapwire lab export fft.mwt -o fft.csv\n  mapwire lab export fft.mwt -o fft.din --node 0 --process 2\n  mapwire lab export fft.mwt -o fft.oracleGeneral --tag-processes --time-unit us"
+    )]
+    Export(export::ExportArgs),
     /// Make up a trace by a pattern of communication
     ///
     /// The file says that it is synthetic, with the whole command. The same options give the same bytes on every computer.
@@ -61,6 +84,8 @@ pub(crate) enum LabCommand {
 pub(crate) fn command(args: &LabArgs) -> ExitCode {
     let done = match &args.command {
         LabCommand::Info(args) => info::command(args),
+        LabCommand::Import(args) => import::command(args),
+        LabCommand::Export(args) => export::command(args),
         LabCommand::Generate(args) => generate::command(args),
         LabCommand::Study(args) => study::command(args),
     };

@@ -16,6 +16,15 @@ pub(super) struct Written {
     pub(super) bytes: u64,
 }
 
+/// Where records come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// They are made up, and there is at least one.
+    Generator,
+    /// From a file, which may hold none.
+    File(&'a str),
+}
+
 /// Names the file in an error of writing it.
 pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> LabError {
     move |error| format!("cannot write {}: {error}", path.display()).into()
@@ -25,6 +34,7 @@ pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> La
 pub(super) fn write<E: Into<LabError>>(
     path: &Path,
     metadata: &Metadata,
+    source: Source<'_>,
     records: impl Iterator<Item = Result<TraceRecord, E>>,
     progress: Option<&Progress>,
 ) -> Result<Written, LabError> {
@@ -44,6 +54,15 @@ pub(super) fn write<E: Into<LabError>>(
         }
     }
     let count = writer.records();
+    if let Source::File(name) = source
+        && count == 0
+    {
+        return Err(format!(
+            "{name} holds no records: {} was not written",
+            path.display()
+        )
+        .into());
+    }
     let file = writer.finish().map_err(failed)?;
     let bytes = file.keep().map_err(|error| named(&error))?;
     Ok(Written {

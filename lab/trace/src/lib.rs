@@ -6,6 +6,7 @@
 //! | [`writer`], [`reader`] | its writer and its reader, block by block, never the whole in memory |
 //! | [`raw`] | the files that ranks write while they run: bare [`TraceRecord`]s |
 //! | [`merge`] | several ordered streams of records, as one |
+//! | [`convert`] | other formats: CSV, `din`, `oracleGeneral`, Parquet |
 //! | [`generate`] | synthetic traces |
 //! | [`info`] | what a trace is made of (UTLB Table 3) |
 //! | [`whole_file`] | files that appear under their name only when they are whole |
@@ -15,6 +16,7 @@
 
 pub mod block;
 mod columns;
+pub mod convert;
 mod decoded;
 pub mod error;
 pub mod format;

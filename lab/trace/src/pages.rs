@@ -26,6 +26,18 @@ pub const fn pages_of(address: u64, bytes: u64, page_bytes: u64) -> (u64, u64) {
     (first, last - first + 1)
 }
 
+/// Cuts memory at the borders of pages: the address and the bytes of each part. Memory that would reach beyond the end of the address
+/// space ends there.
+pub fn cut(address: u64, bytes: u64, page_bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    let last = address.saturating_add(bytes.saturating_sub(1));
+    let (first, pages) = pages_of(address, bytes, page_bytes);
+    (first..first + pages).map(move |page| {
+        let begin = (page * page_bytes).max(address);
+        let end = (page * page_bytes + (page_bytes - 1)).min(last);
+        (begin, end - begin + 1)
+    })
+}
+
 /// A set of pages. Its memory grows with the pages in it (at worst 100 bytes each, an eighth of a byte where they are
 /// dense), not with how often they are put in.
 #[derive(Debug, Default)]
@@ -134,6 +146,16 @@ mod tests {
         }
         assert_eq!(pages_of(0x20_0000, 1, 0x20_0000), (1, 1));
         assert_eq!(pages_of(7, 3, 1), (7, 3));
+    }
+
+    #[test]
+    fn memory_is_cut_at_the_borders_of_pages() {
+        let parts = |address, bytes| cut(address, bytes, 4096).collect::<Vec<_>>();
+        assert_eq!(parts(100, 0), []);
+        assert_eq!(parts(4095, 2), [(4095, 1), (4096, 1)]);
+        assert_eq!(parts(100, 8192), [(100, 3996), (4096, 4096), (8192, 100)]);
+        assert_eq!(parts(u64::MAX - 1, 9), [(u64::MAX - 1, 2)]);
+        assert_eq!(cut(7, 3, 1).collect::<Vec<_>>(), [(7, 1), (8, 1), (9, 1)]);
     }
 
     #[test]

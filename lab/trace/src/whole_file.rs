@@ -1,7 +1,7 @@
 //! Files that appear under their name only when they are whole.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,6 +15,7 @@ pub struct WholeFile {
     path: PathBuf,
     /// `None` when the name itself is written to.
     temporary: Option<PathBuf>,
+    /// Written so far.
     bytes: u64,
 }
 
@@ -27,8 +28,9 @@ impl WholeFile {
         match fs::metadata(path) {
             Ok(is) if is.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(is) if !is.is_file() => {
+                let open = |read| OpenOptions::new().read(read).write(true).open(path);
                 return Ok(Self {
-                    file: OpenOptions::new().write(true).open(path)?,
+                    file: open(true).or_else(|_| open(false))?,
                     path: path.to_owned(),
                     temporary: None,
                     bytes: 0,
@@ -45,6 +47,7 @@ impl WholeFile {
             hidden.push(format!(".{}-{number}.part", std::process::id()));
             let temporary = path.with_file_name(hidden);
             let made = OpenOptions::new()
+                .read(true)
                 .write(true)
                 .create_new(true)
                 .open(&temporary);
@@ -64,7 +67,7 @@ impl WholeFile {
         }
     }
 
-    /// Gives the file its name, and tells how many bytes were written. It replaces the file that had the name.
+    /// Gives the file its name, and tells how many bytes it has. It replaces the file that had the name.
     ///
     /// # Errors
     /// The system still had bytes to write, and could not; or it does not allow the name. Nothing is left then.
@@ -75,6 +78,7 @@ impl WholeFile {
             self.file.sync_data()?;
             fs::rename(temporary, &self.path)?;
             self.temporary = None;
+            self.bytes = self.file.metadata()?.len();
         }
         Ok(self.bytes)
     }
@@ -97,6 +101,18 @@ impl Write for WholeFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
+    }
+}
+
+impl Read for WholeFile {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.file.read(bytes)
+    }
+}
+
+impl Seek for WholeFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
     }
 }
 

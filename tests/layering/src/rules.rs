@@ -66,6 +66,7 @@ pub const OUTSIDE: &[&str] = &[
     "libm",
     "loom",
     "lz4_flex",
+    "memchr",
     "parquet",
     "proptest",
     "rustix",

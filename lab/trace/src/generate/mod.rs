@@ -105,6 +105,9 @@ impl Options {
             })
         };
         let ranks = u64::from(self.nodes) * u64::from(self.processes);
+        if self.records == 0 {
+            return wrong("--records", &0, "a trace has at least one");
+        }
         if self.nodes == 0 {
             return wrong("--nodes", &0, "there must be at least one");
         }

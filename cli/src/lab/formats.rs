@@ -1,0 +1,106 @@
+//! What import and export have in common on the command line.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use clap::Args;
+use mapwire_trace::convert::{FORMATS, Format};
+
+use super::LabError;
+use crate::size;
+
+/// Options of formats that hold lookups.
+#[derive(Debug, Args)]
+pub(super) struct FormatOptions {
+    /// Upper 16 bits of addresses are the number of the process, in the order in which processes occur (din, oracleGeneral)
+    #[arg(long)]
+    pub(super) tag_processes: bool,
+    /// Size of a page: a lookup of din is one, an object of oracleGeneral is one
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = page_size)]
+    pub(super) page: u64,
+    /// Unit of the times of oracleGeneral
+    #[arg(long, value_name = "ns|us|ms|s", default_value = "s")]
+    pub(super) time_unit: TimeUnit,
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeUnit(u64);
+
+impl TimeUnit {
+    pub(super) const fn ns(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for TimeUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ns" => Ok(Self(1)),
+            "us" => Ok(Self(1_000)),
+            "ms" => Ok(Self(1_000_000)),
+            "s" => Ok(Self(1_000_000_000)),
+            _ => Err(format!(
+                "`{text}` is no unit of time; it is one of ns, us, ms, s"
+            )),
+        }
+    }
+}
+
+/// Reads the size of a page.
+pub(super) fn page_size(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text)?;
+    if bytes.is_power_of_two() && bytes <= 1 << 30 {
+        Ok(bytes)
+    } else {
+        Err(format!(
+            "{bytes} is no size of a page: it must be a power of two up to 1G, such as 4K or 2M"
+        ))
+    }
+}
+
+/// The format that was asked for, or else the one that the ending of the file's name tells.
+pub(super) fn of(asked: Option<Format>, path: &Path, option: &str) -> Result<Format, LabError> {
+    asked.or_else(|| Format::of_path(path)).ok_or_else(|| {
+        let names = FORMATS.map(Format::name).join(", ");
+        format!(
+            "the name {} tells no format; give {option} and one of {names}",
+            path.display()
+        )
+        .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_asked_for_or_told_by_the_ending() {
+        let told = |name: &str| of(None, Path::new(name), "--to").map_err(|e| e.to_string());
+        assert_eq!(told("a/b.csv"), Ok(Format::Csv));
+        assert_eq!(told("b.oracleGeneral.bin"), Ok(Format::OracleGeneral));
+        assert_eq!(told("b.ORACLEGENERAL"), Ok(Format::OracleGeneral));
+        assert_eq!(told("x.csv.parquet"), Ok(Format::Parquet));
+        let error = told("csv").unwrap_err();
+        assert!(
+            error.contains("the name csv tells no format; give --to and one of csv, din"),
+            "{error}"
+        );
+        assert_eq!(
+            of(Some(Format::Din), Path::new("b.csv"), "--to").unwrap(),
+            Format::Din
+        );
+    }
+
+    #[test]
+    fn pages_have_sizes_that_pages_can_have() {
+        assert_eq!(page_size("4K"), Ok(4096));
+        assert_eq!(page_size("1"), Ok(1));
+        for wrong in ["0", "3000", "2G", "x"] {
+            assert!(page_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

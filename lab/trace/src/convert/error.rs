@@ -1,0 +1,73 @@
+//! What can be wrong with files that are imported or exported.
+
+use std::fmt;
+use std::io;
+
+/// Where in a file something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line of a text, from 1.
+    Line(u64),
+    /// A record of a binary file, from 0.
+    Record(u64),
+    /// A row of a table, from 0.
+    Row(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Record(number) => write!(f, "record {number}"),
+            Self::Row(number) => write!(f, "row {number}"),
+        }
+    }
+}
+
+/// Why a file cannot be imported, or a trace not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// The system did not give the bytes.
+    #[error("cannot read {file}")]
+    Read {
+        /// The file's name.
+        file: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system did not take the bytes.
+    #[error("cannot write")]
+    Write(#[from] io::Error),
+    /// Something in a file is wrong.
+    #[error("{file}, {place}: {what}")]
+    Value {
+        /// The file's name.
+        file: String,
+        /// Where.
+        place: Place,
+        /// What is wrong, with its value, and what it could be.
+        what: String,
+    },
+    /// The file as a whole is wrong.
+    #[error("{file}: {what}")]
+    File {
+        /// The file's name.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] crate::error::ReadError),
+    /// What was set aside while sorting cannot be read back.
+    #[error("cannot sort")]
+    Sort(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A value as it stands in a file, for an error: its begin, with what cannot be printed escaped.
+pub(super) fn shown(value: &[u8]) -> String {
+    const MOST: usize = 40;
+    let begin = &value[..value.len().min(MOST)];
+    let dots = if value.len() > MOST { "…" } else { "" };
+    format!("`{}{dots}`", begin.escape_ascii())
+}

@@ -1,0 +1,412 @@
+//! libCacheSim's `oracleGeneral`: 24 bytes for each lookup, little-endian.
+//!
+//! ```text
+//! clock_time u32, obj_id u64, obj_size u32, next_access_vtime i64
+//! ```
+//!
+//! **A record is a lookup**: an operation is cut into its pages, a record for each; one of no bytes has none, nor have exports
+//! and unexports. An object is a page: `obj_id` is the page's number (address ÷ page), `obj_size` the bytes of a page, so that
+//! a cache of so many bytes holds so many translations. `clock_time` is the time since the trace's first record in units of choice, seconds unless
+//! told otherwise, as libCacheSim takes it. `next_access_vtime` is the number of the next record of the same object, counting from 1, or −1 if
+//! there is none. It is filled in by a second pass over the file, from its end to its begin, whose memory grows with the footprint
+//! (about 40 bytes a page).
+//!
+//! A record that is read becomes a `send` of one page; its size and its next access are not looked at. An `obj_id` whose page lies beyond
+//! 64-bit addresses is an error, unless objects are numbered anew, in the order in which they occur.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use mapwire_wire::{TraceOp, TraceRecord};
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::error::{ConvertError, Place};
+use super::tags::{TAG_SHIFT, Tags};
+use super::{ExportOptions, Import, ImportOptions, Sink};
+use crate::block::Block;
+use crate::info::is_transfer;
+use crate::pages::pages_of;
+use crate::spread::Spread;
+
+/// A record of the format.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct OracleRecord {
+    /// In units of choice.
+    pub clock_time: U32,
+    /// The object.
+    pub obj_id: U64,
+    /// Its bytes.
+    pub obj_size: U32,
+    /// The number of its next record, from 1; −1 if there is none.
+    pub next_access_vtime: I64,
+}
+
+const RECORD_BYTES: usize = size_of::<OracleRecord>();
+/// Records read or written at a time.
+const CHUNK_RECORDS: usize = 16 << 10;
+
+/// Reads the records of an `oracleGeneral` file.
+#[derive(Debug)]
+pub struct OracleReader<R> {
+    input: R,
+    file: String,
+    options: ImportOptions,
+    buffer: Vec<u8>,
+    begin: usize,
+    end: usize,
+    records: u64,
+    number_of: HashMap<u64, u64, BuildHasherDefault<Spread>>,
+}
+
+impl<R: Read> OracleReader<R> {
+    /// Reads from `input`, which errors call `file`.
+    pub fn new(input: R, file: impl Into<String>, options: &ImportOptions) -> Self {
+        Self {
+            input,
+            file: file.into(),
+            options: *options,
+            buffer: vec![0; CHUNK_RECORDS * RECORD_BYTES],
+            begin: 0,
+            end: 0,
+            records: 0,
+            number_of: HashMap::default(),
+        }
+    }
+
+    /// Reads until a record is there; false at the end.
+    #[cold]
+    fn refill(&mut self) -> Result<bool, ConvertError> {
+        self.buffer.copy_within(self.begin..self.end, 0);
+        self.end -= self.begin;
+        self.begin = 0;
+        while self.end < RECORD_BYTES {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(0) if self.end == 0 => return Ok(false),
+                Ok(0) => {
+                    let what = format!(
+                        "the file ends {} bytes into it; records have {RECORD_BYTES}",
+                        self.end
+                    );
+                    return Err(self.wrong(what));
+                }
+                Ok(more) => self.end += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(ConvertError::Read {
+                        file: self.file.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// An error of the next record.
+    #[cold]
+    fn wrong(&self, what: String) -> ConvertError {
+        ConvertError::Value {
+            file: self.file.clone(),
+            place: Place::Record(self.records),
+            what,
+        }
+    }
+
+    #[inline]
+    fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
+        if self.end - self.begin < RECORD_BYTES && !self.refill()? {
+            return Ok(None);
+        }
+        let Ok((record, _)) = OracleRecord::ref_from_prefix(&self.buffer[self.begin..self.end])
+        else {
+            return Ok(None);
+        };
+        let (mut id, clock) = (record.obj_id.get(), record.clock_time.get());
+        self.begin += RECORD_BYTES;
+        if self.options.dense {
+            let next = self.number_of.len() as u64;
+            id = *self.number_of.entry(id).or_insert(next);
+        }
+        let Some(mut address) = id.checked_mul(self.options.page_bytes) else {
+            return Err(self.wrong(format!(
+                "obj_id is {id}, which is no number of a page of {} bytes: its address would have more than 64 bits; number the \
+                 objects anew with --dense-ids",
+                self.options.page_bytes
+            )));
+        };
+        let mut process = self.options.process;
+        if self.options.tagged {
+            (process, address) = (
+                (address >> TAG_SHIFT) as u16,
+                address & ((1 << TAG_SHIFT) - 1),
+            );
+        }
+        self.records += 1;
+        Ok(Some(TraceRecord {
+            // At most 2³² × 10⁹ for a unit of at most a second.
+            time_ns: u64::from(clock)
+                .saturating_mul(self.options.time_unit_ns)
+                .into(),
+            address: address.into(),
+            bytes: self.options.page_bytes.into(),
+            node: self.options.node.into(),
+            process: process.into(),
+            op: TraceOp::Send as u8,
+            flags: 0,
+            reserved: 0.into(),
+        }))
+    }
+}
+
+impl<R: Read> Iterator for OracleReader<R> {
+    type Item = Result<TraceRecord, ConvertError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.try_next().transpose()
+    }
+}
+
+impl<R: Read> Import for OracleReader<R> {
+    fn file(&self) -> &str {
+        &self.file
+    }
+
+    fn place(&self) -> Place {
+        Place::Record(self.records.saturating_sub(1))
+    }
+}
+
+/// Writes lookups as an `oracleGeneral` file, in two passes.
+pub struct OracleWriter<'a, W> {
+    out: W,
+    second_pass: &'a mut dyn FnMut(u64, u64),
+    file: String,
+    tags: Tags,
+    page_bytes: u64,
+    time_unit_ns: u64,
+    first_ns: Option<u64>,
+    records: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
+    /// Begins a file of the lookups of the trace `file`, as errors call it; `out` is empty. `second_pass` is told how many records of
+    /// how many were done again.
+    pub fn new(
+        out: W,
+        file: &str,
+        options: &ExportOptions,
+        second_pass: &'a mut dyn FnMut(u64, u64),
+    ) -> Self {
+        Self {
+            out,
+            second_pass,
+            file: file.to_owned(),
+            tags: Tags::new(file, options.tagged),
+            page_bytes: options.page_bytes,
+            time_unit_ns: options.time_unit_ns,
+            first_ns: None,
+            records: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Records so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// The second pass: fills in the next accesses, from the end to the begin.
+    fn fill_in(&mut self) -> io::Result<()> {
+        let mut next_of: HashMap<u64, u64, BuildHasherDefault<Spread>> = HashMap::default();
+        let mut end = self.records;
+        while end > 0 {
+            let begin = end.saturating_sub(CHUNK_RECORDS as u64);
+            self.buffer.resize((end - begin) as usize * RECORD_BYTES, 0);
+            let place = SeekFrom::Start(begin * RECORD_BYTES as u64);
+            self.out.seek(place)?;
+            self.out.read_exact(&mut self.buffer)?;
+            let records = <[OracleRecord]>::mut_from_bytes(&mut self.buffer)
+                .map_err(|_| io::ErrorKind::InvalidData)?;
+            for (index, record) in records.iter_mut().enumerate().rev() {
+                let number = begin + index as u64 + 1;
+                let next = next_of.insert(record.obj_id.get(), number);
+                record.next_access_vtime = next.map_or(-1, |next| next as i64).into();
+            }
+            self.out.seek(place)?;
+            self.out.write_all(&self.buffer)?;
+            end = begin;
+            (self.second_pass)(self.records - end, self.records);
+        }
+        self.buffer.clear();
+        self.out.seek(SeekFrom::End(0))?;
+        self.out.flush()
+    }
+}
+
+impl<W: Read + Write + Seek> Sink for OracleWriter<'_, W> {
+    fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
+        let Some(first) = block.time_ns.first() else {
+            return Ok(());
+        };
+        let first_ns = *self.first_ns.get_or_insert(*first);
+        for record in block.records() {
+            if !record.op().is_some_and(is_transfer) {
+                continue;
+            }
+            let units = (record.time_ns.get() - first_ns) / self.time_unit_ns;
+            let Ok(clock) = u32::try_from(units) else {
+                return Err(ConvertError::File {
+                    file: self.file.clone(),
+                    what: format!(
+                        "{units} units of {} ns lie between the first record and that of {} ns; the format has room for 2^32: choose a \
+                         larger --time-unit",
+                        self.time_unit_ns, record.time_ns
+                    ),
+                });
+            };
+            let above = self.tags.above(record.node.get(), record.process.get())?;
+            let (address, bytes) = (record.address.get(), record.bytes.get());
+            let (first, pages) = pages_of(address, bytes, self.page_bytes);
+            for page in first..first + pages {
+                let place = self.tags.address(above, page * self.page_bytes)?;
+                let record = OracleRecord {
+                    clock_time: clock.into(),
+                    obj_id: (place / self.page_bytes).into(),
+                    obj_size: (self.page_bytes as u32).into(),
+                    next_access_vtime: (-1).into(),
+                };
+                self.buffer.extend_from_slice(record.as_bytes());
+                self.records += 1;
+                if self.buffer.len() >= CHUNK_RECORDS * RECORD_BYTES {
+                    self.write()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), ConvertError> {
+        self.write()?;
+        Ok(self.fill_in()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_its_golden_bytes() {
+        let record = OracleRecord {
+            clock_time: 0x0102_0304.into(),
+            obj_id: 0x1112_1314_1516_1718.into(),
+            obj_size: 4096.into(),
+            next_access_vtime: (-1).into(),
+        };
+        let golden = [
+            4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0x10, 0, 0, 0xff, 0xff,
+            0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+        ];
+        assert_eq!(record.as_bytes(), golden);
+    }
+
+    fn file(ids: &[u64]) -> Vec<u8> {
+        let record = |(time, id): (u32, &u64)| OracleRecord {
+            clock_time: time.into(),
+            obj_id: (*id).into(),
+            obj_size: 77.into(),
+            next_access_vtime: 5.into(),
+        };
+        (0..)
+            .zip(ids)
+            .flat_map(|r| record(r).as_bytes().to_vec())
+            .collect()
+    }
+
+    fn read(bytes: &[u8], options: &ImportOptions) -> Result<Vec<(u64, u16, u64, u64)>, String> {
+        OracleReader::new(bytes, "f.oracleGeneral", options)
+            .map(|r| {
+                let r = r.map_err(|e| e.to_string())?;
+                Ok((
+                    r.time_ns.get(),
+                    r.process.get(),
+                    r.address.get(),
+                    r.bytes.get(),
+                ))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_object_is_a_page() {
+        let options = ImportOptions {
+            process: 7,
+            ..ImportOptions::default()
+        };
+        let second = 1_000_000_000;
+        assert_eq!(
+            read(&file(&[3, (1 << 52) - 1]), &options),
+            Ok(vec![
+                (0, 7, 3 << 12, 4096),
+                (second, 7, u64::MAX << 12, 4096)
+            ])
+        );
+        let tagged = ImportOptions {
+            tagged: true,
+            time_unit_ns: 10,
+            ..options
+        };
+        assert_eq!(
+            read(&file(&[0, (5 << 36) | 9]), &tagged).unwrap()[1],
+            (10, 5, 9 << 12, 4096)
+        );
+    }
+
+    #[test]
+    fn numbers_beyond_the_last_page_are_an_error_or_numbered_anew() {
+        let bytes = file(&[1, u64::MAX, 1 << 52, u64::MAX]);
+        let error = read(&bytes, &ImportOptions::default()).unwrap_err();
+        assert!(
+            error.contains("f.oracleGeneral, record 1: obj_id is 18446744073709551615"),
+            "{error}"
+        );
+        let dense = ImportOptions {
+            dense: true,
+            ..ImportOptions::default()
+        };
+        let pages: Vec<_> = read(&bytes, &dense)
+            .unwrap()
+            .iter()
+            .map(|r| r.2 >> 12)
+            .collect();
+        assert_eq!(pages, [0, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_file_that_ends_inside_a_record_is_an_error_that_names_it() {
+        let bytes = file(&[1, 2]);
+        for cut in [25, 47] {
+            let error = read(&bytes[..cut], &ImportOptions::default()).unwrap_err();
+            assert!(
+                error.contains(&format!(
+                    "record 1: the file ends {} bytes into it",
+                    cut - 24
+                )),
+                "{error}"
+            );
+        }
+    }
+}

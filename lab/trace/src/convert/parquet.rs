@@ -1,0 +1,520 @@
+//! Apache Parquet: a row for each record.
+//!
+//! | column | type when written | read too |
+//! |---|---|---|
+//! | `time_ns`, `address`, `bytes` | INT64, unsigned | any integer that is not negative |
+//! | `node`, `process` | INT32, unsigned 16 bits | any integer from 0 to 65535 |
+//! | `op` | string: `send`, `fetch`, `recv`, `export`, `unexport` | |
+//! | `direct` | boolean | may be missing: then nothing was direct |
+//!
+//! Columns may come in any order, and may be nullable, but hold no null. The trace's metadata stand under the key `mapwire`. Written files are
+//! compressed by Snappy; read are also LZ4 and gzip. Row groups have 262,144 rows, and a row group of a file that is read
+//! is never in memory as a whole.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
+use parquet::basic::{
+    Compression, ConvertedType, Encoding, LogicalType, Repetition, SortOrder, Type as Physical,
+};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{ColumnPath, Type};
+
+use super::csv::{COLUMNS, DIRECT};
+use super::error::{ConvertError, Place, shown};
+use super::{Import, Sink};
+use crate::block::Block;
+use crate::info::OPS;
+use crate::metadata::Metadata;
+
+/// The key of the metadata.
+const KEY: &str = "mapwire";
+/// Rows of a row group.
+const GROUP_ROWS: usize = 256 << 10;
+/// Rows read at a time.
+const BATCH_ROWS: usize = 16 << 10;
+
+fn schema() -> Result<Type, ParquetError> {
+    let unsigned = |name: &str, physical, bits| {
+        Type::primitive_type_builder(name, physical)
+            .with_repetition(Repetition::REQUIRED)
+            .with_logical_type(Some(LogicalType::integer(bits, false)))
+            .build()
+            .map(Arc::new)
+    };
+    let op = Type::primitive_type_builder("op", Physical::BYTE_ARRAY)
+        .with_repetition(Repetition::REQUIRED)
+        .with_logical_type(Some(LogicalType::String))
+        .build()?;
+    let direct = Type::primitive_type_builder(DIRECT, Physical::BOOLEAN)
+        .with_repetition(Repetition::REQUIRED)
+        .build()?;
+    Type::group_type_builder("trace")
+        .with_fields(vec![
+            unsigned("time_ns", Physical::INT64, 64)?,
+            unsigned("node", Physical::INT32, 16)?,
+            unsigned("process", Physical::INT32, 16)?,
+            Arc::new(op),
+            unsigned("address", Physical::INT64, 64)?,
+            unsigned("bytes", Physical::INT64, 64)?,
+            Arc::new(direct),
+        ])
+        .build()
+}
+
+/// Writes records as a Parquet file.
+pub struct ParquetWriter<W: Write + Send> {
+    out: SerializedFileWriter<W>,
+    time_ns: Vec<i64>,
+    node: Vec<i32>,
+    process: Vec<i32>,
+    op: Vec<ByteArray>,
+    address: Vec<i64>,
+    bytes: Vec<i64>,
+    direct: Vec<bool>,
+}
+
+/// What the library says, as what the system says if that is the cause.
+fn failed(error: ParquetError) -> ConvertError {
+    let error = match error {
+        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+            Ok(error) => *error,
+            Err(cause) => std::io::Error::other(cause),
+        },
+        other => std::io::Error::other(other),
+    };
+    ConvertError::Write(error)
+}
+
+impl<W: Write + Send> ParquetWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// The system does not take its begin.
+    pub fn new(out: W, metadata: &Metadata) -> Result<Self, ConvertError> {
+        let text = serde_json::to_string(metadata).map_err(std::io::Error::from)?;
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(Metadata::default().made_by)
+            .set_key_value_metadata(Some(vec![KeyValue::new(KEY.to_owned(), text)]));
+        // Differences are small; of addresses there may be too many for a dictionary.
+        for name in ["time_ns", "address"] {
+            let path = ColumnPath::from(name);
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        }
+        let schema = Arc::new(schema().map_err(failed)?);
+        let out =
+            SerializedFileWriter::new(out, schema, Arc::new(properties.build())).map_err(failed)?;
+        Ok(Self {
+            out,
+            time_ns: Vec::new(),
+            node: Vec::new(),
+            process: Vec::new(),
+            op: Vec::new(),
+            address: Vec::new(),
+            bytes: Vec::new(),
+            direct: Vec::new(),
+        })
+    }
+
+    fn write_group(&mut self) -> Result<(), ParquetError> {
+        let mut group = self.out.next_row_group()?;
+        column::<_, Int64Type>(&mut group, &mut self.time_ns)?;
+        column::<_, Int32Type>(&mut group, &mut self.node)?;
+        column::<_, Int32Type>(&mut group, &mut self.process)?;
+        column::<_, ByteArrayType>(&mut group, &mut self.op)?;
+        column::<_, Int64Type>(&mut group, &mut self.address)?;
+        column::<_, Int64Type>(&mut group, &mut self.bytes)?;
+        column::<_, BoolType>(&mut group, &mut self.direct)?;
+        group.close()?;
+        Ok(())
+    }
+}
+
+/// Writes the next column of a group, and empties it.
+fn column<W: Write + Send, T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &mut Vec<T::T>,
+) -> Result<(), ParquetError> {
+    if let Some(mut column) = group.next_column()? {
+        column.typed::<T>().write_batch(values, None, None)?;
+        column.close()?;
+    }
+    values.clear();
+    Ok(())
+}
+
+impl<W: Write + Send> Sink for ParquetWriter<W> {
+    fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
+        let names = OPS.map(|op| ByteArray::from(op.name()));
+        self.time_ns.extend(block.time_ns.iter().map(|v| *v as i64));
+        self.node.extend(block.node.iter().map(|v| i32::from(*v)));
+        self.process
+            .extend(block.process.iter().map(|v| i32::from(*v)));
+        self.op.extend(
+            block
+                .op
+                .iter()
+                .map(|op| names[usize::from(*op) - 1].clone()),
+        );
+        self.address.extend(block.address.iter().map(|v| *v as i64));
+        self.bytes.extend(block.bytes.iter().map(|v| *v as i64));
+        self.direct
+            .extend(block.flags.iter().map(|f| f & TRACE_FLAG_DIRECT != 0));
+        if self.time_ns.len() >= GROUP_ROWS {
+            self.write_group().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), ConvertError> {
+        if !self.time_ns.is_empty() {
+            self.write_group().map_err(failed)?;
+        }
+        self.out.finish().map_err(failed)?;
+        Ok(self.out.inner_mut().flush()?)
+    }
+}
+
+/// What `read` gives. The library panics on some files that are damaged; that is an error of the file here.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+    read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
+}
+
+/// Reads the records of a Parquet file.
+pub struct ParquetReader {
+    reader: SerializedFileReader<File>,
+    file: String,
+    metadata: Option<Metadata>,
+    /// Where each of the columns stands in the file; `direct` may be missing.
+    places: [Option<usize>; 7],
+    /// Unsigned, by the file's schema.
+    unsigned: [bool; 7],
+    next_group: usize,
+    /// Columns of the row group that is being read, and its rows that are left.
+    columns: Vec<Option<ColumnReader>>,
+    left: usize,
+    values: Vec<Vec<u64>>,
+    at: usize,
+    rows: u64,
+}
+
+const ALL: [&str; 7] = [
+    COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5], DIRECT,
+];
+const OP: usize = 3;
+const DIRECT_AT: usize = 6;
+
+impl ParquetReader {
+    /// Reads the head of `input`, which errors call `file`.
+    ///
+    /// # Errors
+    /// It is no Parquet file; a column is missing, unknown, nested or of another type.
+    pub fn new(input: File, file: impl Into<String>) -> Result<Self, ConvertError> {
+        let file = file.into();
+        let wrong = |what: String| ConvertError::File {
+            file: file.clone(),
+            what,
+        };
+        let reader = guarded(|| SerializedFileReader::new(input))
+            .map_err(|error| wrong(format!("it is no Parquet file that can be read: {error}")))?;
+        let about = reader.metadata().file_metadata();
+        let schema = about.schema_descr();
+        let (mut places, mut unsigned) = ([None; 7], [false; 7]);
+        for (place, column) in schema.columns().iter().enumerate() {
+            let name = column.path().string();
+            let Some(known) = ALL.iter().position(|known| *known == name) else {
+                return Err(wrong(format!(
+                    "there is no column `{name}`; the columns are {}",
+                    ALL.join(", ")
+                )));
+            };
+            let (fits, wanted) = match known {
+                OP => (column.physical_type() == Physical::BYTE_ARRAY, "a string"),
+                DIRECT_AT => (column.physical_type() == Physical::BOOLEAN, "a boolean"),
+                _ => {
+                    use ConvertedType as C;
+                    let integer =
+                        matches!(column.physical_type(), Physical::INT32 | Physical::INT64);
+                    // Dates and times are integers, too, but not these.
+                    let plain = matches!(
+                        column.logical_type_ref(),
+                        None | Some(LogicalType::Integer(_))
+                    ) && matches!(
+                        column.converted_type(),
+                        C::NONE
+                            | C::INT_8
+                            | C::INT_16
+                            | C::INT_32
+                            | C::INT_64
+                            | C::UINT_8
+                            | C::UINT_16
+                            | C::UINT_32
+                            | C::UINT_64
+                    );
+                    (integer && plain, "an integer")
+                }
+            };
+            if !fits || column.max_rep_level() > 0 {
+                return Err(wrong(format!("the column `{name}` is not {wanted}")));
+            }
+            if places[known].replace(place).is_some() {
+                return Err(wrong(format!("the column `{name}` is there twice")));
+            }
+            unsigned[known] = column.sort_order() == SortOrder::UNSIGNED;
+        }
+        if let Some(missing) = (0..DIRECT_AT).find(|known| places[*known].is_none()) {
+            return Err(wrong(format!(
+                "the column `{}` is missing; the columns are {}",
+                ALL[missing],
+                ALL.join(", ")
+            )));
+        }
+        let metadata = about.key_value_metadata().and_then(|all| {
+            let text = all.iter().find(|pair| pair.key == KEY)?.value.as_ref()?;
+            serde_json::from_str(text).ok()
+        });
+        Ok(Self {
+            reader,
+            metadata,
+            places,
+            unsigned,
+            next_group: 0,
+            columns: Vec::new(),
+            left: 0,
+            values: vec![Vec::new(); ALL.len()],
+            at: 0,
+            rows: 0,
+            file,
+        })
+    }
+
+    /// Rows, by the file's head.
+    pub fn rows(&self) -> u64 {
+        u64::try_from(self.reader.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    /// What the trace said of itself that the file was exported from.
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+
+    fn wrong(&self, row: u64, what: String) -> ConvertError {
+        ConvertError::Value {
+            file: self.file.clone(),
+            place: Place::Row(row),
+            what,
+        }
+    }
+
+    /// Reads the next rows; false at the end.
+    fn refill(&mut self) -> Result<bool, ConvertError> {
+        self.at = 0;
+        self.values.iter_mut().for_each(Vec::clear);
+        while self.left == 0 {
+            if self.next_group == self.reader.num_row_groups() {
+                return Ok(false);
+            }
+            guarded(|| self.open_group()).map_err(|error| self.damaged(&error))?;
+        }
+        let rows = self.left.min(BATCH_ROWS);
+        for known in 0..ALL.len() {
+            self.read_column(known, rows)?;
+        }
+        self.left -= rows;
+        Ok(true)
+    }
+
+    fn damaged(&self, error: &ParquetError) -> ConvertError {
+        self.wrong(
+            self.rows,
+            format!("it cannot be read from here on: {error}"),
+        )
+    }
+
+    fn open_group(&mut self) -> Result<(), ParquetError> {
+        let group = self.reader.get_row_group(self.next_group)?;
+        self.next_group += 1;
+        self.left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        let open = |place: Option<usize>| {
+            place
+                .map(|place| group.get_column_reader(place))
+                .transpose()
+        };
+        self.columns = self
+            .places
+            .map(open)
+            .into_iter()
+            .collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Reads `rows` values of a column into `values`.
+    fn read_column(&mut self, known: usize, rows: usize) -> Result<(), ConvertError> {
+        let unsigned = self.unsigned[known];
+        let values = &mut self.values[known];
+        // What is wrong with a value, by its place.
+        let mut wrong = None;
+        let mut push = |index: usize, value: Result<u64, String>| {
+            values.push(*value.as_ref().unwrap_or(&0));
+            if let Err(what) = value {
+                wrong.get_or_insert((index, what));
+            }
+        };
+        let negative = |value: i64| {
+            Err(format!(
+                "{} is {value}; it must not be negative",
+                ALL[known]
+            ))
+        };
+        let column = &mut self.columns[known];
+        let read = guarded(|| match column {
+            None => {
+                (0..rows).for_each(|index| push(index, Ok(0)));
+                Ok(None)
+            }
+            Some(ColumnReader::Int64ColumnReader(column)) => take(column, rows, |index, value| {
+                let fits = unsigned || *value >= 0;
+                push(
+                    index,
+                    if fits {
+                        Ok(*value as u64)
+                    } else {
+                        negative(*value)
+                    },
+                );
+            }),
+            Some(ColumnReader::Int32ColumnReader(column)) => take(column, rows, |index, value| {
+                let fits = unsigned || *value >= 0;
+                push(
+                    index,
+                    if fits {
+                        Ok(u64::from(*value as u32))
+                    } else {
+                        negative((*value).into())
+                    },
+                );
+            }),
+            Some(ColumnReader::BoolColumnReader(column)) => take(column, rows, |index, value| {
+                push(index, Ok(u64::from(*value)))
+            }),
+            Some(ColumnReader::ByteArrayColumnReader(column)) => {
+                take(column, rows, |index, value| {
+                    let op = OPS
+                        .into_iter()
+                        .find(|op| op.name().as_bytes() == value.data());
+                    push(
+                        index,
+                        op.map(|op| op as u64).ok_or_else(|| {
+                            let names = OPS.map(TraceOp::name).join(", ");
+                            format!("op is {}; it must be one of {names}", shown(value.data()))
+                        }),
+                    );
+                })
+            }
+            // Other types were refused with the schema.
+            Some(_) => Ok(Some(0)),
+        });
+        let null = read.map_err(|error| self.damaged(&error))?;
+        let null = null.map(|index| (index, format!("{} is null", ALL[known])));
+        match wrong
+            .into_iter()
+            .chain(null)
+            .min_by_key(|(index, _)| *index)
+        {
+            None => Ok(()),
+            Some((index, what)) => Err(self.wrong(self.rows + index as u64, what)),
+        }
+    }
+
+    fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
+        if self.at == self.values[0].len() && !self.refill()? {
+            return Ok(None);
+        }
+        let at = self.at;
+        let [time, node, process, op, address, bytes, direct] =
+            std::array::from_fn(|known| self.values[known][at]);
+        let small = |known: usize, value: u64| {
+            u16::try_from(value).map_err(|_| {
+                let what = format!("{} is {value}; it must be from 0 to 65535", ALL[known]);
+                self.wrong(self.rows, what)
+            })
+        };
+        let record = TraceRecord {
+            time_ns: time.into(),
+            address: address.into(),
+            bytes: bytes.into(),
+            node: small(1, node)?.into(),
+            process: small(2, process)?.into(),
+            op: op as u8,
+            flags: if direct == 0 { 0 } else { TRACE_FLAG_DIRECT },
+            reserved: 0.into(),
+        };
+        self.at += 1;
+        self.rows += 1;
+        Ok(Some(record))
+    }
+}
+
+/// Takes `rows` values of a column, one by one with their places; gives the place of the first null.
+fn take<T: DataType>(
+    column: &mut parquet::column::reader::ColumnReaderImpl<T>,
+    rows: usize,
+    mut each: impl FnMut(usize, &T::T),
+) -> Result<Option<usize>, ParquetError> {
+    let (mut values, mut levels) = (Vec::with_capacity(rows), Vec::new());
+    let mut done = 0;
+    while done < rows {
+        values.clear();
+        levels.clear();
+        let (records, found, _) =
+            column.read_records(rows - done, Some(&mut levels), None, &mut values)?;
+        if records == 0 {
+            return Err(ParquetError::EOF(
+                "a column ends before the others".to_owned(),
+            ));
+        }
+        for (index, value) in values.iter().enumerate() {
+            each(done + index, value);
+        }
+        if found < records {
+            let first = levels.iter().position(|level| *level == 0);
+            return Ok(Some(done + first.unwrap_or(found)));
+        }
+        done += records;
+    }
+    Ok(None)
+}
+
+impl Iterator for ParquetReader {
+    type Item = Result<TraceRecord, ConvertError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.try_next().transpose()
+    }
+}
+
+impl Import for ParquetReader {
+    fn file(&self) -> &str {
+        &self.file
+    }
+
+    fn place(&self) -> Place {
+        Place::Row(self.rows.saturating_sub(1))
+    }
+
+    fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+}
