@@ -172,6 +172,8 @@ impl Driver {
         self.take_traced();
         self.flush_trace();
         if let Some(capture) = self.capture.take() {
+            // What exports have let go of, and nobody has come by to unpin.
+            self.reclaim();
             let counters = self.nic.translation().counters() + self.pages.counters();
             // The trace is whole without it.
             let _ = std::fs::write(&capture.counters, counters.to_string());

@@ -66,7 +66,7 @@ fn few_pages(design: &str, policy: &str) {
 }
 
 /// Rounds of messages of each rank to each other, from many pages, with fetches in between.
-fn everybody_with_everybody(rank: &Rank) {
+pub(crate) fn everybody_with_everybody(rank: &Rank) {
     const ROUNDS: u64 = 12;
     const BYTES: usize = 3 * 4096 + 300;
     let node = rank.node();

@@ -19,4 +19,5 @@ mod proxies;
 mod refusals;
 mod revocation;
 mod sharing;
+mod tracing;
 mod unaligned;

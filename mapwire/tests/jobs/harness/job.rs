@@ -142,6 +142,11 @@ impl Job {
     }
 }
 
+/// Whether this process is a rank, of whichever job: what a test does with the outcome of a job is not for it.
+pub(crate) fn is_rank() -> bool {
+    std::env::var_os(LABEL).is_some()
+}
+
 /// The path of the calling test: libtest names its threads so.
 fn this_test() -> String {
     let thread = std::thread::current();

@@ -6,5 +6,5 @@ mod job;
 mod leaks;
 mod rank;
 
-pub(crate) use job::{Job, job};
+pub(crate) use job::{Job, is_rank, job, launcher};
 pub(crate) use rank::{Rank, eventually, pattern, refusal, refused};

@@ -1,0 +1,195 @@
+//! What the launcher makes of what ranks write down.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mapwire::Rights;
+
+use crate::designs::everybody_with_everybody;
+use crate::harness::{Rank, is_rank, job, launcher};
+
+/// A path of its own for a trace.
+fn target(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("mapwire-{}-{name}.mwt", std::process::id()))
+}
+
+/// The records of a trace as `mapwire lab export` writes them: (node, op, bytes) in order.
+fn records(trace: &Path) -> Vec<(u32, String, u64)> {
+    let csv = trace.with_extension("csv");
+    let done = Command::new(launcher())
+        .args(["lab", "export"])
+        .arg(trace)
+        .arg(&csv)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let text = std::fs::read_to_string(&csv).unwrap();
+    std::fs::remove_file(&csv).unwrap();
+    let row = |line: &str| {
+        let field: Vec<&str> = line.split(',').collect();
+        (
+            field[1].parse().unwrap(),
+            field[3].to_owned(),
+            field[5].parse().unwrap(),
+        )
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+fn send_and_fetch(rank: &Rank) {
+    let node = rank.node();
+    if rank.number == 0 {
+        let (ring, direct) = (node.alloc(8 * 4096).unwrap(), node.alloc(8 * 4096).unwrap());
+        let ring = node.export_buffer(&ring).ring_only().name("ring");
+        let ring = ring.rights(Rights::ALL).start().unwrap();
+        let direct = node
+            .export_buffer(&direct)
+            .name("direct")
+            .rights(Rights::ALL);
+        let _direct = direct.start().unwrap();
+        ring.wait_signal(0, 1).unwrap();
+        rank.meet("end");
+        return;
+    }
+    let ring = node.import(0, "ring").rights(Rights::ALL).start().unwrap();
+    let direct = node.import(0, "direct").rights(Rights::ALL);
+    let direct = direct.start().unwrap();
+    // A page and a half from the start of a page: two lookups here, two there.
+    let source = vec![7_u8; 4 * 4096];
+    let skip = source.as_ptr().align_offset(4096);
+    ring.send(&source[skip..skip + 6000], 4096).unwrap();
+    ring.send(&source[..100], 0).unwrap();
+    let mut into = vec![0; 5000];
+    ring.fetch(4096, &mut into).unwrap();
+    direct.send(&source[..333], 0).unwrap();
+    direct.fetch(0, &mut into[..222]).unwrap();
+    ring.put_signal(&[], 0, 0, 1).unwrap();
+    rank.meet("end");
+}
+
+#[test]
+fn sends_fetches_and_receives_are_in_the_trace_on_both_paths() {
+    let trace = target("both-paths");
+    job(2)
+        .option("--trace", trace.to_str().unwrap())
+        .run(send_and_fetch)
+        .succeeds();
+    let records = records(&trace);
+    std::fs::remove_file(&trace).unwrap();
+    let of = |node: u32, op: &str| -> Vec<u64> {
+        let mine = records.iter().filter(|row| row.0 == node && row.1 == op);
+        mine.map(|row| row.2).collect()
+    };
+    // The long send, the short one, the direct one, the signal.
+    assert_eq!(of(1, "send"), [6000, 100, 333, 0]);
+    assert_eq!(of(1, "fetch").iter().sum::<u64>(), 5222);
+    // What was sent by the ring, what was fetched there, and the signal.
+    assert_eq!(of(0, "recv").iter().sum::<u64>(), 6000 + 100 + 5000 + 8);
+    assert_eq!(of(0, "export"), [8 * 4096]);
+}
+
+#[test]
+fn a_rank_that_is_killed_leaves_the_good_part_of_what_it_wrote() {
+    let trace = target("killed");
+    let done = job(2)
+        .option("--trace", trace.to_str().unwrap())
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let inbox = node.alloc(4096).unwrap();
+                let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+                let inbox = inbox.start().unwrap();
+                // The other dies: the launcher ends this rank too.
+                let _ = inbox.wait_signal(0, 1 << 40);
+                return;
+            }
+            let import = node.import(0, "inbox").start().unwrap();
+            for turn in 1..=1000 {
+                import.put_signal(&[0; 200], 8, 0, turn).unwrap();
+            }
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+        });
+    done.code(128 + 9);
+    let records = records(&trace);
+    std::fs::remove_file(&trace).unwrap();
+    let sent = records.iter().filter(|row| row.1 == "send").count();
+    assert!(sent > 500, "{sent} of 1000 sends");
+}
+
+/// What the ranks counted themselves, summed: the numbers in the notes of the trace.
+fn counted(trace: &Path) -> Vec<u64> {
+    let done = Command::new(launcher())
+        .args(["lab", "info"])
+        .arg(trace)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let mut sums = vec![0; COUNTS.len()];
+    for line in String::from_utf8(done.stdout).unwrap().lines() {
+        let Some((_, counts)) = line.split_once(" counted ") else {
+            continue;
+        };
+        for count in counts.split(", ") {
+            let (name, value) = count.rsplit_once(' ').unwrap();
+            if let Some(at) = COUNTS.iter().position(|known| known.0 == name) {
+                sums[at] += value.parse::<u64>().unwrap();
+            }
+        }
+    }
+    sums
+}
+
+/// Names of counts in a rank's line, and in a row of a study.
+const COUNTS: [(&str, &str); 6] = [
+    ("lookups", "lookups"),
+    ("check misses", "check_misses"),
+    ("NIC misses", "nic_misses"),
+    ("interrupts", "interrupts"),
+    ("pins", "pins"),
+    ("unpins", "unpins"),
+];
+
+/// What a study of the trace comes to with the design that it was taken with.
+fn studied(trace: &Path, design: &str) -> Vec<u64> {
+    let done = Command::new(launcher())
+        .args(["lab", "study"])
+        .arg(trace)
+        .args(["--design", design, "--paths", "ring", "--format", "json"])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let row = String::from_utf8(done.stdout).unwrap();
+    let value = |name: &str| {
+        let (_, rest) = row.split_once(&format!("\"{name}\":")).unwrap();
+        let digits = rest.split([',', '}']).next().unwrap();
+        digits.parse().unwrap()
+    };
+    COUNTS.iter().map(|(_, name)| value(name)).collect()
+}
+
+#[test]
+fn a_study_of_a_trace_comes_to_what_the_ranks_counted_themselves() {
+    for design in [
+        "hierarchical,entries=16",
+        "hierarchical,entries=32,ways=4",
+        "shared-cache,entries=32,ways=2",
+        "per-process,entries=1K",
+        "interrupt,entries=16",
+    ] {
+        let trace = target("counted");
+        job(3)
+            .called(design)
+            .option("--translation", design)
+            .option("--trace", trace.to_str().unwrap())
+            .run(everybody_with_everybody)
+            .succeeds();
+        if is_rank() {
+            continue;
+        }
+        let (counted, studied) = (counted(&trace), studied(&trace, design));
+        std::fs::remove_file(&trace).unwrap();
+        assert!(counted[0] > 1000, "{design}: {counted:?}");
+        assert_eq!(counted, studied, "{design}: {COUNTS:?}");
+    }
+}
