@@ -19,6 +19,7 @@ fn records(trace: &Path) -> Vec<(u32, String, u64)> {
     let done = Command::new(launcher())
         .args(["lab", "export"])
         .arg(trace)
+        .arg("--output")
         .arg(&csv)
         .output()
         .unwrap();
