@@ -1,41 +1,57 @@
 //! Where an address lives.
 //!
-//! A transfer names memory by virtual address; the NIC's DMA needs frames of pinned pages. This crate
-//! holds both halves of the way from one to the other, as the UTLB paper divides them:
+//! A transfer names memory by virtual address; the NIC's DMA needs frames of pinned pages. This crate holds both halves of the
+//! way from one to the other, for every design of UTLB and of dynamic handle lookup. Drivers and studies run the same code.
 //!
-//! * **Library side** ([`UserTable`]): which pages of this process are pinned ([`PinMap`]), and under a limit
-//!   which of them to give up first ([`PinnedPages`]). It plans; the driver pins and unpins.
-//! * **NIC side** ([`TranslationDesign`]): the full map of every process ([`TranslationTable`]) behind one bounded
-//!   [`SharedCache`]. [`Hierarchical`] is the design of UTLB §3.3.
+//! * **NIC side** ([`TranslationDesign`]): answers lookups, in one of three ways ([`Lookup`]): it has the translation, reads it
+//!   from a table in host memory, or wants the host ([`HostRequest`]).
+//! * **Host side** ([`HostSide`]): pins what the transfers of a process need, before them or when the NIC asks, and unpins what
+//!   has to make room. Who pins is a trait, [`PinPages`].
 //!
-//! Order of one send: [`UserTable::prepare`] → (driver pins, [`TranslationDesign::install`],
-//! [`UserTable::commit_pinned`]) → [`UserTable::hold`] → [`TranslationDesign::lookup`] page by page →
-//! [`UserTable::release`] once the transfer has completed.
+//! | design | name | where translations are | pinned |
+//! |---|---|---|---|
+//! | [`Hierarchical`] (UTLB §3.3) | `hierarchical` | cache in the NIC, two-level table by page in host memory | before a transfer |
+//! | [`Indexed`] (UTLB §3.2) | `shared-cache` | cache in the NIC, table by index in host memory | before a transfer |
+//! | [`PerProcess`] (UTLB §3.1) | `per-process` | table by index in the NIC, of fixed size | before a transfer |
+//! | [`Interrupt`] (UTLB §6.2) | `interrupt` | cache in the NIC, nowhere else | on a miss; unpinned as it leaves the cache |
+//! | [`DynamicHandle`] | `dynamic-handle` | cache in the NIC, tables of the host | on a miss, of sends and receives |
+//!
+//! [`AnyDesign`] is any of them, described by words: [`DesignConfig`]. All caches are of one kind ([`SharedCache`]), whose shape
+//! ([`CacheConfig`]) also tells where a translation may stand.
+//!
+//! The parts: which pages are pinned ([`PinMap`]); which to give up first ([`PinnedPages`], by a [`Policy`] or the application's
+//! own [`ChooseVictims`]); both for one process ([`UserTable`], under [`PinRules`]); a process's map ([`TranslationTable`]);
+//! what is counted ([`Counters`]).
 //!
 //! Nothing here calls an operating system, and a hit on either side allocates nothing.
 //!
 //! ```
 //! use mapwire_translation::*;
 //!
-//! let mut user = UserTable::new(PinLimit::Unlimited);
-//! let mut nic = Hierarchical::new(CacheConfig::default())?;
+//! let design: DesignConfig = "hierarchical,entries=4K,ways=2".parse()?;
+//! let mut nic = AnyDesign::new(&design)?;
 //! let process = Process(1);
 //! nic.open(process)?;
+//! let rules = PinRules::default().with_limit(PinLimit::from_bytes(4 << 20)?);
+//! let mut host = HostSide::new(process, rules, &nic);
+//! let mut pinner = SimulatedPinner::default();
 //!
+//! // A send of 6000 bytes from address 0x7000_0000.
 //! let range = PageRange::covering(0x7000_0000, 6000)?;
-//! let mut plan = PinPlan::new();
-//! assert_eq!(user.prepare(range, &mut plan)?, Prepared::MustPin);
-//! for run in &plan.to_pin {
-//!     // The driver pins the run here, and learns its frames.
-//!     for page in *run {
-//!         nic.install(process, page, Frame(page.0 + 100))?;
+//! host.prepare(&mut nic, &mut pinner, range)?;
+//! host.hold(range)?;
+//! for page in range {
+//!     loop {
+//!         match nic.lookup(process, page) {
+//!             Lookup::Hit(frame) | Lookup::Miss(frame) => break assert!(!frame.is_garbage()),
+//!             // Never in this design; others are served here, or by a thread of the host.
+//!             Lookup::Host(request) => host.serve(&mut nic, &mut pinner, request, &mut Vec::new())?,
+//!         }
 //!     }
-//!     user.commit_pinned(*run)?;
 //! }
-//! user.hold(range)?;
-//! assert_eq!(nic.lookup(process, range.first), Lookup::Miss(Frame(range.first.0 + 100)));
-//! user.release(range)?;
-//! assert_eq!(user.prepare(range, &mut plan)?, Prepared::AllPinned);
+//! host.release(range)?;
+//! let counters = nic.counters() + host.counters();
+//! assert_eq!((counters.lookups, counters.check_misses, counters.nic_misses, counters.pins), (2, 2, 2, 2));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![no_std]
