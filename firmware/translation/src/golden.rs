@@ -285,6 +285,7 @@ fn every_structure_in_nic_memory_is_listed_with_its_bytes() {
             &[
                 ("shared translation cache", 131_072),
                 ("translation directories", 2048),
+                ("translation process list", 64),
             ][..],
         ),
         (

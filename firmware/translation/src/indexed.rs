@@ -7,9 +7,10 @@ use crate::design::{Lookup, TranslationDesign, TranslationError};
 use crate::opened::Opened;
 use crate::page::{Frame, Page, Process};
 use crate::slots::SlotTable;
+use crate::table::TABLE_ENTRIES;
 
-/// Most entries that a miss fetches.
-pub const MAX_PREFETCH: u32 = 1024;
+/// Most entries that a miss fetches: as many as with tables of two levels.
+pub const MAX_PREFETCH: u32 = TABLE_ENTRIES as u32;
 
 /// Shape of an [`Indexed`] design.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -4,6 +4,9 @@ use crate::design::TranslationError;
 use crate::page::Process;
 use alloc::vec::Vec;
 
+/// What the NIC must have of each process in its list: where the table or directory is, how long it is, and how much of it is used.
+const LIST_ENTRY_BYTES: usize = 32;
+
 /// As long as the highest process number that was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened<T>(Vec<Option<T>>);
@@ -52,8 +55,8 @@ impl<T> Opened<T> {
         self.0.iter_mut().flatten()
     }
 
-    /// Bytes of the list itself, with what each process has in it.
+    /// Bytes of NIC memory that the list takes, without the tables themselves.
     pub(crate) fn list_bytes(&self) -> usize {
-        self.0.len() * size_of::<Option<T>>()
+        self.0.len() * LIST_ENTRY_BYTES
     }
 }

@@ -1,6 +1,8 @@
 //! The shape of a cache, and where in it a translation may live.
 
+use crate::interrupt::MAX_FILL_PAGES;
 use crate::page::{Page, Process};
+use crate::per_process::MAX_TABLE_ENTRIES;
 use crate::table::TABLE_ENTRIES;
 
 /// Most entries that a cache may have: 4 GiB of them.
@@ -175,7 +177,7 @@ pub enum CacheError {
     },
     /// A table has room for something.
     #[error(
-        "a translation table of {entries} entries cannot be built; choose from 1 to {MAX_ENTRIES}, such as 2048"
+        "a translation table of {entries} entries cannot be built; choose from 1 to {MAX_TABLE_ENTRIES}, such as 2048"
     )]
     Table {
         /// What was asked for.
@@ -188,7 +190,7 @@ pub enum CacheError {
     NoTables,
     /// An interrupt asks for a bounded run of pages.
     #[error(
-        "{fill_pages} pages cannot be filled by an interrupt; choose from 1 to 512, such as 32"
+        "{fill_pages} pages cannot be filled by an interrupt; choose from 1 to {MAX_FILL_PAGES}, such as 32"
     )]
     Fill {
         /// What was asked for.

@@ -299,6 +299,26 @@ fn a_driver_that_fails_halfway_leaves_a_table_that_plans_the_rest() {
 proptest! {
     #![proptest_config(crate::testing::seeded())]
     #[test]
+    fn pages_ahead_are_those_that_going_page_by_page_would_pin(
+        prepin in 1u64..33, sends in prop::collection::vec((0u64..200, 1u64..40), 0..40),
+    ) {
+        let mut user = UserTable::with(PinRules::default().with_prepin_pages(prepin));
+        let (mut pinned, mut misses) = (BTreeSet::new(), 0);
+        for (first, count) in sends {
+            for page in first..first + count {
+                if !pinned.contains(&page) {
+                    misses += 1;
+                    pinned.extend(page..page + prepin);
+                }
+            }
+            send_with_prepinning(&mut user, range(first, count));
+            let counters = user.counters();
+            prop_assert_eq!((counters.check_misses, counters.pins), (misses, pinned.len() as u64));
+            prop_assert!((0..300).all(|page| user.map().contains(Page(page)) == pinned.contains(&page)));
+        }
+    }
+
+    #[test]
     fn a_driver_that_may_fail_never_breaks_the_limit_or_a_hold(
         limit in 1u64..12,
         policy in prop::sample::select(&Policy::PREDEFINED[..]),
