@@ -78,17 +78,18 @@ pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
         let progress = second.get_or_insert_with(|| Progress::records("second pass", Some(of)));
         progress.at(done);
     };
-    let exported = export(reader, format, &mut out, &options, &mut second_pass).map_err(
-        |error| match error {
-            ConvertError::Write(error) if error.kind() == io::ErrorKind::NotSeekable => {
-                named(&format!(
-                    "{format} is written in two passes, and needs a file that can be read back"
-                ))
+    let exported =
+        export(&mut reader, format, &mut out, &options, &mut second_pass).map_err(|error| {
+            match error {
+                ConvertError::Write(error) if error.kind() == io::ErrorKind::NotSeekable => {
+                    named(&format!(
+                        "{format} is written in two passes, and needs a file that can be read back"
+                    ))
+                }
+                ConvertError::Write(error) => named(&error),
+                other => other.into(),
             }
-            ConvertError::Write(error) => named(&error),
-            other => other.into(),
-        },
-    )?;
+        })?;
     if exported.written == 0 {
         return Err(format!(
             "{name} has nothing to export{}: {} was not written",
@@ -102,7 +103,10 @@ pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
         .into());
     }
     let bytes = out.keep().map_err(|error| named(&error))?;
-    drop((progress, second));
+    drop(second);
+    if let Some(damage) = reader.damage() {
+        eprintln!("mapwire: warning: {damage}");
+    }
     warn(args, format, &exported);
     print(&report(args, format, &exported, bytes))
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use mapwire_trace::convert::{FORMATS, Format};
 
-use super::LabError;
+use super::{LabError, UsageError};
 use crate::size;
 
 /// Options of formats that hold lookups.
@@ -65,10 +65,10 @@ pub(super) fn page_size(text: &str) -> Result<u64, String> {
 pub(super) fn of(asked: Option<Format>, path: &Path, option: &str) -> Result<Format, LabError> {
     asked.or_else(|| Format::of_path(path)).ok_or_else(|| {
         let names = FORMATS.map(Format::name).join(", ");
-        format!(
-            "the name {} tells no format; give {option} and one of {names}",
-            path.display()
-        )
+        let name = path.display();
+        UsageError(format!(
+            "the name {name} tells no format; give {option} and one of {names}"
+        ))
         .into()
     })
 }

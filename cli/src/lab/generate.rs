@@ -7,7 +7,7 @@ use clap::Args;
 use mapwire_trace::Metadata;
 use mapwire_trace::generate::{Generator, Options, Pattern};
 
-use super::{LabError, count, target};
+use super::{LabError, UsageError, count, target};
 use crate::progress::Progress;
 use crate::size;
 
@@ -80,7 +80,7 @@ impl GenerateArgs {
 /// `mapwire lab generate`.
 pub(crate) fn command(args: &GenerateArgs) -> Result<(), LabError> {
     let options = args.options();
-    let generator = Generator::new(&options)?;
+    let generator = Generator::new(&options).map_err(|error| UsageError(error.to_string()))?;
     let metadata = Metadata {
         command: options.command(),
         synthetic: true,

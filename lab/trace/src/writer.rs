@@ -7,7 +7,7 @@ use std::io::Write;
 use mapwire_wire::{TraceOp, TraceRecord};
 use zerocopy::IntoBytes;
 
-use crate::columns::encode::Encoder;
+use crate::columns::encode::{Encoder, estimate};
 use crate::error::WriteError;
 use crate::format::{
     ADDRESS_PLAIN, ADDRESS_STEPS, BLOCK_MARK, BLOCK_RECORDS, BlockHead, END_MARK, FileHead, MAGIC,
@@ -16,6 +16,11 @@ use crate::format::{
 use crate::metadata::Metadata;
 use crate::spread::Spread;
 
+/// Streams that are found at once.
+const RECENT: usize = 256;
+/// Blocks for which it holds whether addresses or their steps are smaller.
+const SAME_BLOCKS: u32 = 7;
+
 /// Writes a trace file, a block at a time: [`push`](Self::push) records in order of time, then [`finish`](Self::finish).
 ///
 /// What was pushed since the last whole block is lost if the writer is dropped unfinished; what was written before reads as a file
@@ -23,14 +28,21 @@ use crate::spread::Spread;
 #[derive(Debug)]
 pub struct TraceWriter<W: Write> {
     out: W,
-    encoder: Encoder,
+    /// Of stream numbers, time steps, bytes, addresses and their steps.
+    encoders: [Encoder; 5],
+    /// Address steps are smaller than addresses; holds for so many blocks.
+    steps_win: (bool, u32),
     streams: Vec<Stream>,
     stream_of: HashMap<u64, u16, BuildHasherDefault<Spread>>,
+    /// Keys and numbers of streams that came lately, by some bits of the key.
+    recent: Box<[(u64, u16); RECENT]>,
     /// The columns of the block that is being filled.
     stream: Vec<u64>,
     step: Vec<u64>,
     address: Vec<u64>,
     bytes: Vec<u64>,
+    /// Room for address steps.
+    steps: Vec<u64>,
     /// The block's first time.
     begin_ns: u64,
     /// Of the whole file.
@@ -63,7 +75,10 @@ impl<W: Write> TraceWriter<W> {
         let column = || Vec::with_capacity(BLOCK_RECORDS);
         Ok(Self {
             out,
-            encoder: Encoder::default(),
+            encoders: Default::default(),
+            steps_win: (false, 0),
+            recent: Box::new([(u64::MAX, 0); RECENT]),
+            steps: column(),
             streams: Vec::new(),
             stream_of: HashMap::default(),
             stream: column(),
@@ -148,27 +163,26 @@ impl<W: Write> TraceWriter<W> {
     }
 
     fn stream_number(&mut self, record: &TraceRecord) -> u64 {
-        let stream = Stream {
-            node: record.node,
-            process: record.process,
-            op: record.op,
-            flags: record.flags,
-        };
-        // Mostly it is the stream of the record before.
-        if let Some(last) = self.stream.last()
-            && self.streams[*last as usize] == stream
-        {
-            return *last;
-        }
         let key = u64::from(record.node.get()) << 32
             | u64::from(record.process.get()) << 16
             | u64::from(record.op) << 8
             | u64::from(record.flags);
+        // A small table in front of the large one: most blocks have few streams.
+        let recent = &mut self.recent[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
+        if recent.0 == key {
+            return u64::from(recent.1);
+        }
         let next = self.streams.len() as u16;
         let number = *self.stream_of.entry(key).or_insert(next);
         if number == next {
-            self.streams.push(stream);
+            self.streams.push(Stream {
+                node: record.node,
+                process: record.process,
+                op: record.op,
+                flags: record.flags,
+            });
         }
+        *recent = (key, number);
         u64::from(number)
     }
 
@@ -177,25 +191,32 @@ impl<W: Write> TraceWriter<W> {
         payload.clear();
         payload.extend_from_slice(&(self.streams.len() as u16).wrapping_sub(1).to_le_bytes());
         payload.extend_from_slice(self.streams.as_bytes());
-        for column in [&self.stream, &self.step, &self.bytes] {
-            self.encoder.column(column, &mut payload);
-        }
+        let [numbers, times, lengths, addresses, steps] = &mut self.encoders;
+        numbers.column(&self.stream, &mut payload);
+        times.column(&self.step, &mut payload);
+        lengths.column(&self.bytes, &mut payload);
         let mut before = vec![0_u64; self.streams.len()];
-        let steps: Vec<u64> = self
-            .stream
-            .iter()
-            .zip(&self.address)
-            .map(|(stream, address)| {
-                address.wrapping_sub(std::mem::replace(&mut before[*stream as usize], *address))
-            })
-            .collect();
-        let plain = self.encoder.estimate(&self.address);
-        if self.encoder.estimate(&steps) < plain {
+        self.steps.clear();
+        self.steps.extend(
+            self.stream
+                .iter()
+                .zip(&self.address)
+                .map(|(stream, address)| {
+                    address.wrapping_sub(std::mem::replace(&mut before[*stream as usize], *address))
+                }),
+        );
+        let (win, holds) = &mut self.steps_win;
+        if *holds == 0 {
+            (*win, *holds) = (estimate(&self.steps) < estimate(&self.address), SAME_BLOCKS);
+        } else {
+            *holds -= 1;
+        }
+        if *win {
             payload.push(ADDRESS_STEPS);
-            self.encoder.column(&steps, &mut payload);
+            steps.column(&self.steps, &mut payload);
         } else {
             payload.push(ADDRESS_PLAIN);
-            self.encoder.column(&self.address, &mut payload);
+            addresses.column(&self.address, &mut payload);
         }
         let head = BlockHead {
             mark: BLOCK_MARK,
@@ -208,6 +229,7 @@ impl<W: Write> TraceWriter<W> {
         self.blocks = self.blocks.wrapping_add(1);
         self.streams.clear();
         self.stream_of.clear();
+        self.recent.fill((u64::MAX, 0));
         for column in [
             &mut self.stream,
             &mut self.step,

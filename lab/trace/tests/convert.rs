@@ -27,13 +27,13 @@ fn written(records: &[TraceRecord]) -> Vec<u8> {
 }
 
 fn run<W: Read + Write + Seek + Send>(
-    reader: TraceReader<&[u8]>,
+    mut reader: TraceReader<&[u8]>,
     format: Format,
     out: &mut W,
     options: &ExportOptions,
 ) -> Result<Exported, ConvertError> {
     let mut passes = Vec::new();
-    let done = export(reader, format, out, options, &mut |done, of| {
+    let done = export(&mut reader, format, out, options, &mut |done, of| {
         passes.push((done, of))
     })?;
     if format == Format::OracleGeneral && done.written > 0 {

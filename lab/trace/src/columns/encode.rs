@@ -1,177 +1,165 @@
 //! Columns to bytes: each in the kind that is smallest, unless that one would be slow to decode for a small gain.
+//!
+//! Trying all kinds costs more than encoding. What was best for a column's last values most often is for its next ones, so all are tried
+//! again only for every eighth block.
 
 use super::dictionary::Dictionary;
+use super::fit::{Fit, common_shift};
 use super::{BYTES, CONSTANT, DICTIONARY, GROUP, MAX_DICTIONARY, PACKED, packing};
 
-/// Bytes of an exception.
-const EXCEPTION_BYTES: usize = 10;
-/// How many of a group's lowest and highest values are tried as exceptions.
-const TAILS: [usize; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
+/// Blocks that are encoded in the same way before all ways are tried again.
+const SAME: u32 = 7;
 
-/// Encodes columns; keeps its buffers from one to the next.
+/// A way to encode a column that is not constant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Way {
+    dictionary: bool,
+    lz4: bool,
+}
+
+/// Encodes a column of one block after another.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     dictionary: Dictionary,
-    sorted: Vec<u64>,
     entries: Vec<u8>,
     compressed: Vec<u8>,
+    way: Way,
+    /// Blocks for which the way holds.
+    holds: u32,
 }
 
-/// How a group is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fit {
-    base: u64,
-    /// Of the values' differences to the base, shifted.
-    width: u32,
-    shift: u32,
-    exceptions: usize,
-    bytes: usize,
+/// About the bytes that `values` take when packed, told from a part of them.
+pub(crate) fn estimate(values: &[u64]) -> usize {
+    let groups = values.len().div_ceil(GROUP);
+    let parts = values.chunks(GROUP).step_by(groups.div_ceil(4));
+    parts.map(|group| Fit::of(group).bytes).sum()
 }
 
-/// Bits of `span`.
-const fn bits(span: u64) -> u32 {
-    64 - span.leading_zeros()
-}
-
-/// The common zeros at the low end of the differences between `values`.
-fn common_shift(values: &[u64]) -> u32 {
-    let base = values[0];
-    let set = values
-        .iter()
-        .fold(0, |set, value| set | value.wrapping_sub(base));
-    if set == 0 { 0 } else { set.trailing_zeros() }
-}
-
-impl Encoder {
-    /// Appends a column.
-    pub(crate) fn column(&mut self, values: &[u64], out: &mut Vec<u8>) {
-        let begin = out.len();
-        self.plain(values, out);
-        let plain = out.len() - begin;
-        // A dictionary costs a load for each record: it must save an eighth.
-        if plain > 1 + 8 + values.len() / 8
-            && let Some((entries, places)) = self.dictionary.of(values, values.len() / 4)
-        {
-            let mut other = vec![DICTIONARY];
-            other.extend_from_slice(&(entries.len() as u16 - 1).to_le_bytes());
-            let mut before = 0;
-            let steps: Vec<u64> = entries
-                .iter()
-                .map(|entry| entry - std::mem::replace(&mut before, *entry))
-                .collect();
-            self.plain(&steps, &mut other);
-            self.plain(&places, &mut other);
-            if other.len() <= plain - plain / 8 {
-                out.truncate(begin);
-                out.append(&mut other);
-            }
-        }
-    }
-
-    /// About the bytes that `values` take when packed, told from a part of them.
-    pub(crate) fn estimate(&mut self, values: &[u64]) -> usize {
-        let groups = values.len().div_ceil(GROUP);
-        let step = groups.div_ceil(4);
-        let parts = values.chunks(GROUP).step_by(step);
-        parts.map(|group| self.fit(group).bytes).sum()
-    }
-
-    fn plain(&mut self, values: &[u64], out: &mut Vec<u8>) {
-        if values.iter().all(|value| *value == values[0]) {
-            out.push(CONSTANT);
-            return out.extend_from_slice(&values[0].to_le_bytes());
-        }
-        let begin = out.len();
-        out.push(PACKED);
-        for values in values.chunks(GROUP) {
-            self.group(values, out);
-        }
-        let packed = out.len() - begin;
-        // LZ4 is the slowest to decode: it must save half. Of few values it saves the padding of the lanes.
-        if self.compress(values) && self.compressed.len() < packed / 2 {
-            out.truncate(begin);
-            out.extend_from_slice(&self.compressed);
-        }
-    }
-
-    /// Appends a packed group.
-    fn group(&mut self, values: &[u64], out: &mut Vec<u8>) {
-        let fit = self.fit(values);
+/// Appends a column of packed groups.
+fn pack(values: &[u64], out: &mut Vec<u8>) {
+    out.push(PACKED);
+    for values in values.chunks(GROUP) {
+        let fit = Fit::of(values);
         out.extend_from_slice(&[fit.width as u8, fit.shift as u8]);
         out.extend_from_slice(&(fit.exceptions as u16).to_le_bytes());
         out.extend_from_slice(&fit.base.to_le_bytes());
-        let packed_of = |value: &u64| {
-            let above = value.wrapping_sub(fit.base);
-            let packed = above >> fit.shift;
-            (packed << fit.shift == above && bits(packed) <= fit.width).then_some(packed)
-        };
-        let packed = values.iter().map(|value| packed_of(value).unwrap_or(0));
+        let packed = values.iter().map(|value| fit.packed(*value).unwrap_or(0));
         packing::pack(packed, fit.width, out);
         if fit.exceptions > 0 {
             for (place, value) in (0_u16..).zip(values) {
-                if packed_of(value).is_none() {
+                if fit.packed(*value).is_none() {
                     out.extend_from_slice(&place.to_le_bytes());
                     out.extend_from_slice(&value.to_le_bytes());
                 }
             }
         }
     }
+}
 
-    /// The cheapest way to pack a group, leaving out some of its lowest and highest values.
-    fn fit(&mut self, values: &[u64]) -> Fit {
-        // In signed order, so that small steps back and forth are neighbours.
-        self.sorted.clear();
-        self.sorted.extend_from_slice(values);
-        self.sorted.sort_unstable_by_key(|value| *value as i64);
-        let count = values.len();
-        let mut best: Option<(usize, &[u64])> = None;
-        for low in TAILS {
-            for high in TAILS {
-                let left_out = low + high;
-                if left_out >= count || left_out > count / 4 {
-                    break;
-                }
-                let inside = &self.sorted[low..count - high];
-                let span = inside[inside.len() - 1].wrapping_sub(inside[0]);
-                let bytes = packing::packed_bytes(count, bits(span)) + left_out * EXCEPTION_BYTES;
-                if best.is_none_or(|(least, _)| bytes < least) {
-                    best = Some((bytes, inside));
-                }
+fn is_constant(values: &[u64]) -> bool {
+    values.iter().all(|value| *value == values[0])
+}
+
+fn constant(value: u64, out: &mut Vec<u8>) {
+    out.push(CONSTANT);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+impl Encoder {
+    /// Appends the column of the next block, which has at least one value.
+    pub(crate) fn column(&mut self, values: &[u64], out: &mut Vec<u8>) {
+        if is_constant(values) {
+            return constant(values[0], out);
+        }
+        if self.holds > 0 {
+            self.holds -= 1;
+            if self.again(values, out) {
+                return;
             }
         }
-        let (_, inside) = best.unwrap_or((0, &self.sorted));
-        let (base, shift) = (inside[0], common_shift(inside));
-        let width = bits(inside[inside.len() - 1].wrapping_sub(base) >> shift);
-        // Some that were left out may be representable all the same.
-        let exceptions = values
-            .iter()
-            .filter(|value| {
-                let above = value.wrapping_sub(base);
-                (above >> shift) << shift != above || bits(above >> shift) > width
-            })
-            .count();
-        let bytes = 12 + packing::packed_bytes(count, width) + exceptions * EXCEPTION_BYTES;
-        Fit {
-            base,
-            width,
-            shift,
-            exceptions,
-            bytes,
+        self.holds = SAME;
+        let begin = out.len();
+        self.way = Way {
+            dictionary: false,
+            lz4: self.plain(values, true, out),
+        };
+        let plain = out.len() - begin;
+        // A dictionary costs a load for each record: it must save an eighth.
+        if plain > 1 + 8 + values.len() / 8
+            && let Some((head, places)) = self.dictionary_of(values)
+        {
+            let mut other = head;
+            let lz4 = self.plain(&places, true, &mut other);
+            if other.len() <= plain - plain / 8 {
+                out.truncate(begin);
+                out.append(&mut other);
+                self.way = Way {
+                    dictionary: true,
+                    lz4,
+                };
+            }
         }
+    }
+
+    /// Encodes in the way of the last block; false if these values cannot be.
+    fn again(&mut self, values: &[u64], out: &mut Vec<u8>) -> bool {
+        if !self.way.dictionary {
+            self.plain(values, self.way.lz4, out);
+            return true;
+        }
+        let Some((head, places)) = self.dictionary_of(values) else {
+            return false;
+        };
+        out.extend_from_slice(&head);
+        self.plain(&places, self.way.lz4, out);
+        true
+    }
+
+    /// The begin of a column with a dictionary, and the places that are to follow; `None` if too many values are distinct.
+    fn dictionary_of(&mut self, values: &[u64]) -> Option<(Vec<u8>, Vec<u64>)> {
+        let (entries, places) = self.dictionary.of(values, values.len() / 4)?;
+        let mut head = vec![DICTIONARY];
+        head.extend_from_slice(&(entries.len() as u16 - 1).to_le_bytes());
+        let mut before = 0;
+        let steps: Vec<u64> = entries
+            .iter()
+            .map(|entry| entry - std::mem::replace(&mut before, *entry))
+            .collect();
+        if is_constant(&steps) {
+            constant(steps[0], &mut head);
+        } else {
+            pack(&steps, &mut head);
+        }
+        Some((head, places))
+    }
+
+    /// Appends a column without a dictionary, and tells whether it is compressed.
+    fn plain(&mut self, values: &[u64], try_lz4: bool, out: &mut Vec<u8>) -> bool {
+        if is_constant(values) {
+            constant(values[0], out);
+            return false;
+        }
+        let begin = out.len();
+        pack(values, out);
+        // LZ4 is the slowest to decode: it must save half. Of few values it saves the padding of the lanes.
+        let half = (out.len() - begin) / 2;
+        let smaller = try_lz4 && self.compress(values) && self.compressed.len() < half;
+        if smaller {
+            out.truncate(begin);
+            out.extend_from_slice(&self.compressed);
+        }
+        smaller
     }
 
     /// Makes `compressed` the column of bytes; false if it could not.
     fn compress(&mut self, values: &[u64]) -> bool {
-        let base = values
-            .iter()
-            .copied()
-            .min_by_key(|value| *value as i64)
-            .unwrap_or(0);
+        let least = values.iter().map(|value| *value as i64).min();
+        let base = least.unwrap_or(0) as u64;
+        let shift = common_shift(values);
         let set = values
             .iter()
-            .fold(0, |set, value| set | value.wrapping_sub(base));
-        let shift = if set == 0 { 0 } else { set.trailing_zeros() };
-        let width = match bits(set >> shift) {
+            .fold(0, |set, value| set | value.wrapping_sub(base) >> shift);
+        let width = match 64 - set.leading_zeros() {
             0..=8 => 1_usize,
             9..=16 => 2,
             17..=32 => 4,

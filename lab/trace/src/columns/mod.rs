@@ -3,6 +3,7 @@
 pub(crate) mod decode;
 mod dictionary;
 pub(crate) mod encode;
+mod fit;
 mod packing;
 
 /// Values of a packed group.

@@ -249,7 +249,7 @@ pub struct Exported {
 /// The trace cannot be read, or is cut off or damaged unless the reader keeps the good part; the format cannot hold a record;
 /// `out` does not take the bytes.
 pub fn export<R: Read, W: Read + Write + Seek + Send>(
-    mut reader: TraceReader<R>,
+    reader: &mut TraceReader<R>,
     format: Format,
     out: &mut W,
     options: &ExportOptions,
