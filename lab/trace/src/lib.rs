@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`format`] | the trace file (`.mwt`), byte by byte |
+//! | [`mod@format`] | the trace file (`.mwt`), byte by byte |
 //! | [`writer`], [`reader`] | its writer and its reader, block by block, never the whole in memory |
 //! | [`raw`] | the files that ranks write while they run: bare [`TraceRecord`]s |
 //! | [`merge`] | several ordered streams of records, as one |
