@@ -15,6 +15,7 @@ mod raw;
 pub(crate) mod row;
 mod sends;
 mod shared;
+mod study;
 mod translation;
 #[allow(unsafe_code)]
 mod views;
@@ -91,6 +92,11 @@ const BENCHES: &[Bench] = &[
         name: "barrier",
         summary: "an empty barrier of 2 and 4 ranks, beside a flag round trip",
         run: shared::barrier,
+    },
+    Bench {
+        name: "study",
+        summary: "lookups a second that the laboratory replays, one configuration and many, beside reading the page numbers",
+        run: study::study,
     },
     Bench {
         name: "views",

@@ -5,7 +5,9 @@
 //! | [`import`], [`export`] | `mapwire lab import`, `mapwire lab export`: other formats |
 //! | [`generate`] | `mapwire lab generate`: synthetic traces |
 //! | [`info`] | `mapwire lab info`: what a trace is made of |
+//! | [`report`] | `mapwire lab report`: the papers' tables and figures as a page of plots |
 //! | [`study`] | `mapwire lab study`: designs, sizes and policies, all combinations, on traces |
+//! | [`tables`] | `mapwire lab tables`: the papers' tables and figures, ours beside the papers' |
 
 mod count;
 mod export;
@@ -14,7 +16,9 @@ mod generate;
 mod import;
 mod info;
 mod output;
+mod report;
 mod study;
+mod tables;
 mod target;
 
 use std::process::ExitCode;
@@ -78,6 +82,20 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --cost bench.jsonl"
     )]
     Study(Box<study::StudyArgs>),
+    /// Print the papers' tables and figures, computed on traces, beside what the papers print
+    ///
+    /// UTLB Tables 3 to 8, Figures 7 and 8, and dynamic handle lookup Figure 5. Our columns are the traces. UTLB's tables count sends
+    /// and fetches, as its traces had them, Figure 5 all operations, unless --ops or --paths is given. A number in parentheses is
+    /// printed under a column that cannot be its own; `?` is not legible in the paper, `-` does not exist.
+    #[command(
+        after_help = "Examples:\n  mapwire lab tables fft.mwt lu.mwt\n  mapwire lab tables fft.mwt --json"
+    )]
+    Tables(tables::TablesArgs),
+    /// Write one HTML page with the papers' tables and figures as interactive plots
+    ///
+    /// What `mapwire lab tables` prints, with plots. The page needs no network.
+    #[command(after_help = "Example:\n  mapwire lab report fft.mwt lu.mwt -o report.html")]
+    Report(report::ReportArgs),
 }
 
 /// `mapwire lab`.
@@ -88,6 +106,8 @@ pub(crate) fn command(args: &LabArgs) -> ExitCode {
         LabCommand::Export(args) => export::command(args),
         LabCommand::Generate(args) => generate::command(args),
         LabCommand::Study(args) => study::command(args),
+        LabCommand::Tables(args) => tables::command(args),
+        LabCommand::Report(args) => report::command(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

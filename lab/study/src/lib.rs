@@ -9,7 +9,8 @@
 //! | [`fast`] | engines for the common configurations, hundreds of millions of lookups a second |
 //! | [`replay`], [`shadow`] | every configuration, by the firmware's own code |
 //! | [`cost`] | what a lookup costs: UTLB's equations, profiles |
-//! | [`published`] | the papers' tables and figures as data |
+//! | [`published`], [`tables`] | the papers' tables and figures as data; ours beside them |
+//! | [`rows`] | outcomes as rows |
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -24,6 +25,7 @@ pub mod rows;
 pub mod shadow;
 pub mod study;
 pub mod sweep;
+pub mod tables;
 
 #[cfg(test)]
 mod testing;

@@ -68,6 +68,7 @@ pub const OUTSIDE: &[&str] = &[
     "lz4_flex",
     "memchr",
     "parquet",
+    "plotly",
     "proptest",
     "rustix",
     "serde",

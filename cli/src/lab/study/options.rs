@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Mutex;
 
 use clap::Args;
 use mapwire_study::config::Configuration;
 use mapwire_study::cost::{CostProfile, from_bench_rows};
 use mapwire_study::decode::Selection;
-use mapwire_study::files::{TraceFindings, study_files};
+use mapwire_study::files::{FileError, TraceFindings, study_files};
 use mapwire_study::study::Request;
 
 use super::super::{LabError, UsageError};
@@ -145,45 +146,42 @@ impl TraceOptions {
         configurations: Vec<Configuration>,
         causes: bool,
     ) -> Result<Studied, LabError> {
-        self.study_ops(configurations, causes, &[Op::Send, Op::Fetch, Op::Receive])
-    }
-
-    /// Studies sends and fetches, as the traces of UTLB §6 have them, unless others were asked for.
-    #[allow(dead_code)]
-    pub(crate) fn study_sends(
-        &self,
-        configurations: Vec<Configuration>,
-        causes: bool,
-    ) -> Result<Studied, LabError> {
-        self.study_ops(configurations, causes, &[Op::Send, Op::Fetch])
-    }
-
-    fn study_ops(
-        &self,
-        configurations: Vec<Configuration>,
-        causes: bool,
-        ops: &[Op],
-    ) -> Result<Studied, LabError> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let request = Request {
             configurations,
-            selection: self.selection(ops),
+            selection: self.selection(&[Op::Send, Op::Fetch, Op::Receive]),
             causes,
-            threads: self.threads.unwrap_or_else(cores).max(1),
+            tolerant: false,
+            threads: self.threads(),
         };
+        Ok(Studied {
+            configurations: request.configurations.clone(),
+            traces: self.run(&request)?,
+        })
+    }
+
+    /// The operations that were asked for by `--ops` and `--paths`; none if neither was given.
+    pub(crate) fn chosen(&self) -> Option<Selection> {
+        let given = !self.ops.is_empty() || !self.paths.is_empty();
+        given.then(|| self.selection(&[Op::Send, Op::Fetch, Op::Receive]))
+    }
+
+    /// Threads to use.
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores).max(1)
+    }
+
+    /// Studies the traces, with a bar.
+    pub(crate) fn run(&self, request: &Request) -> Result<Vec<TraceFindings>, FileError> {
         let sizes = self
             .traces
             .iter()
             .map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
-        let progress = std::sync::Mutex::new(Progress::bytes("studying", Some(sizes.sum())));
-        let traces = study_files(&self.traces, &request, &|bytes| {
+        let progress = Mutex::new(Progress::bytes("studying", Some(sizes.sum())));
+        study_files(&self.traces, request, &|bytes| {
             if let Ok(progress) = progress.lock() {
                 progress.at(bytes);
             }
-        })?;
-        Ok(Studied {
-            configurations: request.configurations,
-            traces,
         })
     }
 }

@@ -131,6 +131,8 @@ pub struct Totals {
     pub known_pages: u64,
     /// Exports and unexports.
     pub exports: u64,
+    /// Processes.
+    pub processes: u64,
 }
 
 /// Some of a node's lookups, in order of time.
@@ -184,6 +186,7 @@ impl Node {
         self.totals.receive_lookups += if receive { range.count } else { 0 };
         self.totals.first_touches += (self.pages.len() - before) as u64;
         self.totals.known_pages = self.pages.len() as u64;
+        self.totals.processes = self.pages.processes();
     }
 
     fn export(&mut self, process: Process, range: PageRange, begins: bool) {
@@ -194,6 +197,7 @@ impl Node {
         }
         self.totals.exports += 1;
         self.totals.known_pages = self.pages.len() as u64;
+        self.totals.processes = self.pages.processes();
         self.chunk.exports.push(ExportEvent {
             at: self.chunk.lookups.len(),
             begins,

@@ -1,6 +1,6 @@
 //! Numbers for the pages of a node's processes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use mapwire_translation::{Page, Process};
 
@@ -19,6 +19,7 @@ pub struct Pages {
     leaves: Vec<u32>,
     index: HashMap<u64, u32>,
     near: Vec<(u64, u32)>,
+    processes: BTreeSet<u16>,
 }
 
 impl Default for Pages {
@@ -28,6 +29,7 @@ impl Default for Pages {
             leaves: Vec::new(),
             index: HashMap::new(),
             near: vec![(u64::MAX, 0); NEAR],
+            processes: BTreeSet::new(),
         }
     }
 }
@@ -41,6 +43,11 @@ impl Pages {
     /// Pages met so far.
     pub fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// Processes whose pages were met.
+    pub fn processes(&self) -> u64 {
+        self.processes.len() as u64
     }
 
     /// Whether none was met.
@@ -85,9 +92,12 @@ impl Pages {
 
     #[inline(never)]
     fn find_leaf(&mut self, leaf: u64, near: usize) -> u32 {
-        let leaves = &mut self.leaves;
+        let Pages {
+            leaves, processes, ..
+        } = self;
         let base = *self.index.entry(leaf).or_insert_with(|| {
             let at = leaves.len() / LEAF_PAGES;
+            processes.insert((leaf >> (PAGE_BITS - LEAF_SHIFT)) as u16);
             leaves.resize(leaves.len() + LEAF_PAGES, NONE);
             at as u32
         });

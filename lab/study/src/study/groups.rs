@@ -44,6 +44,8 @@ pub(super) enum Group {
         configuration: Configuration,
         replay: Box<Replay>,
     },
+    /// What could not be done.
+    Failed,
 }
 
 /// Caches of many shapes, nothing ever unpinned for a limit.
@@ -278,10 +280,21 @@ impl UnderLimit {
 }
 
 impl Group {
+    /// Places in the request of the configurations that the group has.
+    pub(super) fn members(&self) -> Vec<usize> {
+        match self {
+            Group::Unlimited(group) => group.members.iter().map(|member| member.at).collect(),
+            Group::UnderLimit(group) => group.caches.iter().map(|(member, _)| member.at).collect(),
+            Group::Replayed { at, .. } => vec![*at],
+            Group::Failed => Vec::new(),
+        }
+    }
+
     pub(super) fn run(&mut self, node: &Node) -> Result<(), StudyError> {
         match self {
             Group::Unlimited(group) => group.run(node),
             Group::UnderLimit(group) => group.run(node),
+            Group::Failed => Ok(()),
             Group::Replayed {
                 configuration,
                 replay,
@@ -300,6 +313,7 @@ impl Group {
         match self {
             Group::Unlimited(group) => group.report(totals, sink),
             Group::UnderLimit(group) => group.report(totals, sink),
+            Group::Failed => {}
             Group::Replayed { at, replay, .. } => sink(*at, replay.counts(), replay.causes()),
         }
     }

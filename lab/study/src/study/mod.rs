@@ -30,6 +30,9 @@ pub struct Request {
     pub selection: Selection,
     /// Whether NIC misses are to be split by cause.
     pub causes: bool,
+    /// Whether a configuration that cannot do what the trace does is left out, and named in [`Findings::failures`]; otherwise the
+    /// study ends with the error.
+    pub tolerant: bool,
     /// Threads to use at most.
     pub threads: usize,
 }
@@ -90,6 +93,7 @@ pub struct Study {
     decoder: Decoder,
     /// Groups of each node.
     groups: Vec<Vec<Group>>,
+    failures: Vec<(usize, String)>,
 }
 
 /// What a study found out.
@@ -101,10 +105,12 @@ pub struct Findings {
     pub nodes: Vec<(u16, Totals)>,
     /// Records of the trace.
     pub records: u64,
+    /// Configurations that were left out, by their places in the request, and why. Their outcomes mean nothing.
+    pub failures: Vec<(usize, String)>,
 }
 
 impl Findings {
-    /// Totals of all nodes.
+    /// Totals of all nodes; of processes, the most that a node has.
     pub fn totals(&self) -> Totals {
         self.nodes
             .iter()
@@ -115,6 +121,7 @@ impl Findings {
                 first_touches: sum.first_touches + node.first_touches,
                 known_pages: sum.known_pages + node.known_pages,
                 exports: sum.exports + node.exports,
+                processes: sum.processes.max(node.processes),
             })
     }
 }
@@ -128,6 +135,7 @@ impl Study {
         let study = Study {
             decoder: Decoder::new(request.selection),
             groups: Vec::new(),
+            failures: Vec::new(),
             allowed,
             request,
         };
@@ -191,6 +199,7 @@ impl Study {
             outcomes,
             nodes,
             records: self.decoder.records(),
+            failures: self.failures,
         })
     }
 
@@ -207,13 +216,30 @@ impl Study {
             .collect();
         let threads = self.request.threads.clamp(1, tasks.len().max(1));
         let tasks = Mutex::new(tasks.into_iter());
+        let tolerant = self.request.tolerant;
+        let failures = Mutex::new(Vec::new());
         let work = || -> Result<(), StudyError> {
             loop {
                 let task = tasks.lock().ok().and_then(|mut tasks| tasks.next());
                 let Some((node, group)) = task else {
                     return Ok(());
                 };
-                group.run(node)?;
+                match group.run(node) {
+                    Err(error @ (StudyError::Limit { .. } | StudyError::Configuration { .. }))
+                        if tolerant =>
+                    {
+                        if let Ok(mut failures) = failures.lock() {
+                            failures.extend(
+                                group
+                                    .members()
+                                    .into_iter()
+                                    .map(|at| (at, error.to_string())),
+                            );
+                        }
+                        *group = Group::Failed;
+                    }
+                    other => other?,
+                }
             }
         };
         std::thread::scope(|scope| {
@@ -227,6 +253,11 @@ impl Study {
             }
             first
         })?;
+        for failure in failures.into_inner().unwrap_or_default() {
+            if !self.failures.iter().any(|known| known.0 == failure.0) {
+                self.failures.push(failure);
+            }
+        }
         self.decoder.clear();
         Ok(())
     }

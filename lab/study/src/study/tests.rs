@@ -32,6 +32,7 @@ fn study(
                 configurations: configurations.to_vec(),
                 selection: Selection::ALL,
                 causes,
+                tolerant: false,
                 threads: 2,
             },
             allowed,
@@ -279,8 +280,58 @@ fn a_design_that_cannot_be_built_is_named_before_anything_is_read() {
         configurations: rows,
         selection: Selection::ALL,
         causes: true,
+        tolerant: false,
         threads: 1,
     };
     let error = Study::new(request, Allowed::ALL).unwrap_err().to_string();
     assert!(error.contains("3 ways"), "{error}");
+}
+
+#[test]
+fn a_tolerant_study_leaves_out_what_cannot_be_done() {
+    let records = [(0, 0, TraceOp::Send, 0, 5)];
+    let limit = |pages| {
+        hierarchical(four_entries())
+            .with_rules(PinRules::default().with_limit(PinLimit::Pages(pages)))
+    };
+    let policy = |pages| {
+        let rules = PinRules::default().with_limit(PinLimit::Pages(pages));
+        hierarchical(four_entries()).with_rules(rules.with_policy(Policy::Mru))
+    };
+    let request = Request {
+        configurations: vec![limit(4), limit(5), policy(4), policy(5)],
+        selection: Selection::ALL,
+        causes: false,
+        tolerant: true,
+        threads: 2,
+    };
+    let mut study = Study::new(request, Allowed::ALL).unwrap();
+    let (node, op, flags) = ([0], [1], [0]);
+    let (address, bytes) = ([records[0].3], [records[0].4 << 12]);
+    let block = Block {
+        time_ns: &[0],
+        node: &node,
+        process: &node,
+        op: &op,
+        flags: &flags,
+        address: &address,
+        bytes: &bytes,
+    };
+    study.take(&block).unwrap();
+    let found = study.finish().unwrap();
+    let mut failed: Vec<_> = found.failures.iter().map(|failure| failure.0).collect();
+    failed.sort_unstable();
+    assert_eq!(failed, [0, 2]);
+    assert!(
+        found
+            .failures
+            .iter()
+            .all(|failure| failure.1.contains("5 pages")),
+        "{:?}",
+        found.failures
+    );
+    assert_eq!(
+        (found.outcomes[1].counts.pins, found.outcomes[3].counts.pins),
+        (5, 5)
+    );
 }

@@ -1,0 +1,46 @@
+//! `mapwire lab tables`: the papers' tables and figures, ours beside what the papers print.
+
+use clap::Args;
+use mapwire_study::study::Request;
+use mapwire_study::tables::{Gathered, comparisons, gather};
+
+use super::LabError;
+use super::output::print;
+use super::study::TraceOptions;
+
+#[derive(Debug, Args)]
+pub(crate) struct TablesArgs {
+    #[command(flatten)]
+    traces: TraceOptions,
+    /// One JSON object a line for each cell, ours and the papers'
+    #[arg(long)]
+    json: bool,
+}
+
+/// The studies that the tables need, of the traces that were named.
+pub(super) fn gathered(traces: &TraceOptions) -> Result<Gathered, LabError> {
+    let mut source = |request: Request| traces.run(&request);
+    let gathered = gather(&mut source, traces.chosen(), traces.threads())?;
+    for damage in &gathered.damaged {
+        eprintln!("mapwire: warning: {damage}; only that part was studied");
+    }
+    Ok(gathered)
+}
+
+/// `mapwire lab tables`.
+pub(crate) fn command(args: &TablesArgs) -> Result<(), LabError> {
+    let profile = args.traces.profile()?;
+    let tables = comparisons(&gathered(&args.traces)?, &profile);
+    let mut text = String::new();
+    for table in &tables {
+        if args.json {
+            for cell in table.to_json() {
+                text.push_str(&format!("{cell}\n"));
+            }
+        } else {
+            text.push_str(&table.to_text());
+            text.push('\n');
+        }
+    }
+    print(&text)
+}

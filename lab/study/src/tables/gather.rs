@@ -1,0 +1,215 @@
+//! The studies from which the tables are made.
+
+use mapwire_translation::{DesignConfig, PinLimit, PinRules};
+
+use crate::config::Configuration;
+use crate::decode::{Selection, Totals};
+use crate::files::{FileError, TraceFindings};
+use crate::published::{CACHE_SIZES, figure_5_configurations};
+use crate::study::{Outcome, Request};
+
+/// Entries that a miss fetches, in UTLB Figure 8.
+pub(super) const PREFETCHES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// UTLB Table 5's limit: 4 MB a process.
+const TABLE_5_PAGES: u64 = 1024;
+/// UTLB Table 7's limit: 16 MB.
+const TABLE_7_PAGES: u64 = 4096;
+
+/// Whoever studies traces: files, or what a test makes up. Gets a request and returns the findings of all traces.
+pub trait Source {
+    /// Studies all traces.
+    ///
+    /// # Errors
+    /// That of the first trace that has one.
+    fn study(&mut self, request: Request) -> Result<Vec<TraceFindings>, FileError>;
+}
+
+impl<F: FnMut(Request) -> Result<Vec<TraceFindings>, FileError>> Source for F {
+    fn study(&mut self, request: Request) -> Result<Vec<TraceFindings>, FileError> {
+        self(request)
+    }
+}
+
+/// One study of all traces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    configurations: Vec<Configuration>,
+    traces: Vec<TraceFindings>,
+    /// Why something is missing.
+    pub(super) missing: Option<String>,
+}
+
+/// All that the tables need.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    /// Names of the traces.
+    pub names: Vec<String>,
+    /// No limit, with causes: Tables 3, 4, 6 and 8, Figure 7.
+    pub(super) unlimited: Part,
+    /// Figure 8.
+    pub(super) prefetch: Part,
+    /// Table 5.
+    pub(super) four_megabytes: Part,
+    /// Table 7.
+    pub(super) sixteen_megabytes: Part,
+    /// Dynamic handle lookup Figure 5: all operations.
+    pub(super) handles: Part,
+    /// Findings with damage, for warnings.
+    pub damaged: Vec<String>,
+}
+
+impl Part {
+    /// What a configuration did on each trace; `None` for all if there was no such study.
+    pub(super) fn outcomes(&self, configuration: &Configuration) -> Vec<Option<Outcome>> {
+        let at = self
+            .configurations
+            .iter()
+            .position(|it| it == configuration);
+        let outcome = |trace: &TraceFindings| {
+            let at = at?;
+            let failed = trace
+                .findings
+                .failures
+                .iter()
+                .any(|failure| failure.0 == at);
+            (!failed).then_some(trace.findings.outcomes[at])
+        };
+        self.traces.iter().map(outcome).collect()
+    }
+
+    /// Nodes and totals of each trace.
+    pub(super) fn totals(&self) -> Vec<(u64, Totals)> {
+        self.traces
+            .iter()
+            .map(|trace| (trace.findings.nodes.len() as u64, trace.findings.totals()))
+            .collect()
+    }
+}
+
+/// The design of that text, which is one of this module's.
+fn design(text: &str) -> Option<DesignConfig> {
+    text.parse().ok()
+}
+
+/// UTLB's cache of that size.
+pub(super) fn hierarchical(
+    entries: usize,
+    ways: usize,
+    offset: bool,
+    prefetch: u32,
+) -> Option<Configuration> {
+    let offset = if offset { "on" } else { "off" };
+    design(&format!(
+        "hierarchical,entries={entries},ways={ways},offset={offset},prefetch={prefetch}"
+    ))
+    .map(Configuration::new)
+}
+
+/// The interrupt design with that cache.
+pub(super) fn interrupt(entries: usize) -> Option<Configuration> {
+    design(&format!("interrupt,entries={entries}")).map(Configuration::new)
+}
+
+/// The same under Table 5's limit.
+pub(super) fn four_megabytes(configuration: Configuration) -> Configuration {
+    configuration.with_rules(PinRules::default().with_limit(PinLimit::Pages(TABLE_5_PAGES)))
+}
+
+/// The default design under Table 7's limit.
+pub(super) fn sixteen_megabytes(prepin: u64) -> Configuration {
+    let rules = PinRules::default()
+        .with_limit(PinLimit::Pages(TABLE_7_PAGES))
+        .with_prepin_pages(prepin);
+    Configuration::new(DesignConfig::default()).with_rules(rules)
+}
+
+/// One of Figure 5's configurations.
+pub(super) fn dynamic_handle(entries: usize, line: usize, ways: usize) -> Option<Configuration> {
+    design(&format!(
+        "dynamic-handle,entries={entries},line={line},ways={ways}"
+    ))
+    .map(Configuration::new)
+}
+
+/// Studies the traces. UTLB's tables count sends and fetches, as its traces had them, unless `selection` says otherwise.
+///
+/// # Errors
+/// A trace that cannot be studied. A limit that is too small for one leaves that table empty.
+pub fn gather(
+    source: &mut impl Source,
+    selection: Option<Selection>,
+    threads: usize,
+) -> Result<Gathered, FileError> {
+    let sizes = CACHE_SIZES.map(|(_, entries)| entries);
+    let direct = || {
+        sizes
+            .into_iter()
+            .filter_map(|entries| hierarchical(entries, 1, true, 1))
+    };
+    let interrupts = || sizes.into_iter().filter_map(interrupt);
+    let associative = sizes.into_iter().flat_map(|entries| {
+        [2, 4]
+            .into_iter()
+            .filter_map(move |ways| hierarchical(entries, ways, true, 1))
+    });
+    let without_offset = sizes
+        .into_iter()
+        .filter_map(|entries| hierarchical(entries, 1, false, 1));
+    let prefetch = PREFETCHES.into_iter().flat_map(|prefetch| {
+        CACHE_SIZES
+            .into_iter()
+            .filter_map(move |(_, entries)| hierarchical(entries, 1, true, prefetch))
+    });
+    let handles = figure_5_configurations()
+        .filter_map(|it| dynamic_handle(it.entries, it.line_entries, it.ways));
+    let sends = selection.unwrap_or(Selection::SEND_SIDE);
+    let mut study =
+        |configurations: Vec<Configuration>, selection, causes| -> Result<Part, FileError> {
+            let request = Request {
+                configurations: configurations.clone(),
+                selection,
+                causes,
+                tolerant: true,
+                threads,
+            };
+            let traces = source.study(request)?;
+            let failure = traces
+                .iter()
+                .flat_map(|trace| &trace.findings.failures)
+                .next();
+            Ok(Part {
+                missing: failure.map(|failure| failure.1.clone()),
+                configurations,
+                traces,
+            })
+        };
+    let unlimited = study(
+        direct()
+            .chain(interrupts())
+            .chain(associative)
+            .chain(without_offset)
+            .collect(),
+        sends,
+        true,
+    )?;
+    let limited = direct().chain(interrupts()).map(four_megabytes).collect();
+    let gathered = Gathered {
+        names: unlimited.traces.iter().map(TraceFindings::name).collect(),
+        damaged: unlimited
+            .traces
+            .iter()
+            .filter_map(|trace| trace.damage.as_ref())
+            .map(ToString::to_string)
+            .collect(),
+        prefetch: study(prefetch.collect(), sends, false)?,
+        four_megabytes: study(limited, sends, false)?,
+        sixteen_megabytes: study([1, 16].map(sixteen_megabytes).into(), sends, false)?,
+        handles: study(
+            handles.collect(),
+            selection.unwrap_or(Selection::ALL),
+            false,
+        )?,
+        unlimited,
+    };
+    Ok(gathered)
+}

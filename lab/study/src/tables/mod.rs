@@ -1,0 +1,193 @@
+//! The papers' tables and figures, computed on traces, beside what the papers print.
+
+mod gather;
+mod handles;
+mod utlb;
+
+use serde_json::{Value, json};
+
+pub use gather::{Gathered, Source, gather};
+
+use crate::cost::CostProfile;
+use crate::published::Paper;
+
+/// One cell, ours or the paper's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cell {
+    /// As it is shown; `-` where there is none, `?` where the paper's is not legible, in parentheses where its column is not known.
+    pub text: String,
+    /// As a number, if it is one.
+    pub value: Option<f64>,
+}
+
+impl Cell {
+    /// A number with so many decimals.
+    pub fn number(value: f64, decimals: usize) -> Self {
+        Cell {
+            text: format!("{value:.decimals$}"),
+            value: Some(value),
+        }
+    }
+
+    /// Nothing.
+    pub fn none() -> Self {
+        Cell {
+            text: "-".to_owned(),
+            value: None,
+        }
+    }
+
+    /// The paper's.
+    pub fn published(cell: Option<crate::published::Cell>) -> Self {
+        cell.map_or_else(Cell::none, |cell| Cell {
+            text: cell.to_string(),
+            value: cell.value(),
+        })
+    }
+}
+
+/// Half of a comparison: what is ours, or what is the paper's.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Side {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// A row of cells for each row of the comparison.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A table or figure of a paper, ours beside the paper's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    /// Which paper's.
+    pub paper: Paper,
+    /// `Table 4`, `Figure 7`.
+    pub name: &'static str,
+    /// What it shows.
+    pub caption: String,
+    /// Unit of the cells.
+    pub unit: &'static str,
+    /// Names of the keys of a row.
+    pub keys: Vec<&'static str>,
+    /// The keys of each row.
+    pub row_keys: Vec<Vec<String>>,
+    /// Computed on the traces.
+    pub ours: Side,
+    /// Printed in the paper.
+    pub published: Side,
+    /// What a reader must know.
+    pub remarks: Vec<String>,
+}
+
+impl Comparison {
+    /// Appends a row.
+    fn row(&mut self, keys: &[&str], ours: Vec<Cell>, published: Vec<Cell>) {
+        debug_assert_eq!(
+            (keys.len(), ours.len(), published.len()),
+            (
+                self.keys.len(),
+                self.ours.columns.len(),
+                self.published.columns.len()
+            ),
+            "{} {keys:?}",
+            self.name
+        );
+        self.row_keys
+            .push(keys.iter().map(|key| (*key).to_owned()).collect());
+        self.ours.rows.push(ours);
+        self.published.rows.push(published);
+    }
+
+    /// Our cell of the row with those keys.
+    pub fn ours_at(&self, keys: &[&str], column: &str) -> Option<&Cell> {
+        let row = self.row_keys.iter().position(|row| row == keys)?;
+        let at = self.ours.columns.iter().position(|name| name == column)?;
+        self.ours.rows[row].get(at)
+    }
+
+    /// A JSON object for each cell: table, keys, whose, column, value (null if it is no number), text, unit.
+    pub fn to_json(&self) -> Vec<Value> {
+        let mut objects = Vec::new();
+        for (at, keys) in self.row_keys.iter().enumerate() {
+            for (whose, side) in [("ours", &self.ours), ("published", &self.published)] {
+                for (column, cell) in side.columns.iter().zip(&side.rows[at]) {
+                    let mut object = json!({
+                        "table": format!("{} {}", self.paper, self.name),
+                        "source": whose,
+                        "column": column,
+                        "value": cell.value,
+                        "text": cell.text,
+                        "unit": self.unit,
+                    });
+                    for (name, key) in self.keys.iter().zip(keys) {
+                        object[*name] = json!(key);
+                    }
+                    objects.push(object);
+                }
+            }
+        }
+        objects
+    }
+
+    /// As text: keys, our columns, a bar, the paper's columns, then the remarks.
+    pub fn to_text(&self) -> String {
+        let mut columns: Vec<Vec<String>> = Vec::new();
+        for (at, name) in self.keys.iter().enumerate() {
+            let cells = self.row_keys.iter().map(|row| row[at].clone());
+            columns.push(std::iter::once((*name).to_owned()).chain(cells).collect());
+        }
+        let bar = || vec!["|".to_owned(); self.row_keys.len() + 1];
+        for side in [&self.ours, &self.published] {
+            columns.push(bar());
+            for (at, name) in side.columns.iter().enumerate() {
+                let cells = side.rows.iter().map(|row| row[at].text.clone());
+                columns.push(std::iter::once(name.clone()).chain(cells).collect());
+            }
+        }
+        let keys = self.keys.len();
+        let mut text = format!(
+            "{} {}: {} ({})\n",
+            self.paper, self.name, self.caption, self.unit
+        );
+        for line in 0..=self.row_keys.len() {
+            let mut cells = String::new();
+            for (at, column) in columns.iter().enumerate() {
+                let width = column
+                    .iter()
+                    .map(|cell| cell.chars().count())
+                    .max()
+                    .unwrap_or(0);
+                let gap = if at == 0 { "" } else { "  " };
+                cells.push_str(&match at < keys {
+                    true => format!("{gap}{:<width$}", column[line]),
+                    false => format!("{gap}{:>width$}", column[line]),
+                });
+            }
+            text.push_str(cells.trim_end().trim_end_matches('|').trim_end());
+            text.push('\n');
+        }
+        for remark in &self.remarks {
+            text.push_str("  * ");
+            text.push_str(remark);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// All of them, in the papers' order: UTLB Tables 3 to 8, Figures 7 and 8, dynamic handle lookup Figure 5.
+pub fn comparisons(gathered: &Gathered, profile: &CostProfile) -> Vec<Comparison> {
+    vec![
+        utlb::table_3(gathered),
+        utlb::table_4(gathered),
+        utlb::table_5(gathered),
+        utlb::table_6(gathered, profile),
+        utlb::table_7(gathered, profile),
+        utlb::table_8(gathered),
+        utlb::figure_7(gathered),
+        utlb::figure_8(gathered, profile),
+        handles::figure_5(gathered),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

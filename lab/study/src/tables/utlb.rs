@@ -1,0 +1,407 @@
+//! UTLB Tables 3 to 8, Figures 7 and 8.
+
+use super::gather::{PREFETCHES, Part, four_megabytes, hierarchical, interrupt, sixteen_megabytes};
+use super::{Cell, Comparison, Gathered, Side};
+use crate::config::Configuration;
+use crate::cost::{CostProfile, pinning_costs};
+use crate::counts::Counts;
+use crate::published::{APPLICATIONS, CACHE_SIZES, Paper, PublishedTable, printed_rates, table};
+use crate::study::Outcome;
+
+/// An empty comparison with the paper's table.
+fn with(name: &'static str, ours: Vec<String>) -> (Comparison, PublishedTable) {
+    let published = table(Paper::Utlb, name).unwrap_or_else(|| PublishedTable {
+        paper: Paper::Utlb,
+        name,
+        caption: "",
+        unit: "",
+        keys: Vec::new(),
+        columns: Vec::new(),
+        rows: Vec::new(),
+        remarks: &[],
+    });
+    let side = |columns| Side {
+        columns,
+        rows: Vec::new(),
+    };
+    let comparison = Comparison {
+        paper: Paper::Utlb,
+        name,
+        caption: published.caption.to_owned(),
+        unit: published.unit,
+        keys: published.keys.clone(),
+        row_keys: Vec::new(),
+        ours: side(ours),
+        published: side(
+            published
+                .columns
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect(),
+        ),
+        remarks: published
+            .remarks
+            .iter()
+            .map(|remark| (*remark).to_owned())
+            .collect(),
+    };
+    (comparison, published)
+}
+
+fn published_row(table: &PublishedTable, keys: &[&str]) -> Vec<Cell> {
+    table
+        .columns
+        .iter()
+        .map(|column| Cell::published(table.cell(keys, column)))
+        .collect()
+}
+
+fn rate(outcome: Option<Outcome>, count: impl Fn(&Counts) -> u64) -> Cell {
+    outcome.map_or_else(Cell::none, |outcome| {
+        Cell::number(
+            count(&outcome.counts) as f64 / outcome.counts.lookups.max(1) as f64,
+            2,
+        )
+    })
+}
+
+fn missing(comparison: &mut Comparison, part: &Part) {
+    if let Some(why) = &part.missing {
+        comparison
+            .remarks
+            .push(format!("Of ours, some is missing: {why}"));
+    }
+}
+
+/// Footprint and lookups, means over nodes.
+pub(super) fn table_3(gathered: &Gathered) -> Comparison {
+    let (mut comparison, published) = with(
+        "Table 3",
+        vec![
+            "footprint (4 KB pages)".to_owned(),
+            "translation lookups".to_owned(),
+        ],
+    );
+    comparison.keys = vec!["trace or application"];
+    for (name, (nodes, totals)) in gathered.names.iter().zip(gathered.unlimited.totals()) {
+        let mean = |sum: u64| Cell::number(sum as f64 / nodes.max(1) as f64, 0);
+        let ours = vec![mean(totals.known_pages), mean(totals.lookups)];
+        comparison.row(&[name], ours, vec![Cell::none(); published.columns.len()]);
+    }
+    for row in &published.rows {
+        comparison.row(
+            &[row.keys[0]],
+            vec![Cell::none(); 2],
+            published_row(&published, &row.keys),
+        );
+    }
+    comparison
+}
+
+/// `fft UTLB`, `fft Intr`.
+fn pairs(gathered: &Gathered) -> Vec<String> {
+    gathered
+        .names
+        .iter()
+        .flat_map(|name| [format!("{name} UTLB"), format!("{name} Intr")])
+        .collect()
+}
+
+fn breakdown(
+    gathered: &Gathered,
+    name: &'static str,
+    part: &Part,
+    rules: impl Fn(Configuration) -> Configuration,
+) -> Comparison {
+    let (mut comparison, published) = with(name, pairs(gathered));
+    for (size, entries) in CACHE_SIZES {
+        let of = |configuration: Option<Configuration>| match configuration {
+            Some(configuration) => part.outcomes(&rules(configuration)),
+            None => Vec::new(),
+        };
+        let (utlb, interrupts) = (
+            of(hierarchical(entries, 1, true, 1)),
+            of(interrupt(entries)),
+        );
+        for characteristic in ["check misses", "NI misses", "unpins"] {
+            let mut ours = Vec::new();
+            for at in 0..gathered.names.len() {
+                let (utlb, interrupt) = (
+                    utlb.get(at).copied().flatten(),
+                    interrupts.get(at).copied().flatten(),
+                );
+                match characteristic {
+                    "check misses" => ours.extend([rate(utlb, |it| it.check_misses), Cell::none()]),
+                    "NI misses" => {
+                        ours.extend([utlb, interrupt].map(|it| rate(it, |it| it.nic_misses)))
+                    }
+                    _ => ours.extend([utlb, interrupt].map(|it| rate(it, |it| it.unpins))),
+                }
+            }
+            let keys = [size, characteristic];
+            comparison.row(&keys, ours, published_row(&published, &keys));
+        }
+    }
+    missing(&mut comparison, part);
+    comparison
+}
+
+pub(super) fn table_4(gathered: &Gathered) -> Comparison {
+    breakdown(gathered, "Table 4", &gathered.unlimited, |configuration| {
+        configuration
+    })
+}
+
+pub(super) fn table_5(gathered: &Gathered) -> Comparison {
+    breakdown(
+        gathered,
+        "Table 5",
+        &gathered.four_megabytes,
+        four_megabytes,
+    )
+}
+
+/// Microseconds of a lookup of a configuration on each trace.
+fn costs(
+    part: &Part,
+    configuration: Option<Configuration>,
+    profile: &CostProfile,
+    traces: usize,
+) -> Vec<Cell> {
+    let Some(configuration) = configuration else {
+        return vec![Cell::none(); traces];
+    };
+    let cost = |outcome: Option<Outcome>| {
+        let cost = configuration.equation().cost(profile, &outcome?.counts)?;
+        // Halves round up, as in the paper.
+        let tenths = cost.tenths_us();
+        Some(Cell {
+            text: match cost.us() {
+                us if us < 0.1 => format!("{us:.4}"),
+                _ => format!("{}.{}", tenths / 10, tenths % 10),
+            },
+            value: Some(cost.us()),
+        })
+    };
+    part.outcomes(&configuration)
+        .into_iter()
+        .map(|outcome| cost(outcome).unwrap_or_else(Cell::none))
+        .collect()
+}
+
+pub(super) fn table_6(gathered: &Gathered, profile: &CostProfile) -> Comparison {
+    let (mut comparison, published) = with("Table 6", pairs(gathered));
+    let traces = gathered.names.len();
+    for (size, entries) in CACHE_SIZES {
+        let utlb = costs(
+            &gathered.unlimited,
+            hierarchical(entries, 1, true, 1),
+            profile,
+            traces,
+        );
+        let interrupts = costs(&gathered.unlimited, interrupt(entries), profile, traces);
+        let ours = utlb
+            .into_iter()
+            .zip(interrupts)
+            .flat_map(|(utlb, interrupt)| [utlb, interrupt])
+            .collect();
+        comparison.row(&[size], ours, published_row(&published, &[size]));
+    }
+    comparison
+        .remarks
+        .push(format!("Ours with the costs: {}.", profile.name));
+    comparison
+}
+
+pub(super) fn table_7(gathered: &Gathered, profile: &CostProfile) -> Comparison {
+    let (mut comparison, published) = with("Table 7", gathered.names.clone());
+    for cost in ["pin", "unpin"] {
+        for prepin in [1, 16] {
+            let outcomes = gathered
+                .sixteen_megabytes
+                .outcomes(&sixteen_megabytes(prepin));
+            let cell = |outcome: &Option<Outcome>| {
+                outcome.map_or_else(Cell::none, |outcome| {
+                    let (pin, unpin) = pinning_costs(profile, &outcome.counts, prepin);
+                    Cell::number(if cost == "pin" { pin.us() } else { unpin.us() }, 1)
+                })
+            };
+            let mut ours: Vec<_> = outcomes.iter().map(cell).collect();
+            ours.resize(gathered.names.len(), Cell::none());
+            let pages = prepin.to_string();
+            let keys = [cost, pages.as_str()];
+            comparison.row(&keys, ours, published_row(&published, &keys));
+        }
+    }
+    comparison
+        .remarks
+        .push(format!("Ours with the costs: {}.", profile.name));
+    missing(&mut comparison, &gathered.sixteen_megabytes);
+    comparison
+}
+
+pub(super) fn table_8(gathered: &Gathered) -> Comparison {
+    let (mut comparison, published) = with("Table 8", gathered.names.clone());
+    for (size, entries) in CACHE_SIZES {
+        for (associativity, ways, offset) in [
+            ("direct", 1, true),
+            ("2-way", 2, true),
+            ("4-way", 4, true),
+            ("direct-nohash", 1, false),
+        ] {
+            let outcomes = hierarchical(entries, ways, offset, 1)
+                .map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
+            let ours = outcomes
+                .into_iter()
+                .map(|outcome| rate(outcome, |it| it.nic_misses))
+                .collect();
+            let keys = [size, associativity];
+            comparison.row(&keys, ours, published_row(&published, &keys));
+        }
+    }
+    comparison
+}
+
+/// A figure of which the paper's values are not legible.
+fn figure(
+    name: &'static str,
+    unit: &'static str,
+    keys: Vec<&'static str>,
+    ours: Vec<String>,
+    published: Vec<String>,
+) -> Comparison {
+    let source = crate::published::figures()
+        .into_iter()
+        .find(|figure| figure.paper == Paper::Utlb && figure.name == name);
+    let side = |columns| Side {
+        columns,
+        rows: Vec::new(),
+    };
+    Comparison {
+        paper: Paper::Utlb,
+        name,
+        caption: source.map_or_else(String::new, |figure| figure.caption.to_owned()),
+        unit,
+        keys,
+        row_keys: Vec::new(),
+        ours: side(ours),
+        published: side(published),
+        remarks: source.map_or_else(Vec::new, |figure| {
+            figure.prose.iter().map(|text| (*text).to_owned()).collect()
+        }),
+    }
+}
+
+fn not_legible() -> Cell {
+    Cell::published(Some(crate::published::Cell::NotLegible))
+}
+
+pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
+    let published = APPLICATIONS.map(str::to_owned).to_vec();
+    let mut comparison = figure(
+        "Figure 7",
+        "per lookup",
+        vec!["cache entries", "misses"],
+        gathered.names.clone(),
+        published,
+    );
+    for (size, entries) in CACHE_SIZES {
+        let outcomes = hierarchical(entries, 1, true, 1)
+            .map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
+        for cause in [
+            "compulsory",
+            "capacity",
+            "conflict",
+            "capacity and conflict",
+        ] {
+            let of = |outcome: &Option<Outcome>| {
+                let Some(Outcome {
+                    counts,
+                    causes: Some(causes),
+                }) = outcome
+                else {
+                    return Cell::none();
+                };
+                let count = match cause {
+                    "compulsory" => causes.compulsory as f64,
+                    "capacity" => causes.capacity as f64,
+                    "conflict" => causes.conflict as f64,
+                    _ => (causes.capacity + causes.conflict) as f64,
+                };
+                Cell::number(count / counts.lookups.max(1) as f64, 3)
+            };
+            let from_table_4 = |application: &&str| {
+                let rates = printed_rates("Table 4", size, application);
+                match (cause, rates) {
+                    ("compulsory", Some(rates)) => {
+                        Cell::number(rates.check_misses as f64 / 100.0, 2)
+                    }
+                    ("capacity and conflict", Some(rates)) => Cell::number(
+                        (rates.utlb_nic_misses - rates.check_misses) as f64 / 100.0,
+                        2,
+                    ),
+                    _ => not_legible(),
+                }
+            };
+            let ours = outcomes.iter().map(of).collect();
+            comparison.row(
+                &[size, cause],
+                ours,
+                APPLICATIONS.iter().map(from_table_4).collect(),
+            );
+        }
+    }
+    comparison
+        .remarks
+        .push("Below 0: the cache keeps what one without sets would have lost.".to_owned());
+    comparison
+}
+
+pub(super) fn figure_8(gathered: &Gathered, profile: &CostProfile) -> Comparison {
+    let ours = gathered
+        .names
+        .iter()
+        .flat_map(|name| [format!("{name} misses"), format!("{name} us")])
+        .collect();
+    let published = vec!["Radix misses".to_owned(), "Radix us".to_owned()];
+    let mut comparison = figure(
+        "Figure 8",
+        "per lookup",
+        vec!["cache entries", "prefetch"],
+        ours,
+        published,
+    );
+    for (size, entries) in CACHE_SIZES {
+        for prefetch in PREFETCHES {
+            let configuration = hierarchical(entries, 1, true, prefetch);
+            let outcomes =
+                configuration.map_or_else(Vec::new, |it| gathered.prefetch.outcomes(&it));
+            let misses = outcomes
+                .into_iter()
+                .map(|outcome| rate(outcome, |it| it.nic_misses));
+            let costs = costs(
+                &gathered.prefetch,
+                configuration,
+                profile,
+                gathered.names.len(),
+            );
+            let ours = misses
+                .zip(costs)
+                .flat_map(|(misses, cost)| [misses, cost])
+                .collect();
+            let radix = printed_rates("Table 4", size, "Radix").filter(|_| prefetch == 1);
+            let misses = radix.map_or_else(not_legible, |rates| {
+                Cell::number(rates.utlb_nic_misses as f64 / 100.0, 2)
+            });
+            comparison.row(
+                &[size, &prefetch.to_string()],
+                ours,
+                vec![misses, not_legible()],
+            );
+        }
+    }
+    comparison
+        .remarks
+        .push(format!("Ours with the costs: {}.", profile.name));
+    comparison
+}
