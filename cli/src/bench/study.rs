@@ -69,7 +69,7 @@ impl Workload {
         }
         let run = |lookups: &[u32]| Chunk {
             lookups: lookups.to_vec(),
-            exports: Vec::new(),
+            events: Vec::new(),
         };
         let runs: Vec<_> = whole.lookups.chunks_exact(RUN_LOOKUPS).map(run).collect();
         if runs.is_empty() {

@@ -22,6 +22,15 @@ pub enum TraceOp {
     Export = 4,
     /// The memory is no longer exported.
     Unexport = 5,
+    /// A send or fetch of the memory is asked for: its pages are checked, pinned if need be, and stay so until they are released.
+    /// Only there if anything else came before the last page was translated; otherwise the send stands for it.
+    Hold = 6,
+    /// The send or fetch of the memory that was held is over.
+    Release = 7,
+    /// The memory could not be pinned as a whole when the host filled the NIC's cache ahead: some of it does not exist.
+    Absent = 8,
+    /// Memory that was absent is there.
+    Present = 9,
 }
 
 impl TraceOp {
@@ -34,6 +43,10 @@ impl TraceOp {
             3 => Self::Receive,
             4 => Self::Export,
             5 => Self::Unexport,
+            6 => Self::Hold,
+            7 => Self::Release,
+            8 => Self::Absent,
+            9 => Self::Present,
             _ => return None,
         })
     }
@@ -47,6 +60,10 @@ impl TraceOp {
             Self::Receive => "recv",
             Self::Export => "export",
             Self::Unexport => "unexport",
+            Self::Hold => "hold",
+            Self::Release => "release",
+            Self::Absent => "absent",
+            Self::Present => "present",
         }
     }
 }
@@ -117,7 +134,7 @@ mod tests {
     #[test]
     fn codes_and_operations_agree() {
         let ops: alloc::vec::Vec<_> = (0..=255).filter_map(TraceOp::from_code).collect();
-        assert_eq!(ops.len(), 5);
+        assert_eq!(ops.len(), 9);
         for op in ops {
             assert_eq!(TraceOp::from_code(op as u8), Some(op));
             assert!(!op.to_string().is_empty());

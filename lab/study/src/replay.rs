@@ -1,7 +1,6 @@
 //! The reference: a node's lookups by the very code of the firmware, for every design, policy and limit.
 
 use std::collections::{HashMap, HashSet};
-use std::convert::Infallible;
 
 use mapwire_translation::{
     AnyDesign, CacheError, Counters, Frame, HostError, Hosts, Lookup, Page, PageRange, PinError,
@@ -10,7 +9,7 @@ use mapwire_translation::{
 
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts};
-use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
+use crate::decode::{Chunk, Event, FIRST, HostEvent, PAGE_ID, Pages, RECEIVE};
 use crate::shadow::Shadow;
 
 /// Why a configuration cannot be replayed.
@@ -25,51 +24,92 @@ pub enum ReplayError {
     /// A design that asks for the same thing again and again.
     #[error("the design asks its host for {0} again and again")]
     Stuck(Page),
+    /// The trace says that the memory is not there.
+    #[error(transparent)]
+    Absent(Absent),
 }
 
-impl From<HostError<Infallible>> for ReplayError {
-    fn from(error: HostError<Infallible>) -> Self {
+impl From<HostError<Absent>> for ReplayError {
+    fn from(error: HostError<Absent>) -> Self {
         match error {
             HostError::Limit(error) => ReplayError::Limit(error),
             HostError::Nic(error) => ReplayError::Nic(error),
-            HostError::Pin(never) => match never {},
+            HostError::Pin(absent) => ReplayError::Absent(absent),
         }
     }
 }
 
-/// Pins at once, and remembers what was unpinned.
+/// Memory that cannot be pinned as a whole, as the trace says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not all of the {} pages from {} on are there", .0.count, .0.first)]
+pub struct Absent(PageRange);
+
+/// Pins at once what is not known to be absent, and remembers what was unpinned.
 #[derive(Debug, Default)]
 struct Pinner {
     simulated: SimulatedPinner,
     unpinned: Vec<(Process, Page)>,
+    absent: Vec<(Process, PageRange)>,
+}
+
+fn is_within(range: PageRange, outer: PageRange) -> bool {
+    outer.first <= range.first && range.end() <= outer.end()
+}
+
+impl Pinner {
+    /// All of the range is there: nothing within it is absent.
+    fn is_there(&mut self, process: Process, range: PageRange) {
+        self.absent
+            .retain(|absent| absent.0 != process || !is_within(absent.1, range));
+    }
 }
 
 impl PinPages for Pinner {
-    type Error = Infallible;
+    type Error = Absent;
 
     fn pin(
         &mut self,
         process: Process,
         run: PageRange,
         frames: &mut [Frame],
-    ) -> Result<(), Infallible> {
-        self.simulated.pin(process, run, frames)
+    ) -> Result<(), Absent> {
+        let lacks = |absent: &(Process, PageRange)| absent.0 == process && is_within(absent.1, run);
+        if self.absent.iter().any(lacks) {
+            return Err(Absent(run));
+        }
+        let Ok(()) = self.simulated.pin(process, run, frames);
+        Ok(())
     }
 
-    fn unpin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &[Frame],
-    ) -> Result<(), Infallible> {
+    fn unpin(&mut self, process: Process, run: PageRange, frames: &[Frame]) -> Result<(), Absent> {
         self.unpinned.extend(run.iter().map(|page| (process, page)));
-        self.simulated.unpin(process, run, frames)
+        let Ok(()) = self.simulated.unpin(process, run, frames);
+        Ok(())
     }
 }
 
 /// Lookups of a node after which its host unpins what is above a high-water mark. Dynamic handle lookup §IV.B says only
 /// "periodically with long intervals".
 pub const RECLAIM_LOOKUPS: u64 = 1 << 16;
+
+/// Memory of a process that is pinned for longer than a record of the trace.
+#[derive(Debug, Default)]
+struct Kept {
+    /// For peers.
+    exports: Vec<PageRange>,
+    /// For transfers of its own that go on.
+    holds: Vec<PageRange>,
+}
+
+impl Kept {
+    fn of(&mut self, export: bool) -> &mut Vec<PageRange> {
+        if export {
+            &mut self.exports
+        } else {
+            &mut self.holds
+        }
+    }
+}
 
 /// One node under one configuration.
 #[derive(Debug)]
@@ -78,8 +118,8 @@ pub struct Replay {
     design: AnyDesign,
     hosts: Hosts,
     opened: HashSet<Process>,
-    /// What each process exports.
-    exports: HashMap<Process, Vec<PageRange>>,
+    /// What stays pinned for each process.
+    kept: HashMap<Process, Kept>,
     since_reclaim: u64,
     pinner: Pinner,
     counts: Counts,
@@ -100,7 +140,7 @@ impl Replay {
             design: AnyDesign::new(&configuration.design)?,
             hosts: Hosts::new(),
             opened: HashSet::new(),
-            exports: HashMap::new(),
+            kept: HashMap::new(),
             since_reclaim: 0,
             pinner: Pinner::default(),
             counts: Counts::default(),
@@ -119,11 +159,11 @@ impl Replay {
     /// [`ReplayError`].
     pub fn run(&mut self, chunk: &Chunk, pages: &Pages) -> Result<(), ReplayError> {
         let lookups = chunk.lookups.as_slice();
-        let mut exports = chunk.exports.iter().peekable();
+        let mut events = chunk.events.iter().peekable();
         let mut at = 0;
         while at < lookups.len() {
-            while let Some(event) = exports.next_if(|event| event.at <= at) {
-                self.export(event.process, event.range, event.begins)?;
+            while let Some(event) = events.next_if(|event| event.at <= at) {
+                self.event(event)?;
             }
             let rest = &lookups[at..];
             let count = rest[1..]
@@ -138,7 +178,7 @@ impl Replay {
             self.operation(process, range, rest[0] & RECEIVE != 0)?;
             at += count;
         }
-        exports.try_for_each(|event| self.export(event.process, event.range, event.begins))?;
+        events.try_for_each(|event| self.event(event))?;
         if self.design.unpins_evicted() {
             // What left the cache while its transfer went on is unpinned at the process's next miss, which may never come.
             self.hosts.reclaim(&mut self.design, &mut self.pinner)?;
@@ -194,27 +234,18 @@ impl Replay {
         receive: bool,
     ) -> Result<(), ReplayError> {
         self.open(process)?;
-        let exported = receive && self.is_exported(process, range);
-        if receive && !exported && self.design.pinning() == Pinning::OnMiss {
+        self.pinner.is_there(process, range);
+        let pinned = self.is_kept(process, range, receive);
+        if receive && !pinned && self.design.pinning() == Pinning::OnMiss {
             // Of an export that the trace does not tell of. It lasts.
-            self.export(process, range, true)?;
+            self.keep(process, range, true)?;
+        } else if !pinned {
+            self.prepare(process, range, false)?;
         }
-        let Replay {
-            design,
-            hosts,
-            pinner,
-            ..
-        } = self;
-        let side = hosts.side_mut(process).map_err(ReplayError::Nic)?;
-        if !exported {
-            side.prepare(design, pinner, range)?;
-            side.hold(range).map_err(ReplayError::Limit)?;
-        }
-        self.forget_unpinned();
         for page in range {
             self.look_up(process, page, receive)?;
         }
-        if !exported {
+        if !pinned && !(receive && self.design.pinning() == Pinning::OnMiss) {
             let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
             side.release(range).map_err(ReplayError::Limit)?;
         }
@@ -227,12 +258,17 @@ impl Replay {
         Ok(())
     }
 
-    fn is_exported(&self, process: Process, range: PageRange) -> bool {
-        let within =
-            |export: &PageRange| export.first <= range.first && range.end() <= export.end();
-        self.exports
-            .get(&process)
-            .is_some_and(|exports| exports.iter().any(within))
+    /// Whether all pages of a transfer are pinned for longer than it.
+    fn is_kept(&self, process: Process, range: PageRange, receive: bool) -> bool {
+        self.kept.get(&process).is_some_and(|kept| match receive {
+            true => kept.exports.iter().any(|export| is_within(range, *export)),
+            false => {
+                !kept.holds.is_empty() && {
+                    let is_held = |page| kept.holds.iter().any(|held| held.contains(page));
+                    range.iter().all(is_held)
+                }
+            }
+        })
     }
 
     fn look_up(&mut self, process: Process, page: Page, receive: bool) -> Result<(), ReplayError> {
@@ -283,32 +319,81 @@ impl Replay {
         }
     }
 
-    fn export(
+    fn event(&mut self, event: &Event) -> Result<(), ReplayError> {
+        let (process, range) = (event.process, event.range);
+        self.open(process)?;
+        match event.what {
+            HostEvent::Export => self.keep(process, range, true),
+            HostEvent::Hold => self.keep(process, range, false),
+            HostEvent::Unexport => self.end(process, range, true),
+            HostEvent::Release => self.end(process, range, false),
+            HostEvent::Absent => {
+                let absent = (process, range);
+                if !self.pinner.absent.contains(&absent) {
+                    self.pinner.absent.push(absent);
+                }
+                Ok(())
+            }
+            HostEvent::Present => {
+                self.pinner.is_there(process, range);
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks and pins pages, and holds them.
+    fn prepare(
         &mut self,
         process: Process,
         range: PageRange,
-        begins: bool,
+        receive: bool,
     ) -> Result<(), ReplayError> {
-        self.open(process)?;
         let Replay {
             design,
             hosts,
             pinner,
-            exports,
             ..
         } = self;
-        let exports = exports.entry(process).or_default();
         let side = hosts.side_mut(process).map_err(ReplayError::Nic)?;
-        if begins {
+        if receive {
             side.prepare_receive(design, pinner, range)?;
-            side.hold_receive(range).map_err(ReplayError::Limit)?;
-            exports.push(range);
-        } else if let Some(at) = exports.iter().position(|export| *export == range) {
-            // An export from before the trace began cannot end.
-            exports.swap_remove(at);
-            side.release_receive(range).map_err(ReplayError::Limit)?;
+            side.hold_receive(range)
+        } else {
+            side.prepare(design, pinner, range)?;
+            side.hold(range)
         }
+        .map_err(ReplayError::Limit)?;
         self.forget_unpinned();
+        Ok(())
+    }
+
+    /// Pins pages for an export or a transfer until it [`end`](Self::end)s.
+    fn keep(
+        &mut self,
+        process: Process,
+        range: PageRange,
+        export: bool,
+    ) -> Result<(), ReplayError> {
+        self.pinner.is_there(process, range);
+        self.prepare(process, range, export)?;
+        let kept = self.kept.entry(process).or_default();
+        kept.of(export).push(range);
+        Ok(())
+    }
+
+    fn end(&mut self, process: Process, range: PageRange, export: bool) -> Result<(), ReplayError> {
+        let kept = self.kept.entry(process).or_default().of(export);
+        // What began before the trace cannot end.
+        if let Some(at) = kept.iter().position(|kept| *kept == range) {
+            kept.swap_remove(at);
+            let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
+            match export {
+                true => side.release_receive(range),
+                false => side.release(range),
+            }
+            .map_err(ReplayError::Limit)?;
+            self.forget_unpinned();
+        }
         Ok(())
     }
 }

@@ -14,15 +14,19 @@ use crate::reader::{Summary, TraceReader};
 use crate::spread::Spread;
 
 /// All operations, in the order of their codes.
-pub const OPS: [TraceOp; 5] = [
+pub const OPS: [TraceOp; 9] = [
     TraceOp::Send,
     TraceOp::Fetch,
     TraceOp::Receive,
     TraceOp::Export,
     TraceOp::Unexport,
+    TraceOp::Hold,
+    TraceOp::Release,
+    TraceOp::Absent,
+    TraceOp::Present,
 ];
 
-/// Whether the pages of an operation are looked up by a NIC: those of a transfer are, exports are not.
+/// Whether the pages of an operation are looked up by a NIC: those of a transfer are, other records say what its host did.
 #[must_use]
 pub const fn is_transfer(op: TraceOp) -> bool {
     matches!(op, TraceOp::Send | TraceOp::Fetch | TraceOp::Receive)

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use mapwire_host::waiting::now_ns;
+use mapwire_nic::Traced;
 use mapwire_translation::{PAGE_BYTES, PageRange, TranslationDesign};
 use mapwire_wire::{TRACE_RECORD_BYTES, TraceOp, TraceRecord};
 use zerocopy::IntoBytes;
@@ -27,6 +28,22 @@ pub(crate) struct Capture {
     counters: PathBuf,
     /// Written already, in bytes: what a write that failed halfway has left is taken back.
     written: u64,
+    /// The hold that came last, as long as the lookups of its transfer may still follow without anything between: the transfer's
+    /// record then stands for both.
+    pending: Option<Pending>,
+    /// Holds that have records, and are to have a release.
+    held: Vec<PageRange>,
+    /// Whether the last record may grow.
+    open: bool,
+}
+
+/// A transfer whose pages are held, and of which the last record tells as far as it has been looked up.
+#[derive(Debug)]
+struct Pending {
+    time_ns: u64,
+    range: PageRange,
+    /// Pages that were looked up, which the last record tells of.
+    looked_up: u64,
 }
 
 /// The file of rank `rank` in the folder that the launcher names.
@@ -52,6 +69,9 @@ impl Capture {
             node: rank as u16,
             counters: counters_of(folder, rank),
             written: 0,
+            pending: None,
+            held: Vec::new(),
+            open: false,
         })
     }
 
@@ -65,7 +85,30 @@ impl Capture {
         address: u64,
         bytes: u64,
     ) -> std::io::Result<()> {
-        self.waiting.push(TraceRecord {
+        self.settle();
+        self.push(time_ns, op, flags, address, bytes)
+    }
+
+    #[inline]
+    fn push(
+        &mut self,
+        time_ns: u64,
+        op: TraceOp,
+        flags: u8,
+        address: u64,
+        bytes: u64,
+    ) -> std::io::Result<()> {
+        if self.waiting.len() + 2 > WAITING {
+            self.flush()?;
+        }
+        let record = self.made(time_ns, op, flags, address, bytes);
+        self.waiting.push(record);
+        self.open = true;
+        Ok(())
+    }
+
+    fn made(&self, time_ns: u64, op: TraceOp, flags: u8, address: u64, bytes: u64) -> TraceRecord {
+        TraceRecord {
             time_ns: time_ns.into(),
             address: address.into(),
             bytes: bytes.into(),
@@ -74,11 +117,98 @@ impl Capture {
             op: op as u8,
             flags,
             reserved: 0.into(),
+        }
+    }
+
+    /// Notes that the pages of a transfer are held from now on.
+    #[inline]
+    fn hold(&mut self, time_ns: u64, range: PageRange) {
+        self.settle();
+        self.open = false;
+        self.pending = Some(Pending {
+            time_ns,
+            range,
+            looked_up: 0,
         });
-        if self.waiting.len() == WAITING {
-            self.flush()?;
+    }
+
+    /// Notes that the transfer of those pages is over.
+    #[inline]
+    fn release(&mut self, time_ns: u64, range: PageRange) -> std::io::Result<()> {
+        if self.pending.as_ref().is_some_and(|it| it.range == range) {
+            self.settle();
+        }
+        if let Some(at) = self.held.iter().position(|held| *held == range) {
+            self.held.swap_remove(at);
+            self.pages(time_ns, TraceOp::Release, range)?;
         }
         Ok(())
+    }
+
+    fn pages(&mut self, time_ns: u64, op: TraceOp, range: PageRange) -> std::io::Result<()> {
+        let bytes = range.count * PAGE_BYTES as u64;
+        self.record(time_ns, op, 0, range.first.address(), bytes)
+    }
+
+    /// Something comes between a hold and the last lookup of its transfer: the hold gets a record of its own, before the transfer's.
+    #[inline]
+    fn settle(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.settle_now(pending);
+        }
+    }
+
+    #[cold]
+    fn settle_now(&mut self, pending: Pending) {
+        let Pending {
+            time_ns,
+            range,
+            looked_up,
+        } = pending;
+        let bytes = range.count * PAGE_BYTES as u64;
+        let hold = self.made(time_ns, TraceOp::Hold, 0, range.first.address(), bytes);
+        // A record that is being extended is the last one that waits: nothing is written out before this is settled. There is
+        // room: a record is only added where two have room.
+        let at = self.waiting.len() - usize::from(looked_up > 0);
+        self.waiting.insert(at, hold);
+        self.held.push(range);
+    }
+
+    /// Notes a lookup of the NIC.
+    #[inline]
+    fn lookup(&mut self, time_ns: &mut Option<u64>, traced: Traced) -> std::io::Result<()> {
+        let (op, address, length) = (traced.op, traced.address, traced.length);
+        if let Some(pending) = &mut self.pending {
+            let page = address / PAGE_BYTES as u64;
+            if op != TraceOp::Receive && page == pending.range.first.0 + pending.looked_up {
+                pending.looked_up += 1;
+                let is_first = pending.looked_up == 1;
+                let is_last = pending.looked_up == pending.range.count;
+                let goes_on = is_first || self.extend(op, address, length);
+                if goes_on {
+                    if is_first {
+                        let now_ns = *time_ns.get_or_insert_with(now_ns);
+                        let pending = self.pending.take();
+                        self.push(now_ns, op, 0, address, u64::from(length))?;
+                        self.pending = pending;
+                    }
+                    if is_last {
+                        self.pending = None;
+                        self.open = false;
+                    }
+                    return Ok(());
+                }
+                if let Some(pending) = &mut self.pending {
+                    pending.looked_up -= 1;
+                }
+            }
+            self.settle();
+        }
+        if self.open && self.extend(op, address, length) {
+            return Ok(());
+        }
+        let now_ns = *time_ns.get_or_insert_with(now_ns);
+        self.push(now_ns, op, 0, address, u64::from(length))
     }
 
     /// Makes the record that came last longer, if this continues it from the start of a page on: the same operation on memory that
@@ -100,6 +230,7 @@ impl Capture {
 
     /// Writes what waits.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
+        self.settle();
         let outcome = self.file.write_all(self.waiting.as_bytes());
         if outcome.is_ok() {
             self.written += (self.waiting.len() * TRACE_RECORD_BYTES) as u64;
@@ -144,23 +275,35 @@ impl Driver {
         let Some(capture) = &mut self.capture else {
             return;
         };
-        let mut at_ns = None;
+        let mut time_ns = None;
+        let mut outcome = Ok(());
+        if let Some(notes) = self.pages.notes() {
+            for (op, range) in notes.take_before() {
+                let now_ns = *time_ns.get_or_insert_with(now_ns);
+                match op {
+                    TraceOp::Hold => capture.hold(now_ns, range),
+                    op => outcome = outcome.and(capture.pages(now_ns, op, range)),
+                }
+            }
+        }
         while let Some(traced) = self.nic.poll_traced() {
-            if capture.extend(traced.op, traced.address, traced.length) {
-                continue;
+            outcome = outcome.and_then(|()| capture.lookup(&mut time_ns, traced));
+        }
+        if let Some(notes) = self.pages.notes() {
+            for range in notes.take_after() {
+                let now_ns = *time_ns.get_or_insert_with(now_ns);
+                outcome = outcome.and_then(|()| capture.release(now_ns, range));
             }
-            let at_ns = *at_ns.get_or_insert_with(now_ns);
-            let length = u64::from(traced.length);
-            if let Err(error) = capture.record(at_ns, traced.op, 0, traced.address, length) {
-                return self.end_trace(error);
-            }
+        }
+        if let Err(error) = outcome {
+            self.end_trace(error);
         }
     }
 
     /// Writes what waits: before a sleep, and at the end.
     pub(crate) fn flush_trace(&mut self) {
         if let Some(capture) = &mut self.capture
-            && !capture.waiting.is_empty()
+            && (!capture.waiting.is_empty() || capture.pending.is_some())
             && let Err(error) = capture.flush()
         {
             self.end_trace(error);
@@ -172,6 +315,7 @@ impl Driver {
         self.take_traced();
         self.flush_trace();
         if let Some(capture) = self.capture.take() {
+            self.pages.set_notes(false);
             // What exports have let go of, and nobody has come by to unpin.
             self.reclaim();
             let counters = self.nic.translation().counters() + self.pages.counters();
@@ -185,6 +329,7 @@ impl Driver {
     pub(crate) fn end_trace(&mut self, error: std::io::Error) {
         self.capture = None;
         self.nic.set_tracing(false);
+        self.pages.set_notes(false);
         self.log.push(Line::TraceEnded(error));
     }
 }
@@ -192,6 +337,8 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mapwire_translation::Page;
+    use mapwire_wire::ProcessId;
     use zerocopy::FromBytes;
 
     fn records(folder: &Path) -> Vec<(u64, u64)> {
@@ -207,11 +354,7 @@ mod tests {
     fn pieces_of_one_transfer_are_one_record_only_where_that_means_the_same_lookups() {
         let folder = tempfile::tempdir().unwrap();
         let mut capture = Capture::create(folder.path(), 3).unwrap();
-        let mut note = |op, address, length: u32| {
-            if !capture.extend(op, address, length) {
-                capture.record(1, op, 0, address, length.into()).unwrap();
-            }
-        };
+        let mut note = |op, address, length| look_up(&mut capture, op, address, length);
         note(TraceOp::Send, 100, 3996);
         note(TraceOp::Send, 4096, 4096);
         note(TraceOp::Send, 8192, 8);
@@ -226,6 +369,71 @@ mod tests {
         );
     }
 
+    fn look_up(capture: &mut Capture, op: TraceOp, address: u64, length: u32) {
+        let process = ProcessId(0);
+        let traced = Traced {
+            op,
+            process,
+            address,
+            length,
+        };
+        capture.lookup(&mut Some(1), traced).unwrap();
+    }
+
+    /// Operations of the file, each with its first page and its bytes.
+    fn operations(folder: &Path) -> Vec<(TraceOp, u64, u64)> {
+        let bytes = std::fs::read(file_of(folder, 3)).unwrap();
+        let records = <[TraceRecord]>::ref_from_bytes(&bytes).unwrap();
+        let fields = |it: &TraceRecord| (it.op().unwrap(), it.address.get() >> 12, it.bytes.get());
+        records.iter().map(fields).collect()
+    }
+
+    #[test]
+    fn a_hold_has_a_record_only_if_something_comes_before_the_last_page_is_looked_up() {
+        use TraceOp::{Hold, Receive, Release, Send};
+        let folder = tempfile::tempdir().unwrap();
+        let mut capture = Capture::create(folder.path(), 3).unwrap();
+        let pages = |first, count| PageRange {
+            first: Page(first),
+            count,
+        };
+        let transfer = pages(2, 2);
+        // Nothing between.
+        capture.hold(1, transfer);
+        look_up(&mut capture, Send, 2 << 12, 4096);
+        look_up(&mut capture, Send, 3 << 12, 96);
+        capture.release(1, transfer).unwrap();
+        // Another transfer goes on where this one stopped, and is another.
+        capture.hold(1, pages(4, 1));
+        look_up(&mut capture, Send, 4 << 12, 96);
+        capture.release(1, pages(4, 1)).unwrap();
+        // Something in the middle, before the start, and no lookup at all.
+        capture.hold(1, transfer);
+        look_up(&mut capture, Send, 2 << 12, 4096);
+        look_up(&mut capture, Receive, 7 << 12, 5);
+        look_up(&mut capture, Send, 3 << 12, 96);
+        capture.release(1, transfer).unwrap();
+        capture.hold(1, transfer);
+        capture.hold(1, pages(9, 1));
+        capture.release(1, pages(9, 1)).unwrap();
+        capture.release(1, transfer).unwrap();
+        capture.flush().unwrap();
+        let expected = [
+            (Send, 2, 4192),
+            (Send, 4, 96),
+            (Hold, 2, 8192),
+            (Send, 2, 4096),
+            (Receive, 7, 5),
+            (Send, 3, 96),
+            (Release, 2, 8192),
+            (Hold, 2, 8192),
+            (Hold, 9, 4096),
+            (Release, 9, 4096),
+            (Release, 2, 8192),
+        ];
+        assert_eq!(operations(folder.path()), expected);
+    }
+
     #[test]
     fn records_are_written_as_they_fill_the_buffer_and_none_is_there_twice() {
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +443,7 @@ mod tests {
                 .record(number, TraceOp::Send, 0, number * 8192, 1)
                 .unwrap();
         }
-        assert_eq!(records(folder.path()).len(), WAITING);
+        assert_eq!(records(folder.path()).len(), WAITING - 1);
         capture.flush().unwrap();
         let expected: Vec<_> = (0..WAITING as u64 + 5).map(|n| (n * 8192, 1)).collect();
         assert_eq!(records(folder.path()), expected);

@@ -130,7 +130,8 @@ impl Driver {
                 Some(Capture::create(folder, job.rank())?)
             }
         };
-        let pages = Pages::new(PROCESS, config.pinner.open()?, config, nic.translation());
+        let mut pages = Pages::new(PROCESS, config.pinner.open()?, config, nic.translation());
+        pages.set_notes(capture.is_some());
         let mut transport = ShmTransport::new(job.ring());
         transport.connect_self(me, job.ring())?;
         Ok(Self {
@@ -206,6 +207,9 @@ impl Driver {
     /// # Errors
     /// Pages that cannot be pinned.
     pub fn hold(&mut self, word: u32, range: PageRange) -> Result<(), DriverError> {
+        if self.capture.is_some() {
+            self.take_traced();
+        }
         self.pages.hold(&mut self.nic, range)?;
         if let Some(held) = self.teller.held.get_mut(word as usize) {
             *held = Some(range);

@@ -31,6 +31,7 @@ mod log;
 mod mover;
 pub mod notices;
 pub mod pages;
+mod pinning_notes;
 pub mod shared;
 #[allow(unsafe_code)]
 mod spin;

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::config::DriverConfig;
 use crate::driver::Interface;
+use crate::pinning_notes::Notes;
 
 /// Why pages could not be pinned. What was pinned before stays pinned, and usable.
 #[derive(Debug, Error)]
@@ -44,7 +45,11 @@ pub enum PagesError {
 }
 
 /// The operating system's pinning.
-struct System(Box<dyn Pinner>);
+struct System {
+    pinner: Box<dyn Pinner>,
+    /// What is done, while there is a trace.
+    notes: Option<Box<Notes>>,
+}
 
 impl PinPages for System {
     type Error = HostPinError;
@@ -56,12 +61,16 @@ impl PinPages for System {
         run: PageRange,
         frames: &mut [Frame],
     ) -> Result<(), HostPinError> {
-        self.0.pin(run, frames)
+        let outcome = self.pinner.pin(run, frames);
+        if let Some(notes) = &mut self.notes {
+            notes.pinning(run, outcome.is_ok());
+        }
+        outcome
     }
 
     #[inline]
     fn unpin(&mut self, _: Process, run: PageRange, frames: &[Frame]) -> Result<(), HostPinError> {
-        self.0.unpin(run, frames)
+        self.pinner.unpin(run, frames)
     }
 }
 
@@ -76,7 +85,7 @@ pub struct Pages {
 impl core::fmt::Debug for Pages {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Pages")
-            .field("pinner", &self.pinner.0.name())
+            .field("pinner", &self.pinner.pinner.name())
             .field("host", &self.host.counters())
             .finish()
     }
@@ -108,7 +117,10 @@ impl Pages {
         });
         Self {
             host: HostSide::new(Process(process.0), rules, design),
-            pinner: System(pinner),
+            pinner: System {
+                pinner,
+                notes: None,
+            },
             locked_bytes,
         }
     }
@@ -124,7 +136,20 @@ impl Pages {
             return Err(self.explain(error));
         }
         self.host.hold(range)?;
+        if let Some(notes) = &mut self.pinner.notes {
+            notes.held(range);
+        }
         Ok(())
+    }
+
+    /// Begins or ends to note what a trace has to say of pinning.
+    pub(crate) fn set_notes(&mut self, on: bool) {
+        self.pinner.notes = on.then(Box::default);
+    }
+
+    /// What a trace has to say of pinning, since they were taken out last.
+    pub(crate) fn notes(&mut self) -> Option<&mut Notes> {
+        self.pinner.notes.as_deref_mut()
     }
 
     /// As [`hold`](Self::hold), for memory that is exported.
@@ -194,12 +219,15 @@ impl Pages {
         // Every release follows a hold of the same range, so this cannot fail; if it did, pages would stay held.
         let held = self.host.release(range);
         debug_assert!(held.is_ok(), "{held:?}");
+        if let Some(notes) = &mut self.pinner.notes {
+            notes.released(range);
+        }
     }
 
     /// Where this process sees a frame.
     #[inline]
     pub(crate) fn address_of(&self, frame: Frame) -> Option<*mut u8> {
-        self.pinner.0.address_of(frame)
+        self.pinner.pinner.address_of(frame)
     }
 
     /// Check misses, pins, unpins and pinned pages.
@@ -222,6 +250,6 @@ impl Pages {
     /// Who pins.
     #[must_use]
     pub fn pinner_name(&self) -> &'static str {
-        self.pinner.0.name()
+        self.pinner.pinner.name()
     }
 }

@@ -177,6 +177,10 @@ fn a_study_of_a_trace_comes_to_what_the_ranks_counted_themselves() {
         "shared-cache,entries=32,ways=2",
         "per-process,entries=1K",
         "interrupt,entries=16",
+        "hierarchical,entries=16,prefetch=8",
+        "shared-cache,entries=64,line=4,ways=2",
+        "interrupt,variant=vmmc,entries=32,fill=8",
+        "dynamic-handle,entries=64,line=4,ways=2",
     ] {
         let trace = target("counted");
         job(3)

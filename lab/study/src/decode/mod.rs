@@ -66,6 +66,8 @@ impl Selection {
             TraceOp::Receive => self.receive,
             // Whoever leaves out receives has no use for what they need.
             TraceOp::Export | TraceOp::Unexport => return self.receive,
+            TraceOp::Hold | TraceOp::Release => self.send || self.fetch,
+            TraceOp::Absent | TraceOp::Present => true,
         }
     }
 }
@@ -101,13 +103,30 @@ pub enum DecodeError {
     },
 }
 
-/// An export or unexport between two lookups.
+/// What the host did between two lookups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ExportEvent {
+pub enum HostEvent {
+    /// Pages are pinned for an export, which begins.
+    Export,
+    /// An export ends.
+    Unexport,
+    /// Pages are checked and pinned for a transfer whose lookups follow later.
+    Hold,
+    /// That transfer is over.
+    Release,
+    /// Pages turned out not to be pinnable together.
+    Absent,
+    /// They are now.
+    Present,
+}
+
+/// A [`HostEvent`] and its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
     /// Lookups of the chunk before it.
     pub at: usize,
-    /// Whether the export begins; otherwise it ends.
-    pub begins: bool,
+    /// What was done.
+    pub what: HostEvent,
     /// Whose memory.
     pub process: Process,
     /// Which.
@@ -141,7 +160,7 @@ pub struct Chunk {
     /// Page numbers with [`FIRST`] and [`RECEIVE`].
     pub lookups: Vec<u32>,
     /// What came between them.
-    pub exports: Vec<ExportEvent>,
+    pub events: Vec<Event>,
 }
 
 /// One node of a trace.
@@ -189,18 +208,22 @@ impl Node {
         self.totals.processes = self.pages.processes();
     }
 
-    fn export(&mut self, process: Process, range: PageRange, begins: bool) {
-        if begins {
+    fn event(&mut self, process: Process, range: PageRange, what: HostEvent) {
+        if matches!(what, HostEvent::Export | HostEvent::Hold) {
+            let before = self.pages.len();
             for page in range.iter() {
                 self.pages.id(process, page);
             }
+            if what == HostEvent::Hold {
+                self.totals.first_touches += (self.pages.len() - before) as u64;
+            }
         }
-        self.totals.exports += 1;
+        self.totals.exports += u64::from(matches!(what, HostEvent::Export | HostEvent::Unexport));
         self.totals.known_pages = self.pages.len() as u64;
         self.totals.processes = self.pages.processes();
-        self.chunk.exports.push(ExportEvent {
+        self.chunk.events.push(Event {
             at: self.chunk.lookups.len(),
-            begins,
+            what,
             process,
             range,
             pages_known: self.pages.len() as u32,
@@ -263,7 +286,7 @@ impl Decoder {
         self.pending = 0;
         for node in &mut self.nodes {
             node.chunk.lookups.clear();
-            node.chunk.exports.clear();
+            node.chunk.events.clear();
         }
     }
 
@@ -341,8 +364,12 @@ impl Decoder {
         match op {
             TraceOp::Send | TraceOp::Fetch => it.operation(process, range, false),
             TraceOp::Receive => it.operation(process, range, true),
-            TraceOp::Export => it.export(process, range, true),
-            TraceOp::Unexport => it.export(process, range, false),
+            TraceOp::Export => it.event(process, range, HostEvent::Export),
+            TraceOp::Unexport => it.event(process, range, HostEvent::Unexport),
+            TraceOp::Hold => it.event(process, range, HostEvent::Hold),
+            TraceOp::Release => it.event(process, range, HostEvent::Release),
+            TraceOp::Absent => it.event(process, range, HostEvent::Absent),
+            TraceOp::Present => it.event(process, range, HostEvent::Present),
         }
         self.pending += range.count as usize;
         Ok(())
@@ -423,11 +450,34 @@ mod tests {
         let node = &decoder.nodes()[0];
         assert_eq!(node.chunk.lookups, [FIRST, FIRST | RECEIVE | 2]);
         assert_eq!((node.totals.first_touches, node.totals.known_pages), (1, 3));
-        let [export, unexport] = node.chunk.exports[..] else {
+        let [export, unexport] = node.chunk.events[..] else {
             panic!()
         };
-        assert_eq!((export.at, export.begins, export.pages_known), (1, true, 3));
-        assert_eq!((unexport.at, unexport.begins), (2, false));
+        assert_eq!(
+            (export.at, export.what, export.pages_known),
+            (1, HostEvent::Export, 3)
+        );
+        assert_eq!((unexport.at, unexport.what), (2, HostEvent::Unexport));
+    }
+
+    #[test]
+    fn a_held_page_misses_its_check_before_it_is_looked_up() {
+        let mut decoder = Decoder::new(Selection::SEND_SIDE);
+        take(&mut decoder, 0, 0, TraceOp::Hold, 9, 3);
+        take(&mut decoder, 0, 0, TraceOp::Send, 9, 1);
+        assert_eq!(decoder.nodes()[0].totals.first_touches, 3);
+        take(&mut decoder, 0, 0, TraceOp::Release, 9, 3);
+        take(&mut decoder, 0, 0, TraceOp::Absent, 20, 1);
+        let node = &decoder.nodes()[0];
+        let events: Vec<_> = node
+            .chunk
+            .events
+            .iter()
+            .map(|it| (it.at, it.what))
+            .collect();
+        let (hold, release) = ((0, HostEvent::Hold), (1, HostEvent::Release));
+        assert_eq!(events, [hold, release, (1, HostEvent::Absent)]);
+        assert_eq!((node.totals.lookups, node.totals.known_pages), (1, 3));
     }
 
     #[test]

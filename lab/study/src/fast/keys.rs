@@ -196,9 +196,9 @@ impl Keys {
 
     fn runs(&mut self, chunk: &Chunk, out: &mut KeyStream) {
         let mut of_run = None;
-        let mut exports = chunk.exports.iter().peekable();
+        let mut events = chunk.events.iter().peekable();
         for (at, lookup) in chunk.lookups.iter().enumerate() {
-            while let Some(event) = exports.next_if(|event| event.at <= at) {
+            while let Some(event) = events.next_if(|event| event.at <= at) {
                 self.fresh_from = self.fresh_from.max(event.pages_known);
             }
             let id = lookup & PAGE_ID;

@@ -94,14 +94,14 @@ impl Unlimited {
     fn run(&mut self, node: &Node) -> Result<(), StudyError> {
         let some = |kind| self.members.iter().any(|member| member.kind == kind);
         if some(Kind::Interrupt)
-            && (node.totals.receive_lookups > 0 || !node.chunk.exports.is_empty())
+            && (node.totals.receive_lookups > 0 || !node.chunk.events.is_empty())
         {
             return Err(StudyError::Again(Allowed {
                 interrupts: false,
                 ..self.allowed
             }));
         }
-        if self.fresh_misses && !node.chunk.exports.is_empty() {
+        if self.fresh_misses && !node.chunk.events.is_empty() {
             return Err(StudyError::Again(Allowed {
                 lines_of_pages: false,
                 ..self.allowed
@@ -221,7 +221,7 @@ impl UnderLimit {
     }
 
     fn run(&mut self, node: &Node) -> Result<(), StudyError> {
-        if !node.chunk.exports.is_empty() {
+        if !node.chunk.events.is_empty() {
             return Err(StudyError::Again(Allowed {
                 limits: false,
                 ..self.allowed

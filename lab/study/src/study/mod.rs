@@ -211,7 +211,7 @@ impl Study {
         let tasks: Vec<(&Node, &mut Group)> = nodes
             .iter()
             .zip(&mut self.groups)
-            .filter(|(node, _)| !node.chunk.lookups.is_empty() || !node.chunk.exports.is_empty())
+            .filter(|(node, _)| !node.chunk.lookups.is_empty() || !node.chunk.events.is_empty())
             .flat_map(|(node, groups)| groups.iter_mut().map(move |group| (node, group)))
             .collect();
         let threads = self.request.threads.clamp(1, tasks.len().max(1));

@@ -134,6 +134,10 @@ fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Opt
                 b"recv" => TraceOp::Receive,
                 b"export" => TraceOp::Export,
                 b"unexport" => TraceOp::Unexport,
+                b"hold" => TraceOp::Hold,
+                b"release" => TraceOp::Release,
+                b"absent" => TraceOp::Absent,
+                b"present" => TraceOp::Present,
                 _ => return None,
             } as u8;
             *rest = behind;
