@@ -4,7 +4,7 @@ use super::StudyError;
 use super::plan::Allowed;
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts, PathMisses};
-use crate::decode::{Node, Totals};
+use crate::decode::{Event, HostEvent, Node, Totals};
 use crate::fast::{KeyStream, Keys, Levels, Limited, Pins, Shape, Stack};
 use crate::replay::Replay;
 
@@ -98,6 +98,13 @@ impl Unlimited {
         {
             return Err(StudyError::Again(Allowed {
                 interrupts: false,
+                ..self.allowed
+            }));
+        }
+        let is_absence = |event: &Event| event.what == HostEvent::Absent;
+        if some(Kind::DynamicHandle) && node.chunk.events.iter().any(is_absence) {
+            return Err(StudyError::Again(Allowed {
+                whole_lines: false,
                 ..self.allowed
             }));
         }

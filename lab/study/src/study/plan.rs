@@ -19,6 +19,8 @@ pub struct Allowed {
     pub limits: bool,
     /// Interrupts: not if there are receives, which go by a table of their own.
     pub interrupts: bool,
+    /// Lines that the host fills whole on a miss: not if some memory is absent.
+    pub whole_lines: bool,
 }
 
 impl Allowed {
@@ -28,6 +30,7 @@ impl Allowed {
         lines_of_pages: true,
         limits: true,
         interrupts: true,
+        whole_lines: true,
     };
     /// The firmware's code only.
     pub const NONE: Allowed = Allowed {
@@ -35,6 +38,7 @@ impl Allowed {
         lines_of_pages: false,
         limits: false,
         interrupts: false,
+        whole_lines: false,
     };
 }
 
@@ -121,7 +125,9 @@ fn fast_engine(
         DesignConfig::Hierarchical(_) => Kind::Utlb,
         DesignConfig::PerProcess(_) => Kind::Table,
         DesignConfig::Interrupt(_) if allowed.interrupts => Kind::Interrupt,
-        DesignConfig::DynamicHandle(config) if config.high_water_bytes.is_none() => {
+        DesignConfig::DynamicHandle(config)
+            if config.high_water_bytes.is_none() && allowed.whole_lines =>
+        {
             Kind::DynamicHandle
         }
         _ => return None,
