@@ -23,7 +23,7 @@ pub enum TraceOp {
     /// The memory is no longer exported.
     Unexport = 5,
     /// A send or fetch of the memory is asked for: its pages are checked, pinned if need be, and stay so until they are released.
-    /// Only there if anything else came before the last page was translated; otherwise the send stands for it.
+    /// Only there if anything else came before it was over; otherwise the send or fetch stands for it.
     Hold = 6,
     /// The send or fetch of the memory that was held is over.
     Release = 7,

@@ -28,8 +28,8 @@ pub(crate) struct Capture {
     counters: PathBuf,
     /// Written already, in bytes: what a write that failed halfway has left is taken back.
     written: u64,
-    /// The hold that came last, as long as the lookups of its transfer may still follow without anything between: the transfer's
-    /// record then stands for both.
+    /// The hold that came last, until its transfer is over or anything comes between: if nothing does, the transfer's record stands
+    /// for its lookups, the hold and the release.
     pending: Option<Pending>,
     /// Holds that have records, and are to have a release.
     held: Vec<PageRange>,
@@ -135,7 +135,15 @@ impl Capture {
     /// Notes that the transfer of those pages is over.
     #[inline]
     fn release(&mut self, time_ns: u64, range: PageRange) -> std::io::Result<()> {
-        if self.pending.as_ref().is_some_and(|it| it.range == range) {
+        if let Some(pending) = &self.pending
+            && pending.range == range
+        {
+            if pending.looked_up == range.count {
+                // Nothing has come between: the transfer's record says it all.
+                self.pending = None;
+                self.open = false;
+                return Ok(());
+            }
             self.settle();
         }
         if let Some(at) = self.held.iter().position(|held| *held == range) {
@@ -150,7 +158,7 @@ impl Capture {
         self.record(time_ns, op, 0, range.first.address(), bytes)
     }
 
-    /// Something comes between a hold and the last lookup of its transfer: the hold gets a record of its own, before the transfer's.
+    /// Something comes between a hold and the end of its transfer: the hold gets a record of its own, before the transfer's.
     #[inline]
     fn settle(&mut self) {
         if let Some(pending) = self.pending.take() {
@@ -183,7 +191,6 @@ impl Capture {
             if op != TraceOp::Receive && page == pending.range.first.0 + pending.looked_up {
                 pending.looked_up += 1;
                 let is_first = pending.looked_up == 1;
-                let is_last = pending.looked_up == pending.range.count;
                 let goes_on = is_first || self.extend(op, address, length);
                 if goes_on {
                     if is_first {
@@ -191,10 +198,6 @@ impl Capture {
                         let pending = self.pending.take();
                         self.push(now_ns, op, 0, address, u64::from(length))?;
                         self.pending = pending;
-                    }
-                    if is_last {
-                        self.pending = None;
-                        self.open = false;
                     }
                     return Ok(());
                 }
@@ -389,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_has_a_record_only_if_something_comes_before_the_last_page_is_looked_up() {
+    fn a_hold_has_a_record_only_if_something_comes_before_its_release() {
         use TraceOp::{Hold, Receive, Release, Send};
         let folder = tempfile::tempdir().unwrap();
         let mut capture = Capture::create(folder.path(), 3).unwrap();
@@ -413,6 +416,12 @@ mod tests {
         look_up(&mut capture, Receive, 7 << 12, 5);
         look_up(&mut capture, Send, 3 << 12, 96);
         capture.release(1, transfer).unwrap();
+        // The last page once more.
+        capture.hold(1, transfer);
+        look_up(&mut capture, Send, 2 << 12, 4096);
+        look_up(&mut capture, Send, 3 << 12, 96);
+        look_up(&mut capture, Send, (3 << 12) + 96, 4);
+        capture.release(1, transfer).unwrap();
         capture.hold(1, transfer);
         capture.hold(1, pages(9, 1));
         capture.release(1, pages(9, 1)).unwrap();
@@ -425,6 +434,10 @@ mod tests {
             (Send, 2, 4096),
             (Receive, 7, 5),
             (Send, 3, 96),
+            (Release, 2, 8192),
+            (Hold, 2, 8192),
+            (Send, 2, 4192),
+            (Send, 3, 4),
             (Release, 2, 8192),
             (Hold, 2, 8192),
             (Hold, 9, 4096),

@@ -161,11 +161,20 @@ const COUNTS: [(&str, &str); 6] = [
 const INTERRUPTS: usize = 3;
 
 /// What a study of the trace comes to with the design that it was taken with.
-fn studied(trace: &Path, design: &str) -> Vec<u64> {
+fn studied(trace: &Path, design: &str, rules: &[(&str, &str)]) -> Vec<u64> {
+    let rules = rules.iter().flat_map(|(option, value)| {
+        let option = if *option == "--pin-limit" {
+            "--limit"
+        } else {
+            option
+        };
+        [option, value]
+    });
     let done = Command::new(launcher())
         .args(["lab", "study"])
         .arg(trace)
         .args(["--design", design, "--paths", "ring", "--format", "json"])
+        .args(rules)
         .output()
         .unwrap();
     assert!(done.status.success(), "{done:?}");
@@ -196,22 +205,31 @@ fn a_study_of_a_trace_comes_to_what_the_ranks_counted_themselves() {
 
 /// Runs a job of three ranks with a design, and holds a study of its trace against what the ranks counted.
 fn agrees(design: &str, run: fn(&Rank)) {
-    let trace = target(&format!("counted-{design}"));
-    job(3)
-        .called(design)
-        .option("--translation", design)
+    agrees_under(design, &[], run);
+}
+
+/// As [`agrees`], with rules for pinning: pairs of an option of `mapwire run` and its value.
+fn agrees_under(design: &str, rules: &[(&str, &str)], run: fn(&Rank)) {
+    let name: String = rules.iter().flat_map(|rule| ["-", rule.1]).collect();
+    let design_and_rules = format!("{design}{name}");
+    let trace = target(&format!("counted-{design_and_rules}"));
+    let mut job = job(3).called(&design_and_rules);
+    for (option, value) in rules {
+        job = job.option(option, value);
+    }
+    job.option("--translation", design)
         .option("--trace", trace.to_str().unwrap())
         .run(run)
         .succeeds();
     if is_rank() {
         return;
     }
-    let (counted, studied) = (counted(&trace), studied(&trace, design));
+    let (counted, studied) = (counted(&trace), studied(&trace, design, rules));
     if std::env::var("KEEP").is_err() {
         std::fs::remove_file(&trace).unwrap();
     }
     assert!(counted[0] > 500, "{design}: {counted:?}");
-    assert_eq!(counted, studied, "{design}: {COUNTS:?}");
+    assert_eq!(counted, studied, "{design_and_rules}: {COUNTS:?}");
 }
 
 /// Rank 0 sends to each other and fetches from it, from other pages each time, and waits for one transfer before the next.
@@ -253,5 +271,24 @@ fn a_study_comes_to_what_ranks_counted_with_dynamic_handles_where_transfers_wait
         "dynamic-handle,entries=32,line=8,ways=4",
     ] {
         agrees(design, one_transfer_at_a_time);
+    }
+}
+
+#[test]
+fn a_study_comes_to_what_ranks_counted_under_limits_with_every_policy_and_pinning_ahead() {
+    for (design, policy, prepin) in [
+        ("hierarchical,entries=16", "lru", "1"),
+        ("hierarchical,entries=16", "mru", "4"),
+        ("shared-cache,entries=32,line=4", "lfu", "1"),
+        ("per-process,entries=1K", "mfu", "8"),
+        ("hierarchical,entries=64,prefetch=4", "random", "1"),
+        ("interrupt,entries=16", "lru", "1"),
+    ] {
+        let rules = [
+            ("--pin-limit", "128K"),
+            ("--policy", policy),
+            ("--prepin", prepin),
+        ];
+        agrees_under(design, &rules, one_transfer_at_a_time);
     }
 }
