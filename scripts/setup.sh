@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the demo need and this computer lacks, from Debian's own packages; says nothing
 # when nothing is missing. Needs root or sudo only when it has something to install.
+#
+#   scripts/setup.sh           what building and the demo need
+#   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes; without it that test is skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -14,6 +17,9 @@ have pkg-config || lacks "pkg-config" pkg-config
 [[ -r /usr/share/zoneinfo/zone1970.tab ]] || lacks "the table of time zones (the demo's cities)" tzdata
 # Rust's crates come over TLS.
 [[ -d /etc/ssl/certs && -n $(ls /etc/ssl/certs 2>/dev/null) ]] || lacks "certificates of the package registry" ca-certificates
+if [[ ${1-} == --tests ]]; then
+    have chromium || have chromium-browser || have google-chrome || lacks "a browser (for the tests of reports)" chromium
+fi
 need_rust=false
 find_rust || { need_rust=true; why+=("Rust $rust_needed or later"); }
 

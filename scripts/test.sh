@@ -36,7 +36,10 @@ component() {
     return 1
 }
 
-phase_setup() { scripts/setup.sh; }
+phase_setup() {
+    scripts/setup.sh || return 1
+    scripts/setup.sh --tests || echo "skipped: there is no browser for the tests of reports"
+}
 
 phase_format() {
     component fmt || return 0

@@ -16,6 +16,7 @@
 
 pub mod block;
 mod columns;
+#[cfg(feature = "convert")]
 pub mod convert;
 mod decoded;
 pub mod error;

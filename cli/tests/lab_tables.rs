@@ -1,0 +1,209 @@
+//! `mapwire lab tables` and `mapwire lab report`.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Done, Place};
+use serde_json::Value;
+
+/// Two small traces: 2 nodes of 3 processes each.
+fn traces(place: &Place) -> [&'static str; 2] {
+    for (pattern, name) in [("zipf", "zipf.mwt"), ("transpose", "transpose.mwt")] {
+        let args = [
+            "lab",
+            "generate",
+            pattern,
+            "-o",
+            name,
+            "--records",
+            "8K",
+            "--nodes",
+            "2",
+            "--processes",
+            "3",
+            "--buffer",
+            "2M",
+        ];
+        place.run(&args).code(0);
+    }
+    ["zipf.mwt", "transpose.mwt"]
+}
+
+fn json_rows(done: &Done) -> Vec<Value> {
+    done.out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// All that the papers have.
+const NAMES: [&str; 9] = [
+    "Table 3", "Table 4", "Table 5", "Table 6", "Table 7", "Table 8", "Figure 7", "Figure 8",
+    "Figure 5",
+];
+
+#[test]
+fn every_table_and_figure_is_printed_with_ours_beside_the_papers() {
+    let place = Place::new();
+    let [zipf, transpose] = traces(&place);
+    let text = place.run(&["lab", "tables", zipf, transpose]).code(0).out();
+    let mut at = 0;
+    for name in NAMES {
+        // In the papers' order.
+        at += text[at..]
+            .find(&format!(" {name}: "))
+            .unwrap_or_else(|| panic!("{name} behind {at} in:\n{text}"));
+    }
+    // UTLB Table 6, 1 K entries: Barnes has 2.8 and 9.1 us there.
+    let row = text
+        .lines()
+        .find(|line| line.starts_with("1K ") && line.contains("2.6"))
+        .unwrap_or_default();
+    assert!(!row.is_empty(), "{text}");
+}
+
+#[test]
+fn a_cell_is_what_a_study_of_the_same_configuration_counts() {
+    let place = Place::new();
+    let [zipf, _] = traces(&place);
+    let cells = json_rows(&place.run(&["lab", "tables", zipf, "--json"]).code(0));
+    let study = [
+        "lab",
+        "study",
+        zipf,
+        "--entries",
+        "2K",
+        "--ways",
+        "2",
+        "--ops",
+        "send,fetch",
+        "--format",
+        "json",
+    ];
+    let rows = json_rows(&place.run(&study).code(0));
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    let rate = row["nic_misses"].as_f64().unwrap() / row["lookups"].as_f64().unwrap();
+    let cell = cells.iter().find(|cell| {
+        cell["table"] == "UTLB Table 8"
+            && cell["source"] == "ours"
+            && cell["cache entries"] == "2K"
+            && cell["associativity"] == "2-way"
+    });
+    let cell = cell.unwrap_or_else(|| {
+        panic!(
+            "{:?}",
+            cells.iter().find(|cell| cell["table"] == "UTLB Table 8")
+        )
+    });
+    assert!(
+        (cell["value"].as_f64().unwrap() - rate).abs() < 0.006,
+        "{cell} and {rate}"
+    );
+    for name in NAMES {
+        let of_table = |cell: &&Value| cell["table"].as_str().unwrap().ends_with(name);
+        let ours = cells
+            .iter()
+            .filter(of_table)
+            .filter(|cell| cell["source"] == "ours" && cell["value"].is_number());
+        assert!(ours.count() > 0, "{name}");
+    }
+}
+
+#[test]
+fn a_page_is_whole_or_not_there_and_asks_no_network() {
+    let place = Place::new();
+    let [zipf, transpose] = traces(&place);
+    place
+        .run(&["lab", "report", zipf, transpose, "-o", "report.html"])
+        .code(0);
+    let page = std::fs::read_to_string(place.folder.join("report.html")).unwrap();
+    assert!(page.trim_end().ends_with("</html>"));
+    for script in page.split("<script").skip(1) {
+        let tag = script.split('>').next().unwrap();
+        assert!(!tag.contains("src"), "{tag}");
+    }
+    assert!(!page.contains("<link ") && !page.contains("<img "));
+    for name in NAMES {
+        assert!(page.contains(&format!(" {name}</h2>")), "{name}");
+    }
+    let error = place
+        .run(&["lab", "report", zipf, "-o", "missing/report.html"])
+        .code(1)
+        .err();
+    assert!(error.contains("missing/report.html"), "{error}");
+    let error = place
+        .run(&["lab", "report", "absent.mwt", "-o", "other.html"])
+        .code(1)
+        .err();
+    assert!(error.contains("absent.mwt"), "{error}");
+    assert!(!place.has("other.html"));
+    place.write("cut.mwt", "MAPW");
+    let error = place.run(&["lab", "tables", "cut.mwt"]).code(1).err();
+    assert!(error.contains("cut.mwt"), "{error}");
+}
+
+/// The browser, if this computer has one: `scripts/setup.sh --tests` installs it where it can.
+fn browser() -> Option<&'static str> {
+    let runs = |name: &&str| {
+        Command::new(name)
+            .arg("--version")
+            .output()
+            .is_ok_and(|done| done.status.success())
+    };
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(runs)
+}
+
+#[test]
+fn a_browser_draws_every_plot_of_the_page_without_an_error() {
+    let Some(browser) = browser() else {
+        eprintln!("skipped: there is no chromium here");
+        return;
+    };
+    let place = Place::new();
+    let [zipf, transpose] = traces(&place);
+    place
+        .run(&["lab", "report", zipf, transpose, "-o", "report.html"])
+        .code(0);
+    let path = place.folder.join("report.html");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let plots = page.matches("<div class=\"plot\">").count();
+    assert!(plots >= NAMES.len(), "{plots}");
+    let profile = place.folder.join("profile");
+    let done = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ])
+        .args([
+            "--virtual-time-budget=20000",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--enable-logging=stderr",
+            "--v=0",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", path.display()))
+        .output()
+        .unwrap();
+    let (dom, log) = (
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr),
+    );
+    assert!(done.status.success(), "{log}");
+    let errors: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains(":CONSOLE"))
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    // The document has the page's own text in it, its script's too.
+    let made = |what: &str| dom.matches(what).count() - page.matches(what).count();
+    assert_eq!(made("svg-container\""), plots, "{log}");
+    // What is drawn is the data: lines and bars.
+    assert!(made("class=\"trace scatter") >= 5 && made("class=\"point\"") > 100);
+}
