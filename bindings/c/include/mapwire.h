@@ -155,6 +155,23 @@ typedef struct mw_sending_t mw_sending_t;
  */
 typedef struct mw_shared_t mw_shared_t;
 
+/*
+ * Chooses which of this process's pages are unpinned, when the limit on pinned pages wants room for `wanted` more.
+ *
+ * `candidates` are the addresses of the first bytes of the `count` pages that may be unpinned, least recently used first. Write
+ * the addresses of those to unpin to `victims`, best first, which has room for `count`, and return how many they are. Beyond
+ * `wanted`, and what is no candidate or there twice, is passed over; where they are too few, the least recently used follow.
+ * `data` is what `mw_node_choose_victims` was given.
+ *
+ * It is called while the library is held: it must call nothing of the library, touch no shared memory, and neither wait for
+ * another thread nor leave by `longjmp` or an exception. It may run in any thread, one at a time.
+ */
+typedef size_t (*mw_choose_victims_fn)(uint64_t wanted,
+                                       const uint64_t *candidates,
+                                       size_t count,
+                                       uint64_t *victims,
+                                       void *data);
+
 /* What a notification tells: a message has been delivered. */
 typedef struct {
     /* First byte of the message, counted from the start of the export. */
@@ -366,6 +383,18 @@ mw_status_t mw_node_size(const mw_node_t *node, uint32_t *size);
  */
 mw_status_t mw_node_poll(const mw_node_t *node,
                          int32_t *worked);
+
+/*
+ * Lets the program choose which pages are unpinned when `MAPWIRE_PIN_LIMIT` wants it, in place of `MAPWIRE_POLICY`: a program
+ * often knows what it will use again. Without a limit nothing is unpinned to make room, and `choose` is never called. `data` is
+ * handed to it; both must stay valid as long as the process runs.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: pages are pinned already; call it before anything is exported, sent or fetched.
+ */
+mw_status_t mw_node_choose_victims(const mw_node_t *node,
+                                   mw_choose_victims_fn choose,
+                                   void *data);
 
 /*
  * Allocates `length` bytes, zeroed, on a page boundary.

@@ -3,6 +3,7 @@
 //! | file | for C programs |
 //! |---|---|
 //! | `node.rs` | join the job; rank, size; run the driver |
+//! | `victims.rs` | choose what is unpinned |
 //! | `buffer.rs` | memory that importers can map |
 //! | `export.rs`, `notify.rs` | offer memory; be told of deliveries |
 //! | `import.rs` | store into another rank's memory, fetch from it |
@@ -39,6 +40,9 @@ pub mod failure;
 
 #[allow(unsafe_code)]
 pub mod node;
+
+#[allow(unsafe_code)]
+pub mod victims;
 
 #[allow(unsafe_code)]
 pub mod buffer;

@@ -28,3 +28,12 @@ fn notifications_come_until_their_export_is_revoked_and_not_after() {
     let output = installed.compile("notices").run(2, &[], &[]);
     assert_eq!(output.matches("told of all").count(), 2, "{output}");
 }
+
+#[test]
+fn a_program_chooses_itself_what_is_unpinned() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed
+        .compile("victims")
+        .run(2, &["--pin-limit", "256K"], &[]);
+    assert_eq!(output.matches("chose ").count(), 2, "{output}");
+}

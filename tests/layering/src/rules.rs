@@ -100,6 +100,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/c/src/lib.rs", "mod shared"),
     ("bindings/c/src/lib.rs", "mod status"),
     ("bindings/c/src/lib.rs", "mod version"),
+    ("bindings/c/src/lib.rs", "mod victims"),
     ("cli/src/bench/mod.rs", "mod raw"),
     ("cli/src/bench/shared.rs", "mod fault"),
     ("cli/src/bench/mod.rs", "mod views"),
