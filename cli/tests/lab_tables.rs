@@ -38,9 +38,9 @@ fn json_rows(done: &Done) -> Vec<Value> {
 }
 
 /// All that the papers have.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "Table 3", "Table 4", "Table 5", "Table 6", "Table 7", "Table 8", "Figure 7", "Figure 8",
-    "Figure 5",
+    "Figure 3", "Figure 5",
 ];
 
 #[test]
@@ -206,4 +206,58 @@ fn a_browser_draws_every_plot_of_the_page_without_an_error() {
     assert_eq!(made("svg-container\""), plots, "{log}");
     // What is drawn is the data: lines and bars.
     assert!(made("class=\"trace scatter") >= 5 && made("class=\"point\"") > 100);
+}
+
+#[test]
+fn the_memory_of_a_nic_is_shown_for_any_design_and_load() {
+    let place = Place::new();
+    let args = [
+        "lab",
+        "memory",
+        "--design",
+        "dynamic-handle,per-process",
+        "--entries",
+        "1K,2K",
+    ];
+    let text = place.run(&args).code(0).out();
+    for wanted in [
+        "VMH cache",
+        "export table",
+        "lookup structures",
+        "dynamic-handle,entries=2K",
+    ] {
+        assert!(text.contains(wanted), "{wanted} in:\n{text}");
+    }
+    let rows = json_rows(
+        &place
+            .run(&[&args[..], &["--processes", "4", "--json"]].concat())
+            .code(0),
+    );
+    let bytes = |design: &str, structure: &str| {
+        let row = rows.iter().find(|row| {
+            row["structure"] == structure
+                && row["design"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with(design))
+        });
+        row.unwrap_or_else(|| panic!("{design} {structure} in {rows:?}"))["bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(
+        2 * bytes("dynamic-handle,entries=1K", "VMH cache"),
+        bytes("dynamic-handle,entries=2K", "VMH cache")
+    );
+    for (option, value) in [
+        ("--entries", "7"),
+        ("--processes", "0"),
+        ("--nodes", "x"),
+        ("--design", "none"),
+    ] {
+        let error = place.run(&["lab", "memory", option, value]).code(2).err();
+        assert!(
+            error.contains(option.trim_start_matches('-')) && error.contains(value),
+            "{error}"
+        );
+    }
 }

@@ -5,6 +5,7 @@
 //! | [`import`], [`export`] | `mapwire lab import`, `mapwire lab export`: other formats |
 //! | [`generate`] | `mapwire lab generate`: synthetic traces |
 //! | [`info`] | `mapwire lab info`: what a trace is made of |
+//! | [`memory`] | `mapwire lab memory`: what a NIC's memory holds |
 //! | [`report`] | `mapwire lab report`: the papers' tables and figures as a page of plots |
 //! | [`study`] | `mapwire lab study`: designs, sizes and policies, all combinations, on traces |
 //! | [`tables`] | `mapwire lab tables`: the papers' tables and figures, ours beside the papers' |
@@ -15,6 +16,7 @@ mod formats;
 mod generate;
 mod import;
 mod info;
+mod memory;
 mod output;
 mod report;
 mod study;
@@ -82,9 +84,17 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --cost bench.jsonl"
     )]
     Study(Box<study::StudyArgs>),
+    /// Show what a NIC's memory holds under a design, structure by structure
+    ///
+    /// The firmware is given the processes, exports, imports and pages, and asked (dynamic handle lookup, Figure 3). Lookup structures
+    /// are the design's, the export table and the import table.
+    #[command(
+        after_help = "Examples:\n  mapwire lab memory --design per-process,entries=32K,dynamic-handle\n  mapwire lab memory --design dynamic-handle --entries 8K,16K,32K --line 64 --processes 16 --json"
+    )]
+    Memory(memory::MemoryArgs),
     /// Print the papers' tables and figures, computed on traces, beside what the papers print
     ///
-    /// UTLB Tables 3 to 8, Figures 7 and 8, and dynamic handle lookup Figure 5. Our columns are the traces. UTLB's tables count sends
+    /// UTLB Tables 3 to 8, Figures 7 and 8, and dynamic handle lookup Figures 3 and 5. Our columns are the traces. UTLB's tables count sends
     /// and fetches, as its traces had them, Figure 5 all operations, unless --ops or --paths is given. A number in parentheses is
     /// printed under a column that cannot be its own; `?` is not legible in the paper, `-` does not exist.
     #[command(
@@ -106,6 +116,7 @@ pub(crate) fn command(args: &LabArgs) -> ExitCode {
         LabCommand::Export(args) => export::command(args),
         LabCommand::Generate(args) => generate::command(args),
         LabCommand::Study(args) => study::command(args),
+        LabCommand::Memory(args) => memory::command(args),
         LabCommand::Tables(args) => tables::command(args),
         LabCommand::Report(args) => report::command(args),
     };

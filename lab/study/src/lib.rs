@@ -9,6 +9,7 @@
 //! | [`fast`] | engines for the common configurations, hundreds of millions of lookups a second |
 //! | [`replay`], [`shadow`] | every configuration, by the firmware's own code |
 //! | [`cost`] | what a lookup costs: UTLB's equations, profiles |
+//! | [`memory`] | what a NIC's memory holds, structure by structure |
 //! | [`published`], [`tables`] | the papers' tables and figures as data; ours beside them |
 //! | [`rows`] | outcomes as rows |
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod counts;
 pub mod decode;
 pub mod fast;
 pub mod files;
+pub mod memory;
 pub mod published;
 pub mod replay;
 pub mod rows;

@@ -11,7 +11,7 @@ pub(super) fn plots(table: &Comparison) -> Vec<Plot> {
         "Figure 7" => stacked_causes(table),
         "Figure 5" => stacked_paths(table),
         "Figure 8" => prefetch(table),
-        "Table 3" | "Table 7" => bars(table),
+        "Table 3" | "Table 7" | "Figure 3" => bars(table),
         _ => lines(table),
     }
 }
@@ -93,7 +93,7 @@ fn bars(table: &Comparison) -> Vec<Plot> {
                 continue;
             }
             let whose = if ours { "" } else { "paper: " };
-            let shown = ours || table.name == "Table 3";
+            let shown = ours || matches!(table.name, "Table 3" | "Figure 3");
             plot.add_trace(
                 Bar::new(x, y)
                     .name(format!("{whose}{name}"))

@@ -1,5 +1,6 @@
 //! `mapwire lab study`: designs, sizes and policies, all combinations, on traces.
 
+mod designs;
 mod options;
 pub(super) mod rows_out;
 
@@ -7,12 +8,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mapwire_study::rows::{Row, rows};
-use mapwire_study::sweep::{Sweep, parse_designs};
-use mapwire_translation::{DesignConfig, PinLimit, Policy};
+use mapwire_study::sweep::Sweep;
+use mapwire_translation::{PinLimit, Policy};
 
+pub(super) use designs::DesignOptions;
 pub(super) use options::{Format, TraceOptions};
 
-use super::{LabError, UsageError};
+use super::LabError;
 use crate::size;
 
 /// Most pages that a check miss pins.
@@ -22,27 +24,8 @@ const MAX_PREPIN: u64 = 512;
 pub(crate) struct StudyArgs {
     #[command(flatten)]
     traces: TraceOptions,
-    /// Designs, each perhaps with options of its own: hierarchical,entries=8K (default: hierarchical)
-    #[arg(long, value_name = "DESIGN,...")]
-    design: Vec<String>,
-    /// Entries of the NIC's cache, or of a process's table: 1K,2K,4K
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    entries: Vec<String>,
-    /// Lines of a set: 1 is direct-mapped
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    ways: Vec<String>,
-    /// Entries of a line
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    line: Vec<String>,
-    /// Whether each process's pages start at a place of their own in the cache: on,off
-    #[arg(long, value_name = "on|off,...", value_delimiter = ',')]
-    offset: Vec<String>,
-    /// Entries that a NIC miss fetches
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    prefetch: Vec<String>,
-    /// Pages that one interrupt has pinned and filled
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    fill: Vec<String>,
+    #[command(flatten)]
+    designs: DesignOptions,
     /// Pages that a check miss pins, from the missed one on
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = prepin)]
     prepin: Vec<u64>,
@@ -84,30 +67,11 @@ fn limit(text: &str) -> Result<PinLimit, String> {
 
 impl StudyArgs {
     fn sweep(&self) -> Result<Sweep, LabError> {
-        let mut designs: Vec<DesignConfig> = Vec::new();
-        for text in &self.design {
-            designs.extend(
-                parse_designs(text)
-                    .map_err(|error| UsageError(format!("--design {text}: {error}")))?,
-            );
-        }
-        let options = [
-            ("entries", &self.entries),
-            ("ways", &self.ways),
-            ("line", &self.line),
-            ("offset", &self.offset),
-            ("prefetch", &self.prefetch),
-            ("fill", &self.fill),
-        ];
         Ok(Sweep {
-            designs,
-            options: options
-                .into_iter()
-                .map(|(option, values)| (option, values.clone()))
-                .collect(),
             limits: self.limit.clone(),
             policies: self.policy.clone(),
             prepins: self.prepin.clone(),
+            ..self.designs.sweep()?
         })
     }
 }

@@ -9,7 +9,8 @@ mod utlb;
 use std::fmt;
 
 pub use handles::{
-    FIGURE_5_LEGEND, FIGURE_5_PANELS, Figure5Configuration, Panel, figure_5_configurations,
+    FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Figure5Configuration, Panel,
+    figure_5_configurations,
 };
 pub use utlb::{APPLICATIONS, CACHE_SIZES, PrintedRates, printed_rates};
 
@@ -154,6 +155,7 @@ pub fn tables() -> Vec<PublishedTable> {
 /// All figures that the laboratory draws, in the papers' order.
 pub fn figures() -> Vec<PublishedFigure> {
     let mut all = utlb::FIGURES.to_vec();
+    all.push(handles::FIGURE_3);
     all.push(handles::FIGURE_5);
     all
 }

@@ -1,13 +1,88 @@
-//! Dynamic handle lookup Figure 5.
+//! Dynamic handle lookup Figures 3 and 5.
 
 use super::gather::dynamic_handle;
 use super::{Cell, Comparison, Gathered, Side};
-use crate::published::{FIGURE_5_LEGEND, FIGURE_5_PANELS, Paper, figure_5_configurations, figures};
+use crate::memory::{Load, Structure, nic_memory};
+use crate::published::{
+    FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Paper, PublishedFigure, figure_5_configurations,
+    figures,
+};
+
+fn published(name: &str) -> Option<PublishedFigure> {
+    figures()
+        .into_iter()
+        .find(|figure| figure.paper == Paper::DynamicHandleLookup && figure.name == name)
+}
+
+/// Ours: a table on the NIC for each process, of as many entries as the cache that takes their place.
+const FIGURE_3_DESIGNS: [&str; 2] = [
+    "per-process,entries=32K",
+    "dynamic-handle,entries=16K,line=64,ways=4",
+];
+
+/// Two bars: tables on the NIC, and dynamic handle lookup with the paper's best cache. No trace matters.
+pub(super) fn figure_3() -> Comparison {
+    let source = published("Figure 3");
+    let load = Load::default();
+    let mut remarks: Vec<String> = source.map_or_else(Vec::new, |figure| {
+        figure.prose.iter().map(|text| (*text).to_owned()).collect()
+    });
+    remarks.push(format!(
+        "Ours: {} nodes; {} processes of {} pages, {} exports and {} imports each. `mapwire lab memory` shows any other.",
+        load.nodes, load.processes, load.pages, load.exports, load.imports
+    ));
+    let columns = FIGURE_3_DESIGNS.map(str::to_owned).to_vec();
+    let mut comparison = Comparison {
+        paper: Paper::DynamicHandleLookup,
+        name: "Figure 3",
+        caption: source.map_or_else(String::new, |figure| figure.caption.to_owned()),
+        unit: "KB",
+        keys: vec!["structure"],
+        row_keys: Vec::new(),
+        ours: Side {
+            columns,
+            rows: Vec::new(),
+        },
+        published: Side {
+            columns: vec!["tables".to_owned(), "dynamic handles".to_owned()],
+            rows: Vec::new(),
+        },
+        remarks,
+    };
+    let structures = FIGURE_3_DESIGNS.map(|text| {
+        let design = text.parse().ok();
+        design
+            .and_then(|design| nic_memory(&design, load).ok())
+            .unwrap_or_default()
+    });
+    let mut row = |name: &str, of: &dyn Fn(&Structure) -> bool, paper: [Cell; 2]| {
+        let sum = |all: &Vec<Structure>| {
+            let mut some = all.iter().filter(|it| of(it)).peekable();
+            some.peek()?;
+            Some(some.map(|it| it.bytes).sum::<u64>())
+        };
+        let cell =
+            |all| sum(all).map_or_else(Cell::none, |bytes| Cell::number(bytes as f64 / 1024.0, 1));
+        comparison.row(&[name], structures.iter().map(cell).collect(), paper.into());
+    };
+    let mut names: Vec<&'static str> = Vec::new();
+    for structure in structures.iter().flatten() {
+        if !names.contains(&structure.name) {
+            names.push(structure.name);
+        }
+    }
+    for name in names {
+        row(name, &|it| it.name == name, [Cell::none(), Cell::none()]);
+    }
+    for (name, tables, handles) in FIGURE_3_KB {
+        let paper = [tables, handles].map(|kb| Cell::number(kb, 0));
+        row(name, &|it| name == "all" || it.is_lookup, paper);
+    }
+    comparison
+}
 
 pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
-    let source = figures()
-        .into_iter()
-        .find(|figure| figure.paper == Paper::DynamicHandleLookup);
+    let source = published("Figure 5");
     let mut remarks: Vec<String> = source.map_or_else(Vec::new, |figure| {
         figure.prose.iter().map(|text| (*text).to_owned()).collect()
     });

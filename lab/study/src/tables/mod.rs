@@ -174,7 +174,7 @@ impl Comparison {
     }
 }
 
-/// All of them, in the papers' order: UTLB Tables 3 to 8, Figures 7 and 8, dynamic handle lookup Figure 5.
+/// All of them, in the papers' order: UTLB Tables 3 to 8, Figures 7 and 8, dynamic handle lookup Figures 3 and 5.
 pub fn comparisons(gathered: &Gathered, profile: &CostProfile) -> Vec<Comparison> {
     vec![
         utlb::table_3(gathered),
@@ -185,6 +185,7 @@ pub fn comparisons(gathered: &Gathered, profile: &CostProfile) -> Vec<Comparison
         utlb::table_8(gathered),
         utlb::figure_7(gathered),
         utlb::figure_8(gathered, profile),
+        handles::figure_3(),
         handles::figure_5(gathered),
     ]
 }

@@ -1,0 +1,211 @@
+//! What a NIC's memory holds under a design, structure by structure (dynamic handle lookup §V.A, Figure 3): the firmware itself is
+//! given the processes, exports, imports and pages, and asked.
+
+use std::convert::Infallible;
+
+use mapwire_nic::{Config, Export, Import, Nic, NicError};
+use mapwire_translation::{
+    AnyDesign, CacheError, DesignConfig, HostError, HostSide, PAGE_BYTES, Page, PageRange,
+    PinRules, Process, SimulatedPinner, TranslationDesign,
+};
+use mapwire_wire::{ExportId, Key, NodeId, ProcessId, Rights};
+
+/// What a NIC serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// Nodes of the cluster, this one included; at least 1.
+    pub nodes: u16,
+    /// Processes of the node.
+    pub processes: u16,
+    /// Pages that each process has pinned, one behind the other. A table that holds fewer is full.
+    pub pages: u64,
+    /// Exports of each process.
+    pub exports: u32,
+    /// Imports of each process.
+    pub imports: u32,
+}
+
+impl Default for Load {
+    /// 16 nodes; 2 processes of 8,192 pages, 64 exports and 64 imports each.
+    fn default() -> Self {
+        Load {
+            nodes: 16,
+            processes: 2,
+            pages: 8192,
+            exports: 64,
+            imports: 64,
+        }
+    }
+}
+
+/// One structure in the NIC's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Structure {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether addresses or handles are looked up in it: translations, exports and imports.
+    pub is_lookup: bool,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A load that the firmware does not take.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The cache cannot be built.
+    #[error("{0}")]
+    Cache(#[from] CacheError),
+    /// The NIC refuses.
+    #[error("the NIC does not take {nodes} nodes, {processes} processes, {exports} exports and {imports} imports each: {cause}",
+        nodes = .load.nodes, processes = .load.processes, exports = .load.exports, imports = .load.imports)]
+    Nic {
+        /// What was asked of it.
+        load: Load,
+        /// Why.
+        cause: NicError,
+    },
+}
+
+/// More than any NIC has: nothing is refused for it.
+const MEMORY_BYTES: u64 = 1 << 48;
+/// Pages that are pinned at a time.
+const AT_A_TIME: u64 = 64;
+/// Where the memory of each process begins.
+const FIRST_PAGE: Page = Page(1 << 20);
+
+/// The structures of a NIC that serves that load, those of the design first.
+///
+/// ```
+/// use mapwire_study::memory::{Load, nic_memory};
+/// let structures = nic_memory(&"dynamic-handle,entries=8K".parse()?, Load::default())?;
+/// assert_eq!(structures[0].name, "VMH cache");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`MemoryError`].
+pub fn nic_memory(design: &DesignConfig, load: Load) -> Result<Vec<Structure>, MemoryError> {
+    let design = AnyDesign::new(design)?;
+    let nic = filled(design, load).map_err(|cause| MemoryError::Nic { load, cause })?;
+    let of_design = nic.translation().nic_memory().count();
+    let rows = nic.memory().rows.into_iter().enumerate();
+    Ok(rows
+        .map(|(at, row)| Structure {
+            name: row.what,
+            is_lookup: at < of_design || matches!(row.what, "export table" | "import table"),
+            bytes: row.bytes,
+        })
+        .collect())
+}
+
+fn filled(design: AnyDesign, load: Load) -> Result<Nic<AnyDesign>, NicError> {
+    let key = Key([1; 16]);
+    let config = Config {
+        node: NodeId(0),
+        reply_keys: vec![key; load.nodes.into()],
+        memory_bytes: MEMORY_BYTES,
+    };
+    let mut nic = Nic::new(config, design)?;
+    for process in (0..load.processes).map(ProcessId) {
+        nic.open_process(process)?;
+        pin(&mut nic, process, load.pages)?;
+        for _ in 0..load.exports {
+            nic.export(Export {
+                process,
+                key,
+                address: FIRST_PAGE.address(),
+                length: PAGE_BYTES as u64,
+                rights: Rights::ALL,
+                landing: None,
+            })?;
+        }
+        for number in 0..load.imports {
+            nic.import(Import {
+                process,
+                node: NodeId((number % u32::from(load.nodes)) as u16),
+                export: ExportId(number),
+                key,
+                length: PAGE_BYTES as u64,
+                rights: Rights::ALL,
+                revoked: false,
+            })?;
+        }
+    }
+    Ok(nic)
+}
+
+/// Pins pages of a process as a host does.
+fn pin(nic: &mut Nic<AnyDesign>, process: ProcessId, pages: u64) -> Result<(), NicError> {
+    let mut host = HostSide::new(Process(process.0), PinRules::default(), nic.translation());
+    let mut pinner = SimulatedPinner::default();
+    let mut done = 0;
+    while done < pages {
+        let range = PageRange {
+            first: Page(FIRST_PAGE.0 + done),
+            count: AT_A_TIME.min(pages - done),
+        };
+        let outcome: Result<(), HostError<Infallible, NicError>> =
+            host.prepare(nic, &mut pinner, range);
+        match outcome {
+            Ok(()) => {}
+            // A table of fewer entries.
+            Err(HostError::Limit(_)) => break,
+            Err(HostError::Nic(error)) => return Err(error),
+            Err(HostError::Pin(never)) => match never {},
+        }
+        done += range.count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(design: &str, load: Load) -> (u64, u64) {
+        let structures = nic_memory(&design.parse().unwrap(), load).unwrap();
+        let lookup = structures.iter().filter(|it| it.is_lookup);
+        (
+            lookup.map(|it| it.bytes).sum(),
+            structures.iter().map(|it| it.bytes).sum(),
+        )
+    }
+
+    #[test]
+    fn tables_for_each_process_grow_with_processes_and_a_shared_cache_does_not() {
+        let load = |processes| Load {
+            processes,
+            exports: 0,
+            imports: 0,
+            ..Load::default()
+        };
+        let table = bytes("per-process,entries=8K", load(2)).0;
+        assert_eq!(bytes("per-process,entries=8K", load(8)).0, 4 * table);
+        let cache = bytes("dynamic-handle,entries=8K", load(2)).0;
+        assert_eq!(bytes("dynamic-handle,entries=8K", load(8)).0, cache);
+    }
+
+    #[test]
+    fn what_is_looked_up_is_a_part_of_all() {
+        for design in [
+            "hierarchical",
+            "shared-cache",
+            "per-process",
+            "interrupt",
+            "dynamic-handle",
+        ] {
+            let (lookup, all) = bytes(design, Load::default());
+            assert!(0 < lookup && lookup < all, "{design}: {lookup} of {all}");
+        }
+    }
+
+    #[test]
+    fn a_load_that_the_nic_does_not_take_is_named() {
+        let load = Load {
+            nodes: 0,
+            ..Load::default()
+        };
+        let error = nic_memory(&DesignConfig::default(), load).unwrap_err();
+        assert!(error.to_string().contains("0 nodes"), "{error}");
+    }
+}
