@@ -196,6 +196,7 @@ fn a_study_of_a_trace_comes_to_what_the_ranks_counted_themselves() {
         "per-process,entries=1K",
         "interrupt,entries=16",
         "hierarchical,entries=16,prefetch=8",
+        "hierarchical,entries=16,tables=1",
         "shared-cache,entries=64,line=4,ways=2",
         "interrupt,variant=vmmc,entries=32,fill=8",
     ] {
