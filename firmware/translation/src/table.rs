@@ -29,7 +29,13 @@ struct SecondLevel {
     installed: u32,
     /// When the NIC or the host read it last, if the tables in memory are limited.
     used: u64,
+    /// The NIC has asked for it and not yet walked it. It stays in memory up to this many loads of tables; 0 if it does not wait.
+    awaited_until: u64,
 }
+
+/// Loads of tables after which one that was asked for may be paged out, although nobody has come for it: as many as may be asked
+/// for at once.
+const AWAITED_FOR_LOADS: u64 = 64;
 
 /// A block outside memory.
 #[derive(Clone, Debug)]
@@ -73,6 +79,8 @@ pub struct TranslationTable {
     /// Most second-level tables in memory.
     most_tables: Option<u32>,
     clock: u64,
+    /// Tables moved back into memory so far.
+    loads: u64,
     installed: u64,
 }
 
@@ -89,7 +97,7 @@ impl TranslationTable {
     }
 
     /// A directory without second-level tables, of which at most so many, at least one, will be in memory: that used least
-    /// recently is paged out for another.
+    /// recently is paged out for another. Those that the NIC has asked for and not yet walked come on top.
     pub fn with_most_tables(most_tables: Option<u32>) -> Self {
         TranslationTable {
             directory: SparseIndex::with_slots(FIRST_SLOTS),
@@ -99,6 +107,7 @@ impl TranslationTable {
             spare_blocks: Vec::new(),
             most_tables: most_tables.map(|most| most.max(1)),
             clock: 0,
+            loads: 0,
             installed: 0,
         }
     }
@@ -180,6 +189,9 @@ impl TranslationTable {
             Some(at) if at & OUT == 0 => {
                 if self.most_tables.is_some() {
                     self.note_use(at);
+                    if let Some(table) = &mut self.tables[at] {
+                        table.awaited_until = 0;
+                    }
                 }
                 let table = self.tables[at].as_ref();
                 let frame =
@@ -226,9 +238,13 @@ impl TranslationTable {
         let Some(block) = out.map(|at| at & !OUT) else {
             return false;
         };
-        let Some(Block { table, .. }) = self.blocks[block].take() else {
+        let Some(Block { mut table, asked }) = self.blocks[block].take() else {
             return false;
         };
+        self.loads += 1;
+        if asked {
+            table.awaited_until = self.loads + AWAITED_FOR_LOADS;
+        }
         self.spare_blocks.push(block);
         let at = put(&mut self.tables, &mut self.spare, Some(table));
         self.directory.replace(number, at);
@@ -279,6 +295,7 @@ impl TranslationTable {
             frames: Box::new([Frame::GARBAGE; TABLE_ENTRIES]),
             installed: 0,
             used: 0,
+            awaited_until: 0,
         };
         let at = put(&mut self.tables, &mut self.spare, Some(table));
         self.directory.insert(number, at);
@@ -295,22 +312,24 @@ impl TranslationTable {
         }
     }
 
-    /// Pages out the table used least recently, if one is too many. Takes a pass over the directory.
+    /// Pages out the tables used least recently, if some are too many, but none that the NIC has asked for and not yet walked: two
+    /// transfers would page out each other's for ever. Takes a pass over the directory.
     fn keep_to_most(&mut self, keep: usize) {
-        if self
+        while self
             .most_tables
-            .is_none_or(|most| self.tables_in_memory() <= most as usize)
+            .is_some_and(|most| self.tables_in_memory() > most as usize)
         {
-            return;
-        }
-        let in_memory = self
-            .directory
-            .iter()
-            .filter(|(_, at)| at & OUT == 0 && *at != keep);
-        let used = |at: usize| self.tables[at].as_ref().map_or(0, |table| table.used);
-        let oldest = in_memory.min_by_key(|(_, at)| used(*at));
-        if let Some((number, _)) = oldest {
-            self.page_out(number);
+            let in_memory = self.directory.iter().filter(|(_, at)| at & OUT == 0);
+            let used = |(number, at): (u64, usize)| {
+                let table = self.tables[at].as_ref()?;
+                let may_go =
+                    at != keep && (table.awaited_until == 0 || table.awaited_until < self.loads);
+                may_go.then_some((table.used, number))
+            };
+            let Some((_, oldest)) = in_memory.filter_map(used).min() else {
+                return;
+            };
+            self.page_out(oldest);
         }
     }
 }
@@ -427,6 +446,32 @@ mod tests {
         assert_eq!(table.host_bytes(), 2 * 8192);
     }
 
+    #[test]
+    fn a_table_that_was_asked_for_stays_until_it_is_walked_or_nobody_comes_for_it() {
+        let mut table = TranslationTable::with_most_tables(Some(1));
+        for number in 0..3 {
+            table.install(Page(number << 10), Frame(number)).unwrap();
+        }
+        for asked in [0, 1] {
+            let walk = table.walk_by_nic(Page(asked << 10));
+            assert_eq!(walk, Walk::Out { asked: false });
+        }
+        assert!(table.load(0) && table.load(1));
+        assert_eq!(table.walk_by_nic(Page(0)), Walk::Frame(Frame(0)));
+        assert_eq!(table.walk_by_nic(Page(1 << 10)), Walk::Frame(Frame(1)));
+        table.walk_by_nic(Page(2 << 10));
+        assert!(table.load(2));
+        assert_eq!(table.host_bytes(), 8192);
+        // Nobody walks it; others come and go.
+        for _ in 0..AWAITED_FOR_LOADS {
+            assert!(table.page_out(2) || table.page_out(0));
+            assert!(table.load(0) || table.load(2));
+        }
+        table.walk_by_nic(Page(1 << 10));
+        assert!(table.load(1));
+        assert_eq!(table.host_bytes(), 8192);
+    }
+
     proptest! {
         #![proptest_config(crate::testing::seeded())]
         #[test]
@@ -449,7 +494,11 @@ mod tests {
                 }
                 match table.walk_by_nic(page) {
                     Walk::Frame(frame) => prop_assert_eq!(frame, oracle.get(&page).copied().unwrap_or(Frame::GARBAGE)),
-                    Walk::Out { .. } => prop_assert!(table.load(page.0 >> TABLE_SHIFT)),
+                    Walk::Out { .. } => {
+                        prop_assert!(table.load(page.0 >> TABLE_SHIFT));
+                        let frame = oracle.get(&page).copied().unwrap_or(Frame::GARBAGE);
+                        prop_assert_eq!(table.walk_by_nic(page), Walk::Frame(frame));
+                    }
                 }
                 match frame {
                     Some(frame) => {

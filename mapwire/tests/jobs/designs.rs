@@ -6,9 +6,10 @@ use crate::harness::{Rank, job, pattern};
 use crate::paths::every_size;
 
 /// Designs with caches of a few pages; tables of a process hold the largest transfer.
-const DESIGNS: [&str; 9] = [
+const DESIGNS: [&str; 10] = [
     "hierarchical,entries=16",
     "hierarchical,entries=64,ways=4,line=4,prefetch=8",
+    "hierarchical,entries=16,tables=1",
     "shared-cache,entries=32,ways=2",
     "per-process,entries=1K",
     "interrupt,entries=32",

@@ -122,7 +122,8 @@ fn fast_engine(
 ) -> Option<(Common, Member)> {
     let rules = configuration.rules;
     let kind = match configuration.design {
-        DesignConfig::Hierarchical(_) => Kind::Utlb,
+        // The host is asked for tables that are paged out.
+        DesignConfig::Hierarchical(config) if config.tables_in_memory.is_none() => Kind::Utlb,
         DesignConfig::PerProcess(_) => Kind::Table,
         DesignConfig::Interrupt(_) if allowed.interrupts => Kind::Interrupt,
         DesignConfig::DynamicHandle(config)
