@@ -17,16 +17,16 @@
 //! Every question counts sends and fetches unless it is told otherwise: exports count against a limit on pinned pages, and no policy
 //! can choose them.
 
-//pub mod application;
+pub mod application;
 pub mod choosers;
 pub mod knowledge;
-//pub mod limits;
+pub mod limits;
 pub mod memory_limit;
-//pub mod per_process;
+pub mod per_process;
 pub mod policies;
 pub mod replays;
 pub mod row;
-//pub mod smallest;
+pub mod smallest;
 pub mod source;
 pub mod survey;
 

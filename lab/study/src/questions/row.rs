@@ -23,6 +23,8 @@ pub struct Row {
     pub limit: Option<MemoryLimit>,
     /// Who chooses what is unpinned, if that is none of the five policies.
     pub chooser: Option<&'static str>,
+    /// What the row stands for among those of its limit, where that is not plain.
+    pub role: &'static str,
     /// Entries in NIC memory that designs are compared at.
     pub nic_entries: Option<u64>,
     /// Bytes of NIC memory, of the node that needs most.
@@ -54,6 +56,7 @@ impl Row {
             configuration,
             limit: None,
             chooser: None,
+            role: "",
             nic_entries: None,
             nic_bytes: None,
             fragmented_pages: None,
@@ -190,9 +193,11 @@ columns! {
     NIC_BYTES: "nic_bytes", "NIC bytes", Count, |row| json!(row.nic_bytes);
     ENTRIES: "entries", "entries", Count, |row| json!(row.configuration.entries());
     WAYS: "ways", "ways", Count, |row| json!(row.configuration.cache().map(|cache| cache.ways));
+    FOUND_ENTRIES: "entries", "entries", Count, |row| json!(row.counts.as_ref().ok().and_then(|_| row.configuration.entries()));
     LIMIT: "limit", "limit", Text, |row| json!(row.limit.map(|limit| limit.to_string()));
     LIMIT_PAGES: "limit_pages", "pages", Count, |row| json!(row.limit_pages());
     POLICY: "policy", "policy", Text, |row| json!(row.policy());
+    ROLE: "role", "as", Text, |row| json!(row.role);
     LOOKUPS: "lookups", "lookups", Count, |row| count(row, |it| it.lookups);
     CHECK_MISSES: "check_misses", "check misses", Count, |row| count(row, |it| it.check_misses);
     NIC_MISSES: "nic_misses", "NIC misses", Count, |row| count(row, |it| it.nic_misses);
