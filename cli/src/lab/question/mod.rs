@@ -37,7 +37,7 @@ pub(crate) enum QuestionCommand {
     Policies(policies::PoliciesArgs),
     /// What can an application win that chooses what to unpin itself?
     ///
-    /// UTLB §3.4 lets it choose. `sweep` unpins what it used last while it sweeps memory that it has swept before, and what it used
+    /// UTLB §3.4 lets it choose. `sweep` unpins what it used last while it goes at even steps through memory that it used before, and what it used
     /// least recently otherwise. `regions` takes from the 256 KiB with the fewest lookups per page. `released` takes first what the
     /// program does not need again, as it could tell on freeing a buffer: the trace tells the last use of each page. Beside them
     /// LRU, the one of the five policies that pins least, and the optimum.

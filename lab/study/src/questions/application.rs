@@ -116,25 +116,25 @@ fn words(rows: &[Row]) -> Vec<String> {
             words.push(format!("{limit}: nothing is unpinned, whoever chooses"));
             continue;
         }
-        let [lru_pins, five_pins, own_pins] = [lru, five, own].map(|row| pins(row).unwrap_or(0));
-        let saved = |pins: u64| 100.0 * (1.0 - pins as f64 / lru_pins.max(1) as f64);
-        let (name, optimum) = (own.policy(), role("optimum").and_then(pins));
-        let compared = match own_pins.cmp(&five_pins) {
-            std::cmp::Ordering::Less => "less than any of the five",
-            std::cmp::Ordering::Equal => "as many as the best of the five",
-            std::cmp::Ordering::Greater => "more than the best of the five",
+        let lru_pins = pins(lru).unwrap_or(0).max(1);
+        let against_lru = |row: &Row| {
+            let change = 100.0 * (1.0 - pins(row).unwrap_or(0) as f64 / lru_pins as f64);
+            if change < 0.0 {
+                format!("{:.1} % more", -change)
+            } else {
+                format!("{change:.1} % less")
+            }
         };
-        let at_best = optimum.map_or_else(String::new, |pins| {
-            format!("; the optimum saves {:.1} %", saved(pins))
+        let optimum = role("optimum").map_or_else(String::new, |row| {
+            format!("; the optimum {}", against_lru(row))
         });
-        words.push(match own_pins < lru_pins {
-            true => format!(
-                "{limit}: an application with `{name}` saves {:.1} % of LRU's pins, {compared} ({}){at_best}",
-                saved(own_pins),
-                five.policy()
-            ),
-            false => format!("{limit}: no policy of an application pins less than LRU; the best, `{name}`, pins {compared} ({}){at_best}", five.policy()),
-        });
+        words.push(format!(
+            "{limit}: of an application's policies `{}` is best and pins {} than LRU; {}, the best of the five, {}{optimum}",
+            own.policy(),
+            against_lru(own),
+            five.policy(),
+            against_lru(five)
+        ));
     }
     words
 }
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!((pins[0], answer.rows[1].policy().as_str()), (2000, "mru"));
         assert!(pins[2] < 800 && pins[5] <= pins[1].min(pins[2]), "{pins:?}");
         assert!(
-            answer.words[0].contains("with `sweep` saves"),
+            answer.words[0].contains("`sweep` is best and pins "),
             "{:?}",
             answer.words
         );

@@ -211,7 +211,7 @@ columns! {
     COST_RATIO: "cost_ratio", "cost/optimum", Rate, |row| json!(row.cost_ratio());
     UNLIMITED_COST: "unlimited_cost_us", "unlimited", Rate, |row| json!(row.against_us);
     UNLIMITED_RATIO: "cost_ratio", "ratio", Rate, |row| json!(row.cost_ratio());
-    BEST: "best", "least", Switch, |row| json!(row.best);
+    BEST: "best", "least cost", Switch, |row| json!(row.best);
     FAILURE: "failure", "failure", Text, |row| json!(row.counts.as_ref().err());
 }
 

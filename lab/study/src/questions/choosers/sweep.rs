@@ -1,34 +1,80 @@
 //! Most recently used first within cyclic sweeps, least recently used first otherwise.
 
+use std::collections::VecDeque;
+
 use mapwire_translation::{Candidates, ChooseVictims, Page, PageRange, PinMap};
 
-/// Pages in a row that were swept before until a sweep counts as one that comes again.
+/// Pages in a row that were used before until a sweep counts as one that comes again.
 pub const SWEEP_PAGES: u64 = 8;
 
 /// Sweeps that may be under way at a time.
 const SWEEPS: usize = 16;
-/// Pages behind the place of a sweep that are looked at for victims, besides those that are wanted.
-const LOOK_BACK_PAGES: u64 = 1024;
+/// Pages behind the place of a sweep that are kept as its victims.
+const KEPT_PAGES: usize = 1024;
 
-/// Pages used one after the other, in rising order.
-#[derive(Clone, Copy, Debug)]
+/// Operations that go through memory at even steps.
+#[derive(Clone, Debug)]
 struct Run {
-    first: Page,
-    /// The page behind the one used last.
+    /// First page of the last operation.
+    at: Page,
+    /// The page behind it.
     end: Page,
-    /// Pages of its end that had been used before the sweep came to them.
+    /// From an operation to the next, in pages, where they do not follow one another: as it was from the one before the first.
+    step: i64,
+    /// Pages at its end that had been used before the sweep came to them.
     repeated: u64,
+    /// Pages that it has left behind, the last ones last.
+    left: VecDeque<Page>,
     /// When it went on last.
     time: u64,
 }
 
-/// Finds sequential sweeps. While a process sweeps what it has used before, the pages that the sweep has just left go first: they are
-/// needed again only after all others. Otherwise, and on a first sweep, which may be the only one, the page used least recently goes.
+impl Run {
+    fn new(first: Page, before: Option<Page>) -> Self {
+        Run {
+            at: first,
+            end: first,
+            step: before.map_or(0, |before| first.0.wrapping_sub(before.0) as i64),
+            repeated: 0,
+            left: VecDeque::new(),
+            time: 0,
+        }
+    }
+
+    /// Whether an operation of the pages is its next: right behind, from the page on which the last one ended, or a step away.
+    fn goes_on(&self, pages: PageRange) -> bool {
+        let first = pages.first.0;
+        let stays = self.at.0 <= first && first + 1 == self.end.0;
+        first == self.end.0
+            || stays
+            || self.step != 0 && first == self.at.0.wrapping_add_signed(self.step)
+    }
+
+    fn go_on(&mut self, pages: PageRange, fresh: u64, time: u64) {
+        let new = |page: &Page| self.left.back() != Some(page);
+        let more: Vec<_> = pages.iter().filter(new).collect();
+        self.repeated = if fresh > 0 {
+            0
+        } else {
+            self.repeated + more.len() as u64
+        };
+        self.left.extend(more);
+        let over = self.left.len().saturating_sub(KEPT_PAGES);
+        self.left.drain(..over);
+        (self.at, self.end, self.time) = (pages.first, pages.end(), time);
+    }
+}
+
+/// Finds sweeps: operations that follow one another in memory, or at even steps, up or down; several may be under way at a time. While
+/// a process sweeps what it has used before, the pages that the sweep has just left go first: they are needed again only after all
+/// others. Otherwise, and on a first sweep, which may be the only one, the page used least recently goes.
 #[derive(Debug, Default)]
 pub struct Sweep {
     runs: Vec<Run>,
     /// The run that the operation under way belongs to.
     current: Option<usize>,
+    /// Where the operation before it was.
+    before: Option<Page>,
     known: Option<PinMap>,
     time: u64,
 }
@@ -36,54 +82,42 @@ pub struct Sweep {
 impl ChooseVictims for Sweep {
     fn used(&mut self, pages: PageRange) {
         self.time += 1;
-        // All pages of a plan lie in the address space.
         let known = self.known.get_or_insert_with(PinMap::new);
+        // Pages that are planned for lie in the address space.
         let fresh = known.set(pages).unwrap_or(pages.count);
-        let end = pages.end();
-        // A piece that starts on the page where the last one ended goes on, too.
-        let goes_on = |run: &Run| {
-            run.end == pages.first || run.first <= pages.first && run.end.0 == pages.first.0 + 1
-        };
-        let at = self.runs.iter().position(goes_on);
-        let at = at.unwrap_or_else(|| {
-            let new = Run {
-                first: pages.first,
-                end: pages.first,
-                repeated: 0,
-                time: 0,
-            };
-            if self.runs.len() < SWEEPS {
-                self.runs.push(new);
-                return self.runs.len() - 1;
-            }
-            let oldest = (0..SWEEPS)
-                .min_by_key(|at| self.runs[*at].time)
-                .unwrap_or(0);
-            self.runs[oldest] = new;
-            oldest
-        });
-        let run = &mut self.runs[at];
-        let more = end.0 - run.end.0;
-        run.repeated = if fresh > 0 { 0 } else { run.repeated + more };
-        (run.end, run.time) = (end, self.time);
-        self.current = Some(at);
+        let at = self.runs.iter().position(|run| run.goes_on(pages));
+        let at = at.unwrap_or_else(|| self.begin(pages.first));
+        self.runs[at].go_on(pages, fresh, self.time);
+        (self.current, self.before) = (Some(at), Some(pages.first));
     }
 
     fn choose(&mut self, count: u64, candidates: &Candidates<'_>, victims: &mut Vec<Page>) {
-        let Some(run) = self.current.map(|at| self.runs[at]) else {
+        let run = self.current.map(|at| &self.runs[at]);
+        let Some(run) = run.filter(|run| run.repeated >= SWEEP_PAGES) else {
             return;
         };
-        if run.repeated < SWEEP_PAGES {
-            return;
+        let newest = run.left.iter().rev().copied();
+        victims.extend(
+            newest
+                .filter(|page| candidates.contains(*page))
+                .take(count as usize),
+        );
+    }
+}
+
+impl Sweep {
+    /// The place of a new run, perhaps instead of that which rests longest.
+    fn begin(&mut self, first: Page) -> usize {
+        let run = Run::new(first, self.before);
+        if self.runs.len() < SWEEPS {
+            self.runs.push(run);
+            return self.runs.len() - 1;
         }
-        let least = run
-            .end
-            .0
-            .saturating_sub(count.saturating_add(LOOK_BACK_PAGES))
-            .max(run.first.0);
-        let behind = (least..run.end.0).rev().map(Page);
-        let idle = behind.filter(|page| candidates.contains(*page));
-        victims.extend(idle.take(count as usize));
+        let at = (0..SWEEPS)
+            .min_by_key(|at| self.runs[*at].time)
+            .unwrap_or(0);
+        self.runs[at] = run;
+        at
     }
 }
 
@@ -126,6 +160,21 @@ mod tests {
             unpinned(50, Some(Box::<Sweep>::default()), &scattered),
             unpinned(50, None, &scattered)
         );
+    }
+
+    #[test]
+    fn sweeps_at_even_steps_are_found_up_and_down() {
+        let columns = |row: u64| (0..16).map(move |column| (row * 16 + column, 1));
+        let up: Vec<_> = (0..10)
+            .flat_map(|_| (0..16).flat_map(|column| (0..16).map(move |row| (row * 16 + column, 1))))
+            .collect();
+        let (sweep, lru) = with(192, &up);
+        assert!(sweep * 3 < lru * 2, "{sweep} {lru}");
+        let down: Vec<_> = (0..10)
+            .flat_map(|_| (0..16).flat_map(columns).rev())
+            .collect();
+        let (sweep, lru) = with(192, &down);
+        assert!(sweep * 2 < lru, "{sweep} {lru}");
     }
 
     #[test]
