@@ -71,7 +71,7 @@ fn every_question_has_rows_for_each_trace_and_all_and_an_answer_in_words() {
         let csv = ask(&place, question, &[&mix, "--csv", "-o", "rows.csv"]);
         assert_eq!(csv.out(), "");
         let csv = std::fs::read_to_string(place.folder.join("rows.csv")).unwrap();
-        assert!(csv.starts_with("trace,"), "{csv}");
+        assert!(csv.starts_with("question,trace,"), "{csv}");
         assert_eq!(csv.lines().count(), rows.len() / 3 + 1, "{question}");
     }
 }

@@ -30,8 +30,10 @@ impl OutputOptions {
         let text = if self.json {
             answer.to_json().map(|row| format!("{row}\n")).collect()
         } else if self.csv {
-            let names: Vec<_> = answer.columns.iter().map(|column| column.name).collect();
-            csv_of(&names, answer.rows.iter().map(|row| answer.values(row)))
+            csv_of(
+                &answer.names(),
+                answer.rows.iter().map(|row| answer.values(row)),
+            )
         } else {
             text(answer)
         };

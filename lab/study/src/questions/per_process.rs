@@ -314,6 +314,7 @@ mod tests {
                 .map(|row| row.configuration.design.name())
                 .collect::<Vec<_>>()
         };
+        assert!(answer.rows.iter().all(|row| !row.varies));
         assert!(!best(0).contains(&"per-process"), "{:?}", best(0));
         assert_eq!(best(3), ["per-process"]);
         let table = answer.rows[0].counts.as_ref().unwrap();
@@ -322,6 +323,27 @@ mod tests {
         assert!(
             answer.rows[0].fragmented_pages.is_some() && answer.rows[2].fragmented_pages.is_none()
         );
+    }
+
+    #[test]
+    fn of_traces_with_unlike_numbers_of_processes_the_sum_names_no_size_of_a_table() {
+        let three: Vec<_> = (0..30).map(|n| (0, n % 3, u64::from(n), 1)).collect();
+        let mut made = Made::new(vec![sends(&three), sends(&three[..2])]);
+        let options = Options {
+            entries: vec![64],
+            ..Options::default()
+        };
+        let answer = ask(&mut made, &options, &CostProfile::papers()).unwrap();
+        let sizes: Vec<_> = [0, 3, 6]
+            .map(|at| answer.rows[at].configuration.entries().unwrap())
+            .into();
+        assert_eq!(sizes[..2], [21, 32]);
+        let total = answer.to_json().nth(6).unwrap();
+        assert_eq!(
+            (&total["configuration"], &total["entries"]),
+            (&"per-process".into(), &serde_json::Value::Null)
+        );
+        assert_eq!(total["nic_entries"], 64);
     }
 
     #[test]

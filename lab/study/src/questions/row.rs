@@ -19,6 +19,8 @@ pub struct Row {
     pub trace: String,
     /// Design and rules of pinning.
     pub configuration: Configuration,
+    /// Whether the traces that are summed up have configurations that differ in size, of which this is the first's.
+    pub varies: bool,
     /// The limit as it was asked for.
     pub limit: Option<MemoryLimit>,
     /// Who chooses what is unpinned, if that is none of the five policies.
@@ -54,6 +56,7 @@ impl Row {
         let mut row = Row {
             trace: trace.to_owned(),
             configuration,
+            varies: false,
             limit: None,
             chooser: None,
             role: "",
@@ -128,6 +131,7 @@ pub(super) fn totals(blocks: &[Vec<Row>], profile: &CostProfile) -> Option<Vec<R
             sum.counts = Err("not on every trace".to_owned());
         }
         for other in others.iter().filter_map(|block| block.get(at)) {
+            sum.varies |= other.configuration != row.configuration;
             sum.counts = match (sum.counts, &other.counts) {
                 (Ok(mut counts), Ok(more)) => {
                     counts += *more;
@@ -181,6 +185,13 @@ macro_rules! columns {
     };
 }
 
+fn configuration_text(row: &Row) -> String {
+    match row.varies {
+        true => row.configuration.design.name().to_owned(),
+        false => row.configuration.design.to_string(),
+    }
+}
+
 fn count(row: &Row, of: fn(&Counts) -> u64) -> Value {
     json!(row.counts.as_ref().ok().map(of))
 }
@@ -188,10 +199,10 @@ fn count(row: &Row, of: fn(&Counts) -> u64) -> Value {
 columns! {
     TRACE: "trace", "trace", Text, |row| json!(row.trace);
     DESIGN: "design", "design", Text, |row| json!(row.configuration.design.name());
-    CONFIGURATION: "configuration", "configuration", Text, |row| json!(row.configuration.design.to_string());
+    CONFIGURATION: "configuration", "configuration", Text, |row| json!(configuration_text(row));
     NIC_ENTRIES: "nic_entries", "NIC entries", Count, |row| json!(row.nic_entries);
     NIC_BYTES: "nic_bytes", "NIC bytes", Count, |row| json!(row.nic_bytes);
-    ENTRIES: "entries", "entries", Count, |row| json!(row.configuration.entries());
+    ENTRIES: "entries", "entries", Count, |row| json!(row.configuration.entries().filter(|_| !row.varies));
     WAYS: "ways", "ways", Count, |row| json!(row.configuration.cache().map(|cache| cache.ways));
     FOUND_ENTRIES: "entries", "entries", Count, |row| json!(row.counts.as_ref().ok().and_then(|_| row.configuration.entries()));
     LIMIT: "limit", "limit", Text, |row| json!(row.limit.map(|limit| limit.to_string()));
@@ -233,20 +244,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Each row as a JSON object: the question, a value for each column (null where there is none), and the profile of costs.
-    pub fn to_json(&self) -> impl Iterator<Item = Value> {
-        self.rows.iter().map(|row| {
-            let mut object = Map::new();
-            object.insert("question".to_owned(), json!(self.question));
-            for (column, value) in self.columns.iter().zip(self.values(row)) {
-                object.insert(column.name.to_owned(), value);
-            }
-            object.insert("cost_profile".to_owned(), json!(self.profile));
-            Value::Object(object)
-        })
+    /// Names of the values of a row: the question, the columns, the profile of costs.
+    pub fn names(&self) -> Vec<&'static str> {
+        let columns = self.columns.iter().map(|column| column.name);
+        ["question"]
+            .into_iter()
+            .chain(columns)
+            .chain(["cost_profile"])
+            .collect()
     }
 
-    /// The values of a row, in the order of the columns; rates with six decimals.
+    /// The values of a row, by [`names`](Self::names): null where there is none, rates with six decimals.
     pub fn values(&self, row: &Row) -> Vec<Value> {
         let value = |column: &Column| {
             let value = (column.value)(row);
@@ -255,7 +263,22 @@ impl Answer {
                 _ => value,
             }
         };
-        self.columns.iter().map(value).collect()
+        let columns = self.columns.iter().map(value);
+        let (question, profile) = (json!(self.question), json!(self.profile));
+        [question]
+            .into_iter()
+            .chain(columns)
+            .chain([profile])
+            .collect()
+    }
+
+    /// Each row as a JSON object.
+    pub fn to_json(&self) -> impl Iterator<Item = Value> {
+        let names: Vec<_> = self.names().into_iter().map(str::to_owned).collect();
+        self.rows.iter().map(move |row| {
+            let values = names.iter().cloned().zip(self.values(row));
+            Value::Object(values.collect::<Map<_, _>>())
+        })
     }
 }
 
