@@ -60,9 +60,9 @@ pub enum QuestionError {
         /// What does not suit.
         why: &'static str,
     },
-    /// More lookups than next uses can be kept of.
+    /// More uses of pages than can be kept.
     #[error(
-        "{trace} has more than {most} lookups, and the optimum keeps the next use of each in memory (4 bytes); leave it out with --no-optimum"
+        "{trace} uses pages more than {most} times, and the optimum keeps the next use of each in memory (4 bytes); leave it out with --no-optimum"
     )]
     TooLong {
         /// The trace.

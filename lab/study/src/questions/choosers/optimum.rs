@@ -10,11 +10,11 @@ use super::super::knowledge::Future;
 /// Unpins the page that is needed furthest in the future. No choice of victims pins or unpins less, where nothing is pinned ahead.
 /// It does not look at the NIC's cache, so that another may have fewer NIC misses.
 ///
-/// Of one process, all of whose operations it must be told, and in their order.
+/// Of one process, all of whose uses of pages it must be told, and in their order.
 #[derive(Debug)]
 pub struct Optimum {
     future: Arc<Future>,
-    /// Lookups so far.
+    /// Uses so far.
     at: usize,
     /// When each page that is pinned, or is about to be, is needed next.
     next: HashMap<Page, u32>,

@@ -11,11 +11,12 @@ use super::super::knowledge::Future;
 /// recently. What a program can tell that frees its buffers, or that has learned from an earlier run of itself: here the trace tells
 /// the last use of each page, and nothing else.
 ///
-/// Of one process, all of whose operations it must be told, and in their order.
+/// Of one process, all of whose uses of pages it must be told, and in their order.
 #[derive(Debug)]
 pub struct Released {
     future: Arc<Future>,
-    operations: u64,
+    /// Preparations so far.
+    time: u64,
     done_with: VecDeque<Page>,
 }
 
@@ -24,7 +25,7 @@ impl Released {
     pub fn new(future: Arc<Future>) -> Self {
         Released {
             future,
-            operations: 0,
+            time: 0,
             done_with: VecDeque::new(),
         }
     }
@@ -32,8 +33,8 @@ impl Released {
 
 impl ChooseVictims for Released {
     fn used(&mut self, pages: PageRange) {
-        self.operations += 1;
-        let last = |page: &Page| self.future.last.get(page) == Some(&self.operations);
+        self.time += 1;
+        let last = |page: &Page| self.future.last.get(page) == Some(&self.time);
         self.done_with.extend(pages.iter().filter(last));
     }
 
