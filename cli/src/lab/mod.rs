@@ -6,6 +6,7 @@
 //! | [`generate`] | `mapwire lab generate`: synthetic traces |
 //! | [`info`] | `mapwire lab info`: what a trace is made of |
 //! | [`memory`] | `mapwire lab memory`: what a NIC's memory holds |
+//! | [`question`] | `mapwire lab question`: what the papers leave open, put to traces |
 //! | [`report`] | `mapwire lab report`: the papers' tables and figures as a page of plots |
 //! | [`study`] | `mapwire lab study`: designs, sizes and policies, all combinations, on traces |
 //! | [`tables`] | `mapwire lab tables`: the papers' tables and figures, ours beside the papers' |
@@ -18,6 +19,7 @@ mod import;
 mod info;
 mod memory;
 mod output;
+mod question;
 mod report;
 mod study;
 mod tables;
@@ -101,6 +103,15 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab tables fft.mwt lu.mwt\n  mapwire lab tables fft.mwt --json"
     )]
     Tables(tables::TablesArgs),
+    /// Put a question that the papers leave open to traces
+    ///
+    /// Each prints a row for each trace and case, then rows of all traces together, then in words what follows from them. A lookup is
+    /// one page of one operation; its cost follows the equations of UTLB §6.2. Sends and fetches count unless --ops says otherwise.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  mapwire lab question per-process mix.mwt\n  mapwire lab question policies fft.mwt lu.mwt --json\n  mapwire lab question smallest fft.mwt --within 1%"
+    )]
+    Question(question::QuestionCommand),
     /// Write one HTML page with the papers' tables and figures as interactive plots
     ///
     /// What `mapwire lab tables` prints, with plots. The page needs no network.
@@ -118,6 +129,7 @@ pub(crate) fn command(args: &LabArgs) -> ExitCode {
         LabCommand::Study(args) => study::command(args),
         LabCommand::Memory(args) => memory::command(args),
         LabCommand::Tables(args) => tables::command(args),
+        LabCommand::Question(question) => question::command(question),
         LabCommand::Report(args) => report::command(args),
     };
     match done {

@@ -23,12 +23,16 @@ pub struct TraceFindings {
 impl TraceFindings {
     /// The file's name without folder and ending.
     pub fn name(&self) -> String {
-        self.path
-            .file_stem()
-            .unwrap_or(self.path.as_os_str())
-            .to_string_lossy()
-            .into_owned()
+        name_of(&self.path)
     }
+}
+
+/// The name of a trace: that of its file, without folder and ending.
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_stem()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Why a trace was not studied.

@@ -11,6 +11,7 @@
 //! | [`cost`] | what a lookup costs: UTLB's equations, profiles |
 //! | [`memory`] | what a NIC's memory holds, structure by structure |
 //! | [`published`], [`tables`] | the papers' tables and figures as data; ours beside them |
+//! | [`questions`] | what the papers leave open, put to traces |
 //! | [`rows`] | outcomes as rows |
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod fast;
 pub mod files;
 pub mod memory;
 pub mod published;
+pub mod questions;
 pub mod replay;
 pub mod rows;
 pub mod shadow;

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use mapwire_translation::{
-    AnyDesign, CacheError, Counters, Frame, HostError, Hosts, Lookup, Page, PageRange, PinError,
-    PinPages, Pinning, Process, SimulatedPinner, TranslationDesign, TranslationError,
+    AnyDesign, CacheError, ChooseVictims, Counters, Frame, HostError, Hosts, Lookup, Page,
+    PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign,
+    TranslationError,
 };
 
 use crate::config::Configuration;
@@ -111,6 +112,12 @@ impl Kept {
     }
 }
 
+/// Gives each process of a node a policy of its own (UTLB §3.4).
+pub trait PolicyOfProcess: std::fmt::Debug + Send {
+    /// The policy of a process that opens; `None` leaves it that of the configuration.
+    fn policy_of(&mut self, process: Process) -> Option<Box<dyn ChooseVictims>>;
+}
+
 /// One node under one configuration.
 #[derive(Debug)]
 pub struct Replay {
@@ -127,6 +134,7 @@ pub struct Replay {
     looked_up: HashSet<(Process, u64)>,
     line_entries: u64,
     shadow: Option<Shadow>,
+    policies: Option<Box<dyn PolicyOfProcess>>,
 }
 
 impl Replay {
@@ -149,8 +157,18 @@ impl Replay {
             shadow: cache
                 .filter(|_| causes && configuration.has_causes())
                 .map(|cache| Shadow::new(cache, configuration.prefetch())),
+            policies: None,
             configuration,
         })
+    }
+
+    /// The same with policies of the application. They matter under a limit only.
+    #[must_use]
+    pub fn with_policies(self, policies: Box<dyn PolicyOfProcess>) -> Self {
+        Replay {
+            policies: Some(policies),
+            ..self
+        }
     }
 
     /// Replays a chunk.
@@ -223,6 +241,11 @@ impl Replay {
             self.hosts
                 .open(&mut self.design, process, rules)
                 .map_err(ReplayError::Nic)?;
+            let policies = self.policies.as_deref_mut();
+            if let Some(policy) = policies.and_then(|policies| policies.policy_of(process)) {
+                let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
+                side.set_chooser(policy);
+            }
         }
         Ok(())
     }

@@ -112,6 +112,11 @@ impl Studied {
 }
 
 impl TraceOptions {
+    /// Sends and fetches, on all paths, unless `--ops` or `--paths` say otherwise.
+    pub(crate) fn sends(&self) -> Selection {
+        self.selection(&[Op::Send, Op::Fetch])
+    }
+
     /// Operations that were asked for; `ops` if none were.
     fn selection(&self, ops: &[Op]) -> Selection {
         let ops = if self.ops.is_empty() { ops } else { &self.ops };

@@ -95,6 +95,12 @@ fn table(rows: &[Row]) -> String {
 }
 
 fn csv(rows: &[Row]) -> String {
+    let names = COLUMNS.iter().map(|column| column.0);
+    csv_of(&names.collect::<Vec<_>>(), rows.iter().map(Row::values))
+}
+
+/// Rows of values under their names; what is missing is left out, what needs quotes has them.
+pub(crate) fn csv_of(names: &[&str], rows: impl Iterator<Item = Vec<Value>>) -> String {
     let field = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) if text.contains([',', '"', '\n', '\r']) => {
@@ -103,10 +109,9 @@ fn csv(rows: &[Row]) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let names: Vec<_> = COLUMNS.iter().map(|column| column.0).collect();
     let mut text = names.join(",") + "\n";
     for row in rows {
-        let fields: Vec<_> = row.values().iter().map(field).collect();
+        let fields: Vec<_> = row.iter().map(field).collect();
         text.push_str(&fields.join(","));
         text.push('\n');
     }
