@@ -320,10 +320,10 @@ fn records_that_cannot_be_in_a_trace_are_refused_and_others_may_follow() {
         }
     ));
     let mut wrong = record(9, (0, 0), TraceOp::Send, 1, 1);
-    wrong.op = 6;
+    wrong.op = 10;
     assert!(matches!(
         writer.push(&wrong),
-        Err(WriteError::Op { record: 1, op: 6 })
+        Err(WriteError::Op { record: 1, op: 10 })
     ));
     writer
         .push(&record(9, (0, 0), TraceOp::Send, 2, 1))
@@ -373,7 +373,7 @@ fn any_record() -> impl Strategy<Value = (u64, TraceRecord)> {
         step,
         0..3_u16,
         any::<u16>(),
-        1..=5_u8,
+        1..=9_u8,
         any::<u8>(),
         address,
         bytes,

@@ -1,0 +1,172 @@
+//! Parquet files of other writers.
+
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use super::*;
+
+enum Values {
+    Long(Vec<i64>),
+    Int(Vec<i32>),
+    Text(Vec<&'static str>),
+}
+
+fn table(schema: &str, columns: &[(Values, Option<Vec<i16>>)]) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut out = Vec::new();
+    let mut writer =
+        SerializedFileWriter::new(&mut out, schema, Arc::new(WriterProperties::default())).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for (values, levels) in columns {
+        let mut column = group.next_column().unwrap().unwrap();
+        fn put<T: DataType>(
+            column: &mut parquet::file::writer::SerializedColumnWriter<'_>,
+            values: &[T::T],
+            levels: Option<&[i16]>,
+        ) {
+            column
+                .typed::<T>()
+                .write_batch(values, levels, None)
+                .unwrap();
+        }
+        let levels = levels.as_deref();
+        match values {
+            Values::Long(values) => put::<Int64Type>(&mut column, values, levels),
+            Values::Int(values) => put::<Int32Type>(&mut column, values, levels),
+            Values::Text(values) => {
+                let values: Vec<_> = values.iter().map(|v| ByteArray::from(*v)).collect();
+                put::<ByteArrayType>(&mut column, &values, levels);
+            }
+        }
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    out
+}
+
+const PLAIN: &str = "message m { required binary op (UTF8); required int64 bytes; required int64 address; optional int64 process; \
+    required int32 node; required int64 time_ns; }";
+
+fn two(op: &'static str, address: i64, process: Vec<i64>, levels: Vec<i16>, node: i32) -> Vec<u8> {
+    table(
+        PLAIN,
+        &[
+            (Values::Text(vec!["send", op]), None),
+            (Values::Long(vec![1, 2]), None),
+            (Values::Long(vec![3, address]), None),
+            (Values::Long(process), Some(levels)),
+            (Values::Int(vec![5, node]), None),
+            (Values::Long(vec![7, 8]), None),
+        ],
+    )
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Kept>, String> {
+    let import =
+        opened(bytes, Format::Parquet, &ImportOptions::default()).map_err(|e| e.to_string())?;
+    import
+        .map(|r| r.map(|r| kept(&r)).map_err(|e| e.to_string()))
+        .collect()
+}
+
+#[test]
+fn signed_nullable_columns_in_any_order_are_read() {
+    let rows = read(&two("unexport", i64::MAX, vec![0, 65535], vec![1, 1], 6)).unwrap();
+    assert_eq!(
+        rows,
+        [
+            (7, 5, 0, 1, 3, 1, 0),
+            (8, 6, 65535, 5, i64::MAX as u64, 2, 0)
+        ]
+    );
+}
+
+#[test]
+fn values_that_cannot_be_are_told_with_their_row() {
+    for (bytes, says) in [
+        (
+            two("send", -1, vec![0, 0], vec![1, 1], 6),
+            "in, row 1: address is -1; it must not be negative",
+        ),
+        (
+            two("store", 1, vec![0, 0], vec![1, 1], 6),
+            "in, row 1: op is `store`; it must be one of send, fetch",
+        ),
+        (
+            two("send", 1, vec![0, 65536], vec![1, 1], 6),
+            "in, row 1: process is 65536; it must be from 0 to 65535",
+        ),
+        (
+            two("send", 1, vec![0], vec![1, 0], 6),
+            "in, row 1: process is null",
+        ),
+        (
+            two("send", 1, vec![0], vec![0, 1], 6),
+            "in, row 0: process is null",
+        ),
+        (
+            two("send", 1, vec![0, 0], vec![1, 1], -6),
+            "in, row 1: node is -6; it must not be negative",
+        ),
+    ] {
+        assert_eq!(
+            read(&bytes).map_err(|e| e.contains(says).then_some(()).ok_or(e)),
+            Err(Ok(())),
+            "{says}"
+        );
+    }
+}
+
+#[test]
+fn schemas_that_do_not_fit_are_told_with_the_column() {
+    let one = |schema: &str, values| table(schema, &[(values, None)]);
+    for (bytes, says) in [
+        (
+            one("message m { required int64 when; }", Values::Long(vec![1])),
+            "in: there is no column `when`; the columns are time_ns",
+        ),
+        (
+            one(
+                "message m { required int64 time_ns; }",
+                Values::Long(vec![1]),
+            ),
+            "in: the column `node` is missing",
+        ),
+        (
+            one("message m { required int64 op; }", Values::Long(vec![1])),
+            "in: the column `op` is not a string",
+        ),
+        (
+            one(
+                "message m { required int64 time_ns (TIMESTAMP_MILLIS); }",
+                Values::Long(vec![1]),
+            ),
+            "`time_ns` is not an integer",
+        ),
+        (
+            b"PAR1 is not enough".to_vec(),
+            "in: it is no Parquet file that can be read",
+        ),
+    ] {
+        let error = read(&bytes).unwrap_err();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_table_cut_anywhere_or_changed_at_any_byte_is_refused_or_read_without_harm() {
+    let whole = two("recv", 9, vec![0, 1], vec![1, 1], 6);
+    for length in 0..whole.len() {
+        assert!(read(&whole[..length]).is_err(), "{length}");
+    }
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x11;
+        let _ = read(&changed);
+    }
+}
