@@ -2,21 +2,73 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A file that is written under a temporary name beside its own, and gets its own by [`keep`](Self::keep). Dropped before, it
-/// leaves nothing, and what stood under its name still does.
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
+
+/// A file that is written without a name, and gets its own by [`keep`](Self::keep). Dropped before, it leaves nothing, and what
+/// stood under its name still does; nor does a process leave anything that is killed.
 ///
-/// A name that belongs to a device or a pipe is written to directly, since it cannot be replaced.
+/// On a file system without nameless files it has a temporary name meanwhile, which a process that is killed leaves. A name that
+/// belongs to a device or a pipe is written to directly, since it cannot be replaced.
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
     path: PathBuf,
-    /// `None` when the name itself is written to.
-    temporary: Option<PathBuf>,
+    place: Place,
     /// Written so far.
     bytes: u64,
+}
+
+/// Where a file is before it is kept.
+#[derive(Debug)]
+enum Place {
+    /// Under its own name: a device or a pipe.
+    Itself,
+    /// In its folder, without a name.
+    Nameless,
+    /// In its folder, under this name.
+    Temporary(PathBuf),
+}
+
+/// Makes a file that is named by `make` and hidden beside `path`, under a name that no other has.
+fn hidden<T>(
+    path: &Path,
+    mut make: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{number}.part", std::process::id()));
+        let hidden = path.with_file_name(hidden);
+        match make(&hidden) {
+            Ok(made) => return Ok((hidden, made)),
+            // Left by a process that was killed, and had this number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The name by which a nameless file can be linked.
+fn link_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// A file without a name in the folder of `path`, where the system has such files.
+fn nameless(path: &Path) -> Option<File> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(folder, flags, Mode::from(0o666)).ok()?);
+    Path::new(&link_of(&file)).exists().then_some(file)
 }
 
 impl WholeFile {
@@ -32,39 +84,30 @@ impl WholeFile {
                 return Ok(Self {
                     file: open(true).or_else(|_| open(false))?,
                     path: path.to_owned(),
-                    temporary: None,
+                    place: Place::Itself,
                     bytes: 0,
                 });
             }
             _ => {}
         }
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        loop {
-            let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            hidden.push(format!(".{}-{number}.part", std::process::id()));
-            let temporary = path.with_file_name(hidden);
-            let made = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&temporary);
-            match made {
-                Ok(file) => {
-                    return Ok(Self {
-                        file,
-                        path: path.to_owned(),
-                        temporary: Some(temporary),
-                        bytes: 0,
-                    });
-                }
-                // Left by a process that was killed, and had this number.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
+        path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let (file, place) = match nameless(path) {
+            Some(file) => (file, Place::Nameless),
+            None => Self::temporary(path)?,
+        };
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            place,
+            bytes: 0,
+        })
+    }
+
+    fn temporary(path: &Path) -> io::Result<(File, Place)> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let (name, file) = hidden(path, |name| options.open(name))?;
+        Ok((file, Place::Temporary(name)))
     }
 
     /// Gives the file its name, and tells how many bytes it has. It replaces the file that had the name.
@@ -73,21 +116,32 @@ impl WholeFile {
     /// The system still had bytes to write, and could not; or it does not allow the name. Nothing is left then.
     pub fn keep(mut self) -> io::Result<u64> {
         self.file.flush()?;
-        if let Some(temporary) = &self.temporary {
-            // A file system that writes late tells of a full disk here at the latest.
-            self.file.sync_data()?;
-            fs::rename(temporary, &self.path)?;
-            self.temporary = None;
-            self.bytes = self.file.metadata()?.len();
+        if matches!(self.place, Place::Itself) {
+            return Ok(self.bytes);
         }
+        // A file system that writes late tells of a full disk here at the latest.
+        self.file.sync_data()?;
+        if matches!(self.place, Place::Nameless) {
+            // A link cannot replace a file, so it is hidden at first.
+            let link = link_of(&self.file);
+            let (name, ()) = hidden(&self.path, |name| {
+                Ok(linkat(CWD, &link, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+            })?;
+            self.place = Place::Temporary(name);
+        }
+        if let Place::Temporary(name) = &self.place {
+            fs::rename(name, &self.path)?;
+            self.place = Place::Itself;
+        }
+        self.bytes = self.file.metadata()?.len();
         Ok(self.bytes)
     }
 }
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            let _ = fs::remove_file(temporary);
+        if let Place::Temporary(name) = &self.place {
+            let _ = fs::remove_file(name);
         }
     }
 }
@@ -162,9 +216,43 @@ mod tests {
         let path = folder.0.join("out");
         let mut file = WholeFile::create(&path).unwrap();
         file.write_all(b"new").unwrap();
-        assert_eq!(folder.names().len(), 1);
         drop(file);
         assert_eq!(folder.names(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn where_files_need_names_a_temporary_one_comes_and_goes() {
+        let folder = Folder::new("temporary");
+        let path = folder.0.join("out");
+        let create = || {
+            let (file, place) = WholeFile::temporary(&path).unwrap();
+            let path = path.clone();
+            WholeFile {
+                file,
+                path,
+                place,
+                bytes: 0,
+            }
+        };
+        let mut file = create();
+        file.write_all(b"new").unwrap();
+        assert!(folder.names()[0].ends_with(".part"));
+        drop(file);
+        assert_eq!(folder.names(), Vec::<String>::new());
+        let mut file = create();
+        file.write_all(b"new").unwrap();
+        assert_eq!(file.keep().unwrap(), 3);
+        assert_eq!(folder.names(), ["out"]);
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_not_seen_where_the_system_has_such_files() {
+        let folder = Folder::new("nameless");
+        if nameless(&folder.0.join("x")).is_some() {
+            let mut file = WholeFile::create(&folder.0.join("out")).unwrap();
+            file.write_all(b"new").unwrap();
+            assert_eq!(folder.names(), Vec::<String>::new());
+        }
     }
 
     #[test]
