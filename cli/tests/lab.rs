@@ -486,7 +486,15 @@ fn nobody_who_reads_is_no_error() {
 #[test]
 fn ctrl_c_leaves_no_part_of_a_file() {
     let place = Place::new();
-    let args = ["lab", "generate", "zipf", "-o", "big.mwt", "--records", "1G"];
+    let args = [
+        "lab",
+        "generate",
+        "zipf",
+        "-o",
+        "big.mwt",
+        "--records",
+        "1G",
+    ];
     let running = place.start(&args);
     // It is under way when it has used the processor for a while.
     std::thread::sleep(std::time::Duration::from_millis(500));

@@ -11,9 +11,10 @@
 //! compressed by Snappy; read are also LZ4 and gzip. Row groups have 262,144 rows, and a row group of a file that is read
 //! is never in memory as a whole.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
 use parquet::basic::{
@@ -186,9 +187,25 @@ impl<W: Write + Send> Sink for ParquetWriter<W> {
     }
 }
 
-/// What `read` gives. The library panics on some files that are damaged; that is an error of the file here.
+thread_local! {
+    /// Whether a panic of this thread is an error of a file, of which nothing is said.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `read` gives. The library panics on some files that are damaged; that is an error of the file here, and not printed.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                usual(panic);
+            }
+        }));
+    });
+    GUARDED.set(true);
     let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+    GUARDED.set(false);
     read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
 }
 
