@@ -231,7 +231,7 @@ fn of_command(error: &CommandError) -> mw_status_t {
         | CommandError::UnknownImport(_)
         | CommandError::NotOpen(_)
         | CommandError::NotAccepted => MW_ERR_INTERNAL,
-        CommandError::NotPinned { .. } => MW_ERR_LIMIT,
+        CommandError::NotPinned { .. } | CommandError::NoRoom { .. } => MW_ERR_LIMIT,
         CommandError::Revoked(_) => MW_ERR_REVOKED,
         CommandError::OutOfRange { .. } | CommandError::UnknownNode(_) => MW_ERR_RANGE,
         CommandError::NoRight { .. } => MW_ERR_RIGHTS,

@@ -1,7 +1,7 @@
 //! Long sends and served fetches, chunk by chunk. A chunk is cut when it can be transmitted, not before, so that nothing waits in a
 //! queue for longer than it must and all get their turn.
 
-use mapwire_translation::{Lookup, PAGE_BYTES, Page, Pinning, Process, TranslationDesign};
+use mapwire_translation::{Frame, Lookup, PAGE_BYTES, Page, Pinning, Process, TranslationDesign};
 use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
 
 use crate::answers::{Answer, Serving, StoreRefusal};
@@ -225,6 +225,15 @@ impl<D: TranslationDesign> Nic<D> {
         path: Path,
     ) -> Result<Piece, Lack> {
         let (owner, page) = (Process(process.0), Page::containing(address));
+        if self.stalled.has_found()
+            && let Some(frame) = self.found_before(owner, page)
+        {
+            return Ok(Piece {
+                frame,
+                offset: (address % PAGE_BYTES as u64) as u32,
+                length,
+            });
+        }
         let lookup = match path {
             Path::Send | Path::Fetch => self.translation.lookup(owner, page),
             Path::Receive => self.translation.lookup_receive(owner, page),
@@ -251,6 +260,16 @@ impl<D: TranslationDesign> Nic<D> {
             offset: (address % PAGE_BYTES as u64) as u32,
             length,
         })
+    }
+
+    /// Where a page is that was found for a packet which then lacked another, if it is still there.
+    #[cold]
+    fn found_before(&mut self, owner: Process, page: Page) -> Option<Frame> {
+        if !self.stalled.take_found(owner, page) {
+            return None;
+        }
+        let frame = self.translation.installed(owner, page);
+        (!frame.is_garbage()).then_some(frame)
     }
 
     /// Whether the host has tried to pin what is looked up, so that the garbage frame says that it could not.
@@ -280,7 +299,11 @@ impl<D: TranslationDesign> Nic<D> {
         let second = if length <= to_boundary {
             Piece::EMPTY
         } else {
-            self.translate_second(process, address, length - to_boundary, path)?
+            let second = self.translate_second(process, address, length - to_boundary, path);
+            if second == Err(Lack::Host) {
+                self.stalled.note_found(Process(process.0), address);
+            }
+            second?
         };
         Ok(Pieces { first, second })
     }

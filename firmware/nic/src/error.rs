@@ -109,6 +109,15 @@ pub enum CommandError {
         /// The page's first address.
         address: u64,
     },
+    /// The translations of a packet push each other out, however often the host supplies them.
+    #[error(
+        "the pages around {address:#x} do not fit into the NIC's cache or the limit on pinned pages together; use more entries or \
+         ways, or a higher limit"
+    )]
+    NoRoom {
+        /// The packet's first address.
+        address: u64,
+    },
     /// The NIC was given a command while it takes none of this process.
     #[error("the command before this one is not done; ask accepts_command first")]
     NotAccepted,

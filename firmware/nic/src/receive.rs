@@ -97,6 +97,7 @@ impl<D: TranslationDesign> Nic<D> {
         if !taken {
             return self.miss(from);
         }
+        self.stalled.note_taken(from);
         self.counters.packets_received += 1;
         self.counters.bytes_received += length as u64;
         if recovers {
@@ -136,6 +137,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// The packet whose number has just been taken lacks a translation, which the host is asked for: nothing of it was applied.
     #[cold]
     fn miss(&mut self, from: NodeId) -> Verdict {
+        self.stalled.note_try(from);
         self.links.drop_due(from);
         if self.links.recovers() {
             self.counters.dropped += 1;
@@ -159,7 +161,10 @@ impl<D: TranslationDesign> Nic<D> {
                 want_bytes,
                 reply_key,
             } => {
-                if self.links.recovers() && !self.has_handles(export) {
+                if self.links.recovers()
+                    && !self.has_handles(export)
+                    && !self.stalled.gives_up(from)
+                {
                     return false;
                 }
                 let checked = self
@@ -310,11 +315,15 @@ impl<D: TranslationDesign> Nic<D> {
             let address = fetch.address + reply.offset;
             match self.scatter(fetch.process, address, reply.length, Path::Fetch) {
                 Ok(found) => pieces = found,
-                Err(Lack::Host) => return false,
-                Err(Lack::NotPinned { address }) => {
+                Err(Lack::Host) if !self.stalled.gives_up(from) => return false,
+                Err(lack) => {
+                    let error = match lack {
+                        Lack::NotPinned { address } => CommandError::NotPinned { address },
+                        Lack::Host => CommandError::NoRoom { address },
+                    };
                     if let Some(fetch) = self.fetches.asked.get_mut(id.0) {
                         fetch.received += length;
-                        fetch.fate = Fate::Failing(CommandError::NotPinned { address });
+                        fetch.fate = Fate::Failing(error);
                     }
                     if reply.last {
                         self.links.end_fetch(from);

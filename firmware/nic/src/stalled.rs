@@ -3,17 +3,31 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_translation::{HandleLookup, HostRequest, Process as TableOwner, TranslationDesign};
-use mapwire_wire::{ExportId, ProcessId};
+use mapwire_translation::{
+    HandleLookup, HostRequest, Page, Process as TableOwner, TranslationDesign,
+};
+use mapwire_wire::{ExportId, NodeId, ProcessId};
 
 use crate::nic::Nic;
 
 /// Requests that may wait for the host; one that finds no room is made again when its transfer is tried again.
 const MAX_REQUESTS: usize = 64;
 
+/// Pages that may be remembered for packets that lacked another.
+const MAX_FOUND: usize = 64;
+
+/// Times that a packet is tried before it is given up: what the host does for one of its pages undoes another each time, as where
+/// fewer pages may be pinned than a packet has.
+const MAX_TRIES: u32 = 256;
+
 /// What waits for the host.
 #[derive(Debug, Default)]
 pub(crate) struct Stalled {
+    /// Pages of packets that lacked another page: found once, they are not looked up again, and so may push each other out of the
+    /// cache.
+    found: Vec<(TableOwner, Page)>,
+    /// Peers whose packet could not be taken, and how many times.
+    tries: Vec<(NodeId, u32)>,
     requests: VecDeque<HostRequest>,
     /// Processes whose long command cannot be cut.
     processes: Vec<ProcessId>,
@@ -30,8 +44,59 @@ impl Stalled {
         }
     }
 
+    /// Notes a page that was found for a packet that lacks another.
+    #[cold]
+    pub(crate) fn note_found(&mut self, owner: TableOwner, address: u64) {
+        if self.found.len() == MAX_FOUND {
+            self.found.swap_remove(0);
+        }
+        self.found.push((owner, Page::containing(address)));
+    }
+
+    /// Whether any page is noted.
+    #[inline]
+    pub(crate) fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// Whether the page is noted; it is not any more.
+    #[cold]
+    pub(crate) fn take_found(&mut self, owner: TableOwner, page: Page) -> bool {
+        let at = self.found.iter().position(|found| *found == (owner, page));
+        at.is_some_and(|at| {
+            self.found.swap_remove(at);
+            true
+        })
+    }
+
+    /// The next packet of a peer could not be taken.
+    #[cold]
+    pub(crate) fn note_try(&mut self, from: NodeId) {
+        match self.tries.iter_mut().find(|tries| tries.0 == from) {
+            Some((_, tries)) => *tries += 1,
+            None => self.tries.push((from, 1)),
+        }
+    }
+
+    /// The next packet of a peer was taken.
+    #[inline]
+    pub(crate) fn note_taken(&mut self, from: NodeId) {
+        if !self.tries.is_empty() {
+            self.tries.retain(|tries| tries.0 != from);
+        }
+    }
+
+    /// Whether the next packet of a peer is to be given up if it lacks anything.
+    #[cold]
+    pub(crate) fn gives_up(&self, from: NodeId) -> bool {
+        let mut tries = self.tries.iter();
+        tries.any(|&(node, tries)| node == from && tries >= MAX_TRIES)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.requests.capacity() * size_of::<HostRequest>()
+            + self.found.capacity() * size_of::<(TableOwner, Page)>()
+            + self.tries.capacity() * size_of::<(NodeId, u32)>()
             + self.processes.capacity() * size_of::<ProcessId>()
             + self.peers.capacity() * size_of::<usize>()
     }

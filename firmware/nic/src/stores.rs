@@ -1,6 +1,6 @@
 //! Stores that come from other nodes: authenticated, then translated, then handed over to be moved.
 
-use mapwire_translation::TranslationDesign;
+use mapwire_translation::{Process as TableOwner, TranslationDesign};
 use mapwire_wire::{
     ExportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
     Signal,
@@ -78,15 +78,15 @@ impl<D: TranslationDesign> Nic<D> {
             last,
             signal,
         };
-        if self.links.recovers() && !self.has_handles(export) {
+        if self.links.recovers() && !self.has_handles(export) && !self.stalled.gives_up(from) {
             return false;
         }
         // Found first: a packet that lacks a translation must leave no trace.
         let placed = match self.place(&store) {
             Ok(place) => match self.locate(&store, &place) {
                 Ok(located) => Ok(located),
-                Err(Lack::Host) => return false,
-                Err(Lack::NotPinned { .. }) => Err(Refusal::Busy),
+                Err(Lack::Host) if !self.stalled.gives_up(from) => return false,
+                Err(_) => Err(Refusal::Busy),
             },
             Err(reason) => Err(reason),
         };
@@ -167,7 +167,14 @@ impl<D: TranslationDesign> Nic<D> {
             (Some(signal), Some(address)) => {
                 // Aligned, so within one page.
                 let bytes = Signal::WORD_BYTES as u32;
-                let piece = self.translate(process, address, bytes, Path::Receive)?;
+                let piece = self.translate(process, address, bytes, Path::Receive);
+                if piece == Err(Lack::Host) {
+                    let owner = TableOwner(process.0);
+                    for page in [place.address, place.address + u64::from(store.length)] {
+                        self.stalled.note_found(owner, page);
+                    }
+                }
+                let piece = piece?;
                 let value = signal.value;
                 Some(SignalWrite { piece, value })
             }

@@ -251,3 +251,52 @@ fn an_ack_on_a_link_that_does_not_recover_is_ignored_or_out_of_order() {
     world.inject(1, 0, &bare);
     assert_eq!(world.take_told(0), [], "number 0 was due");
 }
+
+#[test]
+fn pages_of_one_packet_that_push_each_other_out_arrive_all_the_same() {
+    let (mut world, import, _) = pair(true);
+    // A hundred bytes in each of two pages.
+    let (first, second) = (THERE, THERE + PAGE);
+    forget(&mut world, 1, first);
+    forget(&mut world, 1, second);
+    world.submit(0, 0, &long_send(import, PAGE - 100, HERE, 200, 1), &[]);
+    run(&mut world);
+    let mut rounds = 0;
+    while world.serve_misses(1) {
+        rounds += 1;
+        assert!(rounds < 10);
+        // There is room for one of them.
+        if rounds > 1 {
+            forget(&mut world, 1, first);
+        }
+        run(&mut world);
+    }
+    assert_eq!(rounds, 2);
+    assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
+    let arrived = world.peek(1, 0, THERE + PAGE - 100, 200);
+    assert_eq!(arrived, pattern(1, LENGTH)[..200]);
+}
+
+#[test]
+fn a_packet_that_the_host_can_never_help_is_refused_in_the_end_and_what_follows_arrives() {
+    let (mut world, import, _) = pair(true);
+    forget(&mut world, 1, THERE);
+    world.submit(0, 0, &long_send(import, 0, HERE, 200, 1), &[]);
+    world.serve(0, 0);
+    world.submit(0, 0, &long_send(import, PAGE, HERE, 200, 2), &[]);
+    run(&mut world);
+    let mut rounds = 0;
+    while world.serve_misses(1) {
+        rounds += 1;
+        assert!(rounds < 1000);
+        forget(&mut world, 1, THERE);
+        run(&mut world);
+    }
+    assert!(rounds > 100, "{rounds} rounds");
+    assert_eq!(world.nic(1).counters().rejected.refused, 1,);
+    assert_eq!(world.peek(1, 0, THERE, 200), vec![0; 200]);
+    assert_eq!(
+        world.peek(1, 0, THERE + PAGE, 200),
+        pattern(1, LENGTH)[..200]
+    );
+}

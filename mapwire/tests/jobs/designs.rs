@@ -41,6 +41,54 @@ fn all_ranks_send_to_all_and_fetch_from_all_at_once_under_every_design() {
     }
 }
 
+/// Data and signal of one packet are in pages that share a place of the cache; so are those that a fetch fills.
+fn far_apart(rank: &Rank) {
+    const APART: u64 = 64 * 4096;
+    const BYTES: usize = 200;
+    let node = rank.node();
+    if rank.number == 0 {
+        let inbox = node.alloc(2 * APART as usize).unwrap();
+        let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+        let inbox = inbox.rights(Rights::ALL).start().unwrap();
+        for turn in 1..=20 {
+            inbox.wait_signal(APART, turn).unwrap();
+            let mut found = vec![0; BYTES];
+            inbox.read(4096 - 100, &mut found).unwrap();
+            assert!(found == pattern(turn, BYTES), "turn {turn}");
+            rank.note(&format!("seen-{turn}"), "");
+        }
+        rank.meet("end");
+        return;
+    }
+    let import = node.import(0, "inbox").rights(Rights::ALL).start().unwrap();
+    let mut into = vec![0; 3 * 4096];
+    let at = into.as_ptr().align_offset(4096) + 4096 - 100;
+    for turn in 1..=20 {
+        let data = pattern(turn, BYTES);
+        import.put_signal(&data, 4096 - 100, APART, turn).unwrap();
+        rank.read(&format!("seen-{turn}"));
+        import.fetch(4096 - 100, &mut into[at..at + BYTES]).unwrap();
+        assert!(into[at..at + BYTES] == data, "turn {turn}");
+    }
+    rank.meet("end");
+}
+
+#[test]
+fn pages_of_one_packet_may_share_a_place_of_the_cache() {
+    for design in [
+        "dynamic-handle,entries=64,line=1,ways=1",
+        "dynamic-handle,entries=1,line=1,ways=1",
+        "interrupt,entries=1",
+        "hierarchical,entries=1,tables=1",
+    ] {
+        job(2)
+            .called(design)
+            .option("--translation", design)
+            .run(far_apart)
+            .succeeds();
+    }
+}
+
 #[test]
 fn under_a_limit_on_pinned_pages_every_design_unpins_and_goes_on() {
     for design in DESIGNS {
