@@ -32,8 +32,19 @@ pub(crate) struct MemoryArgs {
     json: bool,
 }
 
+/// Most pages of all processes.
+const MOST_PAGES: u64 = 1 << 26;
+
 /// `mapwire lab memory`.
 pub(crate) fn command(args: &MemoryArgs) -> Result<(), LabError> {
+    let pinned = u64::from(args.processes) * args.pages;
+    if pinned > MOST_PAGES {
+        return Err(UsageError(format!(
+            "--processes {} with --pages {} are {pinned} pages; at most {MOST_PAGES} are tried",
+            args.processes, args.pages
+        ))
+        .into());
+    }
     let load = Load {
         nodes: args.nodes,
         processes: args.processes,

@@ -219,9 +219,10 @@ impl TranslationTable {
         let Some(at) = self.directory.get(number).filter(|at| at & OUT == 0) else {
             return false;
         };
-        let Some(table) = self.tables[at].take() else {
+        let Some(mut table) = self.tables[at].take() else {
             return false;
         };
+        table.awaited_until = 0;
         self.spare.push(at);
         let block = Some(Block {
             table,
@@ -463,12 +464,15 @@ mod tests {
         assert!(table.load(2));
         assert_eq!(table.host_bytes(), 8192);
         // Nobody walks it; others come and go.
-        for _ in 0..AWAITED_FOR_LOADS {
-            assert!(table.page_out(2) || table.page_out(0));
-            assert!(table.load(0) || table.load(2));
+        for turn in 0..=AWAITED_FOR_LOADS {
+            assert_eq!(
+                table.walk_in_memory(Page(2 << 10)),
+                Some(Frame(2)),
+                "{turn}"
+            );
+            assert!(table.load(turn % 2));
         }
-        table.walk_by_nic(Page(1 << 10));
-        assert!(table.load(1));
+        assert_eq!(table.walk_in_memory(Page(2 << 10)), None);
         assert_eq!(table.host_bytes(), 8192);
     }
 

@@ -88,6 +88,13 @@ pub struct UserTable {
 }
 
 impl UserTable {
+    /// Whether a transfer holds pages, pinned or not; never without a limit, as nothing has to be held then.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.order
+            .as_ref()
+            .is_some_and(|order| order.held_pages() > 0)
+    }
+
     /// No page pinned; victims are those used least recently, and nothing is pinned ahead.
     pub fn new(limit: PinLimit) -> Self {
         Self::with(PinRules::default().with_limit(limit))

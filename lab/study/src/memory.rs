@@ -108,12 +108,18 @@ fn filled(design: AnyDesign, load: Load) -> Result<Nic<AnyDesign>, NicError> {
     let mut nic = Nic::new(config, design)?;
     for process in (0..load.processes).map(ProcessId) {
         nic.open_process(process)?;
-        pin(&mut nic, process, load.pages)?;
-        for _ in 0..load.exports {
+        let mut host = HostSide::new(Process(process.0), PinRules::default(), nic.translation());
+        let mut pinner = SimulatedPinner::default();
+        pin(&mut nic, &mut host, &mut pinner, load.pages)?;
+        for number in 0..load.exports {
+            // Within the pages that are pinned, if there are so many.
+            let page = Page(FIRST_PAGE.0 + u64::from(number));
+            let exported = host.prepare_receive(&mut nic, &mut pinner, PageRange::single(page));
+            fits(exported)?;
             nic.export(Export {
                 process,
                 key,
-                address: FIRST_PAGE.address(),
+                address: page.address(),
                 length: PAGE_BYTES as u64,
                 rights: Rights::ALL,
                 landing: None,
@@ -134,28 +140,35 @@ fn filled(design: AnyDesign, load: Load) -> Result<Nic<AnyDesign>, NicError> {
     Ok(nic)
 }
 
-/// Pins pages of a process as a host does.
-fn pin(nic: &mut Nic<AnyDesign>, process: ProcessId, pages: u64) -> Result<(), NicError> {
-    let mut host = HostSide::new(Process(process.0), PinRules::default(), nic.translation());
-    let mut pinner = SimulatedPinner::default();
+/// Pins pages of a process as a host does, as many as its table holds.
+fn pin(
+    nic: &mut Nic<AnyDesign>,
+    host: &mut HostSide,
+    pinner: &mut SimulatedPinner,
+    pages: u64,
+) -> Result<(), NicError> {
     let mut done = 0;
     while done < pages {
         let range = PageRange {
             first: Page(FIRST_PAGE.0 + done),
             count: AT_A_TIME.min(pages - done),
         };
-        let outcome: Result<(), HostError<Infallible, NicError>> =
-            host.prepare(nic, &mut pinner, range);
-        match outcome {
-            Ok(()) => {}
-            // A table of fewer entries.
-            Err(HostError::Limit(_)) => break,
-            Err(HostError::Nic(error)) => return Err(error),
-            Err(HostError::Pin(never)) => match never {},
+        if !fits(host.prepare(nic, pinner, range))? {
+            break;
         }
         done += range.count;
     }
     Ok(())
+}
+
+/// Whether a table had room.
+fn fits(outcome: Result<(), HostError<Infallible, NicError>>) -> Result<bool, NicError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(HostError::Limit(_)) => Ok(false),
+        Err(HostError::Nic(error)) => Err(error),
+        Err(HostError::Pin(never)) => match never {},
+    }
 }
 
 #[cfg(test)]
@@ -197,6 +210,23 @@ mod tests {
             let (lookup, all) = bytes(design, Load::default());
             assert!(0 < lookup && lookup < all, "{design}: {lookup} of {all}");
         }
+    }
+
+    #[test]
+    fn exports_take_room_in_every_design_that_keeps_their_translations() {
+        let of = |design: &str, exports| {
+            let load = Load {
+                exports,
+                ..Load::default()
+            };
+            let structures = nic_memory(&design.parse().unwrap(), load).unwrap();
+            let found = structures
+                .iter()
+                .find(|it| it.name == "translations of exports");
+            found.map(|it| it.bytes)
+        };
+        assert!(of("interrupt", 4096) > of("interrupt", 0));
+        assert_eq!(of("dynamic-handle", 4096), None);
     }
 
     #[test]

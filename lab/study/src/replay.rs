@@ -98,6 +98,8 @@ pub const RECLAIM_LOOKUPS: u64 = 1 << 16;
 struct Kept {
     /// For peers.
     exports: Vec<PageRange>,
+    /// For peers, by exports of which the trace does not tell.
+    unknown: HashSet<Page>,
     /// For transfers of its own that go on.
     holds: Vec<PageRange>,
 }
@@ -261,7 +263,8 @@ impl Replay {
         let pinned = self.is_kept(process, range, receive);
         if receive && !pinned && self.design.pinning() == Pinning::OnMiss {
             // Of an export that the trace does not tell of. It lasts.
-            self.keep(process, range, true)?;
+            self.prepare(process, range, true)?;
+            self.kept.entry(process).or_default().unknown.extend(range);
         } else if !pinned {
             self.prepare(process, range, false)?;
         }
@@ -284,7 +287,11 @@ impl Replay {
     /// Whether all pages of a transfer are pinned for longer than it.
     fn is_kept(&self, process: Process, range: PageRange, receive: bool) -> bool {
         self.kept.get(&process).is_some_and(|kept| match receive {
-            true => kept.exports.iter().any(|export| is_within(range, *export)),
+            true => {
+                kept.exports.iter().any(|export| is_within(range, *export))
+                    || !kept.unknown.is_empty()
+                        && range.iter().all(|page| kept.unknown.contains(&page))
+            }
             false => {
                 !kept.holds.is_empty() && {
                     let is_held = |page| kept.holds.iter().any(|held| held.contains(page));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::io::Read;
 
-use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp};
 
 use crate::block::Block;
 use crate::error::{Damage, ReadError};
@@ -39,7 +39,8 @@ pub struct OpCount {
     pub records: u64,
     /// Those that went by mapped memory, without the NIC.
     pub direct: u64,
-    /// Pages, those of each record counted anew: the lookups of a NIC that translates page by page.
+    /// Pages, those of each record counted anew: the lookups of a NIC that translates page by page. Data that travel in a command
+    /// have none.
     pub pages: u64,
     /// Bytes.
     pub bytes: u64,
@@ -232,7 +233,11 @@ impl Counter {
                 last = (Some(key), index);
             }
             let tally = &mut self.tallies[last.1];
-            let (first, pages) = pages_of(block.address[i], block.bytes[i], self.page_bytes);
+            let (first, pages) = match block.flags[i] & TRACE_FLAG_INLINE {
+                0 => pages_of(block.address[i], block.bytes[i], self.page_bytes),
+                // Copied into the command: no page is looked up.
+                _ => (0, 0),
+            };
             let op = usize::from(block.op[i]) - 1;
             tally.counts.0[op].add(&OpCount {
                 records: 1,

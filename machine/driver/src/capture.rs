@@ -175,8 +175,8 @@ impl Capture {
         } = pending;
         let bytes = range.count * PAGE_BYTES as u64;
         let hold = self.made(time_ns, TraceOp::Hold, 0, range.first.address(), bytes);
-        // A record that is being extended is the last one that waits: nothing is written out before this is settled. There is
-        // room: a record is only added where two have room.
+        // A record that is being extended is the last one that waits: nothing is written out before this is settled. There is room
+        // as a rule: a record is only added where two have room.
         let at = self.waiting.len() - usize::from(looked_up > 0);
         self.waiting.insert(at, hold);
         self.held.push(range);

@@ -152,6 +152,8 @@ pub(crate) fn everybody_with_everybody(rank: &Rank) {
             let data = pattern(key(own, *peer, round), BYTES);
             inbox.put_signal(&data, 8, 0, round).unwrap();
             let at = 1000 * round as usize;
+            // Within a command.
+            inbox.send(&round.to_le_bytes(), BYTES as u64 + 8).unwrap();
             let mut some = vec![0; 5000];
             library.fetch(at as u64, &mut some).unwrap();
             let expected = pattern(*peer as u64 + 77, 8 * 4096);

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use mapwire_trace::Block;
 use mapwire_translation::{PageRange, Process, RangeError};
-use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp};
 
 pub use pages::Pages;
 
@@ -310,7 +310,9 @@ impl Decoder {
             if self.is_full() {
                 return Ok(at);
             }
-            let Some(op) = TraceOp::from_code(*op) else {
+            let op = TraceOp::from_code(*op);
+            // What travels in a command is copied there: no page is looked up for it.
+            let Some(op) = op.filter(|_| flags & TRACE_FLAG_INLINE == 0) else {
                 self.records += 1;
                 continue;
             };

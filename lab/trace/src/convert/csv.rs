@@ -2,7 +2,8 @@
 //!
 //! The columns are `time_ns,node,process,op,address,bytes`, in any order when read, in this one when written. Times and bytes are
 //! decimal numbers, addresses decimal or hexadecimal behind `0x` (written so), an op is `send`, `fetch`, `recv`, `export` or `unexport`. A
-//! seventh column `direct`, 0 or 1, may tell which operations went by mapped memory; without it none did. There are no quotes,
+//! seventh column `direct`, 0 or 1, may tell which operations went by mapped memory or within a command, so that no NIC translated
+//! anything; without it none did. There are no quotes,
 //! spaces or empty lines.
 
 use std::io::{Read, Write};
@@ -257,7 +258,11 @@ impl<W: Write> CsvWriter<W> {
         text.push(b',');
         push_decimal(record.bytes.get(), text);
         if self.direct {
-            text.extend_from_slice(if record.is_direct() { b",1" } else { b",0" });
+            text.extend_from_slice(if record.is_direct() || record.is_inline() {
+                b",1"
+            } else {
+                b",0"
+            });
         }
         text.push(b'\n');
     }

@@ -198,7 +198,10 @@ impl<W: Write> DinWriter<W> {
 impl<W: Write> Sink for DinWriter<W> {
     fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
         for record in block.records() {
-            let Some(op) = record.op().filter(|op| is_transfer(*op)) else {
+            let Some(op) = record
+                .op()
+                .filter(|op| is_transfer(*op) && !record.is_inline())
+            else {
                 continue;
             };
             let above = self.tags.above(record.node.get(), record.process.get())?;

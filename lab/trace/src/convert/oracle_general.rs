@@ -263,7 +263,7 @@ impl<W: Read + Write + Seek> Sink for OracleWriter<'_, W> {
         };
         let first_ns = *self.first_ns.get_or_insert(*first);
         for record in block.records() {
-            if !record.op().is_some_and(is_transfer) {
+            if record.is_inline() || !record.op().is_some_and(is_transfer) {
                 continue;
             }
             let units = (record.time_ns.get() - first_ns) / self.time_unit_ns;

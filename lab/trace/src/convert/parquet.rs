@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Once};
 
-use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp, TraceRecord};
 use parquet::basic::{
     Compression, ConvertedType, Encoding, LogicalType, Repetition, SortOrder, Type as Physical,
 };
@@ -171,7 +171,7 @@ impl<W: Write + Send> Sink for ParquetWriter<W> {
         self.address.extend(block.address.iter().map(|v| *v as i64));
         self.bytes.extend(block.bytes.iter().map(|v| *v as i64));
         self.direct
-            .extend(block.flags.iter().map(|f| f & TRACE_FLAG_DIRECT != 0));
+            .extend(block.flags.iter().map(|flags| flags & UNTRANSLATED != 0));
         if self.time_ns.len() >= GROUP_ROWS {
             self.write_group().map_err(failed)?;
         }
@@ -186,6 +186,9 @@ impl<W: Write + Send> Sink for ParquetWriter<W> {
         Ok(self.out.inner_mut().flush()?)
     }
 }
+
+/// Of which no NIC translated anything: what went by mapped memory, or within a command.
+const UNTRANSLATED: u8 = TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE;
 
 thread_local! {
     /// Whether a panic of this thread is an error of a file, of which nothing is said.
