@@ -324,3 +324,27 @@ fn of_a_trace_that_is_cut_off_the_good_part_is_studied_with_a_warning() {
     assert!(lookups > 10_000 && lookups < 90_000, "{lookups}");
     done.says("only that part was studied");
 }
+
+#[test]
+fn of_a_trace_without_a_good_part_the_damage_is_told() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let path = place.folder.join(&zipf);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..2000]).unwrap();
+    for command in [
+        &["study"][..],
+        &["tables"],
+        &["question", "policies"],
+        &["question", "limits"],
+    ] {
+        let args = [&["lab"], command, &[&zipf]].concat();
+        let error = place.run(&args).code(1).err();
+        assert!(
+            error.contains("zipf.mwt is good for 0 records")
+                && error.contains("is cut off")
+                && !error.contains("--ops"),
+            "{command:?}: {error}"
+        );
+    }
+}
