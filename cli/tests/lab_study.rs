@@ -198,6 +198,14 @@ fn rows_come_as_table_csv_and_parquet_and_files_appear_whole() {
         .code(0);
     let parquet = std::fs::read(place.folder.join("rows.parquet")).unwrap();
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let json = place.run(&["lab", "study", &zipf, "--json"]).code(0);
+    assert_eq!(json_rows(&json)[0]["design"], "hierarchical");
+    let format = ["lab", "study", &zipf, "--format", "json"];
+    assert_eq!(json.out(), place.run(&format).code(0).out());
+    place
+        .run(&["lab", "study", &zipf, "--json", "--format", "csv"])
+        .code(2)
+        .says("--json");
     place
         .run(&["lab", "study", &zipf, "--format", "parquet"])
         .code(1)

@@ -41,6 +41,9 @@ pub(crate) struct StudyArgs {
     /// How the rows are written
     #[arg(long, value_name = "table|csv|json|parquet", default_value = "table")]
     format: Format,
+    /// One JSON object a line for each row: --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Write to this file, which appears when it is whole (default: stdout)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -66,6 +69,10 @@ fn limit(text: &str) -> Result<PinLimit, String> {
 }
 
 impl StudyArgs {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
     fn sweep(&self) -> Result<Sweep, LabError> {
         Ok(Sweep {
             limits: self.limit.clone(),
@@ -82,7 +89,7 @@ pub(crate) fn command(args: &StudyArgs) -> Result<(), LabError> {
     let profile = args.traces.profile()?;
     let studied = args.traces.study(configurations, !args.no_causes)?;
     let rows: Vec<Row> = rows(&studied.traces, &studied.configurations, &profile);
-    rows_out::write(&rows, args.format, args.output.as_deref())?;
+    rows_out::write(&rows, args.format(), args.output.as_deref())?;
     studied.warn();
     Ok(())
 }
