@@ -208,8 +208,51 @@ fn rows_come_as_table_csv_and_parquet_and_files_appear_whole() {
         .says("--json");
     place
         .run(&["lab", "study", &zipf, "--format", "parquet"])
-        .code(1)
+        .code(2)
         .says("-o");
+}
+
+#[test]
+fn where_nothing_can_be_written_no_trace_is_read() {
+    let place = Place::new();
+    let trace = "none.mwt";
+    for (args, code, text) in [
+        (
+            &["study", trace, "--format", "parquet"][..],
+            2,
+            "--format parquet needs a file",
+        ),
+        (
+            &["study", trace, "-o", "no/rows"],
+            1,
+            "cannot write no/rows",
+        ),
+        (
+            &["report", trace, "-o", "no/page"],
+            1,
+            "cannot write no/page",
+        ),
+        (
+            &["question", "policies", trace, "-o", "no/rows"],
+            1,
+            "cannot write no/rows",
+        ),
+        (
+            &["question", "smallest", trace, "-o", "no/rows"],
+            1,
+            "cannot write no/rows",
+        ),
+    ] {
+        let done = place.run(&[&["lab"], args].concat()).code(code);
+        assert!(!done.err().contains(trace), "{args:?}: {}", done.err());
+        done.says(text);
+    }
+    // What was begun leaves nothing when there is no trace.
+    place
+        .run(&["lab", "study", trace, "-o", "rows"])
+        .code(1)
+        .says(trace);
+    assert_eq!(std::fs::read_dir(&place.folder).unwrap().count(), 0);
 }
 
 #[test]
