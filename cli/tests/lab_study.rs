@@ -320,7 +320,17 @@ fn wrong_values_are_named_with_their_option_and_leave_no_file() {
             &["--ways", "per-process"],
         ),
         (&["--limit", "100"], 2, &["--limit", "100 bytes"]),
-        (&["--limit", "4K"], 1, &["zipf.mwt", "limit=1", "256 pages"]),
+        (
+            &["--limit", "4K"],
+            1,
+            &[
+                "zipf.mwt",
+                "limit=1",
+                "256 pages",
+                "larger --limit",
+                "--ops send,fetch",
+            ],
+        ),
         (&["--policy", "best"], 2, &["--policy", "best", "lru, mru"]),
         (&["--prepin", "0"], 2, &["--prepin", "1 to 512"]),
         (&["--ops", "put"], 2, &["--ops", "put"]),
