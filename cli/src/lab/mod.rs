@@ -51,9 +51,9 @@ pub(crate) enum LabCommand {
     Info(info::InfoArgs),
     /// Make a trace of a file of another format
     ///
-    /// csv: a header `time_ns,node,process,op,address,bytes` (any order, also `direct`), op send, fetch, recv, export or unexport,
-    /// addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a recv, 2 a fetch; a
-    /// line's number is its time. oracleGeneral (libCacheSim): an object is a page, a request a send of it.
+    /// csv: a header `time_ns,node,process,op,address,bytes` (any order, also `direct`), op send, fetch, recv, export, unexport, hold,
+    /// release, absent or present, addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a
+    /// recv, 2 a fetch; a line's number is its time. oracleGeneral (libCacheSim): an object is a page, a request a send of it.
     /// Records must be in order of time, or be put so by --sort.
     #[command(
         after_help = "Examples:\n  mapwire lab import fft.csv -o fft.mwt\n  mapwire lab import --sort unordered.csv -o fft.mwt\n  mapwire lab import cloud.oracleGeneral -o cloud.mwt --dense-ids"
