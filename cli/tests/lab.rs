@@ -111,6 +111,25 @@ fn every_format_goes_there_and_back() {
 }
 
 #[test]
+fn records_that_are_no_transfers_are_left_out_of_lookups_under_that_name() {
+    let place = Place::new();
+    let text = "time_ns,node,process,op,address,bytes\n1,0,0,hold,4096,8\n2,0,0,send,4096,8\n3,0,0,release,4096,8\n";
+    place.write("h.csv", text);
+    place
+        .run(&["lab", "import", "h.csv", "-o", "h.mwt"])
+        .code(0);
+    place
+        .run(&["lab", "export", "h.mwt", "-o", "h.din"])
+        .code(0)
+        .says("note: 2 records that are no transfers are left out: din holds lookups");
+    let help = place.run(&["lab", "import", "--help"]).code(0).out();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for op in mapwire_trace::info::OPS {
+        assert!(help.contains(&format!(" {op}")), "{op}: {help}");
+    }
+}
+
+#[test]
 fn info_counts_operations_lookups_and_footprints() {
     let place = with_trace();
     let all = rows(&place.run(&["lab", "info", "t.mwt", "--json"]).code(0));

@@ -188,9 +188,9 @@ fn wrong_values_are_named_with_their_option() {
             &["--entries", "1000", "power of two"],
         ),
         (
-            &["per-process", &zipf, "--entries", "2", "--ways", "4"],
+            &["per-process", &zipf, "--entries", "8,2", "--ways", "4"],
             2,
-            &["ways"],
+            &["--ways 4: a cache of 2 entries", "larger --entries"],
         ),
         (
             &["per-process", &zipf, "--equal", "cost"],

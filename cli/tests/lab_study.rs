@@ -198,10 +198,61 @@ fn rows_come_as_table_csv_and_parquet_and_files_appear_whole() {
         .code(0);
     let parquet = std::fs::read(place.folder.join("rows.parquet")).unwrap();
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let json = place.run(&["lab", "study", &zipf, "--json"]).code(0);
+    assert_eq!(json_rows(&json)[0]["design"], "hierarchical");
+    let format = ["lab", "study", &zipf, "--format", "json"];
+    assert_eq!(json.out(), place.run(&format).code(0).out());
+    place
+        .run(&["lab", "study", &zipf, "--json", "--format", "csv"])
+        .code(2)
+        .says("--json");
     place
         .run(&["lab", "study", &zipf, "--format", "parquet"])
-        .code(1)
+        .code(2)
         .says("-o");
+}
+
+#[test]
+fn where_nothing_can_be_written_no_trace_is_read() {
+    let place = Place::new();
+    let trace = "none.mwt";
+    for (args, code, text) in [
+        (
+            &["study", trace, "--format", "parquet"][..],
+            2,
+            "--format parquet needs a file",
+        ),
+        (
+            &["study", trace, "-o", "no/rows"],
+            1,
+            "cannot write no/rows",
+        ),
+        (
+            &["report", trace, "-o", "no/page"],
+            1,
+            "cannot write no/page",
+        ),
+        (
+            &["question", "policies", trace, "-o", "no/rows"],
+            1,
+            "cannot write no/rows",
+        ),
+        (
+            &["question", "smallest", trace, "-o", "no/rows"],
+            1,
+            "cannot write no/rows",
+        ),
+    ] {
+        let done = place.run(&[&["lab"], args].concat()).code(code);
+        assert!(!done.err().contains(trace), "{args:?}: {}", done.err());
+        done.says(text);
+    }
+    // What was begun leaves nothing when there is no trace.
+    place
+        .run(&["lab", "study", trace, "-o", "rows"])
+        .code(1)
+        .says(trace);
+    assert_eq!(std::fs::read_dir(&place.folder).unwrap().count(), 0);
 }
 
 #[test]
@@ -269,7 +320,17 @@ fn wrong_values_are_named_with_their_option_and_leave_no_file() {
             &["--ways", "per-process"],
         ),
         (&["--limit", "100"], 2, &["--limit", "100 bytes"]),
-        (&["--limit", "4K"], 1, &["zipf.mwt", "limit=1", "256 pages"]),
+        (
+            &["--limit", "4K"],
+            1,
+            &[
+                "zipf.mwt",
+                "limit=1",
+                "256 pages",
+                "larger --limit",
+                "--ops send,fetch",
+            ],
+        ),
         (&["--policy", "best"], 2, &["--policy", "best", "lru, mru"]),
         (&["--prepin", "0"], 2, &["--prepin", "1 to 512"]),
         (&["--ops", "put"], 2, &["--ops", "put"]),
@@ -323,4 +384,28 @@ fn of_a_trace_that_is_cut_off_the_good_part_is_studied_with_a_warning() {
     let lookups = json_rows(&done)[0]["lookups"].as_u64().unwrap();
     assert!(lookups > 10_000 && lookups < 90_000, "{lookups}");
     done.says("only that part was studied");
+}
+
+#[test]
+fn of_a_trace_without_a_good_part_the_damage_is_told() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let path = place.folder.join(&zipf);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..2000]).unwrap();
+    for command in [
+        &["study"][..],
+        &["tables"],
+        &["question", "policies"],
+        &["question", "limits"],
+    ] {
+        let args = [&["lab"], command, &[&zipf]].concat();
+        let error = place.run(&args).code(1).err();
+        assert!(
+            error.contains("zipf.mwt is good for 0 records")
+                && error.contains("is cut off")
+                && !error.contains("--ops"),
+            "{command:?}: {error}"
+        );
+    }
 }

@@ -116,7 +116,7 @@ fn warn(args: &ExportArgs, format: Format, exported: &Exported) {
     let lookups = matches!(format, Format::Din | Format::OracleGeneral);
     if lookups && exported.not_transfers > 0 {
         eprintln!(
-            "mapwire: note: {} exports and unexports are left out: {format} holds lookups",
+            "mapwire: note: {} records that are no transfers are left out: {format} holds lookups",
             grouped(exported.not_transfers)
         );
     }

@@ -51,9 +51,9 @@ pub(crate) enum LabCommand {
     Info(info::InfoArgs),
     /// Make a trace of a file of another format
     ///
-    /// csv: a header `time_ns,node,process,op,address,bytes` (any order, also `direct`), op send, fetch, recv, export or unexport,
-    /// addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a recv, 2 a fetch; a
-    /// line's number is its time. oracleGeneral (libCacheSim): an object is a page, a request a send of it.
+    /// csv: a header `time_ns,node,process,op,address,bytes` (any order, also `direct`), op send, fetch, recv, export, unexport, hold,
+    /// release, absent or present, addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a
+    /// recv, 2 a fetch; a line's number is its time. oracleGeneral (libCacheSim): an object is a page, a request a send of it.
     /// Records must be in order of time, or be put so by --sort.
     #[command(
         after_help = "Examples:\n  mapwire lab import fft.csv -o fft.mwt\n  mapwire lab import --sort unordered.csv -o fft.mwt\n  mapwire lab import cloud.oracleGeneral -o cloud.mwt --dense-ids"
@@ -83,7 +83,7 @@ pub(crate) enum LabCommand {
     /// fully associative LRU cache of as many entries misses besides) and conflict (the rest; may be below 0). The cost of a
     /// lookup follows the equations of UTLB §6.2. An option that a design does not have leaves that design as it is.
     #[command(
-        after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --cost bench.jsonl"
+        after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --ops send,fetch --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --ops send,fetch --cost bench.jsonl"
     )]
     Study(Box<study::StudyArgs>),
     /// Show what a NIC's memory holds under a design, structure by structure

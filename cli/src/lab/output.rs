@@ -1,8 +1,38 @@
 //! What the laboratory prints.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use mapwire_trace::WholeFile;
 
 use super::LabError;
+use super::target::cannot_write;
+
+/// Where a command writes what it finds: stdout, or a file that appears under its name when it is whole. A file is begun before
+/// traces are read, which may take hours: one that cannot be is told at once.
+pub(super) struct Output(Option<(PathBuf, WholeFile)>);
+
+impl Output {
+    /// Begins the file, if one is named.
+    pub(super) fn begin(path: Option<&Path>) -> Result<Self, LabError> {
+        let begun = path.map(|path| match WholeFile::create(path) {
+            Ok(file) => Ok((path.to_owned(), file)),
+            Err(error) => Err(cannot_write(path)(&error)),
+        });
+        Ok(Self(begun.transpose()?))
+    }
+
+    /// Writes all that there is to write.
+    pub(super) fn write(self, bytes: &[u8]) -> Result<(), LabError> {
+        let Some((path, mut file)) = self.0 else {
+            return print(&String::from_utf8_lossy(bytes));
+        };
+        let named = cannot_write(&path);
+        file.write_all(bytes).map_err(|error| named(&error))?;
+        file.keep().map_err(|error| named(&error))?;
+        Ok(())
+    }
+}
 
 /// Prints text to stdout. That nobody reads any more is no error; a full disk is.
 pub(super) fn print(text: &str) -> Result<(), LabError> {

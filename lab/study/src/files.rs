@@ -59,6 +59,9 @@ pub enum FileError {
         /// Its records.
         records: u64,
     },
+    /// It is damaged, and has no such operation before that.
+    #[error("{0}; there is no lookup in that part")]
+    NothingGood(Damage),
     /// Pages of another size.
     #[error("{file} has pages of {page_bytes} bytes; only traces with pages of 4096 are studied")]
     PageSize {
@@ -67,6 +70,16 @@ pub enum FileError {
         /// What it says.
         page_bytes: u64,
     },
+}
+
+impl FileError {
+    /// That of a file without a lookup, or without one in its good part.
+    pub(crate) fn no_lookup(file: String, records: u64, damage: Option<Damage>) -> Self {
+        match damage {
+            None => FileError::Empty { file, records },
+            Some(damage) => FileError::NothingGood(damage),
+        }
+    }
 }
 
 /// Studies the files, several at once if there are threads for it; each is read once or, where the trace needs other engines
@@ -142,10 +155,11 @@ fn study_file(
                 ..
             }) if less != allowed => allowed = less,
             Ok(found) if found.findings.totals().lookups == 0 => {
-                return Err(FileError::Empty {
+                return Err(FileError::no_lookup(
                     file,
-                    records: found.findings.records,
-                });
+                    found.findings.records,
+                    found.damage,
+                ));
             }
             other => return other,
         }

@@ -8,8 +8,8 @@ use mapwire_study::rows::Kind;
 use serde_json::Value;
 
 use super::super::LabError;
-use super::super::output::{grouped, print, table};
-use super::super::study::rows_out::{csv_of, write_whole};
+use super::super::output::{Output, grouped, table};
+use super::super::study::rows_out::csv_of;
 
 #[derive(Debug, Args)]
 pub(super) struct OutputOptions {
@@ -24,12 +24,28 @@ pub(super) struct OutputOptions {
     output: Option<PathBuf>,
 }
 
+/// The answer's place, begun before the question is put.
+pub(super) struct AnswerOutput<'a> {
+    options: &'a OutputOptions,
+    output: Output,
+}
+
 impl OutputOptions {
+    /// Begins the file that is named, if one is.
+    pub(super) fn begin(&self) -> Result<AnswerOutput<'_>, LabError> {
+        Ok(AnswerOutput {
+            options: self,
+            output: Output::begin(self.output.as_deref())?,
+        })
+    }
+}
+
+impl AnswerOutput<'_> {
     /// Writes the answer, and warns of traces of which only a part was good.
-    pub(super) fn write(&self, answer: &Answer) -> Result<(), LabError> {
-        let text = if self.json {
+    pub(super) fn write(self, answer: &Answer) -> Result<(), LabError> {
+        let text = if self.options.json {
             answer.to_json().map(|row| format!("{row}\n")).collect()
-        } else if self.csv {
+        } else if self.options.csv {
             csv_of(
                 &answer.names(),
                 answer.rows.iter().map(|row| answer.values(row)),
@@ -37,10 +53,7 @@ impl OutputOptions {
         } else {
             text(answer)
         };
-        match &self.output {
-            None => print(&text)?,
-            Some(path) => write_whole(path, text.as_bytes())?,
-        }
+        self.output.write(text.as_bytes())?;
         for damage in &answer.damaged {
             eprintln!("mapwire: warning: {damage}; only that part was studied");
         }

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use clap::Args;
 use mapwire_study::questions::per_process::{Equal, Options, ask};
 
-use super::super::LabError;
 use super::super::study::TraceOptions;
+use super::super::{LabError, UsageError};
 use super::output::OutputOptions;
 use super::traces::failed;
 use super::values;
@@ -56,7 +56,18 @@ pub(super) fn command(args: &PerProcessArgs) -> Result<(), LabError> {
         equal: args.equal.0,
         threads: args.traces.threads(),
     };
+    if let Some(least) = options.entries.iter().min()
+        && args.ways > *least
+    {
+        let text = format!(
+            "--ways {}: a cache of {least} entries has no sets of so many lines; choose at most {least}, or larger --entries",
+            args.ways
+        );
+        return Err(Box::new(UsageError(text)));
+    }
     let mut traces = &args.traces;
-    let answer = ask(&mut traces, &options, &args.traces.profile()?).map_err(failed)?;
-    args.output.write(&answer)
+    let profile = args.traces.profile()?;
+    let output = args.output.begin()?;
+    let answer = ask(&mut traces, &options, &profile).map_err(failed)?;
+    output.write(&answer)
 }

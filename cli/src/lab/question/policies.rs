@@ -56,6 +56,7 @@ impl UnpinOptions {
 pub(super) fn command(args: &PoliciesArgs) -> Result<(), LabError> {
     let mut traces = &args.chosen.traces;
     let profile = traces.profile()?;
+    let output = args.output.begin()?;
     let answer = ask(&mut traces, &args.chosen.options(), &profile).map_err(failed)?;
-    args.output.write(&answer)
+    output.write(&answer)
 }

@@ -48,6 +48,8 @@ pub(super) fn command(args: &SmallestArgs) -> Result<(), LabError> {
         threads: args.traces.threads(),
     };
     let mut traces = &args.traces;
-    let answer = ask(&mut traces, &options, &args.traces.profile()?).map_err(failed)?;
-    args.output.write(&answer)
+    let profile = args.traces.profile()?;
+    let output = args.output.begin()?;
+    let answer = ask(&mut traces, &options, &profile).map_err(failed)?;
+    output.write(&answer)
 }

@@ -11,8 +11,8 @@ use mapwire_study::tables::{Cell, Comparison, comparisons};
 use plotly::Plot;
 
 use super::LabError;
+use super::output::Output;
 use super::study::TraceOptions;
-use super::study::rows_out::write_whole;
 use super::tables::gathered;
 
 #[derive(Debug, Args)]
@@ -27,9 +27,10 @@ pub(crate) struct ReportArgs {
 /// `mapwire lab report`.
 pub(crate) fn command(args: &ReportArgs) -> Result<(), LabError> {
     let profile = args.traces.profile()?;
+    let output = Output::begin(Some(&args.output))?;
     let gathered = gathered(&args.traces)?;
     let tables = comparisons(&gathered, &profile);
-    write_whole(&args.output, page(&gathered.names, &tables).as_bytes())
+    output.write(page(&gathered.names, &tables).as_bytes())
 }
 
 const STYLE: &str = "

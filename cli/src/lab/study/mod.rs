@@ -14,7 +14,8 @@ use mapwire_translation::{PinLimit, Policy};
 pub(super) use designs::DesignOptions;
 pub(super) use options::{Format, TraceOptions};
 
-use super::LabError;
+use super::output::Output;
+use super::{LabError, UsageError};
 use crate::size;
 
 /// Most pages that a check miss pins.
@@ -41,6 +42,9 @@ pub(crate) struct StudyArgs {
     /// How the rows are written
     #[arg(long, value_name = "table|csv|json|parquet", default_value = "table")]
     format: Format,
+    /// One JSON object a line for each row: --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Write to this file, which appears when it is whole (default: stdout)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -66,6 +70,10 @@ fn limit(text: &str) -> Result<PinLimit, String> {
 }
 
 impl StudyArgs {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
     fn sweep(&self) -> Result<Sweep, LabError> {
         Ok(Sweep {
             limits: self.limit.clone(),
@@ -79,10 +87,16 @@ impl StudyArgs {
 /// `mapwire lab study`.
 pub(crate) fn command(args: &StudyArgs) -> Result<(), LabError> {
     let configurations = args.sweep()?.configurations()?;
+    let format = args.format();
+    if format == Format::Parquet && args.output.is_none() {
+        let text = "--format parquet needs a file: name one with -o";
+        return Err(UsageError(text.to_owned()).into());
+    }
     let profile = args.traces.profile()?;
+    let output = Output::begin(args.output.as_deref())?;
     let studied = args.traces.study(configurations, !args.no_causes)?;
     let rows: Vec<Row> = rows(&studied.traces, &studied.configurations, &profile);
-    rows_out::write(&rows, args.format, args.output.as_deref())?;
+    output.write(&rows_out::bytes(&rows, format)?)?;
     studied.warn();
     Ok(())
 }

@@ -1,11 +1,8 @@
-//! Rows as a table, CSV, JSON lines or Parquet, on stdout or in a file that appears when it is whole.
+//! Rows as a table, CSV, JSON lines or Parquet.
 
-use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 use mapwire_study::rows::{COLUMNS, Kind, Row};
-use mapwire_trace::WholeFile;
 use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -16,12 +13,11 @@ use serde_json::Value;
 
 use super::super::LabError;
 use super::super::output::{self, grouped};
-use super::super::target::cannot_write;
 use super::Format;
 
-/// Writes the rows.
-pub(crate) fn write(rows: &[Row], format: Format, output: Option<&Path>) -> Result<(), LabError> {
-    let bytes = match format {
+/// The rows in that format.
+pub(crate) fn bytes(rows: &[Row], format: Format) -> Result<Vec<u8>, LabError> {
+    Ok(match format {
         Format::Table => table(rows).into_bytes(),
         Format::Csv => csv(rows).into_bytes(),
         Format::Json => rows
@@ -30,23 +26,7 @@ pub(crate) fn write(rows: &[Row], format: Format, output: Option<&Path>) -> Resu
             .collect::<String>()
             .into_bytes(),
         Format::Parquet => parquet(rows)?,
-    };
-    match output {
-        None if format == Format::Parquet => {
-            Err("--format parquet needs a file: name one with -o".into())
-        }
-        None => output::print(&String::from_utf8_lossy(&bytes)),
-        Some(path) => write_whole(path, &bytes),
-    }
-}
-
-/// Writes a file that appears under its name when it is whole.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
-    let named = cannot_write(path);
-    let mut file = WholeFile::create(path).map_err(|error| named(&error))?;
-    file.write_all(bytes).map_err(|error| named(&error))?;
-    file.keep().map_err(|error| named(&error))?;
-    Ok(())
+    })
 }
 
 fn table(rows: &[Row]) -> String {

@@ -13,6 +13,7 @@ use crate::counts::Counts;
 use crate::decode::{Node, Selection};
 use crate::files::FileError;
 use crate::replay::Replay;
+use crate::study::DoesNotFit;
 
 /// A configuration, and who chooses the pages to unpin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,7 @@ pub struct Replayed {
 struct Run {
     node: usize,
     member: usize,
+    configuration: Configuration,
     outcome: Result<Box<Replay>, String>,
 }
 
@@ -69,6 +71,7 @@ pub fn replays(
             runs.extend(members.iter().enumerate().map(|(member, it)| Run {
                 node: at,
                 member,
+                configuration: it.configuration,
                 outcome: start(it, node.number, knowledge).map_err(|error| error.to_string()),
             }));
         }
@@ -116,7 +119,11 @@ fn run_chunk(runs: &mut [Run], nodes: &[Node], threads: usize) {
             if let Ok(replay) = &mut run.outcome
                 && let Err(error) = replay.run(&node.chunk, &node.pages)
             {
-                run.outcome = Err(format!("node {}: {error}", node.number));
+                let why = match DoesNotFit::replayed(&run.configuration, error, &node.totals) {
+                    Ok(error) => error.to_string(),
+                    Err(error) => error.to_string(),
+                };
+                run.outcome = Err(format!("node {}: {why}", node.number));
             }
         }
     };

@@ -85,10 +85,11 @@ pub fn pass_file(
         // Whoever stopped has seen enough.
         let _ = take(decoder.nodes());
         if decoder.nodes().iter().all(|node| node.totals.lookups == 0) {
-            return Err(FileError::Empty {
+            return Err(FileError::no_lookup(
                 file,
-                records: decoder.records(),
-            });
+                decoder.records(),
+                reader.damage().cloned(),
+            ));
         }
     }
     Ok(Passed {

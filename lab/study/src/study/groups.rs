@@ -1,7 +1,7 @@
 //! Configurations that run together on the lookups of one node.
 
-use super::StudyError;
 use super::plan::Allowed;
+use super::{DoesNotFit, StudyError};
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts, PathMisses};
 use crate::decode::{Event, HostEvent, Node, Totals};
@@ -250,7 +250,7 @@ impl UnderLimit {
             .map_err(|cause| StudyError::Limit {
                 configuration: Box::new(self.caches[0].0.configuration),
                 node: node.number,
-                cause,
+                cause: DoesNotFit::fast(&self.caches[0].0.configuration, cause),
             })?;
         for (_, cache) in &mut self.caches {
             if let Some(cache) = cache {
@@ -306,13 +306,21 @@ impl Group {
                 configuration,
                 replay,
                 ..
-            } => replay
-                .run(&node.chunk, &node.pages)
-                .map_err(|cause| StudyError::Configuration {
-                    configuration: Box::new(*configuration),
-                    node: node.number,
-                    cause,
-                }),
+            } => replay.run(&node.chunk, &node.pages).map_err(|error| {
+                let (number, of) = (node.number, Box::new(*configuration));
+                match DoesNotFit::replayed(configuration, error, &node.totals) {
+                    Ok(cause) => StudyError::Limit {
+                        configuration: of,
+                        node: number,
+                        cause,
+                    },
+                    Err(cause) => StudyError::Configuration {
+                        configuration: of,
+                        node: number,
+                        cause,
+                    },
+                }
+            }),
         }
     }
 

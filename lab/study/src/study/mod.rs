@@ -5,6 +5,7 @@
 //! replayed by the firmware's code, a group for each configuration.
 
 mod groups;
+mod limit;
 mod plan;
 
 use std::sync::Mutex;
@@ -12,12 +13,12 @@ use std::sync::Mutex;
 use mapwire_trace::Block;
 use mapwire_translation::CacheError;
 
+pub use limit::DoesNotFit;
 pub use plan::Allowed;
 
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts};
 use crate::decode::{DecodeError, Decoder, Node, Selection, Totals};
-use crate::fast::LimitTooSmall;
 use crate::replay::ReplayError;
 use groups::Group;
 
@@ -70,7 +71,7 @@ pub enum StudyError {
         /// What is wrong.
         cause: ReplayError,
     },
-    /// An operation has more pages than a process may have pinned.
+    /// An operation has more pages than a process may have pinned, or than its table has entries.
     #[error("{configuration} cannot be studied on node {node}: {cause}")]
     Limit {
         /// The configuration.
@@ -78,7 +79,7 @@ pub enum StudyError {
         /// Where.
         node: u16,
         /// What is wrong.
-        cause: LimitTooSmall,
+        cause: DoesNotFit,
     },
     /// The trace does what a fast engine was not made for. To be tried again with less allowed.
     #[error("the trace needs slower engines")]

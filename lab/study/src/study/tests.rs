@@ -248,6 +248,42 @@ fn a_limit_below_one_operation_is_an_error_that_names_it() {
         slow.contains("limit=4") && slow.contains("5 pages"),
         "{slow}"
     );
+    for text in [fast, slow] {
+        let advice = "5 pages are needed at once, but a process may have only 4 pinned; choose a larger --limit";
+        assert!(text.ends_with(advice), "{text}");
+    }
+}
+
+#[test]
+fn a_limit_below_the_exports_tells_how_to_leave_them_out() {
+    let records = [
+        (3, 0, TraceOp::Export, 0, 3),
+        (3, 0, TraceOp::Export, 9, 2),
+        (3, 0, TraceOp::Send, 20, 1),
+    ];
+    let rules = PinRules::default().with_limit(PinLimit::Pages(4));
+    let rows = [hierarchical(four_entries()).with_rules(rules)];
+    let error = study(&records, &rows, false, Allowed::NONE)
+        .unwrap_err()
+        .to_string();
+    for text in ["2 pages", "only 4 pinned, 3 of them", "--ops send,fetch"] {
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+#[test]
+fn a_table_below_one_operation_is_told_as_such() {
+    let records = [(3, 0, TraceOp::Send, 0, 5)];
+    let table = DesignConfig::PerProcess(PerProcessConfig::default().with_entries(4));
+    for allowed in [Allowed::ALL, Allowed::NONE] {
+        let rows = [Configuration::new(table)];
+        let error = study(&records, &rows, false, allowed)
+            .unwrap_err()
+            .to_string();
+        for text in ["5 pages", "table has 4 entries", "larger --entries"] {
+            assert!(error.contains(text), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! CSV: a header line, then a line for each record.
 //!
 //! The columns are `time_ns,node,process,op,address,bytes`, in any order when read, in this one when written. Times and bytes are
-//! decimal numbers, addresses decimal or hexadecimal behind `0x` (written so), an op is `send`, `fetch`, `recv`, `export` or `unexport`. A
-//! seventh column `direct`, 0 or 1, may tell which operations went by mapped memory or within a command, so that no NIC translated
-//! anything; without it none did. There are no quotes,
-//! spaces or empty lines.
+//! decimal numbers, addresses decimal or hexadecimal behind `0x` (written so), an op is `send`, `fetch`, `recv`, `export`, `unexport`,
+//! `hold`, `release`, `absent` or `present`. A seventh column `direct`, 0 or 1, may tell which operations went by mapped memory or
+//! within a command, so that no NIC translated anything; without it none did. There are no quotes, spaces or empty lines.
 
 use std::io::{Read, Write};
 
@@ -374,7 +373,7 @@ mod tests {
             ("1,0,1.5,send,0,0", "process is `1.5`"),
             (
                 "1,0,0,store,0,0",
-                "op is `store`; it must be one of send, fetch, recv, export, unexport",
+                "op is `store`; it must be one of send, fetch, recv, export, unexport, hold, release, absent, present",
             ),
             (
                 "1,0,0,send,0xg,0",

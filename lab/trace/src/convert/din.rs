@@ -8,8 +8,8 @@
 //!
 //! Three labels keep the three ops apart; a unified cache (`-l1-usize`) treats them alike. **A line is a lookup**: an operation is cut
 //! at the borders of pages, a line for each page with the bytes on it, and one of no bytes has no line; so a cache of blocks of a page counts
-//! what a NIC would. `-informat d` takes label and address, and each line for 4 bytes. Exports and unexports are no accesses,
-//! and have no lines. Addresses have up to 64 bits: build DineroIV with 64-bit addresses (`D4ADDR`), or it drops the upper ones.
+//! what a NIC would. `-informat d` takes label and address, and each line for 4 bytes. Records that are no transfers are no
+//! accesses, and have no lines. Addresses have up to 64 bits: build DineroIV with 64-bit addresses (`D4ADDR`), or it drops the upper ones.
 //!
 //! A line that is read becomes a record, with its number (from 0) for a time. Without a size (or with something that is no
 //! hexadecimal number behind a digit label, which the format takes for a remark) it has 4 bytes, DineroIV's word. What follows the size

@@ -235,7 +235,7 @@ impl Default for ExportOptions {
 pub struct Exported {
     /// Records of the trace that were chosen.
     pub records: u64,
-    /// Of those, exports and unexports, which formats of lookups leave out.
+    /// Of those, records that are no transfers, which formats of lookups leave out.
     pub not_transfers: u64,
     /// Of those, direct ones; formats other than Parquet, and CSV without `direct`, do not tell them from others.
     pub direct: u64,

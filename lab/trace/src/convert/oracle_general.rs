@@ -4,8 +4,8 @@
 //! clock_time u32, obj_id u64, obj_size u32, next_access_vtime i64
 //! ```
 //!
-//! **A record is a lookup**: an operation is cut into its pages, a record for each; one of no bytes has none, nor have exports
-//! and unexports. An object is a page: `obj_id` is the page's number (address ÷ page), `obj_size` the bytes of a page, so that
+//! **A record is a lookup**: an operation is cut into its pages, a record for each; one of no bytes has none, nor have records
+//! that are no transfers. An object is a page: `obj_id` is the page's number (address ÷ page), `obj_size` the bytes of a page, so that
 //! a cache of so many bytes holds so many translations. `clock_time` is the time since the trace's first record in units of choice, seconds unless
 //! told otherwise, as libCacheSim takes it. `next_access_vtime` is the number of the next record of the same object, counting from 1, or −1 if
 //! there is none. It is filled in by a second pass over the file, from its end to its begin, whose memory grows with the footprint

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `time_ns`, `address`, `bytes` | INT64, unsigned | any integer that is not negative |
 //! | `node`, `process` | INT32, unsigned 16 bits | any integer from 0 to 65535 |
-//! | `op` | string: `send`, `fetch`, `recv`, `export`, `unexport` | |
+//! | `op` | string: `send`, `fetch`, `recv`, `export`, `unexport`, `hold`, `release`, `absent`, `present` | |
 //! | `direct` | boolean | may be missing: then nothing was direct |
 //!
 //! Columns may come in any order, and may be nullable, but hold no null. The trace's metadata stand under the key `mapwire`. Written files are
