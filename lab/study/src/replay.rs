@@ -261,7 +261,8 @@ impl Replay {
         self.open(process)?;
         self.pinner.is_there(process, range);
         let pinned = self.is_kept(process, range, receive);
-        if receive && !pinned && self.design.pinning() == Pinning::OnMiss {
+        let on_miss = self.design.pinning() == Pinning::OnMiss;
+        if receive && !pinned && on_miss {
             // Of an export that the trace does not tell of. It lasts.
             self.prepare(process, range, true)?;
             self.kept.entry(process).or_default().unknown.extend(range);
@@ -271,7 +272,8 @@ impl Replay {
         for page in range {
             self.look_up(process, page, receive)?;
         }
-        if !pinned && !(receive && self.design.pinning() == Pinning::OnMiss) {
+        let held = !(pinned || receive && on_miss);
+        if held {
             let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
             side.release(range).map_err(ReplayError::Limit)?;
         }
