@@ -51,9 +51,11 @@ phase_lint() {
     limited 900 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 }
 
-# Unit, property, integration and documentation tests, the layering and the C examples among them. Default features, as some tests
-# build the command, and would build everything again with others.
-phase_tests() { limited 1500 cargo test --workspace --locked --no-fail-fast; }
+# Unit, property, integration and documentation tests, the layering and the C examples among them. The command is built with the
+# tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
+phase_tests() {
+    MAPWIRE_LAUNCHER=$target/debug/mapwire limited 1500 cargo test --workspace --locked --no-fail-fast
+}
 
 # The rings and the doorbell under every order of memory accesses that the model allows. Built apart, as the flag reaches every
 # crate, and without optimisation: the build takes longer than the models.
@@ -75,7 +77,8 @@ phase_docs() { RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --workspace --li
 # Each bench once, briefly: that it works and that its figures can be read, not how good they are.
 phase_benches() {
     local name names failed=0 rows
-    cargo build --locked --workspace --bins || return 1
+    # With the tests, whose build it shares.
+    cargo test --locked --workspace --no-run || return 1
     names=$("$target/debug/mapwire" bench --list | sed 's/ .*//') || return 1
     [[ -n $names ]] || { echo "skipped: no bench is listed"; return 0; }
     for name in $names; do
