@@ -38,7 +38,7 @@ component() {
 
 phase_setup() {
     scripts/setup.sh || return 1
-    scripts/setup.sh --tests || echo "skipped: there is no browser for the tests of reports"
+    limited 180 scripts/setup.sh --tests || echo "skipped: there is no browser for the tests of reports"
 }
 
 phase_format() {
