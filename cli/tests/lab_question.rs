@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::{Done, Place};
-use serde_json::Value;
+use common::{Done, Place, json_rows};
 
 const QUESTIONS: [&str; 5] = [
     "per-process",
@@ -21,13 +20,6 @@ fn trace(place: &Place, name: &str, pattern: &[&str]) -> String {
     args.extend(pattern);
     place.run(&args).code(0);
     name
-}
-
-fn json_rows(done: &Done) -> Vec<Value> {
-    let rows = done.out();
-    rows.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 fn ask(place: &Place, question: &str, rest: &[&str]) -> Done {

@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::{Done, Place};
-use serde_json::Value;
+use common::{Place, json_rows};
 
 /// A small trace: 4 nodes of 2 processes.
 fn trace(place: &Place, pattern: &str) -> String {
@@ -23,13 +22,6 @@ fn trace(place: &Place, pattern: &str) -> String {
     ];
     place.run(&args).code(0);
     name
-}
-
-fn json_rows(done: &Done) -> Vec<Value> {
-    done.out()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Done, Place};
+use common::{Place, json_rows};
 use serde_json::Value;
 
 /// Two small traces: 2 nodes of 3 processes each.
@@ -28,13 +28,6 @@ fn traces(place: &Place) -> [&'static str; 2] {
         place.run(&args).code(0);
     }
     ["zipf.mwt", "transpose.mwt"]
-}
-
-fn json_rows(done: &Done) -> Vec<Value> {
-    done.out()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 /// All that the papers have.

@@ -138,7 +138,7 @@ fn report(args: &ExportArgs, format: Format, exported: &Exported, bytes: u64) ->
     if args.json {
         let row = json!({
             "lab": "export", "file": file, "format": format.name(), "records": exported.records,
-            "direct": exported.direct, "exports": exported.not_transfers, "written": exported.written, "file_bytes": bytes,
+            "direct": exported.direct, "not_transfers": exported.not_transfers, "written": exported.written, "file_bytes": bytes,
         });
         return format!("{row}\n");
     }

@@ -285,3 +285,9 @@ pub fn as_rank(name: &str) -> Vec<String> {
         text("--test-threads=1"),
     ]
 }
+
+/// The objects that a command has printed, one a line.
+pub fn json_rows(done: &Done) -> Vec<serde_json::Value> {
+    let object = |line: &str| serde_json::from_str(line).unwrap();
+    done.out().lines().map(object).collect()
+}
