@@ -77,6 +77,9 @@ impl WholeFile {
     /// # Errors
     /// The folder does not exist or does not let a file be made; `path` is a folder.
     pub fn create(path: &Path) -> io::Result<Self> {
+        // A link keeps its place: what it leads to is replaced.
+        let real = fs::canonicalize(path).ok();
+        let path = real.as_deref().unwrap_or(path);
         match fs::metadata(path) {
             Ok(is) if is.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(is) if !is.is_file() => {
@@ -208,6 +211,19 @@ mod tests {
         assert_eq!(file.keep().unwrap(), 3);
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(folder.names(), ["out"]);
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_replaced() {
+        let folder = Folder::new("linked");
+        let (link, target) = (folder.0.join("link"), folder.0.join("target"));
+        fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let mut file = WholeFile::create(&link).unwrap();
+        file.write_all(b"new").unwrap();
+        file.keep().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"new");
     }
 
     #[test]
