@@ -23,9 +23,8 @@ use mapwire_wire::{TraceOp, TraceRecord};
 use super::error::{ConvertError, Place, shown};
 use super::tags::{TAG_SHIFT, Tags};
 use super::text::{Lines, push_hexadecimal, take_hexadecimal, take_prefix};
-use super::{ExportOptions, Import, ImportOptions, Sink};
+use super::{ExportOptions, Import, ImportOptions, Sink, looked_up};
 use crate::block::Block;
-use crate::info::is_transfer;
 use crate::pages::cut;
 
 /// Bytes of an access that tells none.
@@ -198,10 +197,7 @@ impl<W: Write> DinWriter<W> {
 impl<W: Write> Sink for DinWriter<W> {
     fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
         for record in block.records() {
-            let Some(op) = record
-                .op()
-                .filter(|op| is_transfer(*op) && !record.is_inline())
-            else {
+            let Some(op) = looked_up(&record) else {
                 continue;
             };
             let above = self.tags.above(record.node.get(), record.process.get())?;

@@ -24,7 +24,7 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-use mapwire_wire::TraceRecord;
+use mapwire_wire::{TraceOp, TraceRecord};
 
 use crate::block::Block;
 use crate::info::is_transfer;
@@ -294,6 +294,12 @@ pub fn export<R: Read, W: Read + Write + Seek + Send>(
     };
     exported.written = written.unwrap_or(exported.records);
     Ok(exported)
+}
+
+/// The transfer that `record` is, if a NIC looks pages up for it: data that travel in a command and transfers of no bytes have none.
+fn looked_up(record: &TraceRecord) -> Option<TraceOp> {
+    let pages = !record.is_inline() && record.bytes.get() > 0;
+    record.op().filter(|op| pages && is_transfer(*op))
 }
 
 /// The records of a block that were chosen.

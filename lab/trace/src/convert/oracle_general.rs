@@ -24,9 +24,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::error::{ConvertError, Place};
 use super::tags::{TAG_SHIFT, Tags};
-use super::{ExportOptions, Import, ImportOptions, Sink};
+use super::{ExportOptions, Import, ImportOptions, Sink, looked_up};
 use crate::block::Block;
-use crate::info::is_transfer;
 use crate::pages::pages_of;
 use crate::spread::Spread;
 
@@ -263,7 +262,7 @@ impl<W: Read + Write + Seek> Sink for OracleWriter<'_, W> {
         };
         let first_ns = *self.first_ns.get_or_insert(*first);
         for record in block.records() {
-            if record.is_inline() || !record.op().is_some_and(is_transfer) {
+            if looked_up(&record).is_none() {
                 continue;
             }
             let units = (record.time_ns.get() - first_ns) / self.time_unit_ns;

@@ -361,6 +361,37 @@ fn nodes_and_processes_can_be_chosen() {
 }
 
 #[test]
+fn a_process_without_lookups_takes_no_number_and_is_no_second_process() {
+    let records = [
+        record(0, (0, 0), TraceOp::Send, 0, 0),
+        record(1, (0, 1), TraceOp::Send, 0x3000, 8),
+    ];
+    for (format, tagged) in [
+        (Format::Din, false),
+        (Format::Din, true),
+        (Format::OracleGeneral, false),
+        (Format::OracleGeneral, true),
+    ] {
+        let to = ExportOptions {
+            tagged,
+            ..ExportOptions::default()
+        };
+        let (bytes, done) = exported(&records, format, &to).unwrap();
+        assert_eq!(done.written, 1, "{format}");
+        let from = ImportOptions {
+            tagged,
+            ..ImportOptions::default()
+        };
+        let again = imported(&bytes, format, &from);
+        assert_eq!(
+            (again[0].process.get(), again[0].address.get()),
+            (0, 0x3000),
+            "{format}"
+        );
+    }
+}
+
+#[test]
 fn what_a_format_cannot_hold_is_an_error_that_says_what_can_be_done() {
     let records = [
         record(0, (0, 0), TraceOp::Send, 0, 1),
