@@ -7,9 +7,7 @@ use std::time::Instant;
 
 use mapwire_study::config::Configuration;
 use mapwire_study::decode::{Chunk, Decoder, Node, Selection};
-use mapwire_study::fast::lanes::{Eight, Four, One, Sets};
-use mapwire_study::fast::limited::one_entry;
-use mapwire_study::fast::{KeyStream, Keys, Levels, Pins, Shape, Stack};
+use mapwire_study::fast::{KeyStream, Keys, Levels, Limited, Pins, Shape, Stack};
 use mapwire_study::replay::Replay;
 use mapwire_trace::generate::{Generator, Options, Pattern};
 use mapwire_trace::{Metadata, TraceReader, TraceWriter};
@@ -226,30 +224,15 @@ fn under_a_limit(
     effort: Effort,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let sets = 8192 / ways;
-    match ways {
-        1 => limited(work, &mut One::new(sets), ways, effort, report),
-        4 => limited(work, &mut Four::new(sets, ways), ways, effort, report),
-        _ => limited(work, &mut Eight::new(sets), ways, effort, report),
-    }
-}
-
-fn limited(
-    work: &Workload,
-    sets: &mut impl Sets,
-    ways: usize,
-    effort: Effort,
-    report: &mut Report,
-) -> Result<(), BenchError> {
     let mut keys = Keys::new(1, true, 8192 / ways);
     keys.extend(&work.node.pages);
+    let mut cache = Limited::new(shape(8192, ways));
     let mut pins = Pins::new(LIMIT_PAGES);
-    let mut misses = [0; 2];
     let point = || {
         work.rate(|chunk| {
             let pages = &work.node.pages;
-            Ok(pins.run(chunk, pages, |entry| {
-                one_entry(sets, entry, &keys, &mut misses)
+            Ok(pins.run(chunk, pages, &keys, |steps| {
+                cache.run(steps, keys.most_slot())
             })?)
         })
     };

@@ -4,6 +4,8 @@
 //! that mark are the lanes that move up by one, and `slot` takes the lowest. Without such a lane all of them move, and
 //! the highest falls out: the line that was used least recently.
 
+use std::hint::select_unpredictable;
+
 use super::keys::slot;
 
 const LOW: u64 = 0x0001_0001_0001_0001;
@@ -15,10 +17,10 @@ const LOW_8: u128 = 0x0001_0001_0001_0001_0001_0001_0001_0001;
 /// What a cache holds, as sets of lanes.
 pub trait Sets {
     /// Makes the key's line the one used last of its set, in place of the one used least recently if it is not there. Returns
-    /// whether it was there.
+    /// whether it was there, and does not branch on it: that cannot be foretold.
     fn touch(&mut self, key: u32) -> bool;
 
-    /// Forgets the key's line.
+    /// Forgets the key's line, if it is there. A key with slot 0 is no line's.
     fn remove(&mut self, key: u32);
 
     /// Whether the key's line is there.
@@ -77,6 +79,21 @@ pub(super) fn use_eight(set: u128, slot: u64) -> (u128, u128) {
     (set & !moved | (set << 16 | u128::from(slot)) & moved, marks)
 }
 
+/// Lanes of so many bits without the lowest marked one, those above it one lower.
+#[inline(always)]
+fn without(set: u64, marks: u64, width: u32) -> u64 {
+    // Without a mark, everything is below it.
+    let below = ((marks & marks.wrapping_neg()) >> (width - 1)).wrapping_sub(1);
+    set & below | set >> width & !below
+}
+
+/// As [`without`], of eight lanes.
+#[inline(always)]
+fn without_of_eight(set: u128, marks: u128) -> u128 {
+    let below = ((marks & marks.wrapping_neg()) >> 15).wrapping_sub(1);
+    set & below | set >> 16 & !below
+}
+
 fn lanes_of(set: u64, width: u32) -> impl Iterator<Item = u64> {
     (0..64 / width).map(move |lane| set >> (lane * width) & ((1 << width) - 1))
 }
@@ -102,7 +119,7 @@ impl Sets for One {
     fn remove(&mut self, key: u32) {
         let mask = self.0.len() - 1;
         let lane = &mut self.0[key as usize & mask];
-        *lane = if *lane == slot(key) { 0 } else { *lane };
+        *lane = select_unpredictable(*lane == slot(key), 0, *lane);
     }
 
     #[inline(always)]
@@ -140,10 +157,7 @@ impl Sets for Four {
         let mask = self.sets.len() - 1;
         let set = &mut self.sets[key as usize & mask];
         let (_, marks) = use_four(*set, u64::from(slot(key)));
-        if marks != 0 {
-            let below = (1 << (marks.trailing_zeros() - 15)) - 1;
-            *set = *set & below | *set >> 16 & !below;
-        }
+        *set = without(*set, marks, 16);
     }
 
     #[inline(always)]
@@ -176,6 +190,36 @@ impl EightBytes {
     }
 }
 
+impl Sets for EightBytes {
+    #[inline(always)]
+    fn touch(&mut self, key: u32) -> bool {
+        let mask = self.0.len() - 1;
+        let set = &mut self.0[key as usize & mask];
+        let (used, marks) = use_eight_bytes(*set, u64::from(slot(key)));
+        *set = used;
+        marks != 0
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, key: u32) {
+        let mask = self.0.len() - 1;
+        let set = &mut self.0[key as usize & mask];
+        let (_, marks) = use_eight_bytes(*set, u64::from(slot(key)));
+        *set = without(*set, marks, 8);
+    }
+
+    #[inline(always)]
+    fn holds(&self, key: u32) -> bool {
+        let set = self.0[key as usize & (self.0.len() - 1)];
+        use_eight_bytes(set, u64::from(slot(key))).1 != 0
+    }
+
+    fn resident(&self) -> u64 {
+        let lanes = self.0.iter().flat_map(|set| lanes_of(*set, 8));
+        lanes.filter(|lane| *lane != 0).count() as u64
+    }
+}
+
 impl Eight {
     /// An empty cache of so many sets.
     pub fn new(sets: usize) -> Self {
@@ -198,10 +242,7 @@ impl Sets for Eight {
         let mask = self.0.len() - 1;
         let set = &mut self.0[key as usize & mask];
         let (_, marks) = use_eight(*set, u64::from(slot(key)));
-        if marks != 0 {
-            let below = (1 << (marks.trailing_zeros() - 15)) - 1;
-            *set = *set & below | *set >> 16 & !below;
-        }
+        *set = without_of_eight(*set, marks);
     }
 
     #[inline(always)]
@@ -272,6 +313,7 @@ mod tests {
             assert_eq!(cache.holds(*key), there);
             if *remove {
                 cache.remove(*key);
+                cache.remove(key & ((1 << PLACE_BITS) - 1));
                 lists.remove(*key);
             } else {
                 assert_eq!(cache.touch(*key), lists.touch(*key));
@@ -296,6 +338,8 @@ mod tests {
                 agrees(&mut Four::new(sets, ways), Lists::new(sets, ways), &ops);
             }
             agrees(&mut Eight::new(sets), Lists::new(sets, 8), &ops);
+            let small: Vec<_> = ops.iter().copied().filter(|(key, _)| slot(*key) < 256).collect();
+            agrees(&mut EightBytes::new(sets), Lists::new(sets, 8), &small);
         }
 
         #[test]

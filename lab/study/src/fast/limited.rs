@@ -1,14 +1,13 @@
 //! Caches under a limit on pinned pages. What is unpinned leaves the cache, so a cache with fewer ways is no part of one with
 //! more, and each shape is run for itself.
 
-use super::keys::{Keys, class};
-use super::lanes::{Eight, Four, One, Sets};
+use super::lanes::{Eight, EightBytes, Four, One, Sets};
 use super::levels::Shape;
-use super::pins::UNPIN;
+use super::pins::Step;
 use crate::counts::PathMisses;
-use crate::decode::{PAGE_ID, RECEIVE};
+use crate::decode::RECEIVE;
 
-/// One cache with lines of one page, for entries of [`Pins::run`](super::Pins::run).
+/// One cache with lines of one page, for what [`Pins::run`](super::Pins::run) hands on.
 #[derive(Clone, Debug)]
 pub struct Limited {
     state: State,
@@ -19,6 +18,7 @@ pub struct Limited {
 enum State {
     One(One),
     Four(Four),
+    EightBytes(EightBytes),
     Eight(Eight),
 }
 
@@ -29,19 +29,27 @@ impl Limited {
             state: match shape.ways {
                 1 => State::One(One::new(shape.sets)),
                 2..=4 => State::Four(Four::new(shape.sets, shape.ways)),
-                _ => State::Eight(Eight::new(shape.sets)),
+                _ => State::EightBytes(EightBytes::new(shape.sets)),
             },
             misses: [0; 2],
         }
     }
 
-    /// Looks up and forgets what the entries say.
-    pub fn run(&mut self, entries: &[u32], keys: &Keys) {
-        match &mut self.state {
-            State::One(sets) => run(sets, entries, keys, &mut self.misses),
-            State::Four(sets) => run(sets, entries, keys, &mut self.misses),
-            State::Eight(sets) => run(sets, entries, keys, &mut self.misses),
+    /// Does the steps, whose keys have no larger slot than `most_slot`.
+    pub fn run(&mut self, steps: &[Step], most_slot: u32) {
+        if let State::EightBytes(bytes) = &self.state
+            && most_slot > u32::from(u8::MAX)
+        {
+            self.state = State::Eight(bytes.widened());
         }
+        let [send, receive] = match &mut self.state {
+            State::One(sets) => run(sets, steps),
+            State::Four(sets) => run(sets, steps),
+            State::EightBytes(sets) => run(sets, steps),
+            State::Eight(sets) => run(sets, steps),
+        };
+        self.misses[0] += send;
+        self.misses[1] += receive;
     }
 
     /// Misses so far, by path.
@@ -54,19 +62,14 @@ impl Limited {
     }
 }
 
-fn run(sets: &mut impl Sets, entries: &[u32], keys: &Keys, misses: &mut [u64; 2]) {
-    for entry in entries {
-        one_entry(sets, *entry, keys, misses);
+/// Misses of the steps, by path.
+fn run(sets: &mut impl Sets, steps: &[Step]) -> [u64; 2] {
+    let (mut misses, mut receive_misses) = (0, 0);
+    for step in steps {
+        sets.remove(step.unpinned);
+        let missed = u64::from(!sets.touch(step.looked_up));
+        misses += missed;
+        receive_misses += missed & u64::from(step.looked_up >> RECEIVE.trailing_zeros());
     }
-}
-
-/// What [`Limited::run`] does with one entry.
-#[inline(always)]
-pub fn one_entry(sets: &mut impl Sets, entry: u32, keys: &Keys, misses: &mut [u64; 2]) {
-    let key = keys.key(entry & PAGE_ID);
-    if entry & UNPIN != 0 {
-        sets.remove(key);
-    } else {
-        misses[class(entry & RECEIVE) / 2] += u64::from(!sets.touch(key));
-    }
+    [misses - receive_misses, receive_misses]
 }

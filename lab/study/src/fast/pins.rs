@@ -3,13 +3,33 @@
 //! That does not depend on the NIC's cache, so one pass serves caches of all shapes. As in [`Stack`](super::Stack), each use
 //! of a page takes the next place of its process's queue; the page to unpin is that of the oldest live place.
 
-use crate::decode::{Chunk, FIRST, PAGE_ID, Pages};
+use super::keys::Keys;
+use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
 
-/// The page is unpinned here, and leaves the NIC's cache. An entry without it is a lookup.
-pub const UNPIN: u32 = 1 << 30;
+/// What a cache sees: a page is unpinned and leaves it, and then one is looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Key of the page that leaves; [`NO_PAGE`] if none does.
+    pub unpinned: u32,
+    /// Key of the page that is looked up, with [`RECEIVE`](crate::decode::RECEIVE). Where more pages leave than are looked up, it
+    /// is again the one before: that hits and changes nothing.
+    pub looked_up: u32,
+}
+
+/// The key of no page: its slot is 0.
+pub const NO_PAGE: u32 = 0;
+
+impl Step {
+    const NONE: Step = Step {
+        unpinned: NO_PAGE,
+        looked_up: NO_PAGE,
+    };
+}
 
 const NONE: u32 = u32::MAX;
 const WORD: usize = 64;
+/// Steps that are handed on at once, or a few more: as many as stay in the processor's nearest cache.
+const BLOCK: usize = 2048;
 
 /// What pinning under a limit costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,9 +54,9 @@ pub struct LimitTooSmall {
 
 #[derive(Clone, Debug)]
 struct Queue {
-    ids: Vec<u32>,
+    ids: Box<[u32]>,
     /// Places that are not live any more. Those before `oldest` are not either, and those from `end` on are not marked.
-    dead: Vec<u64>,
+    dead: Box<[u64]>,
     oldest: usize,
     end: usize,
     pinned: u32,
@@ -57,6 +77,11 @@ pub struct Pins {
     queue_of_process: Vec<u16>,
     queues: Vec<Queue>,
     counts: PinCounts,
+    /// A block of which so many are filled, at times longer than [`BLOCK`].
+    steps: Vec<Step>,
+    filled: usize,
+    /// The page looked up last.
+    last: u32,
 }
 
 impl Pins {
@@ -68,6 +93,9 @@ impl Pins {
             queue_of_process: Vec::new(),
             queues: Vec::new(),
             counts: PinCounts::default(),
+            steps: vec![Step::NONE; BLOCK],
+            filled: 0,
+            last: 0,
         }
     }
 
@@ -93,8 +121,7 @@ impl Pins {
         }
     }
 
-    /// Hands the chunk's lookups to `entry`, page numbers with [`RECEIVE`](crate::decode::RECEIVE), and before those of each
-    /// operation the pages that are unpinned for it, with [`UNPIN`].
+    /// Hands what caches with these keys see of the chunk to `take`, many steps at a time.
     ///
     /// # Errors
     /// [`LimitTooSmall`].
@@ -103,56 +130,73 @@ impl Pins {
         &mut self,
         chunk: &Chunk,
         pages: &Pages,
-        mut entry: impl FnMut(u32),
+        keys: &Keys,
+        mut take: impl FnMut(&[Step]),
     ) -> Result<(), LimitTooSmall> {
         self.extend(pages);
-        let lookups = chunk.lookups.as_slice();
-        let mut at = 0;
-        while at < lookups.len() {
-            let next = lookups.get(at + 1).copied().unwrap_or(FIRST);
-            if next & FIRST != 0 {
-                self.single(lookups[at] & PAGE_ID, &mut entry);
-                entry(lookups[at] & !FIRST);
-                at += 1;
-            } else {
-                let rest = &lookups[at..];
-                let count = rest[1..]
-                    .iter()
-                    .position(|it| it & FIRST != 0)
-                    .map_or(rest.len(), |at| at + 1);
-                self.several(&rest[..count], &mut entry)?;
-                rest[..count].iter().for_each(|it| entry(it & !FIRST));
-                at += count;
+        let mut rest = chunk.lookups.as_slice();
+        self.filled = 0;
+        while !rest.is_empty() {
+            rest = &rest[self.singles(rest, keys)..];
+            let next_first = |it: &[u32]| it[1..].iter().position(|it| it & FIRST != 0);
+            if self.filled < BLOCK && !rest.is_empty() {
+                let pages = next_first(rest).map_or(rest.len(), |at| at + 1);
+                self.several(&rest[..pages], keys)?;
+                rest = &rest[pages..];
+            }
+            if self.filled >= BLOCK {
+                take(&self.steps[..self.filled]);
+                self.filled = 0;
             }
         }
+        take(&self.steps[..self.filled]);
         Ok(())
     }
 
-    #[inline(always)]
-    fn single(&mut self, id: u32, entry: &mut impl FnMut(u32)) {
-        let OfPage { last, queue } = self.of_page[id as usize];
-        let queue = &mut self.queues[usize::from(queue)];
-        if last as usize + 1 == queue.end {
-            return;
-        }
-        queue.push(id, &mut self.of_page);
-        if last == NONE {
-            self.counts.check_misses += 1;
-            if queue.pinned == self.limit {
-                self.counts.unpins += 1;
-                entry(queue.unpin_oldest(&mut self.of_page) | UNPIN);
-            } else {
-                queue.pinned += 1;
+    /// Does the operations of one page that come first, as long as there is room in the block. Returns how many.
+    fn singles(&mut self, lookups: &[u32], keys: &Keys) -> usize {
+        let (of_page, queues) = (self.of_page.as_mut_slice(), self.queues.as_mut_slice());
+        let mut counts = self.counts;
+        let nexts = lookups[1..].iter().copied().chain([FIRST]);
+        let mut done = 0;
+        let room = &mut self.steps[self.filled..BLOCK];
+        for ((step, lookup), next) in room.iter_mut().zip(lookups).zip(nexts) {
+            if next & FIRST == 0 {
+                break;
             }
+            let id = lookup & PAGE_ID;
+            let OfPage { last, queue } = of_page[id as usize];
+            let queue = &mut queues[usize::from(queue)];
+            let mut unpinned = NO_PAGE;
+            if last as usize + 1 != queue.end {
+                queue.push(id, of_page);
+                if last == NONE {
+                    counts.check_misses += 1;
+                    if queue.pinned == self.limit {
+                        counts.unpins += 1;
+                        unpinned = keys.key(queue.unpin_oldest(of_page));
+                    } else {
+                        queue.pinned += 1;
+                    }
+                }
+            }
+            *step = Step {
+                unpinned,
+                looked_up: keys.key(id) | lookup & RECEIVE,
+            };
+            done += 1;
         }
+        self.counts = counts;
+        self.filled += done;
+        if let Some(lookup) = lookups[..done].last() {
+            self.last = lookup & PAGE_ID;
+        }
+        done
     }
 
-    /// Those of its pages that are pinned count as used first; then others are unpinned, then the rest is pinned.
-    fn several(
-        &mut self,
-        lookups: &[u32],
-        entry: &mut impl FnMut(u32),
-    ) -> Result<(), LimitTooSmall> {
+    /// Does an operation of several pages. Those of its pages that are pinned count as used first; then others are unpinned, then
+    /// the rest is pinned.
+    fn several(&mut self, lookups: &[u32], keys: &Keys) -> Result<(), LimitTooSmall> {
         if lookups.len() as u64 > u64::from(self.limit) {
             return Err(LimitTooSmall {
                 needed_pages: lookups.len() as u64,
@@ -170,32 +214,46 @@ impl Pins {
                 queue.push(id, &mut self.of_page);
             }
         }
-        if fresh == 0 {
-            return Ok(());
-        }
         let over = (queue.pinned + fresh).saturating_sub(self.limit);
+        // Pages leave before any is looked up. The page looked up last is there while others leave: if it leaves at all, it is the
+        // one used last of its process, and the last to leave.
+        self.steps.truncate(self.filled);
         for _ in 0..over {
-            entry(queue.unpin_oldest(&mut self.of_page) | UNPIN);
+            self.steps.push(Step {
+                unpinned: keys.key(queue.unpin_oldest(&mut self.of_page)),
+                looked_up: keys.key(self.last),
+            });
         }
         queue.pinned += fresh - over;
         self.counts.unpins += u64::from(over);
         self.counts.check_misses += u64::from(fresh);
-        for lookup in lookups {
+        let last_unpinned = match over {
+            0 => NO_PAGE,
+            _ => self.steps.pop().map_or(NO_PAGE, |step| step.unpinned),
+        };
+        for (at, lookup) in lookups.iter().enumerate() {
             let id = lookup & PAGE_ID;
             if self.of_page[id as usize].last == NONE {
                 queue.push(id, &mut self.of_page);
             }
+            self.steps.push(Step {
+                unpinned: if at == 0 { last_unpinned } else { NO_PAGE },
+                looked_up: keys.key(id) | lookup & RECEIVE,
+            });
+            self.last = id;
         }
+        self.filled = self.steps.len();
+        self.steps.resize(self.filled.max(BLOCK), Step::NONE);
         Ok(())
     }
 }
 
 impl Queue {
     fn new(limit: usize) -> Self {
-        let places = (4 * limit).next_power_of_two().clamp(1 << 13, 1 << 31);
+        let places = (8 * limit).next_power_of_two().clamp(1 << 13, 1 << 31);
         Queue {
-            ids: vec![0; places],
-            dead: vec![0; places / WORD],
+            ids: vec![0; places].into(),
+            dead: vec![0; places / WORD].into(),
             oldest: 0,
             end: 0,
             pinned: 0,
@@ -236,12 +294,17 @@ impl Queue {
     #[cold]
     fn compact(&mut self, of_page: &mut [OfPage]) {
         let mut moved = 0;
-        for place in self.oldest..self.end {
-            if self.dead[place / WORD] >> (place % WORD) & 1 == 0 {
-                let id = self.ids[place];
-                self.ids[moved] = id;
-                of_page[id as usize].last = moved as u32;
-                moved += 1;
+        for word in self.oldest / WORD..self.end / WORD {
+            let mut live = !self.dead[word];
+            while live != 0 {
+                let place = word * WORD + live.trailing_zeros() as usize;
+                live &= live - 1;
+                if place >= self.oldest {
+                    let id = self.ids[place];
+                    self.ids[moved] = id;
+                    of_page[id as usize].last = moved as u32;
+                    moved += 1;
+                }
             }
         }
         self.dead.fill(0);

@@ -6,9 +6,10 @@ use mapwire_translation::{CacheConfig, Process};
 use mapwire_wire::TraceOp;
 use proptest::prelude::*;
 
+use super::pins::{NO_PAGE, Step};
 use super::*;
 use crate::counts::PathMisses;
-use crate::decode::{Decoder, PAGE_ID, RECEIVE, Selection};
+use crate::decode::{Decoder, RECEIVE, Selection};
 
 /// (process, operation, first page, pages)
 type Op = (u16, bool, u64, u64);
@@ -140,6 +141,7 @@ proptest! {
         pieces in 1_usize..4,
     ) {
         let mut decoder = Decoder::new(Selection::ALL);
+        let mut keys = Keys::new(1, false, 1);
         let mut pins = Pins::new(limit);
         let mut all = Vec::new();
         for piece in ops.chunks(ops.len() / pieces + 1) {
@@ -149,15 +151,17 @@ proptest! {
                 decoder.operation(0, Process(*process), op, false, first << 12, count << 12).unwrap();
             }
             for node in decoder.nodes() {
-                pins.run(&node.chunk, &node.pages, |entry| all.push(entry)).unwrap();
+                keys.extend(&node.pages);
+                pins.run(&node.chunk, &node.pages, &keys, |steps| all.extend_from_slice(steps)).unwrap();
             }
         }
         let (mut expected, mut counts) = (Vec::new(), PinCounts::default());
         // Pages of each process, the one used last first.
         let mut pinned: HashMap<u16, Vec<u64>> = HashMap::new();
-        let id = |process: u16, page: u64| {
-            decoder.nodes()[0].pages.find(Process(process), mapwire_translation::Page(page)).unwrap()
+        let key = |process: u16, page: u64| {
+            keys.key(decoder.nodes()[0].pages.find(Process(process), mapwire_translation::Page(page)).unwrap())
         };
+        let mut last = 0;
         for (process, receive, first, count) in &ops {
             let list = pinned.entry(*process).or_default();
             let (old, new): (Vec<u64>, Vec<u64>) = (*first..first + count).partition(|page| list.contains(page));
@@ -165,16 +169,23 @@ proptest! {
                 list.retain(|it| *it != page);
                 list.insert(0, page);
             }
+            let mut unpinned = Vec::new();
             while list.len() as u64 + new.len() as u64 > limit {
                 counts.unpins += 1;
-                expected.push(id(*process, list.pop().unwrap()) | super::pins::UNPIN);
+                unpinned.push(key(*process, list.pop().unwrap()));
             }
             counts.check_misses += new.len() as u64;
             for page in new {
                 list.insert(0, page);
             }
             let flag = if *receive { RECEIVE } else { 0 };
-            expected.extend((*first..first + count).map(|page| id(*process, page) | flag));
+            let mut unpinned_last = unpinned.pop().unwrap_or(NO_PAGE);
+            expected.extend(unpinned.into_iter().map(|unpinned| Step { unpinned, looked_up: last }));
+            for page in *first..first + count {
+                last = key(*process, page);
+                expected.push(Step { unpinned: unpinned_last, looked_up: last | flag });
+                unpinned_last = NO_PAGE;
+            }
         }
         prop_assert_eq!(all, expected);
         prop_assert_eq!(pins.counts(), counts);
@@ -185,8 +196,10 @@ proptest! {
 fn an_operation_that_no_limit_allows_is_an_error() {
     let decoder = decoded(&[(0, false, 0, 2), (0, false, 0, 4)]);
     let node = &decoder.nodes()[0];
+    let mut keys = Keys::new(1, true, 1);
+    keys.extend(&node.pages);
     let error = Pins::new(3)
-        .run(&node.chunk, &node.pages, |_| ())
+        .run(&node.chunk, &node.pages, &keys, |_| ())
         .unwrap_err();
     assert_eq!((error.needed_pages, error.limit_pages), (4, 3));
 }
@@ -200,18 +213,18 @@ fn queues_that_fill_up_are_moved_together() {
     let node = &decoder.nodes()[0];
     let mut pins = Pins::new(60);
     let mut out = Vec::new();
-    pins.run(&node.chunk, &node.pages, |entry| out.push(entry))
-        .unwrap();
+    let mut keys = Keys::new(1, true, 1);
+    keys.extend(&node.pages);
+    pins.run(&node.chunk, &node.pages, &keys, |steps| {
+        out.extend_from_slice(steps)
+    })
+    .unwrap();
     let mut list: Vec<u32> = Vec::new();
-    let mut unpins = out
-        .iter()
-        .filter(|it| *it & super::pins::UNPIN != 0)
-        .map(|it| it & PAGE_ID);
+    let unpinned = out.iter().map(|step| step.unpinned);
+    let mut unpins = unpinned.filter(|key| *key != NO_PAGE);
     for (_, _, page, _) in &ops {
-        let id = node
-            .pages
-            .find(Process(0), mapwire_translation::Page(*page))
-            .unwrap();
+        let page = mapwire_translation::Page(*page);
+        let id = keys.key(node.pages.find(Process(0), page).unwrap());
         match list.iter().position(|it| *it == id) {
             Some(at) => drop(list.remove(at)),
             None if list.len() == 60 => assert_eq!(unpins.next(), list.pop()),
@@ -232,4 +245,40 @@ fn lines_beyond_what_keys_can_tell_apart_are_noticed() {
     let mut more = ops;
     more.push((0, false, count * 4, 1));
     assert!(!keys.extend(&decoded(&more).nodes()[0].pages));
+}
+
+#[test]
+fn eight_ways_hold_more_lines_of_a_set_than_bytes_can_number() {
+    let ops: Vec<Op> = (0..5_000_u64)
+        .map(|n| (0, n % 3 == 0, n * n % (40 + n / 8), 1))
+        .collect();
+    let shape = Shape { sets: 1, ways: 8 };
+    let (expected, _) = misses_of_lists(&ops, shape, 1, false, true);
+    let mut decoder = Decoder::new(Selection::ALL);
+    let mut keys = Keys::new(1, false, 1);
+    let mut pins = Pins::new(1000);
+    let mut cache = Limited::new(shape);
+    let mut largest = Vec::new();
+    for piece in ops.chunks(1000) {
+        decoder.clear();
+        for (process, receive, first, count) in piece {
+            let op = if *receive {
+                TraceOp::Receive
+            } else {
+                TraceOp::Send
+            };
+            decoder
+                .operation(0, Process(*process), op, false, first << 12, count << 12)
+                .unwrap();
+        }
+        let node = &decoder.nodes()[0];
+        assert!(keys.extend(&node.pages));
+        largest.push(keys.most_slot());
+        pins.run(&node.chunk, &node.pages, &keys, |steps| {
+            cache.run(steps, keys.most_slot())
+        })
+        .unwrap();
+    }
+    assert!(largest[0] < 256 && largest[4] > 256, "{largest:?}");
+    assert_eq!(cache.misses(), expected);
 }

@@ -188,7 +188,6 @@ impl Unlimited {
 pub(super) struct UnderLimit {
     keys: Keys,
     pins: Pins,
-    entries: Vec<u32>,
     /// A table has no cache.
     caches: Vec<(Member, Option<Limited>)>,
     stream: KeyStream,
@@ -211,7 +210,6 @@ impl UnderLimit {
         UnderLimit {
             keys: Keys::new(1, offset, least_sets),
             pins: Pins::new(limit_pages),
-            entries: Vec::new(),
             caches: members
                 .into_iter()
                 .map(|member| {
@@ -244,19 +242,19 @@ impl UnderLimit {
             self.keys.stream(&node.chunk, &mut self.stream);
             self.cold += self.stream.cold;
         }
-        let UnderLimit { pins, entries, .. } = self;
-        entries.clear();
-        pins.run(&node.chunk, &node.pages, |entry| entries.push(entry))
-            .map_err(|cause| StudyError::Limit {
-                configuration: Box::new(self.caches[0].0.configuration),
-                node: node.number,
-                cause: DoesNotFit::fast(&self.caches[0].0.configuration, cause),
-            })?;
-        for (_, cache) in &mut self.caches {
-            if let Some(cache) = cache {
-                cache.run(&self.entries, &self.keys);
-            }
-        }
+        let UnderLimit {
+            pins, caches, keys, ..
+        } = self;
+        let configuration = caches[0].0.configuration;
+        pins.run(&node.chunk, &node.pages, keys, |steps| {
+            let caches = caches.iter_mut().filter_map(|(_, cache)| cache.as_mut());
+            caches.for_each(|cache| cache.run(steps, keys.most_slot()));
+        })
+        .map_err(|cause| StudyError::Limit {
+            configuration: Box::new(configuration),
+            node: node.number,
+            cause: DoesNotFit::fast(&configuration, cause),
+        })?;
         Ok(())
     }
 
