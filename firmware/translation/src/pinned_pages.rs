@@ -397,10 +397,11 @@ impl PinnedPages {
         })
     }
 
-    /// Pages outside the range that transfers hold. Takes a pass over all nodes: only errors ask.
+    /// Pinned pages outside the range that transfers hold. Takes a pass over all nodes: only errors ask.
     pub(crate) fn held_outside(&self, range: PageRange) -> u64 {
         let held = |at: &usize| {
-            self.nodes.cells[*at].holds > 0 && !range.contains(page_at(&self.nodes, *at))
+            let Node { holds, state, .. } = self.nodes.cells[*at];
+            holds > 0 && state != State::Absent && !range.contains(page_at(&self.nodes, *at))
         };
         (0..self.nodes.cells.len()).filter(held).count() as u64
     }

@@ -273,7 +273,9 @@ fn a_miss_that_has_no_room_is_told_and_gives_the_garbage_frame() {
         "interrupt",
         PinRules::default().with_limit(PinLimit::Pages(2)),
     );
+    // Of the pages held, two are not pinned yet: they are not among those in the way.
     world.host.hold(range(0, 2)).unwrap();
+    world.host.hold(range(7, 2)).unwrap();
     assert_eq!(world.translate(0), FOUND(0));
     assert_eq!(world.translate(1), FOUND(1));
     let full = PinError::LimitTooSmall {
