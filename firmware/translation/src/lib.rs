@@ -61,6 +61,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod absent;
 pub mod any;
 pub mod cache;
 pub mod choice;
@@ -94,6 +95,7 @@ mod testing;
 pub mod user;
 mod waiting;
 
+pub use absent::AbsentRuns;
 pub use any::AnyDesign;
 pub use cache::{CacheConfig, CacheError, SharedCache};
 pub use choice::{DesignConfig, ParseDesignError};

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use mapwire_translation::{
-    AnyDesign, CacheError, ChooseVictims, Counters, Frame, HostError, Hosts, Lookup, Page,
-    PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign,
+    AbsentRuns, AnyDesign, CacheError, ChooseVictims, Counters, Frame, HostError, Hosts, Lookup,
+    Page, PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign,
     TranslationError,
 };
 
@@ -50,7 +50,7 @@ pub struct Absent(PageRange);
 struct Pinner {
     simulated: SimulatedPinner,
     unpinned: Vec<(Process, Page)>,
-    absent: Vec<(Process, PageRange)>,
+    absent: HashMap<Process, AbsentRuns>,
 }
 
 fn is_within(range: PageRange, outer: PageRange) -> bool {
@@ -58,10 +58,23 @@ fn is_within(range: PageRange, outer: PageRange) -> bool {
 }
 
 impl Pinner {
-    /// All of the range is there: nothing within it is absent.
+    /// All of the range is there.
     fn is_there(&mut self, process: Process, range: PageRange) {
-        self.absent
-            .retain(|absent| absent.0 != process || !is_within(absent.1, range));
+        if !self.absent.is_empty()
+            && let Some(absent) = self.absent.get_mut(&process)
+        {
+            absent.found(range);
+        }
+    }
+
+    /// Whether the trace says that not all of the range is there.
+    fn lacks(&self, process: Process, range: PageRange) -> bool {
+        // Most traces know of no absent memory, and need no search for the process.
+        !self.absent.is_empty()
+            && self
+                .absent
+                .get(&process)
+                .is_some_and(|absent| absent.lacks(range))
     }
 }
 
@@ -74,8 +87,7 @@ impl PinPages for Pinner {
         run: PageRange,
         frames: &mut [Frame],
     ) -> Result<(), Absent> {
-        let lacks = |absent: &(Process, PageRange)| absent.0 == process && is_within(absent.1, run);
-        if self.absent.iter().any(lacks) {
+        if self.lacks(process, run) {
             return Err(Absent(run));
         }
         let Ok(()) = self.simulated.pin(process, run, frames);
@@ -360,10 +372,7 @@ impl Replay {
             HostEvent::Unexport => self.end(process, range, true),
             HostEvent::Release => self.end(process, range, false),
             HostEvent::Absent => {
-                let absent = (process, range);
-                if !self.pinner.absent.contains(&absent) {
-                    self.pinner.absent.push(absent);
-                }
+                self.pinner.absent.entry(process).or_default().insert(range);
                 Ok(())
             }
             HostEvent::Present => {

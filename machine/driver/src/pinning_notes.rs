@@ -1,7 +1,7 @@
 //! What a trace has to say of pinning besides the lookups: which transfers hold pages that are looked up later, and which memory
 //! turned out not to be there.
 
-use mapwire_translation::PageRange;
+use mapwire_translation::{AbsentRuns, PageRange};
 use mapwire_wire::TraceOp;
 
 /// Noted since the lookups of the NIC were taken out last.
@@ -12,7 +12,7 @@ pub(crate) struct Notes {
     /// After them: what was let go of.
     after: Vec<PageRange>,
     /// Runs that could not be pinned as a whole.
-    absent: Vec<PageRange>,
+    absent: AbsentRuns,
 }
 
 impl Notes {
@@ -36,16 +36,12 @@ impl Notes {
 
     #[cold]
     fn found_out(&mut self, run: PageRange, pinned: bool) {
-        let known = self.absent.len();
-        if pinned {
-            self.absent
-                .retain(|absent| absent.first < run.first || run.end() < absent.end());
-            if self.absent.len() < known {
-                self.before.push((TraceOp::Present, run));
-            }
-        } else if !self.absent.contains(&run) {
-            self.absent.push(run);
-            self.before.push((TraceOp::Absent, run));
+        let (news, op) = match pinned {
+            true => (self.absent.found(run), TraceOp::Present),
+            false => (self.absent.insert(run), TraceOp::Absent),
+        };
+        if news {
+            self.before.push((op, run));
         }
     }
 
