@@ -134,6 +134,26 @@ fn a_killed_keeper_leaves_nothing() {
 }
 
 #[test]
+fn a_killed_keeper_leaves_no_files_of_a_trace() {
+    let place = Place::new();
+    let text = "touch up$MAPWIRE_RANK; sleep 1000 & wait";
+    let args = ["run", "-n", "2", "--trace", "t.mwt", "--", "sh", "-c", text];
+    let job = place.start(&args);
+    tree_is_up(&place, 2);
+    let hidden = || {
+        let names = std::fs::read_dir(&place.folder).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.contains("t.mwt")).count()
+    };
+    assert_eq!(hidden(), 1);
+    job.signal(Signal::KILL);
+    job.wait().code(-9);
+    eventually("the launcher has cleaned up", || {
+        place.processes().is_empty() && hidden() == 0
+    });
+}
+
+#[test]
 fn a_killed_launcher_leaves_nothing() {
     let place = Place::new();
     let job = place.start_sh(3, TREE);

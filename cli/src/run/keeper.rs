@@ -16,6 +16,8 @@ use super::signals::{self, ENDING, Signals};
 
 /// What the launcher holds of the keeper: a byte a signal, and the end when the keeper dies.
 pub(crate) struct Link {
+    /// Whose child the launcher is, as long as the keeper lives.
+    pub(crate) keeper: Pid,
     pub(crate) pipe: OwnedFd,
     pub(crate) signals: Signals,
 }
@@ -40,18 +42,20 @@ pub(crate) fn start() -> io::Result<Role> {
     mine.push(libc::SIGCHLD);
     // Blocked before the fork, so that neither process misses one.
     let signals = Signals::block(&mine)?;
+    let keeper = getpid();
     let Some(launcher) = signals::fork()? else {
         drop(keepers);
         // A descriptor of its own: the keeper's would tell the keeper's signals.
         let mut mine = handled;
         mine.extend([libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
         return Ok(Role::Launcher(Link {
+            keeper,
             pipe: launchers,
             signals: Signals::block(&mine)?,
         }));
     };
     drop(launchers);
-    set_child_subreaper(Some(getpid()))?;
+    set_child_subreaper(Some(keeper))?;
     let code = keep(launcher, &keepers, &signals);
     if !ending::end_descendants() {
         eprintln!(

@@ -104,7 +104,15 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
                 _ => ExitCode::from(code),
             }
         }
-        Ok(keeper::Role::Launcher(link)) => ExitCode::from(launcher::run(job, link)),
+        Ok(keeper::Role::Launcher(link)) => {
+            let keeper = link.keeper;
+            let code = launcher::run(job, link);
+            // The keeper makes the trace, when nothing of the job is left; if it was killed, the launcher does.
+            if rustix::process::getppid() != Some(keeper) {
+                trace.map(trace::Trace::finish);
+            }
+            ExitCode::from(code)
+        }
         Err(error) => {
             eprintln!("mapwire: cannot start the launcher: {error}");
             ExitCode::from(126)

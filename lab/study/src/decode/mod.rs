@@ -6,8 +6,6 @@
 
 mod pages;
 
-use std::collections::HashMap;
-
 use mapwire_trace::Block;
 use mapwire_translation::{PageRange, Process, RangeError};
 use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp};
@@ -26,6 +24,8 @@ pub const RECEIVE: u32 = 1 << 31;
 pub const CHUNK_LOOKUPS: usize = 1 << 20;
 /// Most pages of an operation, 4 GiB.
 pub const MAX_OPERATION_PAGES: u64 = 1 << 20;
+
+const NO_NODE: u32 = u32::MAX;
 
 /// Which operations of a trace are studied. Exports and unexports are if receives are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,7 +203,14 @@ impl Node {
         }
         self.totals.lookups += range.count;
         self.totals.receive_lookups += if receive { range.count } else { 0 };
-        self.totals.first_touches += (self.pages.len() - before) as u64;
+        if self.pages.len() != before {
+            self.totals.first_touches += (self.pages.len() - before) as u64;
+            self.met_pages();
+        }
+    }
+
+    #[inline(never)]
+    fn met_pages(&mut self) {
         self.totals.known_pages = self.pages.len() as u64;
         self.totals.processes = self.pages.processes();
     }
@@ -219,8 +226,7 @@ impl Node {
             }
         }
         self.totals.exports += u64::from(matches!(what, HostEvent::Export | HostEvent::Unexport));
-        self.totals.known_pages = self.pages.len() as u64;
-        self.totals.processes = self.pages.processes();
+        self.met_pages();
         self.chunk.events.push(Event {
             at: self.chunk.lookups.len(),
             what,
@@ -247,8 +253,8 @@ impl Node {
 pub struct Decoder {
     selection: Selection,
     nodes: Vec<Node>,
-    places: HashMap<u16, usize>,
-    last: (u16, usize),
+    /// Place in `nodes` of the node of each number, as far as they reach; [`NO_NODE`] if it has not appeared.
+    places: Vec<u32>,
     pending: usize,
     records: u64,
 }
@@ -259,8 +265,7 @@ impl Decoder {
         Decoder {
             selection,
             nodes: Vec::new(),
-            places: HashMap::new(),
-            last: (0, usize::MAX),
+            places: Vec::new(),
             pending: 0,
             records: 0,
         }
@@ -379,15 +384,19 @@ impl Decoder {
 
     #[inline]
     fn place(&mut self, node: u16) -> usize {
-        if self.last.0 == node && self.last.1 != usize::MAX {
-            return self.last.1;
+        match self.places.get(usize::from(node)) {
+            Some(&place) if place != NO_NODE => place as usize,
+            _ => self.new_place(node),
         }
-        let nodes = &mut self.nodes;
-        let place = *self.places.entry(node).or_insert_with(|| {
-            nodes.push(Node::new(node));
-            nodes.len() - 1
-        });
-        self.last = (node, place);
+    }
+
+    #[cold]
+    fn new_place(&mut self, node: u16) -> usize {
+        let place = self.nodes.len();
+        self.nodes.push(Node::new(node));
+        let numbers = self.places.len().max(usize::from(node) + 1);
+        self.places.resize(numbers, NO_NODE);
+        self.places[usize::from(node)] = place as u32;
         place
     }
 }

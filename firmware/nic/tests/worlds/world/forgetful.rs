@@ -11,7 +11,7 @@ use super::random::Random;
 
 /// The hierarchical design, of which the NIC forgets what it looks up in `percent` of 100 cases.
 #[derive(Clone, Debug)]
-pub struct Forgetful {
+pub(crate) struct Forgetful {
     inner: Hierarchical,
     percent: u64,
     drops: bool,
@@ -22,7 +22,7 @@ pub struct Forgetful {
 }
 
 impl Forgetful {
-    pub fn new(percent: u64, drops: bool, seed: u64) -> Self {
+    pub(crate) fn new(percent: u64, drops: bool, seed: u64) -> Self {
         let cache = CacheConfig::default().with_entries(64);
         Self {
             inner: Hierarchical::new(cache).unwrap(),
@@ -36,12 +36,12 @@ impl Forgetful {
     }
 
     /// From here on pages are pinned when they are missed: one that is not installed cannot be.
-    pub fn pin_on_miss(&mut self) {
+    pub(crate) fn pin_on_miss(&mut self) {
         self.pinning = Pinning::OnMiss;
     }
 
     /// Forgets a page of a process.
-    pub fn forget(&mut self, process: u16, page: Page) {
+    pub(crate) fn forget(&mut self, process: u16, page: Page) {
         self.missing.insert((Process(process), page));
     }
 

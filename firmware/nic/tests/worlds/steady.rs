@@ -1,16 +1,14 @@
 //! A steady exchange allocates nothing.
 
-mod world;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use crate::world::forgetful::Forgetful;
+use crate::world::{PAGE, World, fetch, notifying_send, short_send};
 use mapwire_nic::{BufferId, Completion, Nic, Source, Verdict};
 use mapwire_wire::{
     CommandRepr, HandlerId, Header, INLINE_BYTES, NodeId, ProcessId, SIGNAL_TRAILER_BYTES, Signal,
 };
-use world::forgetful::Forgetful;
-use world::{PAGE, World, fetch, notifying_send, short_send};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

@@ -1,14 +1,12 @@
 //! Processes that write whatever they like into their command queues.
 
-mod world;
-
+use crate::world::random::{Random, for_seeds};
+use crate::world::{PAGE, World, fetch, long_send, short_send, words};
 use mapwire_nic::{CommandError, Completion, Import, Rejection};
 use mapwire_wire::{
     COMMAND_BYTES, CommandHeader, CommandRepr, ExportId, HandlerId, ImportId, Key, NodeId,
     ProcessId, Rights, Signal,
 };
-use world::random::{Random, for_seeds};
-use world::{PAGE, World, fetch, long_send, short_send, words};
 
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x40_0010;

@@ -1,9 +1,8 @@
 //! Two or more NICs with simulated memory and lossless wires between them, driven in a random order.
-#![allow(dead_code, unreachable_pub, unused_imports)] // Each test file uses a part of it.
 
-pub mod commands;
-pub mod forgetful;
-pub mod random;
+pub(crate) mod commands;
+pub(crate) mod forgetful;
+pub(crate) mod random;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,28 +15,28 @@ use mapwire_wire::{
     Rights, SIGNAL_TRAILER_BYTES,
 };
 
-pub use commands::{fetch, long_send, notifying_send, short_send};
+pub(crate) use commands::{fetch, long_send, notifying_send, short_send};
 use forgetful::Forgetful;
 use random::Random;
 
-pub const PAGE: u64 = PAGE_BYTES as u64;
+pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
 /// A packet on a wire.
 #[derive(Clone, Debug)]
-pub struct Sent {
-    pub header: Header,
-    pub payload: Vec<u8>,
+pub(crate) struct Sent {
+    pub(crate) header: Header,
+    pub(crate) payload: Vec<u8>,
     /// Whose memory it was read from, if any's.
-    pub of: Option<ProcessId>,
+    pub(crate) of: Option<ProcessId>,
 }
 
 /// The frames of a node. What is written to or read from a frame that is not there goes to the garbage page.
 #[derive(Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     frames: BTreeMap<u64, Vec<u8>>,
     next_frame: u64,
-    pub garbage_writes: usize,
-    pub garbage_reads: usize,
+    pub(crate) garbage_writes: usize,
+    pub(crate) garbage_reads: usize,
 }
 
 impl Memory {
@@ -75,43 +74,43 @@ impl Memory {
 }
 
 /// A node: a NIC, its memory, the command queues of its processes.
-pub struct Node {
-    pub nic: Nic<Forgetful>,
-    pub memory: Memory,
-    pub queues: BTreeMap<u16, VecDeque<(CommandHeader, Vec<u8>)>>,
+pub(crate) struct Node {
+    pub(crate) nic: Nic<Forgetful>,
+    pub(crate) memory: Memory,
+    pub(crate) queues: BTreeMap<u16, VecDeque<(CommandHeader, Vec<u8>)>>,
     /// Packets that DMAs and messages refer to.
     buffers: BTreeMap<u32, Vec<u8>>,
     next_buffer: u32,
     /// Moves that have been asked for and not been done, when they take time.
     moves: VecDeque<Dma>,
     /// All that was told, in order.
-    pub told: Vec<Completion>,
+    pub(crate) told: Vec<Completion>,
     /// Payloads of messages and control messages, in order.
-    pub messages: Vec<(NodeId, Vec<u8>)>,
+    pub(crate) messages: Vec<(NodeId, Vec<u8>)>,
     /// Packets that came in from each node.
-    pub due: BTreeMap<u16, u32>,
+    pub(crate) due: BTreeMap<u16, u32>,
 }
 
-pub struct World {
-    pub nodes: Vec<Node>,
+pub(crate) struct World {
+    pub(crate) nodes: Vec<Node>,
     /// Packets from one node to another, in order.
-    pub wires: BTreeMap<(u16, u16), VecDeque<Sent>>,
-    pub random: Random,
+    pub(crate) wires: BTreeMap<(u16, u16), VecDeque<Sent>>,
+    pub(crate) random: Random,
     /// How often a transport has no room, of 100.
-    pub blocked_percent: u64,
+    pub(crate) blocked_percent: u64,
     /// Packets that fit on a wire.
-    pub wire_packets: usize,
+    pub(crate) wire_packets: usize,
     /// Whether DMAs are done later than asked for.
-    pub slow_moves: bool,
+    pub(crate) slow_moves: bool,
     /// Every packet that was sent, in order, if wanted.
-    pub log: Option<Vec<(u16, u16, Sent)>>,
+    pub(crate) log: Option<Vec<(u16, u16, Sent)>>,
 }
 
-pub fn key(number: u8) -> Key {
+pub(crate) fn key(number: u8) -> Key {
     Key([number; 16])
 }
 
-pub fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
+pub(crate) fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
     nic_with(node, nodes, memory_bytes, Forgetful::new(0, false, 0))
 }
 
@@ -128,12 +127,12 @@ fn nic_with(node: u16, nodes: usize, memory_bytes: u64, design: Forgetful) -> Ni
 }
 
 impl World {
-    pub fn new(nodes: usize, seed: u64) -> Self {
+    pub(crate) fn new(nodes: usize, seed: u64) -> Self {
         Self::forgetful(nodes, seed, 0, false)
     }
 
     /// A world in which `percent` of 100 lookups find nothing and wait for the host, or are dropped.
-    pub fn forgetful(nodes: usize, seed: u64, percent: u64, drops: bool) -> Self {
+    pub(crate) fn forgetful(nodes: usize, seed: u64, percent: u64, drops: bool) -> Self {
         let design = |number: u16| Forgetful::new(percent, drops, seed ^ u64::from(number) << 32);
         let node = |number| Node {
             nic: nic_with(number, nodes, 1 << 24, design(number)),
@@ -157,18 +156,18 @@ impl World {
         }
     }
 
-    pub fn nic(&mut self, node: u16) -> &mut Nic<Forgetful> {
+    pub(crate) fn nic(&mut self, node: u16) -> &mut Nic<Forgetful> {
         &mut self.nodes[usize::from(node)].nic
     }
 
-    pub fn open(&mut self, node: u16, process: u16) {
+    pub(crate) fn open(&mut self, node: u16, process: u16) {
         let node = &mut self.nodes[usize::from(node)];
         node.nic.open_process(ProcessId(process)).unwrap();
         node.queues.insert(process, VecDeque::new());
     }
 
     /// Pins the pages of a range, zeroed. Frames of pages that follow one another do not.
-    pub fn pin(&mut self, node: u16, process: u16, address: u64, length: u64) {
+    pub(crate) fn pin(&mut self, node: u16, process: u16, address: u64, length: u64) {
         let node = &mut self.nodes[usize::from(node)];
         for page in address / PAGE..(address + length).div_ceil(PAGE) {
             let frame = node.memory.next_frame * 7 + 3;
@@ -181,7 +180,7 @@ impl World {
     }
 
     /// Unpins them; their frames are gone.
-    pub fn unpin(&mut self, node: u16, process: u16, address: u64, length: u64) {
+    pub(crate) fn unpin(&mut self, node: u16, process: u16, address: u64, length: u64) {
         let node = &mut self.nodes[usize::from(node)];
         for page in address / PAGE..(address + length).div_ceil(PAGE) {
             let frame = node.nic.frame_of(ProcessId(process), Page(page));
@@ -193,13 +192,13 @@ impl World {
     }
 
     /// Drops the frames of all pages of a range, whose translations are gone.
-    pub fn drop_frames(&mut self, node: u16, frames: &[Frame]) {
+    pub(crate) fn drop_frames(&mut self, node: u16, frames: &[Frame]) {
         for frame in frames {
             self.nodes[usize::from(node)].memory.frames.remove(&frame.0);
         }
     }
 
-    pub fn frames(&self, node: u16, process: u16, address: u64, length: u64) -> Vec<Frame> {
+    pub(crate) fn frames(&self, node: u16, process: u16, address: u64, length: u64) -> Vec<Frame> {
         (address / PAGE..(address + length).div_ceil(PAGE))
             .map(|page| {
                 self.nodes[usize::from(node)]
@@ -209,7 +208,7 @@ impl World {
             .collect()
     }
 
-    pub fn poke(&mut self, node: u16, process: u16, address: u64, bytes: &[u8]) {
+    pub(crate) fn poke(&mut self, node: u16, process: u16, address: u64, bytes: &[u8]) {
         let node = &mut self.nodes[usize::from(node)];
         let mut done = 0;
         for (page, start, end) in by_page(address, bytes.len() as u64) {
@@ -220,7 +219,7 @@ impl World {
         }
     }
 
-    pub fn peek(&self, node: u16, process: u16, address: u64, length: u64) -> Vec<u8> {
+    pub(crate) fn peek(&self, node: u16, process: u16, address: u64, length: u64) -> Vec<u8> {
         let node = &self.nodes[usize::from(node)];
         let mut bytes = Vec::new();
         for (page, start, end) in by_page(address, length) {
@@ -232,12 +231,12 @@ impl World {
     }
 
     /// All frames of a node, byte by byte.
-    pub fn snapshot(&self, node: u16) -> BTreeMap<u64, Vec<u8>> {
+    pub(crate) fn snapshot(&self, node: u16) -> BTreeMap<u64, Vec<u8>> {
         self.nodes[usize::from(node)].memory.frames.clone()
     }
 
     /// Exports a range, pinning nothing.
-    pub fn export(
+    pub(crate) fn export(
         &mut self,
         node: u16,
         process: u16,
@@ -256,7 +255,7 @@ impl World {
         (self.nic(node).export(entry).unwrap(), key)
     }
 
-    pub fn import(
+    pub(crate) fn import(
         &mut self,
         node: u16,
         process: u16,
@@ -277,7 +276,7 @@ impl World {
     }
 
     /// Writes a command to a process's queue.
-    pub fn submit(&mut self, node: u16, process: u16, command: &CommandRepr, data: &[u8]) {
+    pub(crate) fn submit(&mut self, node: u16, process: u16, command: &CommandRepr, data: &[u8]) {
         let mut inline = vec![0; INLINE_BYTES];
         let (header, length) = command.emit(data, &mut inline).unwrap();
         inline.truncate(length);
@@ -286,7 +285,7 @@ impl World {
     }
 
     /// Gives the NIC the commands that it takes. Whether there were any.
-    pub fn serve(&mut self, node: u16, process: u16) -> bool {
+    pub(crate) fn serve(&mut self, node: u16, process: u16) -> bool {
         let node = &mut self.nodes[usize::from(node)];
         let mut served = false;
         while node.nic.accepts_command(ProcessId(process)) {
@@ -302,7 +301,7 @@ impl World {
     }
 
     /// Transmits one packet whose source the peer reads later. Whether a command waits for that.
-    pub fn depart(&mut self, number: u16) -> bool {
+    pub(crate) fn depart(&mut self, number: u16) -> bool {
         let node = &mut self.nodes[usize::from(number)];
         let transmit = node.nic.poll_transmit().expect("a packet waits");
         let to = transmit.to;
@@ -315,7 +314,7 @@ impl World {
     }
 
     /// Transmits one packet. Whether there was one.
-    pub fn transmit(&mut self, number: u16) -> bool {
+    pub(crate) fn transmit(&mut self, number: u16) -> bool {
         let blocked = self.random.below(100) < self.blocked_percent;
         let node = &mut self.nodes[usize::from(number)];
         let Some(transmit) = node.nic.poll_transmit() else {
@@ -337,7 +336,7 @@ impl World {
     }
 
     /// Takes the next packet of a wire in. Whether there was one.
-    pub fn receive(&mut self, from: u16, to: u16) -> bool {
+    pub(crate) fn receive(&mut self, from: u16, to: u16) -> bool {
         let Some(sent) = self
             .wires
             .get_mut(&(from, to))
@@ -353,7 +352,7 @@ impl World {
     }
 
     /// The host of a node does what its NIC asks for. Whether it asked for anything.
-    pub fn serve_misses(&mut self, number: u16) -> bool {
+    pub(crate) fn serve_misses(&mut self, number: u16) -> bool {
         let nic = self.nic(number);
         let mut served = false;
         while let Some(request) = nic.poll_miss() {
@@ -374,7 +373,7 @@ impl World {
     }
 
     /// Gives a packet to a NIC as it is, which takes it.
-    pub fn inject(&mut self, from: u16, to: u16, sent: &Sent) {
+    pub(crate) fn inject(&mut self, from: u16, to: u16, sent: &Sent) {
         assert_eq!(self.offer(from, to, sent), Verdict::Taken);
     }
 
@@ -405,7 +404,7 @@ impl World {
     }
 
     /// Takes what a NIC asks for: moves and things to tell.
-    pub fn collect(&mut self, number: u16) {
+    pub(crate) fn collect(&mut self, number: u16) {
         let slow = self.slow_moves;
         let node = &mut self.nodes[usize::from(number)];
         while let Some(dma) = node.nic.poll_dma() {
@@ -437,7 +436,7 @@ impl World {
     }
 
     /// Does the next memory move. Whether there was one.
-    pub fn do_move(&mut self, number: u16) -> bool {
+    pub(crate) fn do_move(&mut self, number: u16) -> bool {
         let node = &mut self.nodes[usize::from(number)];
         let Some(dma) = node.moves.pop_front() else {
             return false;
@@ -461,7 +460,7 @@ impl World {
     }
 
     /// Does one thing that may happen now, drawn at random. False when nothing may.
-    pub fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let nodes = self.nodes.len() as u16;
         let mut choices: Vec<(u8, u16, u16)> = Vec::new();
         for (number, node) in (0..).zip(&self.nodes) {
@@ -508,7 +507,7 @@ impl World {
     }
 
     /// Lets everything happen that may.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let mut steps = 0u64;
         while self.step() {
             steps += 1;
@@ -520,12 +519,12 @@ impl World {
     }
 
     /// What was told at a node since this was last asked.
-    pub fn take_told(&mut self, node: u16) -> Vec<Completion> {
+    pub(crate) fn take_told(&mut self, node: u16) -> Vec<Completion> {
         std::mem::take(&mut self.nodes[usize::from(node)].told)
     }
 
     /// Packets on the wire from one node to another.
-    pub fn on_wire(&self, from: u16, to: u16) -> usize {
+    pub(crate) fn on_wire(&self, from: u16, to: u16) -> usize {
         self.wires.get(&(from, to)).map_or(0, VecDeque::len)
     }
 }
@@ -563,13 +562,13 @@ fn read(memory: &mut Memory, transmit: &Transmit) -> Sent {
 }
 
 /// `length` bytes that depend on `seed`, none of them zero.
-pub fn pattern(seed: u64, length: u64) -> Vec<u8> {
+pub(crate) fn pattern(seed: u64, length: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     (0..length).map(|_| random.next() as u8 | 1).collect()
 }
 
 /// Words told as done and as failed, in order.
-pub fn words(told: &[Completion]) -> (Vec<u32>, Vec<u32>) {
+pub(crate) fn words(told: &[Completion]) -> (Vec<u32>, Vec<u32>) {
     let mut done = Vec::new();
     let mut failed = Vec::new();
     for completion in told {

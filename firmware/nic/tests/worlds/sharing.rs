@@ -1,11 +1,9 @@
 //! What processes and peers share: turns, room in queues, NIC memory.
 
-mod world;
-
+use crate::world::{PAGE, World, fetch, key, long_send, nic_of, pattern, short_send, words};
 use mapwire_nic::{Completion, Export, HandlerTarget, Import, NicError, NicHandler, Outbox};
 use mapwire_translation::{Frame, Page, Process};
 use mapwire_wire::{CommandRepr, HandlerId, ImportId, Kind, NodeId, ProcessId, Rights};
-use world::{PAGE, World, fetch, key, long_send, nic_of, pattern, short_send, words};
 
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x40_0000;
@@ -52,7 +50,7 @@ fn long_sends_of_many_processes_take_turns_chunk_by_chunk() {
 fn more_long_sends_than_a_link_tells_apart_wait_and_all_arrive() {
     let (mut world, imports) = crowd(40, 2);
     for (process, &import) in (0..).zip(&imports) {
-        let command = world::notifying_send(import, 0, HERE, LENGTH, 1);
+        let command = crate::world::notifying_send(import, 0, HERE, LENGTH, 1);
         world.submit(0, process, &command, &[]);
         world.serve(0, process);
     }
@@ -325,7 +323,8 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
     let small = nic_of(0, 2, 1 << 20).memory().used_bytes();
     let short = std::panic::catch_unwind(|| nic_of(0, 2, small - 1));
     assert!(short.is_err());
-    type Fill = fn(&mut mapwire_nic::Nic<world::forgetful::Forgetful>, u32) -> Result<(), NicError>;
+    type Fill =
+        fn(&mut mapwire_nic::Nic<crate::world::forgetful::Forgetful>, u32) -> Result<(), NicError>;
     let fills: [(&str, Fill); 5] = [
         ("a command queue", |nic, n| {
             nic.open_process(ProcessId(n as u16 + 1))

@@ -2,15 +2,15 @@
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -19,17 +19,17 @@ impl Random {
     }
 
     /// Below `end`, which is not 0.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
     /// From `start` to `end`, both included.
-    pub fn within(&mut self, start: u64, end: u64) -> u64 {
+    pub(crate) fn within(&mut self, start: u64, end: u64) -> u64 {
         start + self.below(end - start + 1)
     }
 
     /// True `percent` times in 100.
-    pub fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
@@ -46,7 +46,7 @@ impl Drop for Seed {
 }
 
 /// Runs `test` with `rounds` seeds that differ from run to run. MAPWIRE_SEED repeats one, MAPWIRE_ROUNDS draws more.
-pub fn for_seeds(rounds: u64, mut test: impl FnMut(u64)) {
+pub(crate) fn for_seeds(rounds: u64, mut test: impl FnMut(u64)) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     if let Some(seed) = number("MAPWIRE_SEED") {
         let _seed = Seed(seed);

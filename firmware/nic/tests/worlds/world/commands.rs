@@ -3,7 +3,7 @@
 use mapwire_wire::{CommandRepr, ImportId, Signal};
 
 /// A long send without frills.
-pub fn long_send(
+pub(crate) fn long_send(
     import: ImportId,
     offset: u64,
     address: u64,
@@ -22,7 +22,7 @@ pub fn long_send(
 }
 
 /// A long send that notifies.
-pub fn notifying_send(
+pub(crate) fn notifying_send(
     import: ImportId,
     offset: u64,
     address: u64,
@@ -41,7 +41,7 @@ pub fn notifying_send(
 }
 
 /// A short send.
-pub fn short_send(
+pub(crate) fn short_send(
     import: ImportId,
     offset: u64,
     data: &[u8],
@@ -58,7 +58,7 @@ pub fn short_send(
 }
 
 /// A fetch.
-pub fn fetch(
+pub(crate) fn fetch(
     import: ImportId,
     offset: u64,
     address: u64,

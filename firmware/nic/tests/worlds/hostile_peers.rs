@@ -1,16 +1,14 @@
 //! Peers that send whatever they like.
 
-mod world;
-
 use std::collections::BTreeMap;
 
+use crate::world::random::{Random, for_seeds};
+use crate::world::{PAGE, Sent, World, fetch, key, notifying_send, short_send, words};
 use mapwire_nic::{Completion, Export, Rejection};
 use mapwire_wire::{
     CommandRepr, ExportId, FetchId, HEADER_BYTES, Header, INLINE_BYTES, Key, MessageId, NodeId,
     ProcessId, Refusal, Repr, Rights, Signal,
 };
-use world::random::{Random, for_seeds};
-use world::{PAGE, Sent, World, fetch, key, notifying_send, short_send, words};
 
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x40_0010;
@@ -503,7 +501,7 @@ fn a_peer_that_never_ends_its_messages_or_is_always_refused_costs_a_bounded_memo
     world.pin(2, 0, HERE, 4 * PAGE);
     let import = world.import(2, 0, 1, (export, good), LENGTH);
     world.submit(2, 0, &notifying_send(import, 0, HERE, LENGTH, 1), &[]);
-    world.submit(2, 0, &world::fetch(import, 0, HERE, LENGTH, 2), &[]);
+    world.submit(2, 0, &crate::world::fetch(import, 0, HERE, LENGTH, 2), &[]);
     world.settle();
     assert_eq!(words(&world.take_told(2)), (vec![1, 2], vec![]));
 }

@@ -1,13 +1,11 @@
 //! Sends and fetches between many processes, against byte arrays.
 
-mod world;
-
 use std::collections::BTreeMap;
 
+use crate::world::random::{Random, for_seeds};
+use crate::world::{PAGE, World, fetch, long_send, notifying_send, pattern, short_send, words};
 use mapwire_nic::{Completion, Landing};
 use mapwire_wire::{CommandRepr, ExportId, ImportId, NodeId, ProcessId, Signal};
-use world::random::{Random, for_seeds};
-use world::{PAGE, World, fetch, long_send, notifying_send, pattern, short_send, words};
 
 const NODES: u16 = 3;
 const PROCESSES: u16 = 2;

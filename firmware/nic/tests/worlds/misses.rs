@@ -1,11 +1,9 @@
 //! Translations that only the host can supply: what waits, what is dropped and sent again, and what fails.
 
-mod world;
-
+use crate::world::{PAGE, Sent, World, fetch, long_send, pattern, words};
 use mapwire_nic::{CommandError, Completion, Rejection};
 use mapwire_translation::{NicSide, Page};
 use mapwire_wire::{ExportId, Header, ImportId, Kind, NodeId, ProcessId, Refusal, Repr};
-use world::{PAGE, Sent, World, fetch, long_send, pattern, words};
 
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x40_0000;

@@ -1,11 +1,9 @@
 //! Exports, processes and peers that go while transfers are under way.
 
-mod world;
-
+use crate::world::random::{Random, for_seeds};
+use crate::world::{PAGE, World, fetch, long_send, notifying_send, pattern, short_send, words};
 use mapwire_nic::{CommandError, Completion, Landing, Rejection};
 use mapwire_wire::{Flags, ImportId, MessageId, NodeId, ProcessId, Refusal};
-use world::random::{Random, for_seeds};
-use world::{PAGE, World, fetch, long_send, notifying_send, pattern, short_send, words};
 
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x40_0000;

@@ -1,10 +1,8 @@
 //! Packets whose source the peer reads after they are out: their commands are over when it has, not before.
 
-mod world;
-
+use crate::world::{PAGE, World, long_send, pattern};
 use mapwire_nic::{CommandError, Completion};
 use mapwire_wire::{ImportId, NodeId, ProcessId};
-use world::{PAGE, World, long_send, pattern};
 
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x40_0000;
