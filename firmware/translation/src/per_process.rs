@@ -143,16 +143,11 @@ impl TranslationDesign for PerProcess {
     }
 
     fn installed(&self, process: Process, page: Page) -> Frame {
-        let found = self.processes.get(process).and_then(|table| {
-            let slot = table.peek_slot(page)?;
-            Some(table.frame(slot))
-        });
-        found.unwrap_or(Frame::GARBAGE)
+        self.processes.frame_of(process, page)
     }
 
     fn fragmented_pages(&self) -> u64 {
-        let of_each = self.processes.iter().map(SlotTable::fragmented_pages);
-        of_each.sum()
+        self.processes.fragmented_pages()
     }
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {

@@ -7,6 +7,7 @@
 
 use crate::design::TranslationError;
 use crate::leaves::Leaves;
+use crate::opened::Opened;
 use crate::page::{Frame, Page, PageRange, Process, RangeError};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -272,6 +273,20 @@ impl SlotTable {
 #[inline(always)]
 fn page_in_leaf(page: Page) -> usize {
     page.0 as usize % LEAF_PAGES
+}
+
+impl Opened<SlotTable> {
+    /// What stands in the slot of the page; the garbage frame if it has none.
+    pub(crate) fn frame_of(&self, process: Process, page: Page) -> Frame {
+        let table = self.get(process);
+        let found = table.and_then(|table| Some(table.frame(table.peek_slot(page)?)));
+        found.unwrap_or(Frame::GARBAGE)
+    }
+
+    /// Pages of all tables that stand apart from the page before them.
+    pub(crate) fn fragmented_pages(&self) -> u64 {
+        self.iter().map(SlotTable::fragmented_pages).sum()
+    }
 }
 
 #[cfg(test)]

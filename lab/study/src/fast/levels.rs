@@ -14,6 +14,8 @@ use super::lanes::{Eight, EightBytes, Four, One, Sets, use_eight, use_eight_byte
 use crate::counts::PathMisses;
 
 const BLOCK: usize = 8192;
+/// Blocks that are handed on whole after one of which nearly all was handed on.
+const UNFILTERED_BLOCKS: u32 = 31;
 
 /// A shape that [`Levels`] takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,6 +51,8 @@ struct Unit {
     /// Sets of the level; of a pair those of the first, the other has `other_sets`.
     sets: usize,
     other_sets: usize,
+    /// Blocks to come that are handed on whole.
+    unfiltered: u32,
     /// Entries run, by class.
     run: [u64; 4],
     /// Hits by class and by lane; a pair's second level has the upper four.
@@ -136,7 +140,16 @@ impl Levels {
         let mut in_buffer = None;
         for unit in units {
             let keys = in_buffer.map_or(block, |left: usize| &from[..left]);
+            if unit.unfiltered > 0 {
+                unit.unfiltered -= 1;
+                unit.run::<CLASSES, false>(keys, to);
+                continue;
+            }
             let left = unit.run::<CLASSES, true>(keys, to);
+            // To choose costs more than it saves.
+            if left > keys.len() / 8 * 7 {
+                unit.unfiltered = UNFILTERED_BLOCKS;
+            }
             std::mem::swap(from, to);
             in_buffer = Some(left);
         }
@@ -223,6 +236,7 @@ impl Unit {
             state,
             sets,
             other_sets,
+            unfiltered: 0,
             run: [0; 4],
             hits: [[0; 8]; 4],
         }

@@ -24,6 +24,13 @@ fn ops(pages: u64) -> impl Strategy<Value = Vec<Op>> {
 
 fn decoded(ops: &[Op]) -> Decoder {
     let mut decoder = Decoder::new(Selection::ALL);
+    decode(&mut decoder, ops);
+    decoder
+}
+
+/// The next chunk.
+fn decode(decoder: &mut Decoder, ops: &[Op]) {
+    decoder.clear();
     for (process, receive, first, count) in ops {
         let op = if *receive {
             TraceOp::Receive
@@ -34,7 +41,6 @@ fn decoded(ops: &[Op]) -> Decoder {
             .operation(0, Process(*process), op, false, first << 12, count << 12)
             .unwrap();
     }
-    decoder
 }
 
 /// Misses of one shape, by lists; pages of a line that are not pinned yet when it is filled are missing from it.
@@ -101,7 +107,7 @@ proptest! {
         line_shift in 0_u32..4,
         offset in any::<bool>(),
         whole_lines in any::<bool>(),
-        pieces in 1_usize..4,
+        pieces in 1_usize..12,
         shapes in prop::sample::subsequence(shapes(), 1..10),
     ) {
         let line = 1 << line_shift;
@@ -111,11 +117,7 @@ proptest! {
         let mut stream = KeyStream::default();
         let mut cold = PathMisses::default();
         for piece in ops.chunks(ops.len() / pieces + 1) {
-            decoder.clear();
-            for (process, receive, first, count) in piece {
-                let op = if *receive { TraceOp::Receive } else { TraceOp::Send };
-                decoder.operation(0, Process(*process), op, false, first << 12, count << 12).unwrap();
-            }
+            decode(&mut decoder, piece);
             for node in decoder.nodes() {
                 prop_assert!(keys.extend(&node.pages));
                 keys.stream(&node.chunk, &mut stream);
@@ -145,11 +147,7 @@ proptest! {
         let mut pins = Pins::new(limit);
         let mut all = Vec::new();
         for piece in ops.chunks(ops.len() / pieces + 1) {
-            decoder.clear();
-            for (process, receive, first, count) in piece {
-                let op = if *receive { TraceOp::Receive } else { TraceOp::Send };
-                decoder.operation(0, Process(*process), op, false, first << 12, count << 12).unwrap();
-            }
+            decode(&mut decoder, piece);
             for node in decoder.nodes() {
                 keys.extend(&node.pages);
                 pins.run(&node.chunk, &node.pages, &keys, |steps| all.extend_from_slice(steps)).unwrap();
@@ -260,17 +258,7 @@ fn eight_ways_hold_more_lines_of_a_set_than_bytes_can_number() {
     let mut cache = Limited::new(shape);
     let mut largest = Vec::new();
     for piece in ops.chunks(1000) {
-        decoder.clear();
-        for (process, receive, first, count) in piece {
-            let op = if *receive {
-                TraceOp::Receive
-            } else {
-                TraceOp::Send
-            };
-            decoder
-                .operation(0, Process(*process), op, false, first << 12, count << 12)
-                .unwrap();
-        }
+        decode(&mut decoder, piece);
         let node = &decoder.nodes()[0];
         assert!(keys.extend(&node.pages));
         largest.push(keys.most_slot());
