@@ -10,7 +10,7 @@ use mapwire_transport::rendezvous::Broker;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process_group, wait};
 
 use super::Job;
 use super::ending::{self, RankEnd};
@@ -71,6 +71,8 @@ enum Phase {
     Leftover(Instant),
     /// Nothing of the job is left but output that the user has not read.
     Flushing,
+    /// Nothing is left to be done.
+    Over,
 }
 
 pub(super) struct Launcher {
@@ -79,6 +81,7 @@ pub(super) struct Launcher {
     epoll: OwnedFd,
     signals: Signals,
     keeper: OwnedFd,
+    keeper_is_gone: bool,
     /// The user's stdout and stderr.
     sinks: [Sink; 2],
     phase: Phase,
@@ -89,13 +92,25 @@ pub(super) struct Launcher {
     lines: Vec<u8>,
 }
 
-/// Runs the job and gives the exit code. When it returns, no process of the job is left.
-pub(crate) fn run(job: Job, link: Link) -> u8 {
+/// How a job ended.
+pub(crate) struct Ended {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// The keeper was killed, so that what it does at the end is not done.
+    pub(crate) keeper_is_gone: bool,
+}
+
+/// Runs the job. When it returns, no process of the job is left.
+pub(crate) fn run(job: Job, link: Link) -> Ended {
+    let keeper = link.keeper;
     let mut launcher = match Launcher::prepare(&job, link) {
         Ok(launcher) => launcher,
         Err(why) => {
             eprintln!("mapwire: {why}");
-            return 1;
+            return Ended {
+                code: 1,
+                keeper_is_gone: getppid() != Some(keeper),
+            };
         }
     };
     if let Err((code, why)) = start::ranks(&mut launcher, &job) {
@@ -105,7 +120,11 @@ pub(crate) fn run(job: Job, link: Link) -> u8 {
     }
     launcher.work();
     tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
-    launcher.code.unwrap_or(0)
+    Ended {
+        code: launcher.code.unwrap_or(0),
+        // Of a process that is being killed, the pipe closes before its children have another parent.
+        keeper_is_gone: launcher.keeper_is_gone || getppid() != Some(keeper),
+    }
 }
 
 impl Launcher {
@@ -140,6 +159,7 @@ impl Launcher {
             epoll,
             signals: link.signals,
             keeper: link.pipe,
+            keeper_is_gone: false,
             sinks,
             phase: Phase::Running,
             code: None,
@@ -259,6 +279,7 @@ impl Launcher {
                 self.advance(now)
             }
             Phase::Flushing => self.sinks.iter().all(Sink::is_empty),
+            Phase::Over => true,
             _ => false,
         }
     }
@@ -315,6 +336,7 @@ impl Launcher {
         match rustix::io::read(&self.keeper, &mut bytes) {
             Ok(0) => {
                 // Nobody waits for this job any more.
+                self.keeper_is_gone = true;
                 self.code.get_or_insert(128 + libc::SIGKILL as u8);
                 let _ = epoll::delete(&self.epoll, &self.keeper);
                 self.kill_ranks();
@@ -366,9 +388,11 @@ impl Launcher {
                 self.phase = Phase::Leftover(now);
             }
             Phase::Flushing => {
-                // The user does not want the rest of the output: nothing else is left to do.
-                std::process::exit(i32::from(self.code.unwrap_or(code)));
+                // The user does not want the rest of the output.
+                self.code.get_or_insert(code);
+                self.phase = Phase::Over;
             }
+            Phase::Over => {}
         }
     }
 

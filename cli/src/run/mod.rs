@@ -105,15 +105,16 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             }
         }
         Ok(keeper::Role::Launcher(link)) => {
-            let keeper = link.keeper;
-            let code = launcher::run(job, link);
+            let ended = launcher::run(job, link);
             // The keeper makes the trace, when nothing of the job is left; if it was killed, the launcher does.
-            if rustix::process::getppid() != Some(keeper) {
+            if ended.keeper_is_gone {
+                signals::unblock_ending();
                 trace.map(trace::Trace::finish);
             }
-            ExitCode::from(code)
+            ExitCode::from(ended.code)
         }
         Err(error) => {
+            trace.map(trace::Trace::discard);
             eprintln!("mapwire: cannot start the launcher: {error}");
             ExitCode::from(126)
         }

@@ -40,6 +40,13 @@ pub(super) fn unblock_all() {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) };
 }
 
+/// Lets the signals that end jobs end this process. Others stay blocked: in the background, `SIGTTOU` would stop it when it writes.
+pub(super) fn unblock_ending() {
+    let ending = set_of(&ENDING);
+    // SAFETY: `ending` is an initialised set; a null old set is allowed.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &ending, std::ptr::null_mut()) };
+}
+
 /// The descriptor from which blocked signals are read.
 pub(super) struct Signals {
     fd: OwnedFd,

@@ -66,13 +66,7 @@ impl Trace {
     /// is no trace.
     pub(super) fn finish(self) -> bool {
         let outcome = self.merge();
-        let removed = fs::remove_dir_all(&self.folder);
-        if let Err(error) = removed {
-            eprintln!(
-                "mapwire: the folder {} cannot be removed: {error}",
-                self.folder.display()
-            );
-        }
+        self.remove_folder();
         match outcome {
             Ok(Outcome {
                 records,
@@ -95,6 +89,20 @@ impl Trace {
                 );
                 false
             }
+        }
+    }
+
+    /// Gives the trace up: no rank was started.
+    pub(super) fn discard(self) {
+        self.remove_folder();
+    }
+
+    fn remove_folder(&self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!(
+                "mapwire: the folder {} cannot be removed: {error}",
+                self.folder.display()
+            );
         }
     }
 

@@ -161,6 +161,9 @@ impl Pages {
             return Err(self.explain(error));
         }
         self.host.hold_receive(range)?;
+        if let Some(notes) = &mut self.pinner.notes {
+            notes.is_there(range);
+        }
         Ok(())
     }
 

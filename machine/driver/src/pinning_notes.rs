@@ -18,7 +18,17 @@ pub(crate) struct Notes {
 impl Notes {
     /// Pages were checked and pinned for a transfer.
     pub(crate) fn held(&mut self, range: PageRange) {
+        self.is_there(range);
         self.before.push((TraceOp::Hold, range));
+    }
+
+    /// All of the range is there, as whoever replays concludes from a record that is written anyway: of a transfer, a hold or an
+    /// export.
+    #[inline]
+    pub(crate) fn is_there(&mut self, range: PageRange) {
+        if !self.absent.is_empty() {
+            self.absent.found(range);
+        }
     }
 
     /// The transfer is over.
@@ -78,10 +88,15 @@ mod tests {
         notes.pinning(run(10, 31), true);
         notes.pinning(run(9, 33), true);
         notes.pinning(run(9, 33), true);
+        notes.pinning(run(60, 2), false);
+        notes.is_there(run(60, 3));
+        notes.pinning(run(60, 2), false);
         let noted: Vec<_> = notes.take_before().collect();
         let expected = [
             (TraceOp::Absent, run(10, 32)),
             (TraceOp::Present, run(9, 33)),
+            (TraceOp::Absent, run(60, 2)),
+            (TraceOp::Absent, run(60, 2)),
         ];
         assert_eq!(noted, expected);
     }

@@ -147,7 +147,7 @@ impl Levels {
             }
             let left = unit.run::<CLASSES, true>(keys, to);
             // To choose costs more than it saves.
-            if left > keys.len() / 8 * 7 {
+            if keys.len() >= BLOCK / 8 && left > keys.len() / 8 * 7 {
                 unit.unfiltered = UNFILTERED_BLOCKS;
             }
             std::mem::swap(from, to);

@@ -11,8 +11,8 @@ use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
 pub struct Step {
     /// Key of the page that leaves; [`NO_PAGE`] if none does.
     pub unpinned: u32,
-    /// Key of the page that is looked up, with [`RECEIVE`](crate::decode::RECEIVE). Where more pages leave than are looked up, it
-    /// is again the one before: that hits and changes nothing.
+    /// Key of the page that is looked up, with [`RECEIVE`](crate::decode::RECEIVE). Where several pages leave before a lookup, all
+    /// but the last leave with the page looked up before, again: that hits and changes nothing.
     pub looked_up: u32,
 }
 
@@ -81,7 +81,7 @@ pub struct Pins {
     steps: Vec<Step>,
     filled: usize,
     /// The page looked up last.
-    last: u32,
+    looked_up_last: u32,
 }
 
 impl Pins {
@@ -95,7 +95,7 @@ impl Pins {
             counts: PinCounts::default(),
             steps: vec![Step::NONE; BLOCK],
             filled: 0,
-            last: 0,
+            looked_up_last: 0,
         }
     }
 
@@ -124,7 +124,7 @@ impl Pins {
     /// Hands what caches with these keys see of the chunk to `take`, many steps at a time.
     ///
     /// # Errors
-    /// [`LimitTooSmall`].
+    /// [`LimitTooSmall`]. The steps before it may not have been handed on then, and there is no use in going on.
     #[inline]
     pub fn run(
         &mut self,
@@ -140,9 +140,9 @@ impl Pins {
             rest = &rest[self.singles(rest, keys)..];
             let next_first = |it: &[u32]| it[1..].iter().position(|it| it & FIRST != 0);
             if self.filled < BLOCK && !rest.is_empty() {
-                let pages = next_first(rest).map_or(rest.len(), |at| at + 1);
-                self.several(&rest[..pages], keys)?;
-                rest = &rest[pages..];
+                let count = next_first(rest).map_or(rest.len(), |at| at + 1);
+                self.several(&rest[..count], keys)?;
+                rest = &rest[count..];
             }
             if self.filled >= BLOCK {
                 take(&self.steps[..self.filled]);
@@ -189,7 +189,7 @@ impl Pins {
         self.counts = counts;
         self.filled += done;
         if let Some(lookup) = lookups[..done].last() {
-            self.last = lookup & PAGE_ID;
+            self.looked_up_last = lookup & PAGE_ID;
         }
         done
     }
@@ -215,35 +215,54 @@ impl Pins {
             }
         }
         let over = (queue.pinned + fresh).saturating_sub(self.limit);
-        // Pages leave before any is looked up. The page looked up last is there while others leave: if it leaves at all, it is the
-        // one used last of its process, and the last to leave.
-        self.steps.truncate(self.filled);
+        let needed = self.filled + over as usize + lookups.len();
+        if self.steps.len() < needed {
+            self.steps.resize(needed, Step::NONE);
+        }
+        // Pages leave before any is looked up, in an order that no cache sees. All but the last leave while the page that was looked up
+        // before is looked up again; so if it leaves itself, it must be the last.
+        let mut to = self.filled;
+        let again = keys.key(self.looked_up_last);
+        let mut gone = None;
         for _ in 0..over {
-            self.steps.push(Step {
-                unpinned: keys.key(queue.unpin_oldest(&mut self.of_page)),
-                looked_up: keys.key(self.last),
-            });
+            let id = queue.unpin_oldest(&mut self.of_page);
+            if id == self.looked_up_last {
+                gone = Some(to);
+            }
+            self.steps[to] = Step {
+                unpinned: keys.key(id),
+                looked_up: again,
+            };
+            to += 1;
+        }
+        if let Some(gone) = gone {
+            let last = to - 1;
+            let unpinned = self.steps[last].unpinned;
+            self.steps[last].unpinned = self.steps[gone].unpinned;
+            self.steps[gone].unpinned = unpinned;
         }
         queue.pinned += fresh - over;
         self.counts.unpins += u64::from(over);
         self.counts.check_misses += u64::from(fresh);
-        let last_unpinned = match over {
-            0 => NO_PAGE,
-            _ => self.steps.pop().map_or(NO_PAGE, |step| step.unpinned),
-        };
-        for (at, lookup) in lookups.iter().enumerate() {
+        // The first lookup goes with the last page that leaves.
+        let mut unpinned = NO_PAGE;
+        if over > 0 {
+            to -= 1;
+            unpinned = self.steps[to].unpinned;
+        }
+        for lookup in lookups {
             let id = lookup & PAGE_ID;
             if self.of_page[id as usize].last == NONE {
                 queue.push(id, &mut self.of_page);
             }
-            self.steps.push(Step {
-                unpinned: if at == 0 { last_unpinned } else { NO_PAGE },
+            self.steps[to] = Step {
+                unpinned: std::mem::replace(&mut unpinned, NO_PAGE),
                 looked_up: keys.key(id) | lookup & RECEIVE,
-            });
-            self.last = id;
+            };
+            to += 1;
+            self.looked_up_last = id;
         }
-        self.filled = self.steps.len();
-        self.steps.resize(self.filled.max(BLOCK), Step::NONE);
+        self.filled = to;
         Ok(())
     }
 }
@@ -291,6 +310,7 @@ impl Queue {
         id
     }
 
+    /// Moves the live places together. All places are taken, so the last word is whole.
     #[cold]
     fn compact(&mut self, of_page: &mut [OfPage]) {
         let mut moved = 0;

@@ -107,7 +107,7 @@ proptest! {
         line_shift in 0_u32..4,
         offset in any::<bool>(),
         whole_lines in any::<bool>(),
-        pieces in 1_usize..12,
+        pieces in 1_usize..40,
         shapes in prop::sample::subsequence(shapes(), 1..10),
     ) {
         let line = 1 << line_shift;
@@ -177,6 +177,11 @@ proptest! {
                 list.insert(0, page);
             }
             let flag = if *receive { RECEIVE } else { 0 };
+            // In any order; but the page looked up before leaves last.
+            if let Some(at) = unpinned.iter().position(|it| *it == last) {
+                let end = unpinned.len() - 1;
+                unpinned.swap(at, end);
+            }
             let mut unpinned_last = unpinned.pop().unwrap_or(NO_PAGE);
             expected.extend(unpinned.into_iter().map(|unpinned| Step { unpinned, looked_up: last }));
             for page in *first..first + count {
@@ -187,6 +192,115 @@ proptest! {
         }
         prop_assert_eq!(all, expected);
         prop_assert_eq!(pins.counts(), counts);
+    }
+}
+
+/// Misses of one shape under a limit with LRU, by lists: one for each process and one for each set.
+fn misses_of_limited_lists(ops: &[Op], limit: u64, shape: Shape) -> PathMisses {
+    let config = CacheConfig::default()
+        .with_entries(shape.sets * shape.ways)
+        .with_ways(shape.ways);
+    let mut sets: HashMap<usize, Vec<(u16, u64)>> = HashMap::new();
+    let mut pinned: HashMap<u16, Vec<u64>> = HashMap::new();
+    let mut misses = PathMisses::default();
+    for (process, receive, first, count) in ops {
+        let pages = *first..first + count;
+        let list = pinned.entry(*process).or_default();
+        let (old, new): (Vec<u64>, Vec<u64>) = pages.clone().partition(|page| list.contains(page));
+        list.retain(|page| !old.contains(page));
+        old.iter().for_each(|page| list.insert(0, *page));
+        while (list.len() + new.len()) as u64 > limit {
+            let gone = (*process, list.pop().unwrap());
+            sets.values_mut()
+                .for_each(|set| set.retain(|it| *it != gone));
+        }
+        new.iter().for_each(|page| list.insert(0, *page));
+        for page in pages {
+            let at = config.set_of(Process(*process), mapwire_translation::Page(page));
+            let set = sets.entry(at).or_default();
+            match set.iter().position(|it| *it == (*process, page)) {
+                Some(there) => drop(set.remove(there)),
+                None => misses.count(*receive, false),
+            }
+            set.insert(0, (*process, page));
+            set.truncate(shape.ways);
+        }
+    }
+    misses
+}
+
+/// Those of `Limited`, which takes the operations in so many pieces.
+fn misses_of_limited(ops: &[Op], limit: u64, shape: Shape, pieces: usize) -> PathMisses {
+    let mut decoder = Decoder::new(Selection::ALL);
+    let mut keys = Keys::new(1, true, 1);
+    let mut pins = Pins::new(limit);
+    let mut cache = Limited::new(shape);
+    for piece in ops.chunks(ops.len() / pieces + 1) {
+        decode(&mut decoder, piece);
+        for node in decoder.nodes() {
+            keys.extend(&node.pages);
+            let take = |steps: &[Step]| cache.run(steps, keys.most_slot());
+            pins.run(&node.chunk, &node.pages, &keys, take).unwrap();
+        }
+    }
+    cache.misses()
+}
+
+proptest! {
+    #![proptest_config(crate::testing::seeded())]
+    #[test]
+    fn caches_under_a_limit_miss_as_often_as_lists(
+        ops in ops(24),
+        limit in 1_u64..9,
+        sets in 0_u32..5,
+        ways in 0_u32..4,
+        pieces in 1_usize..4,
+    ) {
+        let ops: Vec<Op> = ops.into_iter().map(|(a, b, c, count)| (a, b, c, count.min(limit))).collect();
+        let shape = Shape { sets: 1 << sets, ways: 1 << ways };
+        prop_assert_eq!(misses_of_limited(&ops, limit, shape, pieces), misses_of_limited_lists(&ops, limit, shape));
+    }
+}
+
+#[test]
+fn long_traces_under_a_limit_fill_blocks_and_queues() {
+    let mut state = 7_u64;
+    let mut below = |n: u64| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) % n
+    };
+    for limit in [1, 2, 5, 60, 200] {
+        let mut op = |_| {
+            let count = if below(4) == 0 {
+                1 + below(limit.min(7))
+            } else {
+                1
+            };
+            let span = if below(2) == 0 { 90 } else { 400 };
+            (below(3) as u16, below(5) == 0, below(span), count)
+        };
+        let ops: Vec<Op> = (0..20_000).map(&mut op).collect();
+        for (sets, ways) in [(1, 8), (16, 1), (8, 2)] {
+            let shape = Shape { sets, ways };
+            let expected = misses_of_limited_lists(&ops, limit, shape);
+            assert_eq!(
+                misses_of_limited(&ops, limit, shape, 3),
+                expected,
+                "{limit} {shape:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_page_looked_up_last_may_leave_before_others() {
+    // Of the second operation, page 1 was pinned already: page 0 is then the one used last, and page 1 the one looked up last.
+    let ops = [(0, false, 1, 1), (0, false, 0, 2), (0, false, 10, 4)];
+    for (sets, ways) in [(1, 8), (16, 1), (4, 4)] {
+        let misses = misses_of_limited(&ops, 4, Shape { sets, ways }, 1);
+        assert_eq!(misses.sum(), 6);
     }
 }
 

@@ -69,7 +69,7 @@ fn configurations() -> impl Strategy<Value = Vec<Configuration>> {
                 .with_offset_per_process(offset)
         });
     let limit =
-        prop_oneof![2 => Just(PinLimit::Unlimited), 1 => (20_u64..60).prop_map(PinLimit::Pages)];
+        prop_oneof![2 => Just(PinLimit::Unlimited), 1 => (11_u64..60).prop_map(PinLimit::Pages)];
     let ahead = prop_oneof![3 => Just(1_u32), 1 => 2_u32..9];
     let design = (0_u8..8, cache, ahead).prop_map(|(kind, cache, ahead)| match kind {
         0 => DesignConfig::SharedCache(IndexedConfig::from(cache).with_prefetch(ahead)),
