@@ -114,7 +114,9 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             ExitCode::from(ended.code)
         }
         Err(error) => {
-            trace.map(trace::Trace::discard);
+            if let Some(trace) = trace {
+                trace.discard();
+            }
             eprintln!("mapwire: cannot start the launcher: {error}");
             ExitCode::from(126)
         }

@@ -76,7 +76,7 @@ pub struct Pins {
     of_page: Vec<OfPage>,
     queue_of_process: Vec<u16>,
     queues: Vec<Queue>,
-    counts: PinCounts,
+    check_misses: u64,
     /// A block of which so many are filled, at times longer than [`BLOCK`].
     steps: Vec<Step>,
     filled: usize,
@@ -92,7 +92,7 @@ impl Pins {
             of_page: Vec::new(),
             queue_of_process: Vec::new(),
             queues: Vec::new(),
-            counts: PinCounts::default(),
+            check_misses: 0,
             steps: vec![Step::NONE; BLOCK],
             filled: 0,
             looked_up_last: 0,
@@ -101,7 +101,11 @@ impl Pins {
 
     /// Counts so far.
     pub fn counts(&self) -> PinCounts {
-        self.counts
+        let pinned = self.queues.iter().map(|queue| u64::from(queue.pinned));
+        PinCounts {
+            check_misses: self.check_misses,
+            unpins: self.check_misses - pinned.sum::<u64>(),
+        }
     }
 
     fn extend(&mut self, pages: &Pages) {
@@ -154,9 +158,10 @@ impl Pins {
     }
 
     /// Does the operations of one page that come first, as long as there is room in the block. Returns how many.
+    #[inline(never)]
     fn singles(&mut self, lookups: &[u32], keys: &Keys) -> usize {
         let (of_page, queues) = (self.of_page.as_mut_slice(), self.queues.as_mut_slice());
-        let mut counts = self.counts;
+        let mut fresh = 0;
         let nexts = lookups[1..].iter().copied().chain([FIRST]);
         let mut done = 0;
         let room = &mut self.steps[self.filled..BLOCK];
@@ -171,9 +176,8 @@ impl Pins {
             if last as usize + 1 != queue.end {
                 queue.push(id, of_page);
                 if last == NONE {
-                    counts.check_misses += 1;
+                    fresh += 1;
                     if queue.pinned == self.limit {
-                        counts.unpins += 1;
                         unpinned = keys.key(queue.unpin_oldest(of_page));
                     } else {
                         queue.pinned += 1;
@@ -186,7 +190,7 @@ impl Pins {
             };
             done += 1;
         }
-        self.counts = counts;
+        self.check_misses += fresh;
         self.filled += done;
         if let Some(lookup) = lookups[..done].last() {
             self.looked_up_last = lookup & PAGE_ID;
@@ -196,6 +200,7 @@ impl Pins {
 
     /// Does an operation of several pages. Those of its pages that are pinned count as used first; then others are unpinned, then
     /// the rest is pinned.
+    #[inline(never)]
     fn several(&mut self, lookups: &[u32], keys: &Keys) -> Result<(), LimitTooSmall> {
         if lookups.len() as u64 > u64::from(self.limit) {
             return Err(LimitTooSmall {
@@ -242,8 +247,7 @@ impl Pins {
             self.steps[gone].unpinned = unpinned;
         }
         queue.pinned += fresh - over;
-        self.counts.unpins += u64::from(over);
-        self.counts.check_misses += u64::from(fresh);
+        self.check_misses += u64::from(fresh);
         // The first lookup goes with the last page that leaves.
         let mut unpinned = NO_PAGE;
         if over > 0 {
