@@ -11,7 +11,7 @@ use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
 pub struct Step {
     /// Key of the page that leaves; [`NO_PAGE`] if none does.
     pub unpinned: u32,
-    /// Key of the page that is looked up, with [`RECEIVE`](crate::decode::RECEIVE). Where several pages leave before a lookup, all
+    /// Key of the page that is looked up, with [`RECEIVE`]. Where several pages leave before a lookup, all
     /// but the last leave with the page looked up before, again: that hits and changes nothing.
     pub looked_up: u32,
 }
