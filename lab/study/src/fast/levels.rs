@@ -10,7 +10,7 @@ use bytemuck::cast;
 use wide::{CmpEq, i16x8, u64x2};
 
 use super::keys::{FRESH, KeyStream, MAX_SETS, class, slot};
-use super::lanes::{Eight, EightBytes, Four, One, Sets, use_eight, use_eight_bytes, use_four};
+use super::lanes::{Eight, EightBytes, Four, One, use_eight, use_eight_bytes, use_four};
 use crate::counts::PathMisses;
 
 const BLOCK: usize = 8192;
