@@ -11,7 +11,6 @@
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
 //! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
-//! | send long messages with one copy where memory cannot be mapped | [`Node::lend`] |
 //! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |
 //!
 //! ```no_run
@@ -36,7 +35,6 @@ mod config;
 mod error;
 mod export;
 mod import;
-mod lent;
 mod node;
 mod opening;
 #[allow(unsafe_code)]
@@ -51,7 +49,6 @@ pub use config::{ConfigError, NodeConfig, SharedConfig};
 pub use error::Error;
 pub use export::{Export, ExportBuilder};
 pub use import::{Import, ImportBuilder, Sending, Stable};
-pub use lent::Lent;
 pub use mapwire_driver::config::DriverMode;
 pub use mapwire_driver::notices::Notification;
 pub use mapwire_dsm::Counters as SharedCounters;

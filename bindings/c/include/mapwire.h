@@ -426,21 +426,6 @@ mw_status_t mw_buffer_ptr(const mw_buffer_t *buffer,
 mw_status_t mw_buffer_len(const mw_buffer_t *buffer, size_t *length);
 
 /*
- * Lends the buffer to the ranks that this process sends to from it on the ring path, until `mw_buffer_take_back` or
- * `mw_buffer_free`: they then copy what is sent themselves, so it is copied once rather than twice. Such a rank can read all of
- * the buffer meanwhile, not just what was sent; and a send from it returns when the receiver has copied. No error if it is
- * lent already.
- *
- * Errors:
- * `MW_ERR_LIMIT`: no descriptor is left for it.
- */
-mw_status_t mw_buffer_lend(const mw_buffer_t *buffer,
-                           const mw_node_t *node);
-
-/* Ends `mw_buffer_lend`. No error if the buffer is not lent. */
-mw_status_t mw_buffer_take_back(const mw_buffer_t *buffer);
-
-/*
  * Exports a buffer under `name`: 1 to 255 bytes of UTF-8, taken once at a time in this process. Whole buffers take the direct
  * path, unless the options forbid it. `options` may be `NULL`; `name` and `options` are copied.
  *

@@ -3,9 +3,7 @@
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
-use std::sync::{Mutex, PoisonError};
-
-use mapwire::{Buffer, Lent};
+use mapwire::Buffer;
 
 use crate::arguments::{new_object, required, result};
 use crate::failure::call;
@@ -16,7 +14,6 @@ use crate::status::mw_status_t;
 #[derive(Debug)]
 pub struct mw_buffer_t {
     pub(crate) buffer: Buffer,
-    lent: Mutex<Option<Lent>>,
 }
 
 /// Allocates `length` bytes, zeroed, on a page boundary.
@@ -34,8 +31,7 @@ pub extern "C" fn mw_buffer_alloc(
     call(|| {
         let place = new_object(buffer, "buffer")?;
         let buffer = required(node, "node")?.node.alloc(length)?;
-        let lent = Mutex::new(None);
-        *place = Box::into_raw(Box::new(mw_buffer_t { buffer, lent }));
+        *place = Box::into_raw(Box::new(mw_buffer_t { buffer }));
         Ok(())
     })
 }
@@ -76,44 +72,6 @@ pub extern "C" fn mw_buffer_len(
     call(|| {
         let bytes = required(buffer, "buffer")?.buffer.len();
         result(length, "length")?.write(bytes);
-        Ok(())
-    })
-}
-
-/// Lends the buffer to the ranks that this process sends to from it on the ring path, until `mw_buffer_take_back` or
-/// `mw_buffer_free`: they then copy what is sent themselves, so it is copied once rather than twice. Such a rank can read all of
-/// the buffer meanwhile, not just what was sent; and a send from it returns when the receiver has copied. No error if it is
-/// lent already.
-///
-/// # Errors
-/// `MW_ERR_LIMIT`: no descriptor is left for it.
-#[unsafe(no_mangle)]
-pub extern "C" fn mw_buffer_lend(
-    buffer: Option<&mw_buffer_t>,
-    node: Option<&mw_node_t>,
-) -> mw_status_t {
-    call(|| {
-        let buffer = required(buffer, "buffer")?;
-        let node = &required(node, "node")?.node;
-        let mut lent = buffer.lent.lock().unwrap_or_else(PoisonError::into_inner);
-        if lent.is_none() {
-            *lent = Some(node.lend(&buffer.buffer)?);
-        }
-        Ok(())
-    })
-}
-
-/// Ends `mw_buffer_lend`. No error if the buffer is not lent.
-#[unsafe(no_mangle)]
-pub extern "C" fn mw_buffer_take_back(buffer: Option<&mw_buffer_t>) -> mw_status_t {
-    call(|| {
-        let buffer = required(buffer, "buffer")?;
-        let lent = buffer
-            .lent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        drop(lent);
         Ok(())
     })
 }

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mapwire::{Buffer, Export, Import, Lent, Node, Rights};
+use mapwire::{Buffer, Export, Import, Node, Rights};
 use serde_json::{Value, json};
 
 use super::job::{Job, Order, Steps, role};
@@ -29,18 +29,10 @@ mod what {
     pub(super) const STREAM_RING: u64 = 5;
     /// Nothing: the peer only polls while rank 0 measures alone.
     pub(super) const IDLE: u64 = 6;
-    /// By the ring, from lent memory.
-    pub(super) const RING_LENT: u64 = 7;
-    pub(super) const STREAM_RING_LENT: u64 = 8;
 
     /// Whether the ring carries it.
     pub(super) fn is_ring(what: u64) -> bool {
-        matches!(what, RING | STREAM_RING | RING_LENT | STREAM_RING_LENT)
-    }
-
-    /// Whether it is sent from lent memory.
-    pub(super) fn is_lent(what: u64) -> bool {
-        matches!(what, RING_LENT | STREAM_RING_LENT)
+        matches!(what, RING | STREAM_RING)
     }
 }
 
@@ -54,10 +46,7 @@ struct Ends<'a> {
     plain: Words,
     direct: Import,
     ring: Import,
-    /// What is sent: from memory of this process alone, and from memory that the peer may read.
     source: Buffer,
-    lent_source: Buffer,
-    _lent: Lent,
     _exports: [Export; 2],
 }
 
@@ -84,11 +73,7 @@ impl<'a> Ends<'a> {
             .start()?;
         let source = node.alloc(room)?;
         source.write(0, &vec![7; bytes])?;
-        let lent_source = node.alloc(room)?;
-        lent_source.write(0, &vec![7; bytes])?;
         Ok(Self {
-            _lent: node.lend(&lent_source)?,
-            lent_source,
             node,
             inbox: Words::of_buffer(&inbox),
             ring_inbox: Words::of_buffer(&ring_inbox),
@@ -102,12 +87,7 @@ impl<'a> Ends<'a> {
 
     /// What an order sends.
     fn data(&self, order: Order) -> &[u8] {
-        let source = if what::is_lent(order.what) {
-            &self.lent_source
-        } else {
-            &self.source
-        };
-        Words::of_buffer(source).bytes(order.bytes as usize)
+        Words::of_buffer(&self.source).bytes(order.bytes as usize)
     }
 
     /// Stores a message and its flag in the way of `order`.
@@ -212,8 +192,8 @@ impl<'a> Ends<'a> {
 
     fn carry_out(&self, order: Order) -> Result<f64, BenchError> {
         match order.what {
-            what::PLAIN | what::DIRECT | what::RING | what::RING_LENT => self.ping_pong(order),
-            what::STREAM_DIRECT | what::STREAM_RING | what::STREAM_RING_LENT => self.stream(order),
+            what::PLAIN | what::DIRECT | what::RING => self.ping_pong(order),
+            what::STREAM_DIRECT | what::STREAM_RING => self.stream(order),
             _ => Ok(0.0),
         }
     }
@@ -299,15 +279,9 @@ fn case_of(what: u64, bytes: u64) -> Vec<(&'static str, Value)> {
     } else {
         "direct"
     };
-    let source = if what::is_lent(what) {
-        "lent"
-    } else {
-        "private"
-    };
     vec![
         ("path", json!(path)),
         ("transport", json!("shm")),
-        ("source", json!(source)),
         ("bytes", json!(bytes)),
         ("ranks", json!(2)),
         ("wait", json!("poll")),
@@ -332,13 +306,8 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
         |ends, steps, report| {
             let effort = Effort::planned(plan, 9, 61);
             let sizes = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
-            let cases = |kind, least| {
-                let sizes = sizes.into_iter().filter(move |&bytes| bytes >= least);
-                sizes.map(move |bytes| (kind, bytes))
-            };
-            let direct = cases(what::DIRECT, 0);
-            let ring = cases(what::RING, 0).chain(cases(what::RING_LENT, 1024));
-            for (kind, bytes) in direct.chain(ring) {
+            let cases = |kind| sizes.into_iter().map(move |bytes| (kind, bytes));
+            for (kind, bytes) in cases(what::DIRECT).chain(cases(what::RING)) {
                 let order = |what| Order {
                     what,
                     bytes,
@@ -379,12 +348,8 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
                 4 << 20,
                 16 << 20,
             ];
-            for (kind, least) in [
-                (what::STREAM_DIRECT, 0),
-                (what::STREAM_RING, 0),
-                (what::STREAM_RING_LENT, 1024),
-            ] {
-                for bytes in sizes.into_iter().filter(|&bytes| bytes >= least) {
+            for kind in [what::STREAM_DIRECT, what::STREAM_RING] {
+                for bytes in sizes {
                     let total: u64 = if plan.quick { 8 << 20 } else { 96 << 20 };
                     let times =
                         (total / bytes).clamp(4, if bytes < 4096 { 200_000 } else { 20_000 });

@@ -1,6 +1,5 @@
 //! The links to the other nodes: a queue of packets for each, served in turn, and the numbers that keep each link in order.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use mapwire_wire::{HandlerId, NodeId, ProcessId, Repr};
@@ -46,8 +45,6 @@ pub(crate) struct Link {
     open_messages: u8,
     /// Fetches asked and not answered.
     fetching: u8,
-    /// Commands whose last packet is out while the peer still reads their memory, oldest first.
-    departed: VecDeque<Work>,
 }
 
 impl Link {
@@ -85,7 +82,6 @@ impl Links {
             due: 0,
             open_messages: 0,
             fetching: 0,
-            departed: VecDeque::new(),
         });
         Self {
             links,
@@ -246,36 +242,6 @@ impl Links {
         Some(popped)
     }
 
-    /// As [`pop`](Self::pop), for a packet whose source is still to be read: what depends on it is over when
-    /// [`read`](Self::read) says so. Gives its payload bytes and whether anything does. Answers to fetches never do: nobody is told
-    /// when they are out.
-    pub(crate) fn depart(&mut self, node: NodeId) -> Option<(u32, bool)> {
-        let (payload_bytes, work) = self.pop(node)?;
-        let waits = matches!(work, Work::Command { .. });
-        if waits {
-            self.link_mut(node)?.departed.push_back(work);
-        }
-        Some((payload_bytes, waits))
-    }
-
-    /// Makes room for `count` commands that [`depart`](Self::depart) counts.
-    pub(crate) fn reserve_departed(&mut self, node: NodeId, count: usize) {
-        if let Some(link) = self.link_mut(node) {
-            link.departed
-                .reserve_exact(count.saturating_sub(link.departed.len()));
-        }
-    }
-
-    /// Commands that have room among those departed, on all links.
-    pub(crate) fn departed_room(&self) -> usize {
-        self.links.iter().map(|link| link.departed.capacity()).sum()
-    }
-
-    /// The peer has read the memory of the oldest command that [`depart`](Self::depart) counted.
-    pub(crate) fn read(&mut self, node: NodeId) -> Option<Work> {
-        self.link_mut(node)?.departed.pop_front()
-    }
-
     pub(crate) fn set_blocked(&mut self, node: NodeId, blocked: bool) {
         let index = usize::from(node.0);
         let Some(link) = self.links.get_mut(index) else {
@@ -364,8 +330,7 @@ impl Links {
         }
     }
 
-    /// Sees to it that nothing is told to `process` when the packets are out that the driver may be transmitting, and read
-    /// those that peers still read.
+    /// Sees to it that nothing is told to `process` when the packets are out that the driver may be transmitting.
     pub(crate) fn disown_offered(&mut self, process: ProcessId) {
         let disown = |work: &mut Work| {
             if matches!(work, Work::Command { process: of, .. } if *of == process) {
@@ -378,7 +343,6 @@ impl Links {
                     disown(&mut transmit.work);
                 }
             }
-            link.departed.iter_mut().for_each(disown);
         }
     }
 
@@ -397,7 +361,6 @@ impl Links {
         if let Some(recovery) = &mut self.recovery {
             recovery.forget(node, owed);
         }
-        link.departed.drain(..).for_each(&mut lost);
         while let Some(transmit) = link.queue.pop() {
             lost(transmit.work);
         }
@@ -407,8 +370,7 @@ impl Links {
 
     /// NIC memory of the queues, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = |link: &Link| link.queue.bytes() + link.departed.capacity() * size_of::<Work>();
-        let queues: usize = self.links.iter().map(bytes).sum();
+        let queues: usize = self.links.iter().map(|link| link.queue.bytes()).sum();
         let recovery = self.recovery.as_ref().map_or(0, Recovery::bytes);
         queues + self.links.capacity() * size_of::<Link>() + self.ready.bytes() + recovery
     }

@@ -49,7 +49,6 @@ pub struct Config {
 /// * `handle_*`, which take what came: [`handle_command`](Self::handle_command),
 ///   [`handle_own_command`](Self::handle_own_command), [`handle_packet`](Self::handle_packet),
 ///   [`handle_dma_done`](Self::handle_dma_done), [`handle_transmitted`](Self::handle_transmitted),
-///   [`handle_departed`](Self::handle_departed), [`handle_source_read`](Self::handle_source_read),
 ///   [`handle_transmit_blocked`](Self::handle_transmit_blocked) and [`handle_peer_gone`](Self::handle_peer_gone);
 /// * `poll_*`, which give what is to be done: [`poll_transmit`](Self::poll_transmit), [`poll_dma`](Self::poll_dma),
 ///   [`poll_completion`](Self::poll_completion), [`poll_miss`](Self::poll_miss);
@@ -174,7 +173,6 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted), or
-    /// [`handle_departed`](Self::handle_departed) if the peer reads its source later; or call
     /// [`handle_transmit_blocked`](Self::handle_transmit_blocked) when the transport has no room. Until one of them is called, it
     /// may be given again. `None` when nothing waits, or all that waits is blocked.
     #[inline]
@@ -194,40 +192,6 @@ impl<D: TranslationDesign> Nic<D> {
         self.counters.packets_sent += 1;
         self.counters.bytes_sent += u64::from(payload_bytes);
         self.complete(work);
-    }
-
-    /// The packet that [`poll_transmit`](Self::poll_transmit) gave for `to` is out, but its source, or that of an earlier
-    /// packet to the same node, is still to be read there: the transport has passed on where the bytes are. Whether a command
-    /// waits for that; if so, call [`handle_source_read`](Self::handle_source_read) when all sources up to this packet's are read.
-    /// The transport bounds how many such packets there are.
-    #[inline]
-    pub fn handle_departed(&mut self, to: NodeId) -> bool {
-        if self.links.recovers() {
-            // The ack says that it has been read.
-            self.handle_transmitted(to);
-            return false;
-        }
-        let Some((payload_bytes, waits)) = self.links.depart(to) else {
-            return false;
-        };
-        self.counters.packets_sent += 1;
-        self.counters.bytes_sent += u64::from(payload_bytes);
-        waits
-    }
-
-    /// Makes room for `count` commands to `to` that wait for their sources to be read, so that none of them allocates.
-    pub fn reserve_departures(&mut self, to: NodeId, count: usize) {
-        self.links.reserve_departed(to, count);
-        self.completions.reserve(self.links.departed_room());
-    }
-
-    /// `to` has read the sources of the oldest command that [`handle_departed`](Self::handle_departed) left waiting: its memory
-    /// may be reused.
-    #[inline]
-    pub fn handle_source_read(&mut self, to: NodeId) {
-        if let Some(work) = self.links.read(to) {
-            self.complete(work);
-        }
     }
 
     #[inline]

@@ -30,7 +30,6 @@ use crate::error::DriverError;
 use crate::exports::LocalExport;
 use crate::imports::Granted;
 use crate::job::Job;
-use crate::lent::Lent;
 use crate::log::Log;
 use crate::mover::GarbagePage;
 use crate::pages::Pages;
@@ -79,8 +78,6 @@ pub struct Driver {
     blocked: Vec<NodeId>,
     /// Peers that were sent something and whose bell has not been rung since.
     to_ring: Vec<NodeId>,
-    /// Peers whose lent memory was read in this turn.
-    to_thank: Vec<NodeId>,
     seen_events: u32,
     pub(crate) exports: Vec<LocalExport>,
     pub(crate) outcomes: HashMap<RequestId, Result<Granted, VmmcError>>,
@@ -89,7 +86,6 @@ pub struct Driver {
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
-    pub(crate) lent: Lent,
     pub(crate) capture: Option<Capture>,
     control: Box<[u8; MAX_CONTROL_BYTES]>,
 }
@@ -149,14 +145,12 @@ impl Driver {
             breaches: Breaches::new(nodes),
             blocked: Vec::with_capacity(nodes),
             to_ring: Vec::with_capacity(nodes),
-            to_thank: Vec::with_capacity(nodes),
             exports: Vec::new(),
             outcomes: HashMap::new(),
             passed: HashMap::new(),
             teller: Teller::new(words),
             log: Log::new(),
             shared: None,
-            lent: Lent::new(nodes),
             capture,
             control: Box::new([0; MAX_CONTROL_BYTES]),
         })
@@ -177,7 +171,6 @@ impl Driver {
     pub(crate) fn turn(&mut self) -> bool {
         let mut worked = self.queue.has_commands() && self.queue.serve(&mut self.nic, PROCESS);
         worked |= self.receive();
-        worked |= self.lent.collect(&mut self.nic, &mut self.transport);
         if self.job.has_news() || self.board.events() != self.seen_events {
             self.housekeep();
             worked = true;
@@ -228,7 +221,6 @@ impl Driver {
         self.transport.has_input()
             || self.owes_program()
             || self.queue.has_commands()
-            || self.lent.has_news(&self.transport)
             || self.job.has_news()
             || self.board.events() != self.seen_events
     }

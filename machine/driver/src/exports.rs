@@ -180,10 +180,10 @@ impl Driver {
         if let Some(DirectMemory::Buffer(buffer)) = &local.direct
             && local.passed
         {
-            let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            // What is under way keeps what it was when it was sent.
-            self.lent.retire(&self.transport, &buffer.addresses());
-            buffer.revoke()?;
+            buffer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .revoke()?;
         }
         self.poll();
         Ok(())

@@ -7,7 +7,6 @@
 //! | [`pages`] | pins pages on demand and keeps the translations that the NIC uses (UTLB §3) |
 //! | [`exports`], [`imports`] | what the VMMC model asks of the machine: memory pinned, passed, mapped, revoked |
 //! | [`capture`] | what this process communicates, written down for a trace |
-//! | `lent` | memory that peers read themselves, rather than being sent its bytes |
 //! | [`shared`] | the DSM model's port to views, page protections and peers' memory (Millipage §2) |
 //!
 //! The firmware and the models are pure; every effect is here. One lock guards them all ([`engine::Engine::lock`]): whoever
@@ -25,7 +24,6 @@ pub mod error;
 pub mod exports;
 pub mod imports;
 pub mod job;
-mod lent;
 mod log;
 #[allow(unsafe_code)]
 mod mover;

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use mapwire_nic::{CommandError, Rejection};
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
-use mapwire_transport::shm::lent::BorrowError;
 use mapwire_wire::{ExportId, NodeId, Refusal};
 
 use crate::breach::Breach;
@@ -34,14 +33,6 @@ pub(crate) enum Line {
         to: NodeId,
         export: ExportId,
         error: DriverError,
-    },
-    NotLent {
-        to: NodeId,
-        error: RendezvousError,
-    },
-    NotBorrowed {
-        from: NodeId,
-        error: BorrowError,
     },
     CommandRefused(CommandError),
     StoreRefused {
@@ -92,12 +83,6 @@ impl Line {
             }
             Self::TraceEnded(error) => {
                 tracing::error!(%error, "the trace of this rank cannot be written on, and ends here");
-            }
-            Self::NotLent { to, error } => {
-                tracing::warn!(%to, %error, "memory could not be lent to a peer: what is sent from it is copied");
-            }
-            Self::NotBorrowed { from, error } => {
-                tracing::warn!(%from, %error, "what a peer lends cannot be read: it copies what it sends");
             }
             Self::CommandRefused(error) => tracing::warn!(%error, "a command was refused"),
             Self::StoreRefused {

@@ -5,8 +5,6 @@ use mapwire_host::memory::MappedBuffer;
 use mapwire_nic::{Dma, Piece, Source, Transmit};
 use mapwire_translation::{Frame, PAGE_BYTES};
 use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
-use mapwire_transport::shm::ShmTransport;
-use mapwire_transport::shm::lent::Reference;
 use mapwire_transport::transport::{SendError, Transport};
 
 use crate::pages::Pages;
@@ -106,32 +104,6 @@ pub(crate) fn transmit(
             }
         }
     }
-}
-
-/// The address of a packet's bytes in this process; 0 if they are no memory of it.
-#[inline]
-pub(crate) fn source(pages: &Pages, garbage: &GarbagePage, packet: &Transmit) -> usize {
-    match &packet.source {
-        Source::Memory { piece, .. } => source_of(pages, garbage, piece) as usize,
-        Source::Inline { .. } | Source::Control(_) => 0,
-    }
-}
-
-/// Gives a packet to the transport whose bytes the peer reads where they are.
-#[inline]
-pub(crate) fn transmit_lent(
-    transport: &mut ShmTransport,
-    packet: &Transmit,
-    reference: Reference,
-) -> Result<(), SendError> {
-    let tail = match &packet.source {
-        Source::Memory {
-            trailer: Some(trailer),
-            ..
-        } => &trailer[..],
-        _ => &[],
-    };
-    transport.send_lent(packet.to, &packet.header, reference, tail)
 }
 
 /// Copies a minipage from this rank's privileged view, at `from`, to the same offset of a peer's.

@@ -147,12 +147,6 @@ impl Received<'_> {
         }
     }
 
-    /// Whether the bytes lie in memory that the sender waits to have back: what it lent.
-    #[inline(always)]
-    pub fn is_lent(&self) -> bool {
-        matches!(self, Self::Bulk(bulk) if bulk.lent)
-    }
-
     /// Copies `[offset, offset + len_bytes)` of the payload to `to`. Panics when that is not inside the payload.
     ///
     /// # Safety
@@ -178,23 +172,19 @@ impl Received<'_> {
     }
 }
 
-/// A payload that still lies in shared memory: in the ring's bulk area, or where the sender has it.
+/// A payload that still lies in the ring's bulk area.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkPayload<'a> {
     pub(crate) region: &'a Region,
     pub(crate) offset: usize,
-    /// Bytes in the region.
-    pub(crate) body_bytes: usize,
-    /// Bytes that follow those, a private copy.
-    pub(crate) tail: &'a [u8],
-    pub(crate) lent: bool,
+    pub(crate) len_bytes: usize,
 }
 
 impl BulkPayload<'_> {
     /// Length in bytes.
     #[inline(always)]
     pub fn len_bytes(&self) -> usize {
-        self.body_bytes + self.tail.len()
+        self.len_bytes
     }
 
     /// Copies `[offset, offset + len_bytes)` of the payload to `to`. Panics when that is not inside the payload.
@@ -203,21 +193,12 @@ impl BulkPayload<'_> {
     /// `to` is valid for writes of `len_bytes` and is no part of a transport's own rings.
     #[inline(always)]
     pub unsafe fn copy_to(&self, offset: usize, to: *mut u8, len_bytes: usize) {
-        let all = self.len_bytes();
         assert!(
-            offset <= all && len_bytes <= all - offset,
+            offset <= self.len_bytes && len_bytes <= self.len_bytes - offset,
             "range outside the payload"
         );
-        let of_body = self.body_bytes.saturating_sub(offset).min(len_bytes);
-        if of_body > 0 {
-            let from = self.region.at(self.offset + offset, of_body);
-            // SAFETY: `at` checked the source; the caller vouches for the destination, which is outside the region.
-            unsafe { core::ptr::copy_nonoverlapping(from, to, of_body) };
-        }
-        if of_body < len_bytes {
-            let from = &self.tail[offset + of_body - self.body_bytes..][..len_bytes - of_body];
-            // SAFETY: `from` is that long; the caller vouches for the destination, of which `of_body` bytes are filled.
-            unsafe { copy_short(from.as_ptr(), to.add(of_body), from.len()) };
-        }
+        let from = self.region.at(self.offset + offset, len_bytes);
+        // SAFETY: `at` checked the source; the caller vouches for the destination, which is outside the region.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, len_bytes) };
     }
 }

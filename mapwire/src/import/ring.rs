@@ -117,8 +117,7 @@ impl Import {
 /// Waits until the command with completion word `word` is over.
 pub(super) fn finish(engine: &Engine, word: u32, peer: NodeId) -> Result<()> {
     // The NIC ends every command: done, refused, or failed since the peer is gone. So the wait needs no timeout, and must not have
-    // one: until then the NIC, or a peer that reads what was lent to it, uses the caller's memory. A peer that is stopped is
-    // waited for until the launcher ends the job.
+    // one: until then the NIC uses the caller's memory. A peer that is stopped is waited for until the launcher ends the job.
     let words = engine.words();
     let outcome = words
         .finish(word)

@@ -38,15 +38,6 @@ static void nulls(mw_node_t *node, mw_buffer_t *buffer) {
     FAILS(MW_ERR_ARGUMENT, "`memory` is NULL", mw_buffer_ptr(buffer, NULL));
     FAILS(MW_ERR_ARGUMENT, "`length` is NULL", mw_buffer_len(buffer, NULL));
 
-    FAILS(MW_ERR_ARGUMENT, "`buffer` is NULL", mw_buffer_lend(NULL, node));
-    FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_buffer_lend(buffer, NULL));
-    FAILS(MW_ERR_ARGUMENT, "`buffer` is NULL", mw_buffer_take_back(NULL));
-    OK(mw_buffer_take_back(buffer));
-    OK(mw_buffer_lend(buffer, node));
-    OK(mw_buffer_lend(buffer, node));
-    OK(mw_buffer_take_back(buffer));
-    OK(mw_buffer_lend(buffer, node));
-
     FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_export_create(NULL, buffer, "a", NULL, &export));
     HOLDS(export == NULL);
     FAILS(MW_ERR_ARGUMENT, "`buffer` is NULL", mw_export_create(node, NULL, "a", NULL, &export));

@@ -1,6 +1,5 @@
 //! The firmware of several nodes joined in one process, and what may happen to them. One program: it is built and linked once.
 
-mod departed;
 mod hostile_peers;
 mod hostile_processes;
 mod leaving;

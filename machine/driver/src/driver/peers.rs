@@ -8,7 +8,6 @@ use mapwire_wire::NodeId;
 use super::{Driver, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
-use crate::lent;
 use crate::log::Line;
 
 impl Driver {
@@ -30,24 +29,11 @@ impl Driver {
                 }
                 Event::Passed { from, tag, fd } => {
                     let from = NodeId(from as u16);
-                    match lent::number_of(tag) {
-                        None => _ = self.passed.insert((from, tag), fd),
-                        Some(number) => {
-                            if let Err(error) = self.transport.accept_lent(from, number, fd) {
-                                self.log.push(Line::NotBorrowed { from, error });
-                            }
-                        }
-                    }
+                    self.passed.insert((from, tag), fd);
                 }
-                Event::PassLost { to, tag } => {
-                    let to = NodeId(to as u16);
-                    match lent::number_of(tag) {
-                        // It can do without; if it is gone, the board says so.
-                        Some(number) => self.handle_lost_lent(to, number),
-                        None => self.handle_peer_gone(to),
-                    }
+                Event::PassLost { to: peer, tag: _ } | Event::PeerGone { peer } => {
+                    self.handle_peer_gone(NodeId(peer as u16));
                 }
-                Event::PeerGone { peer } => self.handle_peer_gone(NodeId(peer as u16)),
                 Event::JobEnded => {
                     for rank in 0..self.job.size() {
                         self.handle_peer_gone(NodeId(rank as u16));
@@ -64,7 +50,6 @@ impl Driver {
                 }
             }
         }
-        self.lent.sweep(&mut self.transport);
     }
 
     /// The board says that a rank has left or died. What it sent before may still be in its ring: that is received first.
@@ -113,10 +98,7 @@ impl Driver {
             flags.fetch_or(peer_flags::GONE, core::sync::atomic::Ordering::Release);
         }
         self.transport.disconnect(node);
-        // What it reads no more is over, as what was copied is: that it is there was not said.
-        self.lent.collect(&mut self.nic, &mut self.transport);
         self.nic.handle_peer_gone(node);
-        self.lent.handle_peer_gone(node);
         self.vmmc.handle_peer_gone(node);
         self.passed.retain(|(from, _), _| *from != node);
         if let Some(shared) = &mut self.shared {

@@ -110,11 +110,7 @@ impl Driver {
                     }
                 }
             }
-            let is_lent = payload.is_lent();
             self.transport.release(from);
-            if is_lent && !self.to_thank.contains(&from) {
-                self.to_thank.push(from);
-            }
             if let Some((address, bytes)) = arrived {
                 self.trace(TraceOp::Receive, TRACE_FLAG_DIRECT, address, bytes);
             }
@@ -124,12 +120,6 @@ impl Driver {
                 // What others have sent is for the next turn: the program may wait for what has come.
                 break;
             }
-        }
-        // A sender may sleep until its memory has been read. It looks again by itself now and then, so a hint will do: what was
-        // stored here is wanted now, and a fence would wait for the announcement.
-        while let Some(node) = self.to_thank.pop() {
-            self.transport.announce(node);
-            self.board.hint(u32::from(node.0));
         }
         received
     }

@@ -15,7 +15,6 @@ impl Driver {
     /// A command that cannot be written.
     #[inline]
     pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
-        self.prepare_lent(command);
         let submitted = self
             .queue
             .submit_to(&mut self.nic, PROCESS, command, data)?;
@@ -37,7 +36,6 @@ impl Driver {
         command: &CommandRepr,
         data: &[u8],
     ) -> Result<bool, DriverError> {
-        self.prepare_lent(command);
         Ok(self.queue.submit(command, data)?)
     }
 
@@ -50,18 +48,9 @@ impl Driver {
         let mut sent = false;
         while let Some(packet) = self.nic.poll_transmit() {
             let to = packet.to;
-            let transport = &mut self.transport;
-            let reference = self.lent.reference(transport, packet, || {
-                mover::source(&self.pages, &self.garbage, packet)
-            });
-            let outcome = match reference {
-                None => mover::transmit(&self.pages, &self.garbage, transport, packet),
-                Some(reference) => mover::transmit_lent(transport, packet, reference)
-                    .inspect(|()| self.lent.note(transport, to)),
-            };
-            match outcome {
+            match mover::transmit(&self.pages, &self.garbage, &mut self.transport, packet) {
                 Ok(()) => {
-                    self.lent.tell_sent(&mut self.nic, &mut self.transport, to);
+                    self.nic.handle_transmitted(to);
                     sent = true;
                     if to != self.me && !self.to_ring.contains(&to) {
                         self.to_ring.push(to);
@@ -118,16 +107,14 @@ impl Driver {
             && !matches!(self.transport.drained(node), Ok(false))
     }
 
-    /// Whether packets wait for room at a peer, or commands until it has read them: a sleeper must look again soon, since nobody
-    /// is sure to ring.
+    /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody is sure to ring.
     pub(crate) fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty() || self.lent.is_waiting()
+        !self.blocked.is_empty()
     }
 
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self) {
         self.transport.flush();
         self.flush_trace();
-        self.lent.sweep(&mut self.transport);
     }
 }

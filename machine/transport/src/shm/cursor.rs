@@ -217,11 +217,6 @@ impl ProducerCursor {
         Ok(())
     }
 
-    /// Whether the consumer's count differs from the one last read.
-    pub fn has_released<W: RingWords>(&self, words: &W) -> bool {
-        words.released().load(Ordering::Acquire) != self.released as u32
-    }
-
     /// Packets published and, as far as is known here, not yet released.
     pub fn outstanding(&self) -> u64 {
         self.position - self.released

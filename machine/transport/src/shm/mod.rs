@@ -2,8 +2,6 @@
 
 pub mod channel;
 pub mod cursor;
-mod lending;
-pub mod lent;
 mod packed;
 #[allow(unsafe_code)]
 mod prefetch;
@@ -13,8 +11,6 @@ pub(crate) mod region;
 pub mod ring;
 mod shared;
 
-#[cfg(test)]
-mod lent_tests;
 #[cfg(test)]
 mod tests;
 

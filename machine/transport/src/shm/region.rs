@@ -39,28 +39,6 @@ impl Region {
         Self::from_raw(base, len_bytes)
     }
 
-    /// Maps the first `len_bytes` of `fd`, shared, for reading only: of what this type offers, only [`Self::at`] may then be
-    /// used, and only for reads. The caller has checked that the file is that long and cannot shrink.
-    pub(crate) fn map_read_only(fd: BorrowedFd<'_>, len_bytes: usize) -> rustix::io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice cannot alias anything of ours.
-        let base = unsafe {
-            rustix::mm::mmap(
-                core::ptr::null_mut(),
-                len_bytes,
-                ProtFlags::READ,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
-        }?;
-        Self::from_raw(base, len_bytes)
-    }
-
-    /// Length in bytes.
-    pub(crate) fn len_bytes(&self) -> usize {
-        self.len_bytes
-    }
-
     /// Maps `len_bytes` of fresh zeroed memory, private to this process.
     pub(crate) fn anonymous(len_bytes: usize) -> rustix::io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice cannot alias anything of ours.

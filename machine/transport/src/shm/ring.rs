@@ -10,7 +10,6 @@
 //!   packed without these fields, and they are zero again where it arrives.
 //! * A longer payload than [`INLINE_BYTES`] lies in the ring's bulk area, contiguous. Both ends compute its place
 //!   from the lengths alone; no offset crosses the memory.
-//! * Instead of bytes a slot may carry a reference to memory that the producer lent ([`super::lent`]).
 //! * The consumer announces released slots seldom (a quarter ring, or when idle); the producer looks only when its
 //!   own account says full.
 //!
@@ -25,7 +24,6 @@ pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
 
 use super::PeerCorrupt;
 use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
-use super::lent::{Borrowed, MAX_TAIL_BYTES, REFERENCE_BYTES, Reference};
 use super::packed;
 use super::region::{Region, copy_short};
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
@@ -46,15 +44,9 @@ const _: () = assert!(PAYLOAD_OFFSET + INLINE_BYTES == SLOT_BYTES);
 // Each control word has 128 bytes to itself: processors fetch lines in pairs.
 const RELEASED_OFFSET: usize = 0;
 const PRODUCER_CLOSED_OFFSET: usize = 128;
-/// The producer's word: bit for each memory that it lends.
-const LIVE_OFFSET: usize = PRODUCER_CLOSED_OFFSET + 8;
 const CONSUMER_CLOSED_OFFSET: usize = 256;
-/// The consumer's word: bit for each lent memory that it has mapped.
-const MAPPED_OFFSET: usize = CONSUMER_CLOSED_OFFSET + 8;
 const SLOTS_OFFSET: usize = 384;
 const PAGE_BYTES: usize = 4096;
-/// Bit of a slot's payload length: the payload is a reference and its tail.
-const LENT: u32 = 1 << 31;
 /// Bit of a slot's payload length: header and payload are packed.
 const PACKED: u32 = 1 << 30;
 
@@ -198,18 +190,6 @@ impl Memory {
         self.region
             .word32(self.base + offset)
             .store(1, Ordering::Release);
-    }
-
-    fn bits(&self, offset: usize) -> u64 {
-        self.region
-            .word64(self.base + offset)
-            .load(Ordering::Acquire)
-    }
-
-    fn set_bits(&self, offset: usize, bits: u64) {
-        self.region
-            .word64(self.base + offset)
-            .store(bits, Ordering::Release);
     }
 }
 

@@ -12,12 +12,10 @@ use crate::transport::{Packet, ReceiveError, SendError, Transport};
 const CLOSED_CHECK_SWEEPS: u32 = 64;
 
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) channel: Channel,
+struct Link {
+    channel: Channel,
     /// Nothing more may be sent: the peer is known to be gone, or has closed its receiving end.
-    pub(super) ended: bool,
-    /// Why, when it broke the rules and nobody has been told.
-    pub(super) corrupt: Option<PeerCorrupt>,
+    ended: bool,
 }
 
 impl Link {
@@ -44,7 +42,7 @@ enum Peer {
 pub struct ShmTransport {
     peers: Vec<Peer>,
     /// The connected ones, in the order in which they are polled.
-    pub(super) connected: Vec<NodeId>,
+    connected: Vec<NodeId>,
     /// Index in `connected` of the peer to be polled first.
     next: usize,
     idle_sweeps: u32,
@@ -72,7 +70,6 @@ impl ShmTransport {
         let link = Link {
             channel,
             ended: false,
-            corrupt: None,
         };
         self.peers[index] = Peer::Connected(Box::new(link));
         if !self.connected.contains(&peer) {
@@ -97,7 +94,7 @@ impl ShmTransport {
     }
 
     #[inline(always)]
-    pub(super) fn link(&self, peer: NodeId) -> Option<&Link> {
+    fn link(&self, peer: NodeId) -> Option<&Link> {
         match self.peers.get(usize::from(peer.0)) {
             Some(Peer::Connected(link)) => Some(link),
             _ => None,
@@ -105,7 +102,7 @@ impl ShmTransport {
     }
 
     #[inline(always)]
-    pub(super) fn link_mut(&mut self, peer: NodeId) -> Result<&mut Link, SendError> {
+    fn link_mut(&mut self, peer: NodeId) -> Result<&mut Link, SendError> {
         match self.peers.get_mut(usize::from(peer.0)) {
             Some(Peer::Connected(link)) => Ok(link),
             Some(Peer::Gone) => Err(SendError::PeerGone(peer)),
@@ -113,42 +110,17 @@ impl ShmTransport {
         }
     }
 
-    /// A link that takes packets, or why there is none.
-    #[inline(always)]
-    pub(super) fn open_link(&mut self, to: NodeId) -> Result<&mut Link, SendError> {
-        let link = self.link_mut(to)?;
-        if link.ended || link.channel.sender.consumer_closed() {
-            link.ended = true;
-            return Err(match link.corrupt.take() {
-                Some(corrupt) => SendError::PeerCorrupt { peer: to, corrupt },
-                None => SendError::PeerGone(to),
-            });
+    /// Whether another packet of `from` waits. When none does, `from` is told of all releases.
+    #[inline]
+    pub fn has_next(&mut self, from: NodeId) -> bool {
+        let Ok(link) = self.link_mut(from) else {
+            return false;
+        };
+        let has_next = link.channel.receiver.has_packet();
+        if !has_next {
+            link.channel.receiver.announce();
         }
-        Ok(link)
-    }
-
-    /// What became of a packet for `to`.
-    #[inline(always)]
-    pub(super) fn pushed(
-        &mut self,
-        to: NodeId,
-        pushed: Result<(), PushError>,
-    ) -> Result<(), SendError> {
-        match pushed {
-            Ok(()) => Ok(()),
-            Err(PushError::Full) => Err(SendError::WouldBlock(to)),
-            Err(PushError::TooLong {
-                len_bytes,
-                max_bytes,
-            }) => Err(SendError::TooLong {
-                len_bytes,
-                max_bytes,
-            }),
-            Err(PushError::Corrupt(corrupt)) => {
-                self.link_mut(to)?.ended = true;
-                Err(SendError::PeerCorrupt { peer: to, corrupt })
-            }
-        }
+        has_next
     }
 
     /// What is wrong when the header at the head claims another length than the ring.
@@ -176,17 +148,13 @@ impl ShmTransport {
         ReceiveError::PeerCorrupt { peer, corrupt }
     }
 
-    /// The first peer found to be broken or over, now forgotten.
+    /// The first peer found to be over, now forgotten.
     #[cold]
-    fn reap(&mut self) -> Option<ReceiveError> {
-        let corrupt_of = |&peer: &NodeId| Some((peer, self.link(peer)?.corrupt?));
-        if let Some((peer, corrupt)) = self.connected.iter().find_map(corrupt_of) {
-            return Some(self.forget_corrupt(peer, corrupt));
-        }
+    fn reap(&mut self) -> Option<NodeId> {
         let is_over = |peer: &&NodeId| self.link(**peer).is_some_and(Link::is_over);
         let over = *self.connected.iter().find(is_over)?;
         self.forget(over);
-        Some(ReceiveError::PeerGone(over))
+        Some(over)
     }
 }
 
@@ -198,10 +166,27 @@ impl Transport for ShmTransport {
     #[inline]
     fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
         debug_assert_eq!(header.payload_bytes() as usize, payload.len_bytes());
-        let link = self.open_link(to)?;
+        let link = self.link_mut(to)?;
+        if link.ended || link.channel.sender.consumer_closed() {
+            link.ended = true;
+            return Err(SendError::PeerGone(to));
+        }
         let header: &[u8; size_of::<Header>()] = zerocopy::transmute_ref!(header);
-        let pushed = link.channel.sender.try_push(header, payload.pieces());
-        self.pushed(to, pushed)
+        match link.channel.sender.try_push(header, payload.pieces()) {
+            Ok(()) => Ok(()),
+            Err(PushError::Full) => Err(SendError::WouldBlock(to)),
+            Err(PushError::TooLong {
+                len_bytes,
+                max_bytes,
+            }) => Err(SendError::TooLong {
+                len_bytes,
+                max_bytes,
+            }),
+            Err(PushError::Corrupt(corrupt)) => {
+                link.ended = true;
+                Err(SendError::PeerCorrupt { peer: to, corrupt })
+            }
+        }
     }
 
     #[inline]
@@ -229,11 +214,10 @@ impl Transport for ShmTransport {
         }
         let Some(from) = found else {
             self.idle_sweeps = self.idle_sweeps.wrapping_add(1);
-            if self.idle_sweeps.is_multiple_of(CLOSED_CHECK_SWEEPS) {
-                self.give_back();
-                if let Some(ending) = self.reap() {
-                    return Err(ending);
-                }
+            if self.idle_sweeps.is_multiple_of(CLOSED_CHECK_SWEEPS)
+                && let Some(peer) = self.reap()
+            {
+                return Err(ReceiveError::PeerGone(peer));
             }
             return Ok(None);
         };
@@ -270,7 +254,6 @@ impl Transport for ShmTransport {
         for index in 0..self.connected.len() {
             if let Ok(link) = self.link_mut(self.connected[index]) {
                 link.channel.receiver.announce();
-                link.channel.receiver.give_back();
             }
         }
     }

@@ -300,19 +300,6 @@ impl World {
         served
     }
 
-    /// Transmits one packet whose source the peer reads later. Whether a command waits for that.
-    pub(crate) fn depart(&mut self, number: u16) -> bool {
-        let node = &mut self.nodes[usize::from(number)];
-        let transmit = node.nic.poll_transmit().expect("a packet waits");
-        let to = transmit.to;
-        let sent = read(&mut node.memory, transmit);
-        self.wires
-            .entry((number, to.0))
-            .or_default()
-            .push_back(sent);
-        node.nic.handle_departed(to)
-    }
-
     /// Transmits one packet. Whether there was one.
     pub(crate) fn transmit(&mut self, number: u16) -> bool {
         let blocked = self.random.below(100) < self.blocked_percent;

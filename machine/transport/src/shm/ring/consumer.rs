@@ -26,8 +26,6 @@ enum Whereabouts {
     Slot,
     /// In the region from this offset on.
     Bulk(usize),
-    /// In lent memory, checked; its tail is in the private copy.
-    Lent(Reference),
 }
 
 /// The receiving end.
@@ -38,7 +36,6 @@ pub struct Consumer {
     /// Private copy of header and inline payload of the packet at the head.
     scratch: [u64; (HEADER_BYTES + INLINE_BYTES) / 8],
     head: Option<Head>,
-    borrowed: Borrowed,
 }
 
 impl Consumer {
@@ -48,7 +45,6 @@ impl Consumer {
             cursor: ConsumerCursor::new(shape(config)),
             scratch: [0; (HEADER_BYTES + INLINE_BYTES) / 8],
             head: None,
-            borrowed: Borrowed::default(),
         }
     }
 
@@ -63,25 +59,18 @@ impl Consumer {
             }
             return Ok(false);
         };
-        let is_lent = payload_bytes & LENT != 0;
         let is_packed = payload_bytes & PACKED != 0;
-        let len_bytes = (payload_bytes & !(LENT | PACKED)) as usize;
-        if len_bytes > memory.max_payload_bytes
-            || is_packed && (is_lent || len_bytes > packed::PAYLOAD_BYTES)
-        {
+        let len_bytes = (payload_bytes & !PACKED) as usize;
+        if len_bytes > memory.max_payload_bytes || is_packed && len_bytes > packed::PAYLOAD_BYTES {
             return Err(PeerCorrupt {
                 what: "payload length in bytes",
                 value: u64::from(payload_bytes),
             });
         }
-        let in_slot = if is_packed {
+        let in_slot = if is_packed || len_bytes > INLINE_BYTES {
             0
-        } else if is_lent {
-            REFERENCE_BYTES + MAX_TAIL_BYTES
-        } else if len_bytes <= INLINE_BYTES {
-            len_bytes
         } else {
-            0
+            len_bytes
         };
         let from = memory.slot_at(slot);
         let (first_line, rest) = self.scratch.split_at_mut(FIRST_LINE_WORDS);
@@ -101,13 +90,7 @@ impl Consumer {
         if is_packed {
             packed::unpack(&mut self.scratch);
         }
-        let (payload, bulk_end) = if is_lent {
-            let bytes: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
-            let reference = bytes[HEADER_BYTES..].first_chunk().copied();
-            let reference = Reference::from_bytes(reference.expect("a slot holds a reference"));
-            self.borrowed.check(reference, len_bytes)?;
-            (Whereabouts::Lent(reference), self.cursor.place(0).1)
-        } else if len_bytes <= INLINE_BYTES {
+        let (payload, bulk_end) = if len_bytes <= INLINE_BYTES {
             (Whereabouts::Slot, self.cursor.place(0).1)
         } else {
             let (offset, end) = self.cursor.place(payload_bytes);
@@ -134,20 +117,8 @@ impl Consumer {
             Whereabouts::Bulk(offset) => Received::Bulk(BulkPayload {
                 region: &self.memory.region,
                 offset,
-                body_bytes: head.len_bytes,
-                tail: &[],
-                lent: false,
+                len_bytes: head.len_bytes,
             }),
-            Whereabouts::Lent(reference) => {
-                let body_bytes = reference.len_bytes as usize;
-                Received::Bulk(BulkPayload {
-                    region: self.borrowed.region(reference.number)?,
-                    offset: reference.offset as usize,
-                    body_bytes,
-                    tail: &rest[REFERENCE_BYTES..][..head.len_bytes - body_bytes],
-                    lent: true,
-                })
-            }
         };
         Some(Incoming { header, payload })
     }
@@ -184,24 +155,6 @@ impl Consumer {
     /// Packets released since the ring was made.
     pub fn released(&self) -> u64 {
         self.cursor.position()
-    }
-
-    /// Takes in memory that the producer lends under `number`; drops it when it does not, or has lent other memory so.
-    pub(in crate::shm) fn borrow(&mut self, number: u32, region: Region) {
-        if self.memory.bits(LIVE_OFFSET) & 1 << number != 0 {
-            self.borrowed.accept(number, region);
-            self.memory.set_bits(MAPPED_OFFSET, self.borrowed.mapped());
-        }
-    }
-
-    /// Unmaps what the producer has taken back.
-    pub(in crate::shm) fn give_back(&mut self) {
-        if self.borrowed.mapped() != 0
-            && self.head.is_none()
-            && self.borrowed.retain(self.memory.bits(LIVE_OFFSET))
-        {
-            self.memory.set_bits(MAPPED_OFFSET, self.borrowed.mapped());
-        }
     }
 
     /// Whether the producer has said that no packet follows those in the ring.

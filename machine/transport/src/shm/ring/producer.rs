@@ -8,10 +8,6 @@ use super::*;
 pub struct Producer {
     memory: Memory,
     cursor: ProducerCursor,
-    /// What this end lends, bit for each number.
-    live: u64,
-    /// Of that, what the consumer is known to have mapped.
-    mapped: u64,
 }
 
 impl Producer {
@@ -19,8 +15,6 @@ impl Producer {
         Self {
             memory: Memory::new(region, base, config),
             cursor: ProducerCursor::new(shape(config)),
-            live: 0,
-            mapped: 0,
         }
     }
 
@@ -98,79 +92,6 @@ impl Producer {
             self.prepare(bulk_bytes);
         }
         Ok(())
-    }
-
-    /// As [`Self::try_push`], for a payload that is in lent memory which the consumer has mapped, and up to 16 bytes behind
-    /// it. The memory must stay as it is until the packet is released.
-    #[inline]
-    pub fn try_push_lent(
-        &mut self,
-        header: &[u8; HEADER_BYTES],
-        reference: Reference,
-        tail: &[u8],
-    ) -> Result<(), PushError> {
-        let memory = &self.memory;
-        let len_bytes = reference.len_bytes as usize + tail.len();
-        if len_bytes > memory.max_payload_bytes || tail.len() > MAX_TAIL_BYTES {
-            return Err(PushError::TooLong {
-                len_bytes,
-                max_bytes: memory.max_payload_bytes,
-            });
-        }
-        let (place, bulk_end) = match self.cursor.reserve(memory, 0) {
-            Ok(reserved) => reserved,
-            Err(Stall::Full) => return Err(PushError::Full),
-            Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
-        };
-        let mut bytes = [0; HEADER_BYTES + REFERENCE_BYTES + MAX_TAIL_BYTES];
-        bytes[..HEADER_BYTES].copy_from_slice(header);
-        bytes[HEADER_BYTES..][..REFERENCE_BYTES].copy_from_slice(&reference.to_bytes());
-        bytes[HEADER_BYTES + REFERENCE_BYTES..][..tail.len()].copy_from_slice(tail);
-        // SAFETY: a slot holds so many bytes behind its first word, and `bytes` lies in no ring.
-        unsafe {
-            let to = memory.slot_at(place.slot).add(HEADER_OFFSET);
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-        }
-        self.cursor
-            .publish(memory, bulk_end, len_bytes as u32 | LENT);
-        Ok(())
-    }
-
-    /// Tells the consumer whether this end lends memory under `number`.
-    pub(in crate::shm) fn set_live(&mut self, number: u32, live: bool) {
-        let bit = 1 << number;
-        self.live = self.live & !bit | if live { bit } else { 0 };
-        self.mapped &= self.live;
-        self.memory.set_bits(LIVE_OFFSET, self.live);
-    }
-
-    /// Whether the consumer has mapped the memory lent under `number`.
-    #[inline]
-    pub(in crate::shm) fn is_mapped(&mut self, number: u32) -> bool {
-        let bit = 1 << number;
-        if self.mapped & bit == 0 {
-            self.mapped = self.memory.bits(MAPPED_OFFSET) & self.live;
-        }
-        self.mapped & bit != 0
-    }
-
-    /// Whether the consumer still has mapped what was lent under `number`, live or not.
-    pub(in crate::shm) fn is_kept(&self, number: u32) -> bool {
-        self.memory.bits(MAPPED_OFFSET) & 1 << number != 0
-    }
-
-    /// Packets that the consumer has released, as far as it has said.
-    #[inline]
-    pub fn released(&mut self) -> Result<u64, PeerCorrupt> {
-        if self.cursor.outstanding() > 0 {
-            self.cursor.refresh(&self.memory)?;
-        }
-        Ok(self.cursor.position() - self.cursor.outstanding())
-    }
-
-    /// Whether the consumer has released packets of which this end has taken no note.
-    pub(in crate::shm) fn has_released(&self) -> bool {
-        self.cursor.has_released(&self.memory)
     }
 
     /// Fetches the lines of the next bulk payload out of the consumer's cache, where they stay since it read them.
