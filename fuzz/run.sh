@@ -6,7 +6,7 @@
 #
 # What is found grows fuzz/corpus, beside the committed fuzz/seeds; an input that crashes is kept in
 # fuzz/artifacts, and `fuzz/target/HOST/release/TARGET FILE` (HOST as `rustc -vV` prints it) runs it again.
-# Needs a C++ compiler.
+# Runs as many at a time as there are processors. Needs a C++ compiler.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -16,7 +16,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "run.sh: '$seconds' is not a number of seconds" >&2; usage 2 >&2; }
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(packet control command trace)
+((${#targets[@]})) || targets=(packet control command trace nic nic_attack dsm dsm_attack broker client)
 
 # What `cargo fuzz` passes without a sanitizer: coverage counters are a compiler pass that stable Rust has too.
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
@@ -28,24 +28,33 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 # With --target, the flags reach the targets and not the build scripts.
 RUSTFLAGS="$flags" CARGO_TARGET_DIR=target cargo build --quiet --release --locked --target "$host"
 
-failed=()
-for target in "${targets[@]}"; do
-    binary=target/$host/release/$target
-    [[ -x $binary && -d seeds/$target ]] || { echo "run.sh: no target '$target'" >&2; exit 2; }
-    mkdir -p "corpus/$target" "artifacts/$target"
-    echo "fuzz $target: $seconds s"
-    log=artifacts/$target/log
-    if ! "$binary" -max_total_time="$seconds" -max_len=4400 -timeout=10 -print_final_stats=1 \
-        -artifact_prefix="artifacts/$target/" "corpus/$target" "seeds/$target" >"$log" 2>&1; then
-        failed+=("$target")
-        tail -n 40 "$log" >&2
-    fi
-    grep -E 'Seed:|ERROR: no interesting|stat::number_of_executed_units|stat::new_units_added' "$log" | sed "s/^/  /" || true
+# Fuzzes the target $1, and says what became of it.
+fuzz() {
+    local target=$1 log=artifacts/$1/log status=0
+    "target/$host/release/$target" -max_total_time="$seconds" -max_len=4400 -timeout=10 -print_final_stats=1 \
+        -artifact_prefix="artifacts/$target/" "corpus/$target" "seeds/$target" >"$log" 2>&1 || status=1
     # A run without coverage feedback would pass and test nothing.
-    grep -q 'inline 8-bit counters' "$log" || { echo "run.sh: $target was built without coverage" >&2; exit 1; }
+    grep -q 'inline 8-bit counters' "$log" || { echo "run.sh: $target was built without coverage" >&2; status=1; }
+    if ((status)); then tail -n 40 "$log" >&2; fi
+    echo "fuzz $target: $seconds s"
+    grep -E 'Seed:|ERROR: no interesting|stat::number_of_executed_units|stat::new_units_added' "$log" | sed "s/^/  /" || true
+    return $status
+}
+
+for target in "${targets[@]}"; do
+    [[ -x target/$host/release/$target && -d seeds/$target ]] || { echo "run.sh: no target '$target'" >&2; exit 2; }
+    mkdir -p "corpus/$target" "artifacts/$target"
 done
-if ((${#failed[@]})); then
-    echo "run.sh: crashed: ${failed[*]}; the inputs are in fuzz/artifacts" >&2
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+for target in "${targets[@]}"; do
+    while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n || true; done
+    { fuzz "$target" || touch "$results/$target"; } &
+done
+wait
+failed=$(ls "$results")
+if [[ -n $failed ]]; then
+    echo "run.sh: failed:" $failed "; inputs that crash are in fuzz/artifacts" >&2
     exit 1
 fi
 echo "fuzz: ${#targets[@]} targets, no crash"

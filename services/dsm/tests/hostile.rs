@@ -2,8 +2,8 @@
 //!
 //! `MAPWIRE_DSM_SEED=n` repeats one seed.
 
-#[path = "simulation/random.rs"]
-mod random;
+#[path = "../../../tests/random.rs"]
+pub(crate) mod random;
 
 use mapwire_dsm::{Access, Action, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome};
 use random::Random;
@@ -363,10 +363,12 @@ impl Attacked {
     }
 }
 
-fn run(seed: u64) -> [u64; 18] {
-    let mut random = Random::new(seed);
+/// Runs a rank for at least `steps` steps, and until what steers `random` is spent. Counts the messages that it accepted, by kind.
+pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
     let mut attacked = Attacked::new(&mut random);
-    for step in 0..200 {
+    let mut step = 0;
+    while step < steps || !random.is_spent() {
+        step += 1;
         let now_ns = step * 20;
         if random.chance(25) {
             attacked.input(&mut random, now_ns);
@@ -422,15 +424,17 @@ fn run(seed: u64) -> [u64; 18] {
 #[test]
 fn no_message_of_a_peer_makes_a_rank_panic_or_act_outside_the_segment() {
     if let Ok(seed) = std::env::var("MAPWIRE_DSM_SEED") {
-        run(seed.parse().expect("MAPWIRE_DSM_SEED is a number"));
+        let seed = seed.parse().expect("MAPWIRE_DSM_SEED is a number");
+        run(Random::new(seed), 200);
         return;
     }
     let mut accepted = [0; 18];
     for seed in 0..3_000 {
-        let one = std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|panic| {
-            eprintln!("MAPWIRE_DSM_SEED={seed} fails");
-            std::panic::resume_unwind(panic)
-        });
+        let one =
+            std::panic::catch_unwind(|| run(Random::new(seed), 200)).unwrap_or_else(|panic| {
+                eprintln!("MAPWIRE_DSM_SEED={seed} fails");
+                std::panic::resume_unwind(panic)
+            });
         for (sum, one) in accepted.iter_mut().zip(one) {
             *sum += one;
         }

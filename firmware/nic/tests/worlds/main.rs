@@ -1,10 +1,12 @@
 //! The firmware of several nodes joined in one process, and what may happen to them. One program: it is built and linked once.
 
+mod attack;
 mod hostile_peers;
 mod hostile_processes;
 mod leaving;
 mod misses;
 mod sharing;
 mod steady;
+mod traffic;
 mod transfers;
 mod world;

@@ -1,5 +1,6 @@
 //! Translations that only the host can supply: what waits, what is dropped and sent again, and what fails.
 
+use crate::world::random::Random;
 use crate::world::{PAGE, Sent, World, fetch, long_send, pattern, words};
 use mapwire_nic::{CommandError, Completion, Rejection};
 use mapwire_translation::{NicSide, Page};
@@ -11,7 +12,7 @@ const LENGTH: u64 = 4 * PAGE;
 
 /// Process 0 of node 0 imports memory of process 0 of node 1.
 fn pair(drops: bool) -> (World, ImportId, ExportId) {
-    let mut world = World::forgetful(2, 7, 0, drops);
+    let mut world = World::forgetful(2, Random::new(7), 0, drops);
     for (node, address) in [(0, HERE), (1, THERE)] {
         world.open(node, 0);
         world.pin(node, 0, address, LENGTH);

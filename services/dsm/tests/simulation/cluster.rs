@@ -99,8 +99,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+    /// A job whose shape and chances `random` decides.
+    pub(crate) fn new(mut random: Random) -> Self {
         let shape = Shape::draw(&mut random);
         let pairs = usize::from(shape.ranks) * usize::from(shape.ranks);
         let bytes = shape.pages as usize * PAGE_BYTES as usize;

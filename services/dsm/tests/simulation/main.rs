@@ -5,10 +5,12 @@
 
 mod cluster;
 mod program;
+#[path = "../../../../tests/random.rs"]
 mod random;
 
 use cluster::Cluster;
 use mapwire_dsm::Counters;
+use random::Random;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -22,7 +24,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs a job and returns what its ranks did.
 fn run(seed: u64) -> Vec<Counters> {
-    let mut cluster = Cluster::new(seed);
+    let mut cluster = Cluster::new(Random::new(seed));
     let shape = cluster.shape;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| cluster.run())) {
         eprintln!(
@@ -41,7 +43,7 @@ fn run(seed: u64) -> Vec<Counters> {
 #[test]
 fn every_job_sees_one_memory_and_comes_to_its_end() {
     if let Some(seed) = number("MAPWIRE_DSM_SEED") {
-        println!("seed {seed}: {:?}", Cluster::new(seed).shape);
+        println!("seed {seed}: {:?}", Cluster::new(Random::new(seed)).shape);
         println!("{:#?}", run(seed));
         return;
     }

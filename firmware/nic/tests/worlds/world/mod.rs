@@ -128,11 +128,12 @@ fn nic_with(node: u16, nodes: usize, memory_bytes: u64, design: Forgetful) -> Ni
 
 impl World {
     pub(crate) fn new(nodes: usize, seed: u64) -> Self {
-        Self::forgetful(nodes, seed, 0, false)
+        Self::forgetful(nodes, Random::new(seed), 0, false)
     }
 
     /// A world in which `percent` of 100 lookups find nothing and wait for the host, or are dropped.
-    pub(crate) fn forgetful(nodes: usize, seed: u64, percent: u64, drops: bool) -> Self {
+    pub(crate) fn forgetful(nodes: usize, random: Random, percent: u64, drops: bool) -> Self {
+        let seed = random.clone().next();
         let design = |number: u16| Forgetful::new(percent, drops, seed ^ u64::from(number) << 32);
         let node = |number| Node {
             nic: nic_with(number, nodes, 1 << 24, design(number)),
@@ -148,7 +149,7 @@ impl World {
         Self {
             nodes: (0..nodes as u16).map(node).collect(),
             wires: BTreeMap::new(),
-            random: Random::new(seed),
+            random,
             blocked_percent: 0,
             wire_packets: 64,
             slow_moves: false,

@@ -1,0 +1,494 @@
+//! A node between a peer that sends whatever it likes and an honest NIC whose processes command whatever they like, while
+//! exports, processes and the peer go.
+//!
+//! [`Attack::act`] does one thing at random and checks what must hold at every moment; [`Attack::finish`] checks that honest
+//! processes are served as ever.
+
+use crate::world::random::Random;
+use crate::world::{PAGE, Sent, World, fetch, long_send, pattern, short_send, words};
+use mapwire_nic::{Completion, Landing, Rejection};
+use mapwire_translation::Frame;
+use mapwire_wire::{
+    CommandHeader, CommandRepr, ExportId, FetchId, HEADER_BYTES, HandlerId, Header, INLINE_BYTES,
+    ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Signal,
+};
+
+/// The honest NIC, the node that is attacked, and the peer.
+const HONEST: u16 = 0;
+const VICTIM: u16 = 1;
+const PEER: u16 = 2;
+
+/// Memory of the commanding processes.
+const HERE: u64 = 0x10_0000;
+const HERE_BYTES: u64 = 4 * PAGE;
+/// The export of the victim's process 0; its first and last page are exported in part.
+const THERE: u64 = 0x40_0010;
+const LENGTH: u64 = 2 * PAGE + 40;
+/// Where the export may be redirected to.
+const LANDING: Landing = Landing {
+    address: 0x50_0020,
+    length: PAGE,
+};
+/// Where the victim's own fetches go.
+const FETCHED: u64 = 0x60_0008;
+const FETCHED_BYTES: u64 = PAGE + 100;
+/// The most that the victim's NIC may take, whatever happens.
+const MEMORY_BYTES: u64 = 512 << 10;
+
+pub(crate) struct Attack {
+    pub(crate) world: World,
+    export: (ExportId, Key),
+    /// While the export is revoked: what its memory held.
+    revoked: Option<Vec<u8>>,
+    import: ImportId,
+    /// The victim's import of memory of the peer.
+    asking: ImportId,
+    /// Whether links recover from drops.
+    recovers: bool,
+    /// The number that is due from the peer.
+    due: u32,
+    /// The victim's last fetch that the peer saw.
+    asked: Option<(FetchId, Key)>,
+    gone: bool,
+    /// Commands with a completion word that were taken from the honest node's processes, and words told to them.
+    commanded: u64,
+    told: u64,
+}
+
+/// Mostly below `likely`, at times just above it or far off.
+fn near(random: &mut Random, likely: u64) -> u64 {
+    match random.below(16) {
+        0 => u64::MAX - random.below(64),
+        1 => likely - random.below(9),
+        2 => likely + random.below(9),
+        _ => random.below(likely),
+    }
+}
+
+fn flip<const N: usize>(random: &mut Random, bytes: &mut [u8; N]) {
+    if random.chance(30) {
+        let bit = random.below(8 * N as u64) as usize;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+impl Attack {
+    pub(crate) fn new(mut random: Random) -> Self {
+        let (percent, recovers, slow) = (random.below(40), random.chance(30), random.chance(50));
+        let mut world = World::forgetful(3, random, percent, recovers);
+        world.slow_moves = slow;
+        for process in [0, 1] {
+            world.open(VICTIM, process);
+            world.pin(VICTIM, process, THERE - PAGE, LENGTH + 2 * PAGE);
+            world.pin(VICTIM, process, LANDING.address, LANDING.length);
+            world.pin(VICTIM, process, FETCHED, FETCHED_BYTES);
+        }
+        let export = world.export(VICTIM, 0, THERE, LENGTH);
+        let theirs = (ExportId(0x1_0000), Key([9; 16]));
+        let asking = world.import(VICTIM, 0, PEER, theirs, LENGTH);
+        for process in [0, 1] {
+            world.open(HONEST, process);
+            world.pin(HONEST, process, HERE, HERE_BYTES);
+        }
+        let import = world.import(HONEST, 0, VICTIM, export, LENGTH);
+        Self {
+            world,
+            export,
+            revoked: None,
+            import,
+            asking,
+            recovers,
+            due: 0,
+            asked: None,
+            gone: false,
+            commanded: 0,
+            told: 0,
+        }
+    }
+
+    /// Does one thing at random.
+    pub(crate) fn act(&mut self) {
+        match self.world.random.below(32) {
+            0..10 => self.attack(),
+            10..17 => self.command(),
+            17 | 18 => self.ask(),
+            19..23 => {
+                self.transmit(HONEST);
+                self.world.receive(HONEST, VICTIM);
+            }
+            23..26 => {
+                self.transmit(VICTIM);
+                self.world.receive(VICTIM, HONEST);
+            }
+            26 => _ = self.world.do_move(VICTIM) | self.world.do_move(HONEST),
+            27 => _ = self.world.serve_misses(VICTIM) | self.world.serve_misses(HONEST),
+            28 => self.revoke_or_export(),
+            29 => {
+                let landing = self.world.random.chance(50).then_some(LANDING);
+                let _ = self.world.nic(VICTIM).redirect(self.export.0, landing);
+            }
+            30 => self.close(),
+            _ if self.world.random.chance(5) => {
+                self.gone = true;
+                self.world.nic(VICTIM).handle_peer_gone(NodeId(PEER));
+            }
+            _ => self.listen(),
+        }
+        self.check();
+    }
+
+    fn transmit(&mut self, node: u16) {
+        for to in [HONEST, VICTIM, PEER] {
+            self.world.nic(node).handle_transmit_ready(NodeId(to));
+        }
+        self.world.transmit(node);
+    }
+
+    /// The peer takes what it was sent, and learns from it.
+    fn listen(&mut self) {
+        for sent in core::mem::take(self.world.wires.entry((VICTIM, PEER)).or_default()) {
+            if let Ok(Repr::FetchRequest {
+                fetch, reply_key, ..
+            }) = Repr::parse(&sent.header, &sent.payload)
+            {
+                self.asked = Some((fetch, reply_key));
+            }
+            if self.recovers {
+                self.due = sent.header.ack.get();
+            }
+        }
+    }
+
+    /// The peer sends a packet.
+    fn attack(&mut self) {
+        let repr = self.packet();
+        let random = &mut self.world.random;
+        let sequence = match random.below(16) {
+            0 => random.next() as u32,
+            1 => self.due.wrapping_sub(1),
+            _ => self.due,
+        };
+        let bare = matches!(repr, Repr::Ack { .. });
+        let sequence = if bare { 0 } else { sequence };
+        let ack = if random.chance(90) {
+            0
+        } else {
+            random.below(4) as u32
+        };
+        let (header, own) = repr.emit(sequence, ack);
+        let mut bytes: [u8; HEADER_BYTES] = zerocopy::transmute!(header);
+        flip(random, &mut bytes);
+        let mut header: Header = zerocopy::transmute!(bytes);
+        match random.below(8) {
+            0 => header.offset.set(near(random, LENGTH)),
+            1 => header.length.set(near(random, 600) as u32),
+            _ => {}
+        }
+        // The transport checks that.
+        header.length.set(header.length.get().min(5000));
+        let mut payload = vec![random.byte(); header.payload_bytes() as usize];
+        let written = own.len().min(payload.len());
+        payload[..written].copy_from_slice(&own[..written]);
+        if payload.len() >= 16 && random.chance(50) {
+            let (offset, value) = (near(random, LENGTH), 5);
+            let at = payload.len() - 16;
+            payload[at..].copy_from_slice(&Signal { offset, value }.to_bytes());
+        }
+        let of = None;
+        let wire = self.world.wires.entry((PEER, VICTIM)).or_default();
+        wire.push_back(Sent {
+            header,
+            payload,
+            of,
+        });
+        while self.world.on_wire(PEER, VICTIM) > 0 {
+            self.world.receive(PEER, VICTIM);
+        }
+        if !self.recovers && !bare && sequence == self.due {
+            self.due = self.due.wrapping_add(1);
+        }
+    }
+
+    /// A packet that could be fair, but for what is drawn wrong.
+    fn packet(&mut self) -> Repr {
+        let random = &mut self.world.random;
+        let (mut export, mut key) = self.export;
+        match random.below(8) {
+            0 => key = Key([random.byte(); 16]),
+            1 => export = ExportId(random.below(4) as u32 | (random.below(3) as u32) << 16),
+            _ => {}
+        }
+        let (mut fetch, mut reply_key) = self.asked.unwrap_or((FetchId(0x1_0000), Key([1; 16])));
+        match random.below(16) {
+            0 => fetch = FetchId(random.below(4) as u32 | (random.below(3) as u32) << 16),
+            1 => reply_key = Key([random.byte(); 16]),
+            _ => {}
+        }
+        let offset = random.below(LENGTH);
+        let length = random.within(1, 600) as u32;
+        let message = MessageId(random.below(20) as u32);
+        let last = random.chance(60);
+        let reason = [Refusal::Busy, Refusal::Revoked][random.below(2) as usize];
+        match random.below(12) {
+            0..4 => Repr::Store {
+                key,
+                export,
+                message,
+                offset,
+                length,
+                last,
+                notify: last && random.chance(50),
+                signal: last && random.chance(50),
+            },
+            4 | 5 => Repr::FetchRequest {
+                key,
+                export,
+                fetch: FetchId(random.below(100) as u32),
+                offset,
+                want_bytes: random.within(1, LENGTH),
+                reply_key: Key([random.byte(); 16]),
+            },
+            6 | 7 => Repr::FetchReply {
+                reply_key,
+                fetch,
+                offset: offset * random.below(2),
+                length,
+                last,
+            },
+            8 => Repr::FetchRefused {
+                reply_key,
+                fetch,
+                reason,
+            },
+            9 => Repr::StoreRefused {
+                message,
+                export: ExportId(0x1_0000),
+                reason,
+            },
+            10 => Repr::Handler {
+                handler: HandlerId(random.below(3) as u32),
+                length,
+            },
+            _ => match random.below(3) {
+                0 => Repr::Control { length },
+                1 => Repr::Ack {
+                    resend: random.chance(50),
+                },
+                _ => Repr::Nothing,
+            },
+        }
+    }
+
+    /// A process of the honest node writes a command: process 1 has imported nothing.
+    fn command(&mut self) {
+        let random = &mut self.world.random;
+        let process = ProcessId(random.below(2) as u16);
+        let import = match random.below(8) {
+            0 => ImportId(random.next() as u32),
+            _ => self.import,
+        };
+        let (offset, length) = (near(random, LENGTH), near(random, LENGTH));
+        let address = HERE.wrapping_add(near(random, HERE_BYTES));
+        let notify = random.chance(50);
+        let signal = random.chance(50).then(|| Signal {
+            offset: near(random, LENGTH) & !7,
+            value: random.next(),
+        });
+        let completion = random.below(100) as u32;
+        let data = vec![random.byte(); random.below(113) as usize];
+        let (command, data) = match random.below(4) {
+            0 => (short_send(import, offset, &data, notify, signal), &data[..]),
+            1 => (fetch(import, offset, address, length, completion), &[][..]),
+            2 => {
+                let (to, handler) = (NodeId(VICTIM), HandlerId(1));
+                let length = data.len() as u32;
+                (
+                    CommandRepr::Handler {
+                        to,
+                        handler,
+                        length,
+                    },
+                    &data[..],
+                )
+            }
+            _ => {
+                let command = CommandRepr::LongSend {
+                    import,
+                    offset,
+                    address,
+                    length,
+                    notify,
+                    signal,
+                    completion,
+                };
+                (command, &[][..])
+            }
+        };
+        let mut inline = [0; INLINE_BYTES];
+        let Ok((header, used)) = command.emit(data, &mut inline) else {
+            return;
+        };
+        let mut bytes = zerocopy::transmute!(header);
+        flip::<{ size_of::<CommandHeader>() }>(random, &mut bytes);
+        let header: CommandHeader = zerocopy::transmute!(bytes);
+        let nic = self.world.nic(HONEST);
+        if nic.accepts_command(process) {
+            nic.handle_command(process, &header, &inline[..used]);
+            self.commanded += 1;
+        }
+    }
+
+    /// The victim's process 0 fetches from the peer and stores there.
+    fn ask(&mut self) {
+        let random = &mut self.world.random;
+        let length = random.within(1, FETCHED_BYTES.min(LENGTH));
+        let command = if random.chance(60) {
+            fetch(self.asking, 0, FETCHED, length, 1)
+        } else {
+            long_send(self.asking, 0, THERE - 8, length, 2)
+        };
+        self.world.submit(VICTIM, 0, &command, &[]);
+        self.world.serve(VICTIM, 0);
+        self.transmit(VICTIM);
+        self.listen();
+    }
+
+    fn revoke_or_export(&mut self) {
+        if self.revoked.take().is_some() {
+            self.export = self.world.export(VICTIM, 0, THERE, LENGTH);
+            self.import = self.world.import(HONEST, 0, VICTIM, self.export, LENGTH);
+            return;
+        }
+        self.world.nic(VICTIM).revoke(self.export.0).unwrap();
+        // Moves that were given before may still be done.
+        while self.world.do_move(VICTIM) {}
+        self.revoked = Some(self.world.peek(VICTIM, 0, THERE, LENGTH));
+    }
+
+    /// A process goes with its memory, and a new one comes.
+    fn close(&mut self) {
+        let random = &mut self.world.random;
+        let (node, process, start, length) = if random.chance(50) {
+            (HONEST, random.below(2) as u16, HERE, HERE_BYTES)
+        } else {
+            (VICTIM, 1, THERE - PAGE, LENGTH + 2 * PAGE)
+        };
+        while self.world.do_move(node) {}
+        let frames: Vec<Frame> = self.world.frames(node, process, start, length);
+        self.world.nic(node).close_process(ProcessId(process));
+        self.world.drop_frames(node, &frames);
+        self.world.open(node, process);
+        self.world.pin(node, process, start, length);
+        if node == VICTIM {
+            self.world.pin(node, 1, LANDING.address, LANDING.length);
+            self.world.pin(node, 1, FETCHED, FETCHED_BYTES);
+        } else if process == 0 {
+            self.import = self.world.import(HONEST, 0, VICTIM, self.export, LENGTH);
+        }
+    }
+
+    /// What must hold at every moment.
+    fn check(&mut self) {
+        self.world.collect(HONEST);
+        self.world.collect(VICTIM);
+        for told in self.world.take_told(HONEST) {
+            self.told += u64::from(matches!(
+                told,
+                Completion::Done { .. } | Completion::Failed { .. }
+            ));
+        }
+        assert!(self.told <= self.commanded, "a command was told of twice");
+        for told in self.world.take_told(VICTIM) {
+            if let Completion::Rejected { from, reason } = told {
+                let fair = matches!(reason, Rejection::Refused(_) | Rejection::UnknownHandler(_));
+                assert!(from.0 == PEER || fair, "an honest NIC sent {reason:?}");
+                assert!(
+                    !self.gone || from.0 != PEER || reason == Rejection::UnknownNode,
+                    "a packet of a node that is gone was looked at: {reason:?}"
+                );
+            }
+        }
+        self.world
+            .nodes
+            .iter_mut()
+            .for_each(|node| node.messages.clear());
+        let export = [THERE..THERE + LENGTH];
+        let fair = [
+            LANDING.address..LANDING.address + LANDING.length,
+            FETCHED..FETCHED + FETCHED_BYTES,
+        ];
+        for (process, start, length, fair) in [
+            (0, THERE - PAGE, LENGTH + 2 * PAGE, &export[..]),
+            (0, LANDING.address, LANDING.length, &fair),
+            (0, FETCHED, FETCHED_BYTES, &fair),
+            (1, THERE - PAGE, LENGTH + 2 * PAGE, &[]),
+            (1, LANDING.address, LANDING.length, &[]),
+            (1, FETCHED, FETCHED_BYTES, &[]),
+        ] {
+            let end = (start + length).next_multiple_of(PAGE);
+            let start = start & !(PAGE - 1);
+            let bytes = self.world.peek(VICTIM, process, start, end - start);
+            for (line, bytes) in (start..).step_by(64).zip(bytes.chunks(64)) {
+                if bytes == [0; 64] {
+                    continue;
+                }
+                for (at, byte) in (line..).zip(bytes) {
+                    assert!(
+                        *byte == 0 || fair.iter().any(|fair| fair.contains(&at)),
+                        "the byte at {at:#x} of process {process} is nobody's and changed"
+                    );
+                }
+            }
+        }
+        if let Some(before) = &self.revoked {
+            let now = self.world.peek(VICTIM, 0, THERE, LENGTH);
+            assert!(*before == now, "a revoked export changed");
+        }
+        let victim = &self.world.nodes[usize::from(VICTIM)];
+        assert_eq!(victim.memory.garbage_writes, 0);
+        let used = victim.nic.memory().used_bytes();
+        assert!(used <= MEMORY_BYTES, "{used} bytes of NIC memory are taken");
+    }
+
+    /// The peer is declared gone; all comes to rest, and a process that is honest is served.
+    pub(crate) fn finish(mut self) {
+        for node in [HONEST, VICTIM] {
+            self.world.nic(node).handle_peer_gone(NodeId(PEER));
+        }
+        self.world
+            .wires
+            .retain(|&(from, to), _| from != PEER && to != PEER);
+        self.world.settle();
+        self.check();
+        let world = &mut self.world;
+        world.open(HONEST, 2);
+        world.pin(HONEST, 2, HERE, 6 * PAGE);
+        let data = pattern(7, LENGTH);
+        world.poke(HONEST, 2, HERE, &data);
+        let export = world.export(VICTIM, 0, THERE, LENGTH);
+        let import = world.import(HONEST, 2, VICTIM, export, LENGTH);
+        let back = HERE + 3 * PAGE;
+        for command in [
+            long_send(import, 0, HERE, LENGTH, 1),
+            fetch(import, 0, back, LENGTH, 2),
+        ] {
+            world.submit(HONEST, 2, &command, &[]);
+            world.settle();
+        }
+        assert_eq!(words(&world.take_told(HONEST)), (vec![1, 2], vec![]));
+        assert!(world.peek(VICTIM, 0, THERE, LENGTH) == data);
+        assert!(world.peek(HONEST, 2, back, LENGTH) == data);
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn whatever_a_peer_and_processes_do_only_exported_memory_changes_and_others_are_served() {
+    crate::world::random::for_seeds(40, |seed| {
+        let mut attack = Attack::new(Random::new(seed));
+        for _ in 0..500 {
+            attack.act();
+        }
+        attack.finish();
+    });
+}
