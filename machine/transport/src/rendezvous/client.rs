@@ -229,6 +229,10 @@ impl Client {
     }
 
     fn read(&mut self) -> Option<Event> {
+        // What follows nonsense is not believed either.
+        if self.reported_end {
+            return None;
+        }
         let mail = self.board.mail(self.rank);
         let (record, fd, fds) = match socket::receive(&*self.socket) {
             Received::Record { record, fd, fds } => (record, fd, fds),
