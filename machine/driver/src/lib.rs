@@ -25,6 +25,8 @@ pub mod exports;
 pub mod imports;
 pub mod job;
 mod log;
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[allow(unsafe_code)]
 mod mover;
 pub mod notices;
@@ -33,6 +35,7 @@ mod pinning_notes;
 pub mod shared;
 #[allow(unsafe_code)]
 mod spin;
+mod sync;
 mod threads;
 
 pub use config::{DriverConfig, DriverMode};

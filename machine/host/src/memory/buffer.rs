@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SealFlags, SeekFrom};
 use rustix::mm::Advice;
 
-use super::memfd::{self, Owner, REVOKED, STANDING};
-use super::{MemoryError, raw};
+use super::memfd::{self, Owner, STANDING};
+use super::{MemoryError, raw, revocation};
 use crate::mapping::{Mapping, Rights};
 
 /// Memory that peers of this host can map; the exporter's side.
@@ -108,8 +108,8 @@ impl SharedBuffer {
     /// Moves this buffer onto fresh memory with the same contents at the same address; the old
     /// memory is left to the importers as an orphan and marked as revoked.
     ///
-    /// A store that an importer finished before it found [`MappedBuffer::revoked`] false is part
-    /// of the contents. Stores of other threads of this process must not race with the call.
+    /// A store that an importer finished before it found [`MappedBuffer::stores_arrived`] true is
+    /// part of the contents. Stores of other threads of this process must not race with the call.
     /// Pages pinned before it are pages of the orphan: unpin them first.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl SharedBuffer {
                 .map_err(|errno| MemoryError::of_call("mmap", self.bytes, errno))?;
             // Marked before the copy: what an importer stored before it could see the mark is
             // copied, what it stores after may be lost, and it can know.
-            self.status().store(REVOKED, Ordering::SeqCst);
+            revocation::revoke(self.status());
             let moved = self.copy_extents(&fresh).and_then(|()| {
                 self.mapping
                     .replace(0, all_bytes, &fresh_file, 0, Rights::ReadWrite)
@@ -201,7 +201,7 @@ impl SharedBuffer {
 impl Drop for SharedBuffer {
     fn drop(&mut self) {
         if self.owner.is_me() {
-            self.status().store(REVOKED, Ordering::SeqCst);
+            revocation::revoke(self.status());
         }
     }
 }
@@ -251,7 +251,13 @@ impl MappedBuffer {
     /// Whether the exporter moved away: stores no longer reach it. One load.
     #[inline(always)]
     pub fn revoked(&self) -> bool {
-        self.status.first_word32().load(Ordering::Acquire) != STANDING
+        revocation::is_revoked(self.status.first_word32())
+    }
+
+    /// Whether all stores that this thread has made here are part of the export, also if it is
+    /// revoked from now on. A full fence and one load.
+    pub fn stores_arrived(&self) -> bool {
+        revocation::stores_arrived(self.status.first_word32())
     }
 
     /// First byte; on a page boundary. Stays mapped after a revocation.

@@ -42,6 +42,7 @@ mod buffer;
 mod memfd;
 #[allow(unsafe_code)]
 pub mod raw;
+mod revocation;
 #[cfg(test)]
 mod tests;
 

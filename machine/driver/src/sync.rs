@@ -1,0 +1,17 @@
+//! Atomics and locks: the standard library's, or loom's in its models, so that loom checks the code that runs.
+
+#[cfg(not(all(test, loom)))]
+pub(crate) use std::{
+    hint::spin_loop,
+    sync::Mutex,
+    sync::atomic::{AtomicBool, AtomicU32},
+    thread::yield_now,
+};
+
+#[cfg(all(test, loom))]
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::Mutex,
+    sync::atomic::{AtomicBool, AtomicU32},
+    thread::yield_now,
+};
