@@ -89,6 +89,38 @@ fn they_do_so_whichever_way_faults_are_caught() {
     assert_eq!(output.matches("counter 600: ok").count(), 3, "{output}");
 }
 
+/// Undefined values are not looked for: compilers branch on a value before the one that says that it is there.
+#[test]
+fn valgrind_runs_the_examples_and_finds_no_wild_access() {
+    if common::clean("valgrind").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no valgrind");
+        return;
+    }
+    let installed = Installed::get(Linking::Shared);
+    let memcheck = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=99",
+        "--undef-value-errors=no",
+    ];
+    for (name, said) in [("first", "rank 1 says 42"), ("vmmc", "send_async: ok")] {
+        let output = installed.example(name).run_under(&memcheck, 2, &[], &[]);
+        says(&output, &[said]);
+    }
+    // The faults of shared memory are wild accesses to memcheck, and after each valgrind must know all registers.
+    let no_check = [
+        "valgrind",
+        "--quiet",
+        "--tool=none",
+        "--vex-iropt-register-updates=allregs-at-mem-access",
+    ];
+    let faults = ["--faults", "sigsegv"];
+    let output = installed
+        .example("dsm")
+        .run_under(&no_check, 2, &faults, &[]);
+    assert_eq!(output.matches("counter 400: ok").count(), 2, "{output}");
+}
+
 #[test]
 fn a_program_without_a_launcher_is_a_job_of_one() {
     let installed = Installed::get(Linking::Shared);

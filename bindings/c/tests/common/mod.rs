@@ -256,12 +256,25 @@ impl Program<'_> {
     /// `mapwire run -n RANKS OPTIONS -- PROGRAM ARGUMENTS`, which must succeed; its output.
     #[track_caller]
     pub fn run(&self, ranks: u32, options: &[&str], arguments: &[&str]) -> String {
+        self.run_under(&[], ranks, options, arguments)
+    }
+
+    /// As [`run`](Self::run), with each rank run by `tool`.
+    #[track_caller]
+    pub fn run_under(
+        &self,
+        tool: &[&str],
+        ranks: u32,
+        options: &[&str],
+        arguments: &[&str],
+    ) -> String {
         run(clean("timeout")
             .arg(LONG.as_secs().to_string())
             .arg(launcher())
             .args(["run", "-n", &ranks.to_string()])
             .args(options)
             .arg("--")
+            .args(tool)
             .arg(self.path())
             .args(arguments)
             .env("LD_LIBRARY_PATH", self.installed.path("lib"))
