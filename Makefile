@@ -3,20 +3,21 @@
 PREFIX = /usr/local
 SECONDS = 60
 
-.PHONY: all build demo test setup install fmt lint bench fuzz doc clean help
+.PHONY: all build demo test sanitize setup install fmt lint bench fuzz doc clean help
 
 all: build
 
 help:
 	@echo 'make demo               set up, build, run a parallel program on four processes, check its result'
 	@echo 'make test               set up, run every test and check'
+	@echo 'make sanitize           run the tests of machine/ under AddressSanitizer (not part of make test)'
 	@echo 'make setup              install what this computer lacks (as root, or with sudo)'
 	@echo 'make build              the command, the programs and the C library, optimised, in target/release'
 	@echo 'make install PREFIX=DIR the command, its manual, the C library; DIR is /usr/local unless given'
 	@echo 'make fmt                format the code'
 	@echo 'make lint               check format and lints'
 	@echo 'make bench              run every bench; make bench NAME=lookup runs one'
-	@echo 'make fuzz SECONDS=60    fuzz whatever reads bytes from outside, so long for each target'
+	@echo 'make fuzz SECONDS=60    fuzz the parsers and the engines, so long for each target'
 	@echo 'make doc                the documentation of the Rust interface, in target/doc'
 	@echo 'make clean              remove what was built'
 
@@ -29,6 +30,9 @@ demo:
 
 test:
 	@scripts/test.sh
+
+sanitize:
+	@scripts/test.sh sanitize
 
 setup:
 	@scripts/setup.sh

@@ -3,7 +3,8 @@
 # when nothing is missing. Needs root or sudo only when it has something to install.
 #
 #   scripts/setup.sh           what building and the demo need
-#   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes; without it that test is skipped
+#   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, and valgrind, which runs the C
+#                              examples; without them these tests are skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -19,6 +20,7 @@ have pkg-config || lacks "pkg-config" pkg-config
 [[ -d /etc/ssl/certs && -n $(ls /etc/ssl/certs 2>/dev/null) ]] || lacks "certificates of the package registry" ca-certificates
 if [[ ${1-} == --tests ]]; then
     have chromium || have chromium-browser || have google-chrome || lacks "a browser (for the tests of reports)" chromium
+    have valgrind || lacks "valgrind (for the tests of the C examples)" valgrind
 fi
 need_rust=false
 find_rust || { need_rust=true; why+=("Rust $rust_needed or later"); }

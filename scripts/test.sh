@@ -3,7 +3,7 @@
 # The last line is `N passed, N failed`: the tests of all `cargo test` summaries, and a failure for each other phase
 # that failed. The exit code is 0 only if nothing failed.
 #
-#   scripts/test.sh              all phases
+#   scripts/test.sh              all phases but sanitize
 #   scripts/test.sh lint loom    some of them
 source "$(dirname "$0")/toolchain.sh"
 exec </dev/null
@@ -38,7 +38,7 @@ component() {
 
 phase_setup() {
     scripts/setup.sh || return 1
-    limited 180 scripts/setup.sh --tests || echo "skipped: there is no browser for the tests of reports"
+    limited 180 scripts/setup.sh --tests || echo "skipped: there is no browser or no valgrind, and what needs them is skipped"
 }
 
 phase_format() {
@@ -57,19 +57,45 @@ phase_tests() {
     MAPWIRE_LAUNCHER=$target/debug/mapwire limited 1500 cargo test --workspace --locked --no-fail-fast
 }
 
-# The rings and the doorbell under every order of memory accesses that the model allows. Built apart, as the flag reaches every
+# The rings, the doorbell, revocation, the driver's lock and its completion words under every order of memory accesses that the model allows. Built apart, as the flag reaches every
 # crate, and without optimisation: the build takes longer than the models.
 phase_loom() {
     export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom CARGO_INCREMENTAL=0
     export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_TEST_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
-    limited 900 cargo test --locked -p mapwire-transport --lib loom
+    limited 900 cargo test --locked -p mapwire-transport -p mapwire-host -p mapwire-driver --lib loom
 }
 
-# The crates that call no operating system, where an interpreter can look for undefined behaviour.
+# Unsafe code that an interpreter can run: the rings on private memory, the lock, the words. The pure crates hold none.
 phase_miri() {
-    component miri || return 0
-    MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 limited 1200 cargo miri test --locked \
-        -p mapwire-wire -p mapwire-translation -p mapwire-nic -p mapwire-vmmc --lib
+    local miri
+    if cargo miri --version >/dev/null 2>&1; then
+        miri=(cargo miri)
+    elif cargo +nightly miri --version >/dev/null 2>&1; then
+        miri=(cargo +nightly miri)
+    else
+        echo "skipped: there is no Miri; where rustup is: rustup toolchain install nightly --profile minimal --component miri,rust-src"
+        return 0
+    fi
+    export MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=$target/miri
+    limited 600 "${miri[@]}" test --locked -p mapwire-transport --test ring -- \
+        a_payload_that a_full_ring the_longest_payload release_without through_private_memory || return 1
+    limited 600 "${miri[@]}" test --locked -p mapwire-driver --lib -- spin:: completions::
+}
+
+# The tests of machine/ under AddressSanitizer. Built apart, with all of its crates: not part of a run of all phases.
+phase_sanitize() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    if ! compgen -G "$(rustc --print sysroot)/lib/rustlib/$host/lib/librustc-*_rt.asan.a" >/dev/null; then
+        echo "skipped: this toolchain has no AddressSanitizer"
+        return 0
+    fi
+    export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/sanitize
+    # Faults of the views are ours to handle; what is skipped limits the address space or descriptors that the sanitizer itself needs.
+    export ASAN_OPTIONS=handle_segv=0:handle_sigbus=0
+    limited 900 cargo test --locked --no-fail-fast --target "$host" \
+        -p mapwire-transport -p mapwire-host -p mapwire-driver --lib --tests -- \
+        --skip mprotect_names_the_limit --skip a_small_limit_of_address_space --skip without_descriptors
 }
 
 phase_docs() { RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --workspace --lib --no-deps --all-features --locked; }
