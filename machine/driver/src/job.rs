@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use mapwire_transport::board::Board;
+use mapwire_transport::board::{Board, BrokersBoard};
 use mapwire_transport::rendezvous::{Client, Event, JobAddress, RendezvousError};
 use mapwire_transport::shm::ring::RingConfig;
 use mapwire_vmmc::RequestId;
@@ -47,15 +47,15 @@ impl Job {
     /// # Errors
     /// When its board cannot be made.
     pub fn alone() -> Result<Self, DriverError> {
-        let (board, _fd) = Board::create(1).map_err(RendezvousError::from)?;
-        Ok(Self::new(None, Arc::new(board), 0, 1))
+        let (board, _files) = BrokersBoard::create(1).map_err(RendezvousError::from)?;
+        Ok(Self::new(None, Arc::new(board.into_board()), 0, 1))
     }
 
     /// A job of several ranks in which nobody connects them.
     #[cfg(test)]
     pub(crate) fn without_broker(size: u32) -> Self {
-        let (board, _fd) = Board::create(size).unwrap();
-        Self::new(None, Arc::new(board), 0, size)
+        let (board, _files) = BrokersBoard::create(size).unwrap();
+        Self::new(None, Arc::new(board.into_board()), 0, size)
     }
 
     fn new(client: Option<Client>, board: Arc<Board>, rank: u32, size: u32) -> Self {

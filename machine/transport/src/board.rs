@@ -1,17 +1,18 @@
-//! The board: one small memfd that every rank of a job maps.
+//! The board: two small memfds that every rank of a job maps.
 //!
-//! It answers three questions without a system call: is somebody polling in that rank (may I skip
+//! They answer three questions without a system call: does a thread of that rank poll (may I skip
 //! the wake-up), has a rank come or gone, and does a message wait for me at the broker.
 //!
-//! Layout: one 128-byte line for the job (magic, version, number of ranks, `events`), then one
-//! 128-byte line a rank: `polling` and `bell` in its first half, which senders read, `state`, `mail`
-//! and `pid` in its second half, which the broker writes. How many threads poll is counted in the
-//! process; only the first that begins and the last that ends store to the line, since senders'
-//! processors have it.
+//! * **The bells** hold a 128-byte line a rank: `polling` and `bell`. All ranks write them. How many
+//!   threads poll is counted in the process; only the first that begins and the last that ends store to
+//!   the line, since senders' processors have it.
+//! * **The news** hold a 128-byte header (magic, version, number of ranks, `events`), then a 64-byte line a
+//!   rank: `state`, `mail` and `pid`. The broker alone writes them: it maps the file, then seals it against
+//!   future writes, so that the kernel lets no rank store there, whatever it does with the descriptor.
 //!
-//! **Advisory only.** Every rank can write every word of the board, so each value is a hint. A wrong
-//! one costs a needless wake-up or at most [`NAP`] of delay; it is never an index, a length or an
-//! address. The file is sealed against shrinking, so that no peer can make a load fault.
+//! **Trust.** A rank believes the news, which come from the broker alone. It believes nothing of the
+//! bells: a wrong value costs a needless wake-up or at most [`NAP`] of delay; it is never an index, a length
+//! or an address. Both files are sealed against shrinking, so that no peer can make a load fault.
 //!
 //! The doorbell rule (both sides need their fence; this is Dekker's pattern):
 //! a sender publishes, then calls [`Board::ring`]; a sleeper calls [`Board::leave_polling`] and then
@@ -19,17 +20,16 @@
 //!
 //! All methods may be called from a signal handler: they allocate nothing and take no lock. A rank
 //! number outside the job reads as an absent rank, and writes to it do nothing.
-#![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
+
+use crate::shm::Region;
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
 /// polling that stays, say) delays a wake-up by this much and no more.
@@ -39,7 +39,7 @@ pub const NAP: Duration = Duration::from_millis(200);
 pub const MAX_RANKS: u32 = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWBD");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What the broker knows of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +73,6 @@ impl RankState {
         }
     }
 
-    /// A word that no broker writes reads as `Absent`: it proves nothing about the rank.
     fn from_word(word: u32) -> Self {
         match word {
             1 => Self::Joined,
@@ -104,7 +103,7 @@ pub enum BoardError {
     #[error("a job has 1 to {MAX_RANKS} ranks, not {0}")]
     Ranks(u32),
     /// The descriptor is not a board of this version.
-    #[error("the board received from the broker is not usable: {0}")]
+    #[error("the board received from the launcher is not usable: {0}")]
     Malformed(&'static str),
     /// The kernel refused.
     #[error("{call} for the board failed: {errno}")]
@@ -116,153 +115,215 @@ pub enum BoardError {
     },
 }
 
-#[repr(C, align(128))]
-struct JobLine {
-    magic: AtomicU32,
-    version: AtomicU32,
-    ranks: AtomicU32,
-    events: AtomicU32,
-}
+/// Bytes of a rank's line among the bells: two cache lines, as processors fetch them in pairs.
+const BELL_LINE_BYTES: usize = 128;
+/// Words of such a line, by their offset.
+const POLLING: usize = 0;
+const BELL: usize = 4;
 
-#[repr(C, align(64))]
-struct BellHalf {
-    polling: AtomicU32,
-    bell: AtomicU32,
-}
+/// Bytes of the head of the news.
+const HEAD_BYTES: usize = 128;
+/// Words of the head.
+const HEAD_MAGIC: usize = 0;
+const HEAD_VERSION: usize = 4;
+const HEAD_RANKS: usize = 8;
+const HEAD_EVENTS: usize = 12;
+/// Bytes of a rank's line of news.
+const NEWS_LINE_BYTES: usize = 64;
+/// Words of such a line.
+const STATE: usize = 0;
+const MAIL: usize = 4;
+const PID: usize = 8;
 
-#[repr(C, align(64))]
-struct NewsHalf {
-    state: AtomicU32,
-    mail: AtomicU32,
-    pid: AtomicU32,
-}
+/// No rank can change the size or the seals.
+const SIZE_SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+/// Nor store anything: only a mapping that was there before can.
+const NEWS_SEALS: SealFlags = SIZE_SEALS.union(SealFlags::FUTURE_WRITE);
 
-#[repr(C, align(128))]
-struct RankLine {
-    bell: BellHalf,
-    news: NewsHalf,
+/// The descriptors of a board, which [`Board::open`] takes in the ranks.
+#[derive(Debug)]
+pub struct BoardFiles {
+    /// What all ranks write.
+    pub bells: OwnedFd,
+    /// What the broker writes.
+    pub news: OwnedFd,
 }
 
 /// A mapped board. Shared by all threads of a rank; unmapped on drop.
 #[derive(Debug)]
 pub struct Board {
-    base: NonNull<u8>,
-    bytes: usize,
+    bells: Region,
+    /// For reading only, but in the [`BrokersBoard`].
+    news: Region,
     ranks: u32,
     /// Threads of this process that poll.
     pollers: AtomicU32,
 }
 
-// SAFETY: the mapping is only ever read and written through atomics, and lives until drop.
-unsafe impl Send for Board {}
-// SAFETY: as above; no method needs exclusive access.
-unsafe impl Sync for Board {}
+/// The broker's mapping of the board: the one that the news can be written through.
+#[derive(Debug)]
+pub struct BrokersBoard(Board);
 
-fn bytes_for(ranks: u32) -> usize {
-    let lines = size_of::<JobLine>() + ranks as usize * size_of::<RankLine>();
-    lines.next_multiple_of(rustix::param::page_size())
+fn bells_bytes(ranks: u32) -> usize {
+    (ranks as usize * BELL_LINE_BYTES).next_multiple_of(rustix::param::page_size())
+}
+
+fn news_bytes(ranks: u32) -> usize {
+    (HEAD_BYTES + ranks as usize * NEWS_LINE_BYTES).next_multiple_of(rustix::param::page_size())
 }
 
 fn os(call: &'static str) -> impl Fn(Errno) -> BoardError {
     move |errno| BoardError::Os { call, errno }
 }
 
-impl Board {
-    /// Makes the board of a job, all ranks absent. The descriptor is what [`Board::open`] takes in
+fn create_file(name: &str, bytes: usize) -> Result<OwnedFd, BoardError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create(name, flags).map_err(os("memfd_create"))?;
+    rustix::fs::ftruncate(&fd, bytes as u64).map_err(os("ftruncate"))?;
+    Ok(fd)
+}
+
+fn seal(fd: &OwnedFd, seals: SealFlags) -> Result<(), BoardError> {
+    rustix::fs::fcntl_add_seals(fd, seals).map_err(os("fcntl(F_ADD_SEALS)"))
+}
+
+/// The length of a file that is sealed as it should be.
+fn sealed_bytes(fd: BorrowedFd<'_>, seals: SealFlags) -> Result<usize, BoardError> {
+    let found = rustix::fs::fcntl_get_seals(fd)
+        .map_err(|_| BoardError::Malformed("not a sealed memory file"))?;
+    if !found.contains(seals) {
+        return Err(BoardError::Malformed("a seal is missing"));
+    }
+    let bytes = rustix::fs::fstat(fd).map_err(os("fstat"))?.st_size;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
+impl BrokersBoard {
+    /// Makes the board of a job, all ranks absent. The descriptors are what [`Board::open`] takes in
     /// the other processes; the memory lives as long as one mapping or descriptor does.
     ///
     /// # Errors
     /// A number of ranks out of range, or no memory or descriptor left.
-    pub fn create(ranks: u32) -> Result<(Self, OwnedFd), BoardError> {
+    pub fn create(ranks: u32) -> Result<(Self, BoardFiles), BoardError> {
         if ranks == 0 || ranks > MAX_RANKS {
             return Err(BoardError::Ranks(ranks));
         }
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("mapwire-board", flags).map_err(os("memfd_create"))?;
-        rustix::fs::ftruncate(&fd, bytes_for(ranks) as u64).map_err(os("ftruncate"))?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&fd, seals).map_err(os("fcntl(F_ADD_SEALS)"))?;
-        let board = Self::map(fd.as_fd(), ranks)?;
-        let job = board.job();
-        job.version.store(VERSION, Ordering::Relaxed);
-        job.ranks.store(ranks, Ordering::Relaxed);
-        job.magic.store(MAGIC, Ordering::Release);
-        Ok((board, fd))
+        let bells = create_file("mapwire-bells", bells_bytes(ranks))?;
+        seal(&bells, SIZE_SEALS)?;
+        let news = create_file("mapwire-news", news_bytes(ranks))?;
+        let board = Board {
+            bells: Region::map(bells.as_fd(), bells_bytes(ranks)).map_err(os("mmap"))?,
+            news: Region::map(news.as_fd(), news_bytes(ranks)).map_err(os("mmap"))?,
+            ranks,
+            pollers: AtomicU32::new(0),
+        };
+        seal(&news, NEWS_SEALS)?;
+        let head = |word| board.news.word32(word);
+        head(HEAD_VERSION).store(VERSION, Ordering::Relaxed);
+        head(HEAD_RANKS).store(ranks, Ordering::Relaxed);
+        head(HEAD_MAGIC).store(MAGIC, Ordering::Release);
+        Ok((Self(board), BoardFiles { bells, news }))
     }
 
-    /// Maps a board made elsewhere. The descriptor may be closed afterwards.
+    /// The board as a rank has it, for a process that is its own broker.
+    #[must_use]
+    pub fn into_board(self) -> Board {
+        self.0
+    }
+
+    /// Sets the state of `rank`; a change counts as an event and rings the bell of every rank.
+    pub fn set_state(&self, rank: u32, state: RankState) {
+        let Some(line) = self.0.news_of(rank, STATE) else {
+            return;
+        };
+        let word = state.to_word();
+        if line.swap(word, Ordering::AcqRel) != word {
+            self.0
+                .news
+                .word32(HEAD_EVENTS)
+                .fetch_add(1, Ordering::AcqRel);
+            for other in 0..self.0.ranks {
+                self.0.ring(other);
+            }
+        }
+    }
+
+    /// Counts a message for `rank` and rings its bell. To be called after the message is queued.
+    pub fn add_mail(&self, rank: u32) {
+        if let Some(mail) = self.0.news_of(rank, MAIL) {
+            mail.fetch_add(1, Ordering::AcqRel);
+            self.0.ring(rank);
+        }
+    }
+
+    /// Notes the process id of `rank`.
+    pub fn set_pid(&self, rank: u32, pid: u32) {
+        if let Some(word) = self.0.news_of(rank, PID) {
+            word.store(pid, Ordering::Relaxed);
+        }
+    }
+}
+
+impl std::ops::Deref for BrokersBoard {
+    type Target = Board;
+
+    fn deref(&self) -> &Board {
+        &self.0
+    }
+}
+
+impl Board {
+    /// Maps a board made elsewhere, for storing only the bells. The descriptors may be closed afterwards.
     ///
     /// # Errors
-    /// [`BoardError::Malformed`] if it is no memfd, is not sealed in size, or its size, magic,
+    /// [`BoardError::Malformed`] if one is no memfd or lacks a seal, or sizes, magic,
     /// version and number of ranks do not fit together.
-    pub fn open(fd: BorrowedFd<'_>) -> Result<Self, BoardError> {
-        let seals = rustix::fs::fcntl_get_seals(fd)
-            .map_err(|_| BoardError::Malformed("not a sealed memory file"))?;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-            return Err(BoardError::Malformed("its size is not sealed"));
-        }
-        let size = rustix::fs::fstat(fd).map_err(os("fstat"))?.st_size;
-        let size = usize::try_from(size).unwrap_or(0);
-        if size < bytes_for(1) || size > bytes_for(MAX_RANKS) {
+    pub fn open(bells: BorrowedFd<'_>, news: BorrowedFd<'_>) -> Result<Self, BoardError> {
+        let bytes = sealed_bytes(news, NEWS_SEALS)?;
+        if bytes < news_bytes(1) || bytes > news_bytes(MAX_RANKS) {
             return Err(BoardError::Malformed("its size fits no job"));
         }
-        let probe = Self::map(fd, 1)?;
-        let job = probe.job();
-        if job.magic.load(Ordering::Acquire) != MAGIC {
+        let news = Region::map_read_only(news, bytes).map_err(os("mmap"))?;
+        let head = |word| news.word32(word).load(Ordering::Relaxed);
+        if head(HEAD_MAGIC) != MAGIC {
             return Err(BoardError::Malformed("wrong magic"));
         }
-        if job.version.load(Ordering::Relaxed) != VERSION {
+        if head(HEAD_VERSION) != VERSION {
             return Err(BoardError::Malformed(
                 "another version; launcher and program must come from the same mapwire release",
             ));
         }
-        let ranks = job.ranks.load(Ordering::Relaxed);
-        drop(probe);
-        if ranks == 0 || ranks > MAX_RANKS || bytes_for(ranks) != size {
+        let ranks = head(HEAD_RANKS);
+        if ranks == 0 || ranks > MAX_RANKS || news_bytes(ranks) != bytes {
             return Err(BoardError::Malformed(
                 "its size does not fit its number of ranks",
             ));
         }
-        Self::map(fd, ranks)
-    }
-
-    fn map(fd: BorrowedFd<'_>, ranks: u32) -> Result<Self, BoardError> {
-        let bytes = bytes_for(ranks);
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
+        if sealed_bytes(bells, SIZE_SEALS)? != bells_bytes(ranks) {
+            return Err(BoardError::Malformed(
+                "the size of its bells does not fit its number of ranks",
+            ));
         }
-        .map_err(os("mmap"))?;
-        let base = NonNull::new(base.cast()).ok_or(BoardError::Malformed("mapped at zero"))?;
         Ok(Self {
-            base,
-            bytes,
+            bells: Region::map(bells, bells_bytes(ranks)).map_err(os("mmap"))?,
+            news,
             ranks,
             pollers: AtomicU32::new(0),
         })
     }
 
-    fn job(&self) -> &JobLine {
-        // SAFETY: the mapping is page-aligned, at least one page long and sealed in size; the line
-        // consists of atomics only, for which any bit pattern is valid.
-        unsafe { self.base.cast::<JobLine>().as_ref() }
+    #[inline]
+    fn bell_of(&self, rank: u32, word: usize) -> Option<&AtomicU32> {
+        (rank < self.ranks).then(|| self.bells.word32(rank as usize * BELL_LINE_BYTES + word))
     }
 
-    fn line(&self, rank: u32) -> Option<&RankLine> {
-        if rank >= self.ranks {
-            return None;
-        }
-        let offset = size_of::<JobLine>() + rank as usize * size_of::<RankLine>();
-        // SAFETY: `rank < ranks`, so offset + 128 <= bytes_for(ranks) == the mapping's length;
-        // lines are atomics only, 128-byte aligned in a page-aligned mapping.
-        Some(unsafe { self.base.add(offset).cast::<RankLine>().as_ref() })
+    /// A word of a rank's news; of a rank's board it may only be loaded, and relaxed.
+    #[inline]
+    fn news_of(&self, rank: u32, word: usize) -> Option<&AtomicU32> {
+        let line = HEAD_BYTES + rank as usize * NEWS_LINE_BYTES;
+        (rank < self.ranks).then(|| self.news.word32(line + word))
     }
 
     /// Number of ranks in the job.
@@ -278,10 +339,10 @@ impl Board {
         // A thread that begins while another ends may find its mark taken off again: it is rung for
         // nothing, no more.
         if self.pollers.fetch_add(1, Ordering::AcqRel) == 0
-            && let Some(line) = self.line(rank)
+            && let Some(polling) = self.bell_of(rank, POLLING)
         {
             // No fence: a sender that does not see the mark yet rings for nothing.
-            line.bell.polling.store(1, Ordering::Release);
+            polling.store(1, Ordering::Release);
         }
     }
 
@@ -293,9 +354,9 @@ impl Board {
         // The last one to leave comes after all that began, by the order of the count; so no mark
         // outlasts the threads.
         if self.pollers.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(line) = self.line(rank)
+            && let Some(polling) = self.bell_of(rank, POLLING)
         {
-            line.bell.polling.store(0, Ordering::Relaxed);
+            polling.store(0, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             return true;
         }
@@ -306,8 +367,8 @@ impl Board {
     #[must_use]
     #[inline]
     pub fn is_polling(&self, rank: u32) -> bool {
-        self.line(rank)
-            .is_some_and(|l| l.bell.polling.load(Ordering::Relaxed) != 0)
+        self.bell_of(rank, POLLING)
+            .is_some_and(|polling| polling.load(Ordering::Relaxed) != 0)
     }
 
     /// Tells `rank` that something was published for it. Contains the sender's fence; costs a
@@ -329,9 +390,9 @@ impl Board {
 
     /// Rings the bell of `rank` whether or not somebody polls there: all its sleepers look again.
     pub fn wake(&self, rank: u32) {
-        if let Some(line) = self.line(rank) {
-            line.bell.bell.fetch_add(1, Ordering::SeqCst);
-            let _ = futex::wake(&line.bell.bell, futex::Flags::empty(), i32::MAX as u32);
+        if let Some(bell) = self.bell_of(rank, BELL) {
+            bell.fetch_add(1, Ordering::SeqCst);
+            let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX as u32);
         }
     }
 
@@ -347,12 +408,12 @@ impl Board {
         mut recheck: impl FnMut() -> bool,
         timeout: Option<Duration>,
     ) -> bool {
-        let Some(line) = self.line(rank) else {
+        let Some(bell) = self.bell_of(rank, BELL) else {
             return recheck();
         };
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         loop {
-            let seen = line.bell.bell.load(Ordering::SeqCst);
+            let seen = bell.load(Ordering::SeqCst);
             fence(Ordering::SeqCst);
             if recheck() {
                 return true;
@@ -368,7 +429,7 @@ impl Board {
                 tv_sec: 0,
                 tv_nsec: i64::from(nap.subsec_nanos()),
             };
-            match futex::wait(&line.bell.bell, futex::Flags::empty(), seen, Some(&limit)) {
+            match futex::wait(bell, futex::Flags::empty(), seen, Some(&limit)) {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
                 // No futex on this mapping, which no supported kernel answers: doze, don't spin.
                 Err(_) => std::thread::sleep(Duration::from_millis(1).min(nap)),
@@ -379,215 +440,34 @@ impl Board {
     /// What the broker last said of `rank`.
     #[must_use]
     pub fn state(&self, rank: u32) -> RankState {
-        self.line(rank).map_or(RankState::Absent, |l| {
-            RankState::from_word(l.news.state.load(Ordering::Acquire))
+        // Behind a look at `events`, the state of that event is seen, or a later one.
+        fence(Ordering::Acquire);
+        self.news_of(rank, STATE).map_or(RankState::Absent, |word| {
+            RankState::from_word(word.load(Ordering::Relaxed))
         })
-    }
-
-    /// Sets the state of `rank`; a change counts as an event and rings the bell of every rank.
-    pub fn set_state(&self, rank: u32, state: RankState) {
-        let Some(line) = self.line(rank) else { return };
-        let word = state.to_word();
-        if line.news.state.swap(word, Ordering::AcqRel) != word {
-            self.job().events.fetch_add(1, Ordering::AcqRel);
-            for other in 0..self.ranks {
-                self.ring(other);
-            }
-        }
     }
 
     /// Changes of state in the job so far (wraps). Compare with the last value seen.
     #[must_use]
     pub fn events(&self) -> u32 {
-        self.job().events.load(Ordering::Acquire)
+        self.news.word32(HEAD_EVENTS).load(Ordering::Relaxed)
     }
 
     /// Messages that the broker has queued for `rank` so far (wraps). Compare with the last value
     /// seen; on a difference, ask the rendezvous client.
     #[must_use]
     pub fn mail(&self, rank: u32) -> u32 {
-        self.line(rank)
-            .map_or(0, |l| l.news.mail.load(Ordering::Acquire))
-    }
-
-    /// Counts a message for `rank` and rings its bell. The broker's, after the message is queued.
-    pub fn add_mail(&self, rank: u32) {
-        if let Some(line) = self.line(rank) {
-            line.news.mail.fetch_add(1, Ordering::AcqRel);
-            self.ring(rank);
-        }
+        self.news_of(rank, MAIL)
+            .map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Process id of `rank` as the kernel told the broker, 0 before it joined.
     #[must_use]
     pub fn pid(&self, rank: u32) -> u32 {
-        self.line(rank)
-            .map_or(0, |l| l.news.pid.load(Ordering::Relaxed))
-    }
-
-    /// Notes the process id of `rank`. The broker's.
-    pub fn set_pid(&self, rank: u32, pid: u32) {
-        if let Some(line) = self.line(rank) {
-            line.news.pid.store(pid, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Board {
-    fn drop(&mut self) {
-        // SAFETY: `base` and `bytes` are what mmap gave, unmapped once; no reference into the
-        // mapping outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        self.news_of(rank, PID)
+            .map_or(0, |word| word.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
-
-    fn second_mapping(fd: &OwnedFd) -> Board {
-        Board::open(fd.as_fd()).unwrap()
-    }
-
-    #[test]
-    fn lines_are_128_bytes_and_halves_do_not_share_a_cache_line() {
-        assert_eq!(size_of::<JobLine>(), 128);
-        assert_eq!(size_of::<RankLine>(), 128);
-        assert_eq!(std::mem::offset_of!(RankLine, news), 64);
-    }
-
-    #[test]
-    fn what_one_mapping_writes_the_other_reads() {
-        let (board, fd) = Board::create(3).unwrap();
-        let other = second_mapping(&fd);
-        assert_eq!(other.ranks(), 3);
-        assert_eq!(other.state(2), RankState::Absent);
-        board.set_state(2, RankState::Joined);
-        board.set_pid(2, 77);
-        board.add_mail(1);
-        assert_eq!(other.state(2), RankState::Joined);
-        assert_eq!(other.pid(2), 77);
-        assert_eq!(other.mail(1), 1);
-        assert_eq!(other.events(), 1);
-        other.set_state(2, RankState::Joined);
-        assert_eq!(board.events(), 1, "no change is no event");
-    }
-
-    #[test]
-    fn a_job_of_no_ranks_or_absurdly_many_is_refused() {
-        assert!(matches!(Board::create(0), Err(BoardError::Ranks(0))));
-        assert!(matches!(
-            Board::create(MAX_RANKS + 1),
-            Err(BoardError::Ranks(_))
-        ));
-        assert!(Board::create(MAX_RANKS).is_ok());
-    }
-
-    #[test]
-    fn a_rank_outside_the_job_reads_as_absent_and_cannot_be_written() {
-        let (board, _fd) = Board::create(1).unwrap();
-        board.set_state(1, RankState::Joined);
-        board.set_state(u32::MAX, RankState::Joined);
-        assert_eq!(board.state(1), RankState::Absent);
-        assert_eq!(board.events(), 0);
-        assert!(!board.ring(7));
-        assert!(!board.sleep(7, || false, None));
-    }
-
-    #[test]
-    fn a_sender_rings_only_when_nobody_polls() {
-        let (board, _fd) = Board::create(2).unwrap();
-        assert!(board.ring(1));
-        board.enter_polling(1);
-        assert!(!board.ring(1));
-        board.enter_polling(1);
-        board.leave_polling(1);
-        assert!(!board.ring(1));
-        board.leave_polling(1);
-        assert!(board.ring(1));
-    }
-
-    #[test]
-    fn a_sleeper_wakes_at_the_ring() {
-        let (board, fd) = Board::create(2).unwrap();
-        let board = Arc::new(board);
-        let flag = Arc::new(AtomicBool::new(false));
-        let sleeper = {
-            let (board, flag) = (second_mapping(&fd), flag.clone());
-            std::thread::spawn(move || {
-                let start = Instant::now();
-                let woke = board.sleep(1, || flag.load(Ordering::Acquire), None);
-                (woke, start.elapsed())
-            })
-        };
-        std::thread::sleep(Duration::from_millis(20));
-        flag.store(true, Ordering::Release);
-        board.ring(1);
-        let (woke, took) = sleeper.join().unwrap();
-        assert!(woke);
-        assert!(took < Duration::from_secs(5), "{took:?}");
-    }
-
-    #[test]
-    fn sleep_gives_up_at_its_timeout() {
-        let (board, _fd) = Board::create(1).unwrap();
-        let start = Instant::now();
-        assert!(!board.sleep(0, || false, Some(Duration::from_millis(30))));
-        assert!(start.elapsed() >= Duration::from_millis(30));
-        assert!(!board.sleep(0, || false, Some(Duration::ZERO)));
-    }
-
-    #[test]
-    fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
-        let (board, fd) = Board::create(1).unwrap();
-        let flag = Arc::new(AtomicBool::new(false));
-        board
-            .line(0)
-            .unwrap()
-            .bell
-            .polling
-            .store(u32::MAX, Ordering::SeqCst);
-        let sleeper = {
-            let (board, flag) = (second_mapping(&fd), flag.clone());
-            std::thread::spawn(move || board.sleep(0, || flag.load(Ordering::Acquire), None))
-        };
-        flag.store(true, Ordering::Release);
-        assert!(!board.ring(0), "the mark says that somebody polls");
-        assert!(sleeper.join().unwrap());
-    }
-
-    #[test]
-    fn scribbled_words_read_as_hints_only() {
-        let (board, fd) = Board::create(2).unwrap();
-        let line = board.line(1).unwrap();
-        line.news.state.store(99, Ordering::SeqCst);
-        board.job().ranks.store(u32::MAX, Ordering::SeqCst);
-        assert_eq!(board.state(1), RankState::Absent);
-        assert_eq!(board.ranks(), 2);
-        board.add_mail(1);
-        assert!(matches!(
-            Board::open(fd.as_fd()),
-            Err(BoardError::Malformed(_))
-        ));
-    }
-
-    #[test]
-    fn an_unsealed_or_foreign_file_is_no_board() {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("x", flags).unwrap();
-        rustix::fs::ftruncate(&fd, 4096).unwrap();
-        assert!(matches!(
-            Board::open(fd.as_fd()),
-            Err(BoardError::Malformed(_))
-        ));
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).unwrap();
-        assert!(matches!(
-            Board::open(fd.as_fd()),
-            Err(BoardError::Malformed("wrong magic"))
-        ));
-        let null = std::fs::File::open("/dev/null").unwrap();
-        assert!(Board::open(null.as_fd()).is_err());
-    }
-}
+mod tests;

@@ -125,7 +125,6 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ),
     ("machine/host/src/pinning/mod.rs", "mod sys"),
     ("machine/host/src/testing.rs", "file"),
-    ("machine/transport/src/board.rs", "file"),
     ("machine/transport/src/lib.rs", "mod payload"),
     ("machine/transport/src/shm/mod.rs", "mod loom_tests"),
     ("machine/transport/src/shm/mod.rs", "mod prefetch"),

@@ -43,7 +43,16 @@ pub enum Event {
         /// The descriptor.
         fd: OwnedFd,
     },
-    /// A descriptor that this rank passed did not arrive: `to` has gone, or has a full queue.
+    /// A descriptor of `from` was lost, since this process has no free one: see `ulimit -n`. `from` did
+    /// nothing wrong.
+    NoDescriptor {
+        /// Who passed it, or the other end of a channel.
+        from: u32,
+        /// The name that `from` gave it; `None` for the memory of the channel.
+        tag: Option<u64>,
+    },
+    /// A descriptor that this rank passed did not arrive: `to` has gone, too many wait for it, or the
+    /// launcher has no free one.
     PassLost {
         /// Who should have got it.
         to: u32,
@@ -129,9 +138,17 @@ impl Client {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(RendezvousError::Unreachable(errno)),
         }
-        let fd = Self::read_welcome(&socket, rank, deadline, timeout)?;
-        let (size, fd) = fd;
-        let board = Board::open(fd.as_fd())?;
+        let next = || Self::read_admission(&socket, rank, deadline, timeout);
+        let (ToRank::Welcome { rank: named, size }, news) = next()? else {
+            return Err(RendezvousError::Protocol("no welcome"));
+        };
+        let (ToRank::Bells, bells) = next()? else {
+            return Err(RendezvousError::Protocol("no bells"));
+        };
+        if named != rank {
+            return Err(RendezvousError::Protocol("welcome for another rank"));
+        }
+        let board = Board::open(bells.as_fd(), news.as_fd())?;
         if board.ranks() != size || rank >= size {
             return Err(RendezvousError::Protocol(
                 "board and welcome disagree on the job's size",
@@ -148,26 +165,28 @@ impl Client {
         })
     }
 
-    fn read_welcome(
+    /// The next message of those that admit a rank; each carries a descriptor.
+    fn read_admission(
         socket: &OwnedFd,
         rank: u32,
         deadline: Instant,
         timeout: Duration,
-    ) -> Result<(u32, OwnedFd), RendezvousError> {
+    ) -> Result<(ToRank, OwnedFd), RendezvousError> {
         loop {
             match socket::receive(socket) {
                 Received::Empty => {}
                 Received::Closed => return Err(RendezvousError::JobEnded),
                 Received::Garbage => return Err(RendezvousError::Protocol("garbage")),
-                Received::Record { record, fd, fds } => match (ToRank::parse(&record, fds), fd) {
-                    (Ok(ToRank::Welcome { rank: r, size }), Some(fd)) if r == rank => {
-                        return Ok((size, fd));
-                    }
-                    (Ok(ToRank::Refused(why)), _) => {
-                        return Err(RendezvousError::Refused { rank, why });
-                    }
-                    _ => return Err(RendezvousError::Protocol("no welcome")),
-                },
+                Received::NoDescriptor(_) => return Err(os("recvmsg")(Errno::MFILE)),
+                Received::Record { record, fd, fds } => {
+                    return match (ToRank::parse(&record, fds), fd) {
+                        (Ok(message), Some(fd)) => Ok((message, fd)),
+                        (Ok(ToRank::Refused(why)), _) => {
+                            Err(RendezvousError::Refused { rank, why })
+                        }
+                        _ => Err(RendezvousError::Protocol("no admission")),
+                    };
+                }
             }
             if !wait_for(socket.as_fd(), PollFlags::IN, deadline)? {
                 return Err(RendezvousError::Timeout {
@@ -223,7 +242,7 @@ impl Client {
     }
 
     /// Like [`Client::poll`], but always looks at the socket: for a loop that sleeps in the kernel
-    /// on [`Client::as_fd`], or does not trust the board.
+    /// on [`Client::as_fd`].
     pub fn poll_socket(&mut self) -> Option<Event> {
         self.kept.pop_front().or_else(|| self.read())
     }
@@ -236,6 +255,19 @@ impl Client {
         let mail = self.board.mail(self.rank);
         let (record, fd, fds) = match socket::receive(&*self.socket) {
             Received::Record { record, fd, fds } => (record, fd, fds),
+            Received::NoDescriptor(record) => match ToRank::parse(&record, 1) {
+                Ok(ToRank::Channel { peer }) if self.is_peer(peer) => {
+                    return Some(Event::NoDescriptor {
+                        from: peer,
+                        tag: None,
+                    });
+                }
+                Ok(ToRank::Passed { from, tag }) if from < self.size() => {
+                    let tag = Some(tag);
+                    return Some(Event::NoDescriptor { from, tag });
+                }
+                _ => return self.closed(),
+            },
             Received::Empty => {
                 // What was counted before this look has been read.
                 self.seen_mail = mail;
@@ -367,7 +399,7 @@ impl Client {
     /// [`Client::connect`], and waits for the answer; other events are kept for [`Client::poll`].
     ///
     /// # Errors
-    /// The peer or the broker has gone, or the time is over. A channel that was reported before is
+    /// The peer or the broker has gone, no descriptor is free, or the time is over. A channel that was reported before is
     /// not reported again, so that this times out.
     pub fn connect_wait(
         &mut self,
@@ -384,6 +416,9 @@ impl Client {
         self.connect(peer)?;
         self.wait_matching(timeout, "the channel", |event| match event {
             Event::Channel { peer: p, fd } if p == peer => Ok(Ok(fd)),
+            Event::NoDescriptor { from: p, tag: None } if p == peer => {
+                Ok(Err(os("recvmsg")(Errno::MFILE)))
+            }
             Event::PeerGone { peer: p } if p == peer => Ok(Err(RendezvousError::PeerGone(p))),
             other => Err(other),
         })?
@@ -392,7 +427,8 @@ impl Client {
     /// Waits for a descriptor from `from` under `tag`; other events are kept for [`Client::poll`].
     ///
     /// # Errors
-    /// The broker has gone, or the time is over, or `from` has gone without having passed it.
+    /// The broker has gone, no descriptor is free, or the time is over, also because `from` has gone
+    /// without having passed it.
     pub fn passed_wait(
         &mut self,
         from: u32,
@@ -409,9 +445,13 @@ impl Client {
                 from: f,
                 tag: t,
                 fd,
-            } if (f, t) == (from, tag) => Ok(fd),
+            } if (f, t) == (from, tag) => Ok(Ok(fd)),
+            Event::NoDescriptor {
+                from: f,
+                tag: Some(t),
+            } if (f, t) == (from, tag) => Ok(Err(os("recvmsg")(Errno::MFILE))),
             other => Err(other),
-        })
+        })?
     }
 
     fn wait_matching<T>(

@@ -8,7 +8,7 @@
 /// Length of every record.
 pub const BYTES: usize = 48;
 /// Version of the records; a broker refuses another one by name.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWRV");
 
@@ -47,13 +47,15 @@ pub enum ToBroker {
 /// What the broker says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToRank {
-    /// Carries the board.
+    /// Carries the news of the board, which the broker writes. [`ToRank::Bells`] follows.
     Welcome {
         /// The receiver's rank.
         rank: u32,
         /// Ranks in the job.
         size: u32,
     },
+    /// Carries the bells of the board, which all ranks write.
+    Bells,
     /// The answer to a `Hello` that is not admitted; the connection ends.
     Refused(Refusal),
     /// Carries the memory of the channel to `peer`.
@@ -73,7 +75,7 @@ pub enum ToRank {
         /// Its name.
         tag: u64,
     },
-    /// A descriptor could not be handed on: `to` left, died, or takes none of the many that wait.
+    /// A descriptor could not be handed on: `to` left or died, too many wait for it, or the broker has no free one.
     PassLost {
         /// Who should have got it.
         to: u32,
@@ -101,6 +103,11 @@ pub enum Refusal {
         "this rank has joined before; a rank is one process, which joins once (does it start another mapwire program?)"
     )]
     Taken,
+    /// Another process was started for the rank.
+    #[error(
+        "the launcher started another process for this rank; join from that process or from one that descends from it"
+    )]
+    Process,
 }
 
 /// Why bytes are no message.
@@ -230,7 +237,7 @@ impl ToRank {
     pub fn carries_fd(&self) -> bool {
         matches!(
             self,
-            Self::Welcome { .. } | Self::Channel { .. } | Self::Passed { .. }
+            Self::Welcome { .. } | Self::Bells | Self::Channel { .. } | Self::Passed { .. }
         )
     }
 
@@ -272,6 +279,7 @@ impl ToRank {
                 tag,
                 ..zero
             },
+            Self::Bells => Fields { kind: 107, ..zero },
         })
     }
 
@@ -297,6 +305,7 @@ impl ToRank {
                 to: f.rank,
                 tag: f.tag,
             },
+            107 => Self::Bells,
             _ => return Err(ParseError::Malformed),
         };
         check(bytes, &message.encode(), fds, message.carries_fd())?;
@@ -322,12 +331,19 @@ impl Refusal {
             Self::Version => 2,
             Self::Rank => 3,
             Self::Taken => 4,
+            Self::Process => 5,
         }
     }
 
     fn from_number(number: u32) -> Option<Self> {
-        [Self::Token, Self::Version, Self::Rank, Self::Taken]
-            .into_iter()
-            .find(|r| r.to_number() == number)
+        [
+            Self::Token,
+            Self::Version,
+            Self::Rank,
+            Self::Taken,
+            Self::Process,
+        ]
+        .into_iter()
+        .find(|r| r.to_number() == number)
     }
 }

@@ -1,5 +1,9 @@
 //! The broker: the launcher's side of the rendezvous, as a state machine over one descriptor.
 
+mod descent;
+mod door;
+mod outgoing;
+
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,32 +13,29 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::JobAddress;
 use super::message::{ParseError, Record, Refusal, ToBroker, ToRank};
 use super::socket::{self, Received};
-use crate::board::{Board, BoardError, RankState};
+use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
+use door::Door;
+use outgoing::Outgoing;
 
 /// Makes the memory of the channel between two ranks, the lower rank first. The descriptor must
 /// stay valid when it is sent to both.
 pub type MakeChannel = Box<dyn FnMut(u32, u32) -> io::Result<OwnedFd>>;
 
-/// A connection that has not said hello is closed after this time.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between the end of a connection without `Leave` and the rank being declared dead: the launcher
 /// learns in this time how the process ended, which tells an exit from a death.
 const LOST_GRACE: Duration = Duration::from_millis(150);
 /// When the kernel has too many descriptors under way, try again after this time.
 const CROWDED_RETRY: Duration = Duration::from_millis(5);
-/// Records that wait for one rank, sent to it or held until it joins. More is `PassLost`.
-const QUEUE_LIMIT: usize = 8192;
+/// When this process has no descriptor left, try again after this time.
+const SHORT_RETRY: Duration = Duration::from_millis(50);
 /// Records read from one connection before the others get their turn.
 const BURST: usize = 64;
-/// Strangers and late comers that may be connected at once, beside the ranks.
-const SPARE_CONNECTIONS: usize = 64;
-
-const LISTENER: u64 = u64::MAX;
+/// More records than a socket holds: what a process sent before its end, though a child of its may go on.
+const LAST_WORDS: usize = 4096;
 
 /// What the broker counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,10 +46,14 @@ pub struct BrokerStats {
     pub refused_user: u64,
     /// Hellos with a wrong token.
     pub refused_token: u64,
+    /// Hellos of a process that was not started for the rank, nor descends from one that was.
+    pub refused_process: u64,
     /// Hellos of another version, for no rank of the job, or for a rank that is taken.
     pub refused_other: u64,
-    /// Connections closed because they broke the protocol, said nothing, or were too many.
+    /// Connections closed because they broke the protocol.
     pub broken: u64,
+    /// Connections closed because they said nothing for too long, or were the oldest of too many that did.
+    pub silent: u64,
     /// Channels made.
     pub channels: u64,
     /// Descriptors handed on.
@@ -57,15 +62,11 @@ pub struct BrokerStats {
     pub pass_lost: u64,
 }
 
-struct Outgoing {
-    record: Record,
-    fd: Option<Rc<OwnedFd>>,
-    counts_as_mail: bool,
-}
-
 struct Connection {
     socket: OwnedFd,
     pid: u32,
+    /// The rank whose process the connecting one descends from.
+    origin: Option<u32>,
     rank: Option<u32>,
     queue: VecDeque<Outgoing>,
     wants_out: bool,
@@ -76,6 +77,8 @@ struct Connection {
 
 #[derive(Default)]
 struct Rank {
+    /// The process that was started for it.
+    process: Option<u32>,
     joined: bool,
     left: bool,
     connection: Option<usize>,
@@ -86,20 +89,26 @@ struct Rank {
 /// The broker of one job.
 ///
 /// Getters: [`Broker::address`], [`Broker::board`], [`Broker::stats`], [`Broker::has_joined`].
-/// Inputs: [`Broker::handle_ready`] when the descriptor ([`AsFd`]) is readable or the time that
+/// Inputs: [`Broker::set_process`] when a rank was started, [`Broker::handle_ready`] when the descriptor ([`AsFd`]) is readable or the time that
 /// [`Broker::poll_at`] names has come, and `handle_rank_*` for what the launcher sees of its
 /// children. Never blocks. Dropping it ends the job: every client sees [`super::Event::JobEnded`].
 pub struct Broker {
     address: JobAddress,
-    board: Board,
-    board_fd: Rc<OwnedFd>,
+    board: BrokersBoard,
+    bells: Rc<OwnedFd>,
+    news: Rc<OwnedFd>,
     epoll: OwnedFd,
-    listener: OwnedFd,
+    door: Door,
     connections: Vec<Option<Connection>>,
     ranks: Vec<Rank>,
     pairs: HashSet<(u32, u32)>,
+    /// Pairs whose channel could not be made yet.
+    pairs_due: Vec<(u32, u32)>,
     make_channel: MakeChannel,
+    pair_quota: usize,
     crowded: bool,
+    /// Until then no connection is accepted and no channel made: this process has no descriptor left.
+    short_until: Option<Instant>,
     stats: BrokerStats,
 }
 
@@ -110,31 +119,35 @@ impl Broker {
     /// A number of ranks that the board refuses, or no descriptors left.
     pub fn new(ranks: u32, make_channel: MakeChannel) -> Result<Self, BoardError> {
         let os = |call| move |errno| BoardError::Os { call, errno };
-        let (board, board_fd) = Board::create(ranks)?;
+        let (board, BoardFiles { bells, news }) = BrokersBoard::create(ranks)?;
         let address = JobAddress::random().map_err(os("getrandom"))?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .map_err(os("socket"))?;
-        let place = address.socket().map_err(os("abstract address"))?;
-        rustix::net::bind(&listener, &place).map_err(os("bind"))?;
-        rustix::net::listen(&listener, 4096).map_err(os("listen"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os("epoll_create1"))?;
-        let data = epoll::EventData::new_u64(LISTENER);
-        epoll::add(&epoll, &listener, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
+        let door = Door::open(&address, &epoll)?;
         Ok(Self {
             address,
             board,
-            board_fd: Rc::new(board_fd),
+            bells: Rc::new(bells),
+            news: Rc::new(news),
             epoll,
-            listener,
+            door,
             connections: Vec::new(),
             ranks: (0..ranks).map(|_| Rank::default()).collect(),
             pairs: HashSet::new(),
+            pairs_due: Vec::new(),
             make_channel,
+            pair_quota: outgoing::pair_quota(u64::from(ranks)),
             crowded: false,
+            short_until: None,
             stats: BrokerStats::default(),
         })
+    }
+
+    /// Notes that `pid` was started for `rank`: from now on only it and its descendants join as `rank`.
+    /// Until then any process of this user does that shows the token.
+    pub fn set_process(&mut self, rank: u32, pid: u32) {
+        if let Some(rank) = self.ranks.get_mut(rank as usize) {
+            rank.process = Some(pid);
+        }
     }
 
     /// What ranks need to join: the value of `MAPWIRE_JOB`.
@@ -153,6 +166,12 @@ impl Broker {
     #[must_use]
     pub fn stats(&self) -> BrokerStats {
         self.stats
+    }
+
+    /// Connections that are open: those of ranks, and those that have not said hello yet.
+    #[must_use]
+    pub fn connected(&self) -> usize {
+        self.connections.iter().flatten().count()
     }
 
     /// Whether `rank` has joined, now or before.
@@ -180,9 +199,10 @@ impl Broker {
             .iter()
             .flatten()
             .filter(|c| c.rank.is_none())
-            .map(|c| c.since + HELLO_TIMEOUT);
+            .map(|c| c.since + door::HELLO_TIMEOUT);
         let crowded = self.crowded.then(|| now + CROWDED_RETRY);
-        lost.chain(silent).chain(crowded).min()
+        let short = self.short_until;
+        lost.chain(silent).chain(crowded).chain(short).min()
     }
 
     /// Serves whatever is ready.
@@ -197,7 +217,7 @@ impl Broker {
         for event in events {
             let data = event.data;
             match data.u64() {
-                LISTENER => self.accept(now),
+                door::LISTENER => self.accept(now),
                 at => {
                     let at = usize::try_from(at).unwrap_or(usize::MAX);
                     self.flush(at, now);
@@ -210,6 +230,13 @@ impl Broker {
                 self.flush(at, now);
             }
         }
+        if self.short_until.is_some_and(|until| now >= until) {
+            self.short_until = None;
+            self.door.watch(&self.epoll, true);
+            for (low, high) in std::mem::take(&mut self.pairs_due) {
+                self.connect(low, high, now);
+            }
+        }
         self.expire(now);
     }
 
@@ -220,7 +247,7 @@ impl Broker {
             return;
         };
         if let Some(at) = record.connection {
-            self.read(at, now, usize::MAX);
+            self.read(at, now, LAST_WORDS);
         }
         self.gone(
             rank,
@@ -251,52 +278,6 @@ impl Broker {
         }
     }
 
-    fn accept(&mut self, now: Instant) {
-        loop {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = match rustix::net::accept_with(&self.listener, flags) {
-                Ok(socket) => socket,
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                // AGAIN: all taken. Anything else (no descriptors left) is tried at the next turn.
-                Err(_) => return,
-            };
-            let Ok(peer) = sockopt::socket_peercred(&socket) else {
-                continue;
-            };
-            if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-                self.stats.refused_user += 1;
-                continue;
-            }
-            let open = self.connections.iter().flatten().count();
-            if open >= self.ranks.len() + SPARE_CONNECTIONS {
-                self.stats.broken += 1;
-                continue;
-            }
-            let at = self
-                .connections
-                .iter()
-                .position(Option::is_none)
-                .unwrap_or_else(|| {
-                    self.connections.push(None);
-                    self.connections.len() - 1
-                });
-            let data = epoll::EventData::new_u64(at as u64);
-            if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_err() {
-                continue;
-            }
-            let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
-            self.connections[at] = Some(Connection {
-                socket,
-                pid,
-                rank: None,
-                queue: VecDeque::new(),
-                wants_out: false,
-                since: now,
-                closing: false,
-            });
-        }
-    }
-
     fn read(&mut self, at: usize, now: Instant, limit: usize) {
         for _ in 0..limit {
             let Some(Some(connection)) = self.connections.get(at) else {
@@ -309,6 +290,7 @@ impl Broker {
                 Received::Record { record, fd, fds } => {
                     self.handle_record(at, ToBroker::parse(&record, fds), fd, now);
                 }
+                Received::NoDescriptor(record) => self.handle_cut_record(at, &record, now),
                 Received::Empty => return,
                 Received::Garbage => self.broken(at, now),
                 Received::Closed => self.closed(at, now),
@@ -345,6 +327,29 @@ impl Broker {
         }
     }
 
+    /// A record came without its descriptor, since this process has none left.
+    fn handle_cut_record(&mut self, at: usize, record: &Record, now: Instant) {
+        let rank = self.connections[at].as_ref().and_then(|c| c.rank);
+        match (rank, ToBroker::parse(record, 1)) {
+            (Some(rank), Ok(ToBroker::Pass { to, tag })) if self.is_rank(to) => {
+                self.run_short("a descriptor of a rank is lost", now);
+                self.lose_pass(rank, to, tag, now);
+            }
+            _ => self.broken(at, now),
+        }
+    }
+
+    /// This process has no descriptor left: says so, and pauses what needs one.
+    fn run_short(&mut self, what: &str, now: Instant) {
+        if self.short_until.is_none() {
+            tracing::error!(
+                "the launcher has no file descriptor left: {what}; raise the limit (`ulimit -n`)"
+            );
+            self.short_until = Some(now + SHORT_RETRY);
+            self.door.watch(&self.epoll, false);
+        }
+    }
+
     fn is_rank(&self, rank: u32) -> bool {
         (rank as usize) < self.ranks.len()
     }
@@ -363,16 +368,18 @@ impl Broker {
         if self.ranks[rank as usize].joined || self.board.state(rank).is_gone() {
             return self.refuse(at, Refusal::Taken, now);
         }
+        let origin = self.connections[at].as_ref().and_then(|c| c.origin);
+        if self.ranks[rank as usize].process.is_some() && origin != Some(rank) {
+            return self.refuse(at, Refusal::Process, now);
+        }
         let Some(Some(connection)) = self.connections.get_mut(at) else {
             return;
         };
         connection.rank = Some(rank);
         let size = self.ranks.len() as u32;
-        connection.queue.push_back(Outgoing {
-            record: ToRank::Welcome { rank, size }.encode(),
-            fd: Some(self.board_fd.clone()),
-            counts_as_mail: false,
-        });
+        let welcome = Outgoing::new(&ToRank::Welcome { rank, size }, Some(self.news.clone()));
+        let bells = Outgoing::new(&ToRank::Bells, Some(self.bells.clone()));
+        connection.queue.extend([welcome, bells]);
         let record = &mut self.ranks[rank as usize];
         record.joined = true;
         record.connection = Some(at);
@@ -386,17 +393,15 @@ impl Broker {
     fn refuse(&mut self, at: usize, why: Refusal, now: Instant) {
         match why {
             Refusal::Token => self.stats.refused_token += 1,
+            Refusal::Process => self.stats.refused_process += 1,
             _ => self.stats.refused_other += 1,
         }
         let Some(Some(connection)) = self.connections.get_mut(at) else {
             return;
         };
         connection.closing = true;
-        connection.queue.push_back(Outgoing {
-            record: ToRank::Refused(why).encode(),
-            fd: None,
-            counts_as_mail: false,
-        });
+        let refusal = Outgoing::new(&ToRank::Refused(why), None);
+        connection.queue.push_back(refusal);
         self.flush(at, now);
     }
 
@@ -406,11 +411,16 @@ impl Broker {
             return;
         }
         let pair = (rank.min(peer), rank.max(peer));
-        if self.pairs.contains(&pair) {
+        if self.pairs.contains(&pair) || self.pairs_due.contains(&pair) {
             return;
         }
         let fd = match (self.make_channel)(pair.0, pair.1) {
             Ok(fd) => Rc::new(fd),
+            Err(error) if is_short(&error) => {
+                self.run_short("a channel waits to be made", now);
+                self.pairs_due.push(pair);
+                return;
+            }
             Err(error) => {
                 tracing::error!(
                     "no channel between ranks {} and {}: {error}",
@@ -431,90 +441,13 @@ impl Broker {
         if self.deliver(to, &ToRank::Passed { from, tag }, Some(Rc::new(fd)), now) {
             self.stats.passed += 1;
         } else {
-            self.stats.pass_lost += 1;
-            self.deliver(from, &ToRank::PassLost { to, tag }, None, now);
+            self.lose_pass(from, to, tag, now);
         }
     }
 
-    /// Queues a message for `rank`, or holds it until `rank` joins. `false` if it has gone, or its
-    /// queue is full.
-    fn deliver(
-        &mut self,
-        rank: u32,
-        message: &ToRank,
-        fd: Option<Rc<OwnedFd>>,
-        now: Instant,
-    ) -> bool {
-        let record = &mut self.ranks[rank as usize];
-        let outgoing = Outgoing {
-            record: message.encode(),
-            fd,
-            counts_as_mail: true,
-        };
-        match record.connection {
-            Some(at) => {
-                let Some(Some(connection)) = self.connections.get_mut(at) else {
-                    return false;
-                };
-                if connection.queue.len() >= QUEUE_LIMIT {
-                    return false;
-                }
-                connection.queue.push_back(outgoing);
-                self.flush(at, now);
-                true
-            }
-            None if record.joined || self.board.state(rank).is_gone() => false,
-            None if record.held.len() >= QUEUE_LIMIT => false,
-            None => {
-                record.held.push_back(outgoing);
-                true
-            }
-        }
-    }
-
-    fn flush(&mut self, at: usize, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(at) else {
-            return;
-        };
-        let mut broken = false;
-        let mut full = false;
-        while let Some(next) = connection.queue.front() {
-            let fd = next.fd.as_ref().map(|fd| fd.as_fd());
-            match socket::send(&connection.socket, &next.record, fd) {
-                Ok(()) => {
-                    if let (true, Some(rank)) = (next.counts_as_mail, connection.rank) {
-                        self.board.add_mail(rank);
-                    }
-                    connection.queue.pop_front();
-                }
-                Err(Errno::AGAIN) => {
-                    full = true;
-                    break;
-                }
-                Err(Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
-                    self.crowded = true;
-                    break;
-                }
-                Err(_) => {
-                    // It has closed. What it sent before is read, then its end is met.
-                    connection.queue.clear();
-                    broken = true;
-                    break;
-                }
-            }
-        }
-        if connection.wants_out != full {
-            connection.wants_out = full;
-            let mut flags = epoll::EventFlags::IN;
-            flags.set(epoll::EventFlags::OUT, full);
-            let data = epoll::EventData::new_u64(at as u64);
-            let _ = epoll::modify(&self.epoll, &connection.socket, data, flags);
-        }
-        if connection.closing && (connection.queue.is_empty() || broken) {
-            self.connections[at] = None;
-        } else if broken && connection.rank.is_none() {
-            self.closed(at, now);
-        }
+    fn lose_pass(&mut self, from: u32, to: u32, tag: u64, now: Instant) {
+        self.stats.pass_lost += 1;
+        self.deliver(from, &ToRank::PassLost { to, tag }, None, now);
     }
 
     /// The peer talks nonsense.
@@ -565,15 +498,14 @@ impl Broker {
                 self.gone(rank as u32, RankState::Dead);
             }
         }
-        for at in 0..self.connections.len() {
-            let silent = self.connections[at]
-                .as_ref()
-                .is_some_and(|c| c.rank.is_none() && now >= c.since + HELLO_TIMEOUT);
-            if silent {
-                self.broken(at, now);
-            }
-        }
+        self.expire_silent(now);
     }
+}
+
+/// Whether what failed may succeed when descriptors or memory are free again.
+fn is_short(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE];
+    Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
 }
 
 impl AsFd for Broker {

@@ -19,6 +19,8 @@ pub(super) enum Received {
         fd: Option<OwnedFd>,
         fds: usize,
     },
+    /// A record whose descriptor was lost, since this process has no free one.
+    NoDescriptor(Record),
     /// A record that no honest peer sends: too short, too long, or with a heap of descriptors.
     Garbage,
     /// Nothing waits.
@@ -88,12 +90,15 @@ pub(super) fn receive(socket: impl AsFd) -> Received {
         // No record of ours is empty, so a zero length is the end of the connection.
         return Received::Closed;
     }
-    let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
-    if got.flags.intersects(cut) || fds > 1 {
+    if got.flags.contains(ReturnFlags::TRUNC) || fds > 1 {
         return Received::Garbage;
     }
-    match <Record>::try_from(&bytes[..got.bytes]) {
-        Ok(record) => Received::Record { record, fd, fds },
-        Err(_) => Received::Garbage,
+    let Ok(record) = <Record>::try_from(&bytes[..got.bytes]) else {
+        return Received::Garbage;
+    };
+    // There was room for another descriptor, so the kernel could not give it a number.
+    if got.flags.contains(ReturnFlags::CTRUNC) {
+        return Received::NoDescriptor(record);
     }
+    Received::Record { record, fd, fds }
 }

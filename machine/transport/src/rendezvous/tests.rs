@@ -236,17 +236,33 @@ fn a_rank_may_pass_to_itself() {
 }
 
 #[test]
-fn many_descriptors_to_a_rank_that_does_not_read_all_arrive() {
-    let hall = Hall::open(2);
-    let zero = hall.join(0);
-    let mut one = hall.join(1);
+fn descriptors_for_a_rank_that_does_not_read_wait_up_to_a_quota_and_each_other_is_told_as_lost() {
+    let hall = Hall::open(3);
+    let (mut zero, mut one, mut two) = (hall.join(0), hall.join(1), hall.join(2));
     let gift = memory("gift");
     for tag in 0..600 {
         zero.pass(1, tag, gift.as_fd()).unwrap();
     }
-    for tag in 0..600 {
+    // Another rank's pass is not what the first one's are too many for.
+    two.pass(1, 7, gift.as_fd()).unwrap();
+    eventually("all are dealt with", || {
+        hall.ask(|b| b.stats().passed + b.stats().pass_lost) == 601
+    });
+    let lost = hall.ask(|b| b.stats().pass_lost);
+    assert!((300..=600 - 64).contains(&lost), "{lost}");
+    for _ in 0..lost {
+        assert!(matches!(
+            zero.wait(LONG).unwrap(),
+            Event::PassLost { to: 1, .. }
+        ));
+    }
+    for tag in 0..600 - lost {
         one.passed_wait(0, tag, LONG).unwrap();
     }
+    one.passed_wait(2, 7, LONG).unwrap();
+    assert!(two.poll_socket().is_none(), "nothing of its own was lost");
+    zero.pass(1, 1000, gift.as_fd()).unwrap();
+    one.passed_wait(0, 1000, LONG).unwrap();
 }
 
 #[test]
@@ -433,6 +449,7 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
     let joined = stranger(&hall);
     socket::send(&joined, &hello, None).unwrap();
     assert!(matches!(hears(&joined), Received::Record { fds: 1, .. }));
+    assert!(matches!(hears(&joined), Received::Record { fds: 1, .. }));
     socket::send(&joined, &ToBroker::Connect { peer: 1 }.encode(), None).unwrap();
     assert!(matches!(hears(&joined), Received::Closed));
     eventually("the violator is dead", || {
@@ -445,14 +462,73 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
 }
 
 #[test]
-fn strangers_cannot_use_up_the_places_of_the_ranks_for_long() {
+fn idle_connections_keep_no_late_rank_out_and_are_closed_in_the_end() {
     let hall = Hall::open(1);
     let crowd: Vec<OwnedFd> = (0..200).map(|_| stranger(&hall)).collect();
-    eventually("the crowd is cut", || hall.ask(|b| b.stats().broken) >= 135);
-    drop(crowd);
-    eventually("rank 0 joins", || {
-        Client::join(&hall.address, 0, LONG).is_ok()
+    let start = Instant::now();
+    let _zero = hall.join(0);
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(hall.ask(|b| b.stats().silent) >= 200 - 64);
+    for idle in &crowd {
+        assert!(matches!(hears(idle), Received::Closed));
+    }
+    assert!(
+        start.elapsed() >= Duration::from_millis(1500),
+        "the last 63 had their time"
+    );
+    assert_eq!(hall.ask(|b| b.stats().silent), 200);
+    assert_eq!(hall.ask(|b| b.stats().broken), 0);
+}
+
+#[test]
+fn a_rank_is_joined_only_by_the_process_that_was_started_for_it_or_a_descendant() {
+    let mut other = std::process::Command::new("sleep")
+        .arg("100")
+        .spawn()
+        .unwrap();
+    let (me, parent) = (std::process::id(), std::os::unix::process::parent_id());
+    let hall = Hall::open(3);
+    let other_id = other.id();
+    hall.ask(move |b| {
+        b.set_process(0, me);
+        b.set_process(1, other_id);
     });
+    let _zero = hall.join(0);
+    match Client::join(&hall.address, 1, LONG) {
+        Err(RendezvousError::Refused {
+            rank: 1,
+            why: Refusal::Process,
+        }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(hall.ask(|b| b.stats().refused_process), 1);
+    assert!(!hall.ask(|b| b.has_joined(1)));
+    // As if this process had been started by a shell that was started for rank 2.
+    hall.ask(move |b| {
+        b.set_process(0, other_id);
+        b.set_process(2, parent);
+    });
+    let _two = hall.join(2);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn idle_connections_of_one_ranks_processes_push_out_one_another_and_nobody_else() {
+    let hall = Hall::open(2);
+    let late = stranger(&hall);
+    eventually("it is accepted", || hall.ask(|b| b.connected()) == 1);
+    let me = std::process::id();
+    hall.ask(move |b| b.set_process(1, me));
+    let crowd: Vec<OwnedFd> = (0..100).map(|_| stranger(&hall)).collect();
+    eventually("the crowd is cut", || hall.ask(|b| b.stats().silent) == 96);
+    assert_eq!(hall.ask(|b| b.connected()), 5);
+    assert!(matches!(socket::receive(&late), Received::Empty));
+    drop(crowd);
 }
 
 #[test]
@@ -512,11 +588,13 @@ proptest! {
     fn what_the_broker_says_reads_back(rank in any::<u32>(), number in any::<u32>(), tag in any::<u64>()) {
         for message in [
             ToRank::Welcome { rank, size: number },
+            ToRank::Bells,
             ToRank::Channel { peer: rank },
             ToRank::PeerGone { peer: rank },
             ToRank::Passed { from: rank, tag },
             ToRank::PassLost { to: rank, tag },
             ToRank::Refused(Refusal::Taken),
+            ToRank::Refused(Refusal::Process),
         ] {
             let fds = usize::from(message.carries_fd());
             prop_assert_eq!(ToRank::parse(&message.encode(), fds), Ok(message.clone()));

@@ -18,6 +18,7 @@ mod tests;
 #[allow(unsafe_code)]
 mod loom_tests;
 
+pub(crate) use region::Region;
 pub use shared::ShmTransport;
 
 /// The peer has written something into the shared memory that no correct peer writes. The channel is of no more use.

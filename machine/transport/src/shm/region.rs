@@ -39,6 +39,23 @@ impl Region {
         Self::from_raw(base, len_bytes)
     }
 
+    /// Maps the first `len_bytes` of `fd`, shared, for reading only: [`Self::at`] may then be used for reads, and of words
+    /// relaxed loads, which are the loads that may be done on such memory. The caller has checked that the file is that long and cannot shrink.
+    pub(crate) fn map_read_only(fd: BorrowedFd<'_>, len_bytes: usize) -> rustix::io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice cannot alias anything of ours.
+        let base = unsafe {
+            rustix::mm::mmap(
+                core::ptr::null_mut(),
+                len_bytes,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        Self::from_raw(base, len_bytes)
+    }
+
     /// Maps `len_bytes` of fresh zeroed memory, private to this process.
     pub(crate) fn anonymous(len_bytes: usize) -> rustix::io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice cannot alias anything of ours.

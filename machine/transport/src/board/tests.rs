@@ -1,0 +1,203 @@
+use super::*;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+fn second_mapping(files: &BoardFiles) -> Board {
+    Board::open(files.bells.as_fd(), files.news.as_fd()).unwrap()
+}
+
+#[test]
+fn lines_of_two_ranks_share_no_cache_line() {
+    let (board, _files) = BrokersBoard::create(3).unwrap();
+    let at = |word: &AtomicU32| word.as_ptr().addr();
+    let bell = |rank| at(board.bell_of(rank, POLLING).unwrap());
+    assert_eq!(bell(1) % 128, 0);
+    assert_eq!(bell(2) - bell(1), 128);
+    let news = |rank| at(board.news_of(rank, STATE).unwrap());
+    assert_eq!(news(1) % 64, 0);
+    assert_eq!(news(2) - news(1), 64);
+}
+
+#[test]
+fn what_the_broker_writes_the_ranks_read() {
+    let (board, files) = BrokersBoard::create(3).unwrap();
+    let other = second_mapping(&files);
+    assert_eq!(other.ranks(), 3);
+    assert_eq!(other.state(2), RankState::Absent);
+    board.set_state(2, RankState::Joined);
+    board.set_pid(2, 77);
+    board.add_mail(1);
+    assert_eq!(other.state(2), RankState::Joined);
+    assert_eq!(other.pid(2), 77);
+    assert_eq!(other.mail(1), 1);
+    assert_eq!(other.events(), 1);
+    board.set_state(2, RankState::Joined);
+    assert_eq!(other.events(), 1, "no change is no event");
+}
+
+/// Opens the file of a descriptor anew, for writing.
+fn reopened(fd: &OwnedFd) -> OwnedFd {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path);
+    file.unwrap().into()
+}
+
+#[test]
+fn a_rank_cannot_write_the_news_whatever_it_does_with_the_descriptor() {
+    let (board, files) = BrokersBoard::create(2).unwrap();
+    let rank = second_mapping(&files);
+    let page = rustix::param::page_size();
+    for fd in [&files.news, &reopened(&files.news)] {
+        let mapped = Region::map(fd.as_fd(), page).map(drop);
+        assert_eq!(mapped, Err(Errno::PERM));
+        assert_eq!(rustix::io::pwrite(fd, &[3; 64], 128), Err(Errno::PERM));
+        let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        assert_eq!(
+            rustix::fs::fallocate(fd, punch, 0, page as u64),
+            Err(Errno::PERM)
+        );
+        assert_eq!(rustix::fs::ftruncate(fd, 0), Err(Errno::PERM));
+        let more = rustix::fs::fcntl_add_seals(fd, SealFlags::WRITE);
+        assert_eq!(
+            more,
+            Err(Errno::PERM),
+            "a seal more would end the broker's mapping"
+        );
+    }
+    // Without "mw" the kernel lets nobody make it writable either.
+    let start = format!("{:x}-", rank.news.at(0, page).addr());
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (_, mapping) = smaps.split_once(&start).unwrap();
+    let flags = mapping
+        .lines()
+        .find(|line| line.starts_with("VmFlags"))
+        .unwrap();
+    assert!(flags.contains(" rd ") && !flags.contains(" mw "), "{flags}");
+    board.set_state(0, RankState::Joined);
+    assert_eq!(rank.state(0), RankState::Joined, "the broker still can");
+}
+
+#[test]
+fn what_a_hostile_rank_writes_into_the_bells_keeps_no_late_rank_out() {
+    let (board, files) = BrokersBoard::create(2).unwrap();
+    let hostile = second_mapping(&files);
+    for word in (0..bells_bytes(2)).step_by(4) {
+        hostile.bells.word32(word).store(u32::MAX, Ordering::SeqCst);
+    }
+    board.set_state(1, RankState::Joined);
+    board.add_mail(0);
+    let late = second_mapping(&files);
+    assert_eq!((late.ranks(), late.state(1)), (2, RankState::Joined));
+    assert_eq!(
+        (late.state(0), late.mail(0), late.events()),
+        (RankState::Absent, 1, 1)
+    );
+}
+
+#[test]
+fn a_job_of_no_ranks_or_absurdly_many_is_refused() {
+    assert!(matches!(BrokersBoard::create(0), Err(BoardError::Ranks(0))));
+    assert!(matches!(
+        BrokersBoard::create(MAX_RANKS + 1),
+        Err(BoardError::Ranks(_))
+    ));
+    assert!(BrokersBoard::create(MAX_RANKS).is_ok());
+}
+
+#[test]
+fn a_rank_outside_the_job_reads_as_absent_and_cannot_be_written() {
+    let (board, _files) = BrokersBoard::create(1).unwrap();
+    board.set_state(1, RankState::Joined);
+    board.set_state(u32::MAX, RankState::Joined);
+    assert_eq!(board.state(1), RankState::Absent);
+    assert_eq!(board.events(), 0);
+    assert!(!board.ring(7));
+    assert!(!board.sleep(7, || false, None));
+}
+
+#[test]
+fn a_sender_rings_only_when_nobody_polls() {
+    let (board, _files) = BrokersBoard::create(2).unwrap();
+    assert!(board.ring(1));
+    board.enter_polling(1);
+    assert!(!board.ring(1));
+    board.enter_polling(1);
+    board.leave_polling(1);
+    assert!(!board.ring(1));
+    board.leave_polling(1);
+    assert!(board.ring(1));
+}
+
+#[test]
+fn a_sleeper_wakes_at_the_ring() {
+    let (board, files) = BrokersBoard::create(2).unwrap();
+    let board = Arc::new(board);
+    let flag = Arc::new(AtomicBool::new(false));
+    let sleeper = {
+        let (board, flag) = (second_mapping(&files), flag.clone());
+        std::thread::spawn(move || {
+            let start = Instant::now();
+            let woke = board.sleep(1, || flag.load(Ordering::Acquire), None);
+            (woke, start.elapsed())
+        })
+    };
+    std::thread::sleep(Duration::from_millis(20));
+    flag.store(true, Ordering::Release);
+    board.ring(1);
+    let (woke, took) = sleeper.join().unwrap();
+    assert!(woke);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn sleep_gives_up_at_its_timeout() {
+    let (board, _files) = BrokersBoard::create(1).unwrap();
+    let start = Instant::now();
+    assert!(!board.sleep(0, || false, Some(Duration::from_millis(30))));
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    assert!(!board.sleep(0, || false, Some(Duration::ZERO)));
+}
+
+#[test]
+fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
+    let (board, files) = BrokersBoard::create(1).unwrap();
+    let flag = Arc::new(AtomicBool::new(false));
+    board
+        .bell_of(0, POLLING)
+        .unwrap()
+        .store(u32::MAX, Ordering::SeqCst);
+    let sleeper = {
+        let (board, flag) = (second_mapping(&files), flag.clone());
+        std::thread::spawn(move || board.sleep(0, || flag.load(Ordering::Acquire), None))
+    };
+    flag.store(true, Ordering::Release);
+    assert!(!board.ring(0), "the mark says that somebody polls");
+    assert!(sleeper.join().unwrap());
+}
+
+#[test]
+fn an_unsealed_or_foreign_file_is_no_board() {
+    let (_board, files) = BrokersBoard::create(1).unwrap();
+    let news = |fd: &OwnedFd| Board::open(files.bells.as_fd(), fd.as_fd()).map(drop);
+    let fd = create_file("x", 4096).unwrap();
+    assert!(matches!(news(&fd), Err(BoardError::Malformed(_))));
+    seal(&fd, SIZE_SEALS.difference(SealFlags::SEAL)).unwrap();
+    // It could still be written.
+    assert!(matches!(news(&fd), Err(BoardError::Malformed(_))));
+    seal(&fd, NEWS_SEALS).unwrap();
+    assert!(matches!(
+        news(&fd),
+        Err(BoardError::Malformed("wrong magic"))
+    ));
+    let null = std::fs::File::open("/dev/null").unwrap();
+    assert!(news(&null.into()).is_err());
+    let unsealed = create_file("x", 4096).unwrap();
+    assert!(matches!(
+        Board::open(unsealed.as_fd(), files.news.as_fd()),
+        Err(BoardError::Malformed(_))
+    ));
+}

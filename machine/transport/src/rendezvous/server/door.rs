@@ -1,0 +1,161 @@
+//! Where connections come in: who may connect, how many may be silent, and for how long.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::{Broker, Connection, JobAddress, descent};
+use crate::board::BoardError;
+
+/// A connection that has not said hello is closed after this time.
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+/// Silent connections of one rank's processes: the oldest goes first, so that nobody keeps others out.
+const SILENT_PER_RANK: usize = 4;
+/// Silent connections of processes that belong to no rank, or of all if no rank's process is known.
+const SILENT_OF_OTHERS: usize = 64;
+/// Connections accepted before the others get their turn.
+const ACCEPT_BURST: usize = 64;
+/// Unread bytes of one rank, as the kernel counts them: some dozens of records. Descriptors in them count
+/// against a limit of the user, so that one rank that reads nothing must not take it all.
+const SEND_BUFFER_BYTES: usize = 16 * 1024;
+
+/// The listener's number among the events.
+pub(super) const LISTENER: u64 = u64::MAX;
+
+/// The listening socket.
+pub(super) struct Door {
+    listener: OwnedFd,
+}
+
+impl Door {
+    pub(super) fn open(address: &JobAddress, epoll: &OwnedFd) -> Result<Self, BoardError> {
+        let os = |call| move |errno| BoardError::Os { call, errno };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .map_err(os("socket"))?;
+        let place = address.socket().map_err(os("abstract address"))?;
+        rustix::net::bind(&listener, &place).map_err(os("bind"))?;
+        rustix::net::listen(&listener, 4096).map_err(os("listen"))?;
+        let data = epoll::EventData::new_u64(LISTENER);
+        epoll::add(epoll, &listener, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
+        Ok(Self { listener })
+    }
+
+    /// Whether connections that wait make the broker's descriptor readable.
+    pub(super) fn watch(&self, epoll: &OwnedFd, wanted: bool) {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, wanted);
+        let data = epoll::EventData::new_u64(LISTENER);
+        let _ = epoll::modify(epoll, &self.listener, data, flags);
+    }
+}
+
+impl Broker {
+    /// Takes connections that wait; what is left makes the descriptor readable again.
+    pub(super) fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPT_BURST {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::accept_with(&self.door.listener, flags) {
+                Ok(socket) => self.admit(socket, now),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::AGAIN) => return,
+                Err(errno) => {
+                    let what = format!("a connection waits ({errno})");
+                    return self.run_short(&what, now);
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd, now: Instant) {
+        let Ok(peer) = sockopt::socket_peercred(&socket) else {
+            return;
+        };
+        if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
+            self.stats.refused_user += 1;
+            return;
+        }
+        // Without it the kernel's usual size holds, which only costs more.
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
+        let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
+        let origin = self.origin_of(pid);
+        self.make_room(origin, now);
+        let free = self.connections.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let data = epoll::EventData::new_u64(at as u64);
+        if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_err() {
+            return;
+        }
+        self.connections[at] = Some(Connection {
+            socket,
+            pid,
+            origin,
+            rank: None,
+            queue: VecDeque::new(),
+            wants_out: false,
+            since: now,
+            closing: false,
+        });
+    }
+
+    /// The rank whose process `pid` is, or descends from.
+    fn origin_of(&self, pid: u32) -> Option<u32> {
+        if self.ranks.iter().all(|rank| rank.process.is_none()) {
+            return None;
+        }
+        descent::line_of(pid).into_iter().find_map(|ancestor| {
+            let of = |rank: &super::Rank| rank.process == Some(ancestor);
+            self.ranks.iter().position(of).map(|rank| rank as u32)
+        })
+    }
+
+    /// Closes the oldest silent connection of this origin, if there are too many. What it may have said by now is
+    /// heard first.
+    fn make_room(&mut self, origin: Option<u32>, now: Instant) {
+        let limit = match origin {
+            Some(_) => SILENT_PER_RANK,
+            None => SILENT_OF_OTHERS,
+        };
+        let is_silent = |broker: &Self, at: usize| {
+            let connection = broker.connections[at].as_ref();
+            connection.is_some_and(|c| c.rank.is_none() && c.origin == origin)
+        };
+        let all = 0..self.connections.len();
+        let silent: Vec<usize> = all.filter(|&at| is_silent(self, at)).collect();
+        if silent.len() < limit {
+            return;
+        }
+        let since = |at: &usize| self.connections[*at].as_ref().map(|c| c.since);
+        if let Some(oldest) = silent.into_iter().min_by_key(since) {
+            self.read(oldest, now, 1);
+            if is_silent(self, oldest) {
+                self.close_silent(oldest);
+            }
+        }
+    }
+
+    /// Closes connections that have been silent for too long.
+    pub(super) fn expire_silent(&mut self, now: Instant) {
+        for at in 0..self.connections.len() {
+            let late = self.connections[at]
+                .as_ref()
+                .is_some_and(|c| c.rank.is_none() && now >= c.since + HELLO_TIMEOUT);
+            if late {
+                self.close_silent(at);
+            }
+        }
+    }
+
+    fn close_silent(&mut self, at: usize) {
+        self.stats.silent += 1;
+        self.connections[at] = None;
+    }
+}
