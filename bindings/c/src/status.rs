@@ -136,6 +136,11 @@ fn of_driver(error: &DriverError) -> mw_status_t {
         DriverError::Pages(PagesError::Nic(error)) => of_nic(error),
         DriverError::Memory(error) => of_memory(error),
         DriverError::Cache(_) => MW_ERR_CONFIG,
+        DriverError::NoDescriptor(_)
+        | DriverError::PeerBroken {
+            breach: mapwire_driver::breach::Breach::NoDescriptor,
+            ..
+        } => MW_ERR_LIMIT,
         // What a peer sent, or what this process could not write down.
         DriverError::Wire(_) | DriverError::PeerBroken { .. } => MW_ERR_PROTOCOL,
         DriverError::Range(_) | DriverError::NotMapped { .. } => MW_ERR_ADDRESS,
@@ -162,7 +167,7 @@ fn of_rendezvous(error: &RendezvousError) -> mw_status_t {
         RendezvousError::Refused { why, .. } => match why {
             Refusal::Version => MW_ERR_VERSION,
             Refusal::Taken => MW_ERR_EXISTS,
-            Refusal::Token | Refusal::Rank => MW_ERR_CONFIG,
+            Refusal::Token | Refusal::Rank | Refusal::Process => MW_ERR_CONFIG,
         },
         RendezvousError::Protocol(_) | RendezvousError::Board(_) => MW_ERR_PROTOCOL,
         RendezvousError::Timeout { .. } => MW_ERR_TIMEOUT,

@@ -24,10 +24,11 @@ pub(super) fn broker(ranks: u32) -> Result<Broker, String> {
 }
 
 /// Raises the soft limit on descriptors to what the launcher and its ranks (who inherit it) need:
-/// pipes and sockets here, a channel a peer there, and descriptors under way between them.
+/// pipes and sockets here, a channel a peer there, and descriptors under way between them, also those that a rank passes to
+/// one that does not take them.
 pub(super) fn raise_descriptor_limit(ranks: u32) {
     let ranks = u64::from(ranks);
-    let wanted = 256 + 16 * ranks + ranks * ranks;
+    let wanted = 256 + 16 * ranks + ranks * ranks + (64 * ranks * ranks).min(16_384);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(wanted, |most| wanted.min(most));
     if current.is_some_and(|now| now < wanted) {
@@ -82,6 +83,8 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
                     format!("cannot start rank {rank}, {name}: {}", explain(&error)),
                 )
             })?;
+        let pid = started.pid.as_raw_nonzero().get().unsigned_abs();
+        launcher.broker.set_process(rank, pid);
         launcher.ranks.push(started);
     }
     Ok(())

@@ -174,7 +174,7 @@ pub enum ControlMessage<'a> {
         length: u64,
         /// What was granted; not empty.
         rights: Rights,
-        /// The tag under which a file descriptor for mapping the pages is passed, if one is.
+        /// The tag under which a file descriptor for mapping the pages is passed, if one is: the request's number.
         direct: Option<u64>,
         /// Which life of the export this is; `Revoked` names it.
         epoch: u32,

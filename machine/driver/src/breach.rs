@@ -1,4 +1,4 @@
-//! Peers that break the rules of the link. A link between processes of one host loses nothing and changes nothing, so what no
+//! Peers that count as gone though they live, and why: mostly peers that break the rules of the link. A link between processes of one host loses nothing and changes nothing, so what no
 //! NIC sends was sent by a peer that is broken or hostile: it counts as gone from then on, and errors say why.
 
 use mapwire_nic::Rejection;
@@ -6,7 +6,7 @@ use mapwire_transport::shm::PeerCorrupt;
 use mapwire_wire::NodeId;
 use thiserror::Error;
 
-/// How a peer broke the rules.
+/// Why a peer counts as gone: how it broke the rules, or what this process lacks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Breach {
@@ -30,6 +30,11 @@ pub enum Breach {
     /// Thousands of packets wait for it, and one more was lost.
     #[error("it has taken nothing for so long that a message to it was lost")]
     Overfull,
+    /// No fault of the peer's: the descriptor of the channel was lost.
+    #[error(
+        "this process had no file descriptor left for the channel to it; raise the limit (`ulimit -n`)"
+    )]
+    NoDescriptor,
 }
 
 impl Breach {

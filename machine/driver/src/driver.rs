@@ -81,8 +81,8 @@ pub struct Driver {
     seen_events: u32,
     pub(crate) exports: Vec<LocalExport>,
     pub(crate) outcomes: HashMap<RequestId, Result<Granted, VmmcError>>,
-    /// Memory that peers have passed, by sender and tag.
-    pub(crate) passed: HashMap<(NodeId, u64), OwnedFd>,
+    /// Memory that peers have passed for imports under way, and from whom; `None` when this process had no descriptor left for it.
+    pub(crate) passed: HashMap<RequestId, (NodeId, Option<OwnedFd>)>,
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,

@@ -71,8 +71,11 @@ pub enum DriverError {
     /// The peer is gone.
     #[error("rank {} is gone: it has left the job or died", rank(.0))]
     PeerGone(NodeId),
-    /// The peer counts as gone, since it broke the rules.
-    #[error("rank {} is broken, and counts as gone: {breach}", rank(.peer))]
+    /// This process has no descriptor left for memory that a peer passed.
+    #[error("no file descriptor is left for the memory that rank {} exports; raise the limit (`ulimit -n`)", rank(.0))]
+    NoDescriptor(NodeId),
+    /// The peer counts as gone, mostly since it broke the rules.
+    #[error("rank {}{} counts as gone: {breach}", rank(.peer), if matches!(.breach, Breach::NoDescriptor) { "" } else { " is broken, and" })]
     PeerBroken {
         /// The peer.
         peer: NodeId,

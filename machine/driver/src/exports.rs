@@ -262,6 +262,7 @@ impl Driver {
                     self.outcomes.insert(request, Ok(Granted { grant }));
                 }
                 Action::Failed { request, error } => {
+                    self.passed.remove(&request);
                     self.outcomes.insert(request, Err(error));
                 }
                 Action::Revoked { from, export } => {

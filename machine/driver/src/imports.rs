@@ -69,8 +69,14 @@ impl Driver {
         let grant = granted.grant;
         let memory = match grant.direct {
             None => None,
-            Some(tag) => match self.passed.remove(&(grant.node, tag)) {
-                Some(fd) => Some(fd),
+            Some(_) => match self.passed.remove(&request) {
+                Some((_, Some(fd))) => Some(fd),
+                Some((peer, None)) => {
+                    self.outcomes.remove(&request);
+                    self.job.import_timeouts.remove(&request);
+                    self.release_granted(&grant);
+                    return Some(Err(DriverError::NoDescriptor(peer)));
+                }
                 None if self.is_gone(grant.node) => {
                     self.outcomes.remove(&request);
                     return Some(Err(self.why_gone(grant.node)));
@@ -115,7 +121,13 @@ impl Driver {
 
     /// Gives an import up, and tells the exporter.
     pub fn release_import(&mut self, id: ImportId, grant: &Grant) {
-        if self.nic.release(id).is_some() && !self.is_gone(grant.node) {
+        if self.nic.release(id).is_some() {
+            self.release_granted(grant);
+        }
+    }
+
+    fn release_granted(&mut self, grant: &Grant) {
+        if !self.is_gone(grant.node) {
             self.vmmc.release(grant);
             self.poll();
         }

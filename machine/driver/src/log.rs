@@ -34,6 +34,10 @@ pub(crate) enum Line {
         export: ExportId,
         error: DriverError,
     },
+    PassLost {
+        to: NodeId,
+        tag: u64,
+    },
     CommandRefused(CommandError),
     StoreRefused {
         from: NodeId,
@@ -77,6 +81,9 @@ impl Line {
             }
             Self::NotPassed { to, export, error } => {
                 tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+            }
+            Self::PassLost { to, tag } => {
+                tracing::warn!(%to, tag, "memory did not reach an importer: it is gone, too many descriptors wait for it, or the launcher has none left");
             }
             Self::NotServed(error) => {
                 tracing::error!(%error, "pages that a transfer needs cannot be pinned");

@@ -135,60 +135,110 @@ fn random_words_in_a_channel_harm_nobody_but_their_writer() {
         .soon();
 }
 
+/// Writes all of the board that this rank may write: every word as what would be "dead" or "no mail", and random words.
+fn deface_board(rank: &Rank, time: Duration) {
+    let news = Scratch::mapped_here("mapwire-news");
+    assert!(news.is_empty(), "a rank may write the states of others");
+    let bells = Scratch::mapped_here("mapwire-bells");
+    assert!(!bells.is_empty());
+    let mut dice = Dice::of(rank);
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        for word in [3 << 32 | 3, 0, 1 << 32, 1] {
+            (0..2048).for_each(|at| bells[0].store(at * 8, word));
+        }
+        bells[0].scribble(&mut dice, 50);
+    }
+    // The last thing that it says is that everybody polls, so that nobody needs to be woken.
+    (0..2048).for_each(|at| bells[0].store(at * 8, 1));
+}
+
 #[test]
-fn random_words_on_the_board_cost_time_and_nothing_else() {
-    job(3)
+fn a_rank_that_writes_what_it_can_of_the_board_parts_nobody_and_keeps_no_late_rank_out() {
+    job(4)
         .run(|rank| {
+            if rank.number == 3 {
+                rank.read("mad");
+            }
             let node = rank.node();
             if rank.number == 2 {
-                rank.meet("start");
-                go_mad(rank, "mapwire-board", Duration::from_millis(500));
+                rank.read("start-0");
+                rank.read("start-1");
+                deface_board(rank, Duration::from_millis(500));
                 rank.note("mad", "");
-                rank.read("end-0");
-                rank.read("end-1");
+                for peer in [0, 1, 3] {
+                    rank.read(&format!("end-{peer}"));
+                }
                 std::process::exit(0);
             }
-            let mut heap = vec![OWN; LENGTH + 2 * 4096];
-            let start = heap.as_mut_ptr().wrapping_add(4096);
-            // SAFETY: the memory outlives the export and is read when that is over.
-            let lent = unsafe { node.export_range(start, LENGTH) }
-                .name("lent")
+            let buffer = node.alloc(LENGTH).unwrap();
+            let _export = node
+                .export_buffer(&buffer)
+                .ring_only()
+                .name("own")
                 .start()
                 .unwrap();
-            let import = node
-                .import(1 - rank.number, "lent")
-                .rights(Rights::ALL)
-                .start()
-                .unwrap();
-            rank.meet("start");
-            // The board may say of a rank that it is gone; a send may fail for that reason, and for no other.
-            let mut sent = 0;
-            while !rank.has("mad") {
-                match import
-                    .send(&[3; 2000], 0)
-                    .and_then(|()| import.fetch(0, &mut [0; 3000]))
-                {
-                    Ok(()) => sent += 1,
-                    Err(error) => assert!(error.to_string().contains("gone"), "{error}"),
+            if rank.number < 2 {
+                let import = node
+                    .import(1 - rank.number, "own")
+                    .rights(Rights::ALL)
+                    .start()
+                    .unwrap();
+                rank.note(&format!("start-{}", rank.number), "");
+                let mut rounds = 0;
+                while !rank.has("mad") {
+                    import.send(&[3; 2000], 0).unwrap();
+                    import.fetch(0, &mut [0; 3000]).unwrap();
+                    rounds += 1;
+                }
+                println!("{rounds} rounds");
+            }
+            // A late rank finds the others, and they it: its channels and memory come by mail.
+            for peer in [0, 1, 3] {
+                if peer != rank.number {
+                    let import = node
+                        .import(peer, "own")
+                        .rights(Rights::ALL)
+                        .start()
+                        .unwrap();
+                    import.send(&[4; 2000], 0).unwrap();
+                    import.fetch(0, &mut [0; 3000]).unwrap();
                 }
             }
-            println!("{sent} rounds");
             rank.note(&format!("end-{}", rank.number), "");
-            drop((lent, import));
-            assert!(
-                heap[..4096].iter().all(|byte| *byte == OWN),
-                "before the export"
-            );
-            assert!(
-                heap[4096 + LENGTH..].iter().all(|byte| *byte == OWN),
-                "behind the export"
-            );
-            rank.read("end-0");
-            rank.read("end-1");
-            std::process::exit(0);
+            for peer in [0, 1, 3] {
+                rank.read(&format!("end-{peer}"));
+            }
         })
         .succeeds()
         .soon();
+}
+
+#[test]
+fn a_rank_that_writes_what_it_can_of_the_board_ends_no_shared_memory() {
+    job(3)
+        .option("--shared", "64M")
+        .run(|rank| {
+            let node = rank.node();
+            let shared = Shared::open(&node, 1).unwrap();
+            let word = (rank.number == 0).then(|| shared.alloc::<u64>(1).unwrap());
+            let word = shared.broadcast_slice(0, word).unwrap();
+            std::thread::scope(|scope| {
+                if rank.number == 2 {
+                    scope.spawn(|| deface_board(rank, Duration::from_millis(300)));
+                }
+                for _ in 0..50 {
+                    let held = shared.lock(1).unwrap();
+                    word.set(0, word.get(0) + 1);
+                    drop(held);
+                    shared.barrier().unwrap();
+                }
+            });
+            shared.barrier().unwrap();
+            assert_eq!(word.get(0), 150);
+            shared.barrier().unwrap();
+        })
+        .succeeds();
 }
 
 #[test]

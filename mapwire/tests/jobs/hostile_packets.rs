@@ -300,7 +300,7 @@ fn a_rank_that_gives_its_import_back_and_keeps_the_memory_gains_nothing() {
                 let grant = channel.import("direct", Rights::ALL);
                 let memory = outlaw
                     .client
-                    .passed_wait(0, 0, Duration::from_secs(20))
+                    .passed_wait(0, 7, Duration::from_secs(20))
                     .unwrap();
                 let memory = crate::harness::hostile::Scratch::map(memory);
                 channel.control(&ControlMessage::Released {

@@ -20,7 +20,7 @@ pub struct Grant {
     pub length: u64,
     /// What may be done.
     pub rights: Rights,
-    /// The tag under which the exporter has passed the memory itself, for the direct path.
+    /// The tag under which the exporter passes the memory itself, for the direct path: the request's number.
     pub direct: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ pub enum Action {
         to: NodeId,
         /// Which export.
         export: ExportId,
-        /// The name by which the grant that follows calls it.
+        /// The number of the importer's request.
         tag: u64,
         /// Whether the importer may store.
         writable: bool,

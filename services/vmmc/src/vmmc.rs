@@ -27,7 +27,6 @@ pub struct Vmmc {
     waiting: Vec<Waiting>,
     requests: Vec<Request>,
     next_request: u32,
-    next_tag: u64,
     actions: VecDeque<Action>,
 }
 
@@ -327,6 +326,13 @@ impl Vmmc {
             .min()
     }
 
+    /// Whether this node waits for an answer of `node` to this request.
+    #[must_use]
+    pub fn awaits(&self, node: NodeId, request: RequestId) -> bool {
+        let is_it = |other: &Request| (other.to, other.id) == (node, request);
+        self.requests.iter().any(is_it)
+    }
+
     /// Whether nothing is under way: no action waits, and no deadline.
     #[inline]
     #[must_use]
@@ -375,10 +381,10 @@ impl Vmmc {
         } else {
             rights
         };
-        let direct = offer.direct.then_some(self.next_tag);
+        // The importer's own number: it takes memory under the numbers of its requests only.
+        let direct = offer.direct.then_some(u64::from(request));
         offered.taken.push(from);
         if let Some(tag) = direct {
-            self.next_tag += 1;
             self.actions.push_back(Action::PassMemory {
                 to: from,
                 export,

@@ -1,8 +1,11 @@
 //! Peers as they come and go: news of the job and of the board, peers that break the rules, and this rank's own leave.
 
+use std::os::fd::OwnedFd;
+
 use mapwire_transport::rendezvous::Event;
 use mapwire_transport::shm::channel::{Channel, Side};
 use mapwire_transport::transport::Transport;
+use mapwire_vmmc::RequestId;
 use mapwire_wire::NodeId;
 
 use super::{Driver, peer_flags};
@@ -28,12 +31,21 @@ impl Driver {
                     }
                 }
                 Event::Passed { from, tag, fd } => {
-                    let from = NodeId(from as u16);
-                    self.passed.insert((from, tag), fd);
+                    self.take_passed(NodeId(from as u16), tag, Some(fd));
                 }
-                Event::PassLost { to: peer, tag: _ } | Event::PeerGone { peer } => {
-                    self.handle_peer_gone(NodeId(peer as u16));
+                Event::NoDescriptor {
+                    from,
+                    tag: Some(tag),
+                } => self.take_passed(NodeId(from as u16), tag, None),
+                Event::NoDescriptor { from, tag: None } => {
+                    self.handle_breach(NodeId(from as u16), Breach::NoDescriptor);
                 }
+                // If the peer is gone, the board says so. If not, its import takes too long, and it names the export.
+                Event::PassLost { to, tag } => {
+                    let to = NodeId(to as u16);
+                    self.log.push(Line::PassLost { to, tag });
+                }
+                Event::PeerGone { peer } => self.handle_peer_gone(NodeId(peer as u16)),
                 Event::JobEnded => {
                     for rank in 0..self.job.size() {
                         self.handle_peer_gone(NodeId(rank as u16));
@@ -49,6 +61,21 @@ impl Driver {
                     self.handle_peer_lost(NodeId(rank as u16));
                 }
             }
+        }
+    }
+
+    /// Keeps memory that an import under way waits for. What nobody asked for is closed, so that no peer can use up this process's
+    /// descriptors.
+    fn take_passed(&mut self, from: NodeId, tag: u64, fd: Option<OwnedFd>) {
+        let Ok(request) = u32::try_from(tag).map(RequestId) else {
+            return;
+        };
+        let granted = || match self.outcomes.get(&request) {
+            Some(Ok(granted)) => granted.grant.node == from && granted.grant.direct.is_some(),
+            _ => false,
+        };
+        if self.vmmc.awaits(from, request) || granted() {
+            self.passed.entry(request).or_insert((from, fd));
         }
     }
 
@@ -100,7 +127,7 @@ impl Driver {
         self.transport.disconnect(node);
         self.nic.handle_peer_gone(node);
         self.vmmc.handle_peer_gone(node);
-        self.passed.retain(|(from, _), _| *from != node);
+        self.passed.retain(|_, (from, _)| *from != node);
         if let Some(shared) = &mut self.shared {
             shared.handle_peer_gone(node, self.breaches.of(node));
         }
