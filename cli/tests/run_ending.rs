@@ -114,6 +114,94 @@ fn a_process_that_leaves_its_group_is_ended_all_the_same() {
     place.assert_empty();
 }
 
+/// A rank that leaves its group for the launcher's, ignores what asks it to end, and has a grandchild that is nobody's child and in
+/// a session of its own.
+#[test]
+#[ignore = "a rank of the tests below"]
+fn body_leaves_its_group() {
+    use rustix::process::{getpgid, getppid, setpgid};
+    setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
+    let text = "trap '' TERM INT; setsid sh -c 'sleep 1000 & exit' & exit";
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", text])
+        .spawn()
+        .unwrap();
+    child.wait().unwrap();
+    std::fs::write(format!("up{}", std::env::var("MAPWIRE_RANK").unwrap()), "").unwrap();
+    loop {
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+}
+
+fn start_leavers(place: &Place) -> common::Running {
+    let rank = common::as_rank("body_leaves_its_group");
+    let mut args = vec!["run", "-n", "2", "--"];
+    args.extend(rank.iter().map(String::as_str));
+    let job = place.start(&args);
+    tree_is_up(place, 2);
+    job
+}
+
+#[test]
+fn ranks_that_leave_their_groups_are_ended_by_ctrl_c_at_once() {
+    let place = Place::new();
+    let job = start_leavers(&place);
+    let before = std::time::Instant::now();
+    job.signal(Signal::INT);
+    let done = job.wait().code(130);
+    assert!(before.elapsed() < Duration::from_secs(2), "{}", done.err());
+    place.assert_empty();
+}
+
+#[test]
+fn ranks_that_leave_their_groups_are_ended_when_the_keeper_is_killed() {
+    let place = Place::new();
+    let job = start_leavers(&place);
+    let keeper = job.pid();
+    job.signal(Signal::KILL);
+    job.wait().code(-9);
+    eventually("the launcher has cleaned up", || {
+        place.processes().is_empty()
+    });
+    eventually("no control group is left", || !has_group(keeper));
+}
+
+#[test]
+fn ranks_that_leave_their_groups_are_ended_when_the_launcher_is_killed() {
+    let place = Place::new();
+    let job = start_leavers(&place);
+    let keeper = job.pid();
+    signal(job.launcher(), Signal::KILL);
+    job.wait().code(137);
+    place.assert_empty();
+    assert!(!has_group(keeper));
+}
+
+#[test]
+fn a_rank_that_stops_leaves_no_process_that_forks_and_ends_over_and_over() {
+    let place = Place::new();
+    let text = "step() { step & exit; }; step & touch up$MAPWIRE_RANK; sleep 0.2; exit 3";
+    let job = place.start_sh(1, text);
+    let keeper = job.pid();
+    job.wait().code(3);
+    place.assert_empty();
+    assert!(!has_group(keeper));
+}
+
+/// Whether the control group of the job with this keeper is there.
+fn has_group(keeper: i32) -> bool {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .unwrap_or("");
+    let name = format!("mapwire-{keeper}");
+    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    mounts
+        .iter()
+        .any(|mount| std::path::Path::new(mount).join(own).join(&name).exists())
+}
+
 #[test]
 fn what_a_rank_leaves_behind_may_finish_its_output() {
     let place = Place::new();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
 
+use super::group::Group;
 use super::signals;
 
 /// How a rank's process ended.
@@ -43,12 +44,19 @@ impl fmt::Display for RankEnd {
     }
 }
 
+/// Looks in a row at which a process that forks and ends at once, over and over, is met alive; then others get the processor.
+const HASTY_LOOKS: u32 = 1000;
+
 /// Kills and reaps every descendant of this process, which must be a child subreaper: orphans then
 /// become its children, level by level, and a child's id cannot be reused before it is reaped.
-/// `false` if one does not die within seconds (stuck in the kernel).
-pub(super) fn end_descendants() -> bool {
+/// `false` if one does not die within seconds (stuck in the kernel, or of those that fork without end).
+pub(super) fn end_descendants(group: Option<&Group>) -> bool {
     let limit = Instant::now() + Duration::from_secs(10);
+    let mut looks = 0;
     loop {
+        if let Some(group) = group {
+            group.kill();
+        }
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -62,12 +70,30 @@ pub(super) fn end_descendants() -> bool {
         if Instant::now() >= limit {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        looks += 1;
+        if looks % HASTY_LOOKS == 0 || looks < 10 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
-/// The children of this process, by `/proc`.
+/// The children of this process: by the kernel's list of them where there is one, which takes microseconds, so that a child is
+/// met before it forks and ends; else by all processes there are.
 fn children() -> Vec<Pid> {
+    listed_children().unwrap_or_else(found_children)
+}
+
+fn listed_children() -> Option<Vec<Pid>> {
+    let mut children = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
+        let list = std::fs::read_to_string(task.path().join("children")).ok()?;
+        let numbers = list.split_whitespace().filter_map(|word| word.parse().ok());
+        children.extend(numbers.filter_map(Pid::from_raw));
+    }
+    Some(children)
+}
+
+fn found_children() -> Vec<Pid> {
     let me = getpid().as_raw_nonzero().get();
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -98,6 +124,19 @@ mod tests {
         assert_eq!(RankEnd::Killed(9).exit_code(), 137);
         assert!(RankEnd::Exited(0).is_clean() && !RankEnd::Killed(15).is_clean());
         assert_eq!(RankEnd::Killed(11).to_string(), "was killed by SIGSEGV");
+    }
+
+    #[test]
+    fn a_child_is_found_in_the_list_and_among_all_processes() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        assert!(found_children().contains(&pid));
+        assert!(listed_children().is_none_or(|list| list.contains(&pid)));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

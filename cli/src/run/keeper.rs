@@ -12,6 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 
 use super::ending;
+use super::group::Group;
 use super::signals::{self, ENDING, Signals};
 
 /// What the launcher holds of the keeper: a byte a signal, and the end when the keeper dies.
@@ -20,6 +21,8 @@ pub(crate) struct Link {
     pub(crate) keeper: Pid,
     pub(crate) pipe: OwnedFd,
     pub(crate) signals: Signals,
+    /// The ranks' control group, where there is one.
+    pub(super) group: Option<Group>,
 }
 
 /// Which of the two this process has become.
@@ -43,7 +46,10 @@ pub(crate) fn start() -> io::Result<Role> {
     // Blocked before the fork, so that neither process misses one.
     let signals = Signals::block(&mine)?;
     let keeper = getpid();
-    let Some(launcher) = signals::fork()? else {
+    // Before the fork, so that both processes can end and remove it.
+    let group = Group::create();
+    let forked = signals::fork().inspect_err(|_| group.iter().for_each(Group::remove));
+    let Some(launcher) = forked? else {
         drop(keepers);
         // A descriptor of its own: the keeper's would tell the keeper's signals.
         let mut mine = handled;
@@ -52,16 +58,20 @@ pub(crate) fn start() -> io::Result<Role> {
             keeper,
             pipe: launchers,
             signals: Signals::block(&mine)?,
+            group,
         }));
     };
     drop(launchers);
     set_child_subreaper(Some(keeper))?;
     let code = keep(launcher, &keepers, &signals);
-    if !ending::end_descendants() {
+    if !ending::end_descendants(group.as_ref()) {
         eprintln!(
             "mapwire: a process of the job does not die; see `ps --ppid {}`",
             std::process::id()
         );
+    }
+    if let Some(group) = group {
+        group.remove();
     }
     Ok(Role::Keeper(code))
 }

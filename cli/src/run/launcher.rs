@@ -10,10 +10,13 @@ use mapwire_transport::rendezvous::Broker;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process_group, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpgid, getpid, getppid, kill_process, kill_process_group, wait,
+};
 
 use super::Job;
 use super::ending::{self, RankEnd};
+use super::group::Group;
 use super::keeper::Link;
 use super::lines::Lines;
 use super::signals::{self, Signals};
@@ -82,6 +85,8 @@ pub(super) struct Launcher {
     signals: Signals,
     keeper: OwnedFd,
     keeper_is_gone: bool,
+    /// The ranks' control group, where there is one.
+    pub(super) group: Option<Group>,
     /// The user's stdout and stderr.
     sinks: [Sink; 2],
     phase: Phase,
@@ -120,10 +125,14 @@ pub(crate) fn run(job: Job, link: Link) -> Ended {
     }
     launcher.work();
     tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
+    // Of a process that is being killed, the pipe closes before its children have another parent.
+    let keeper_is_gone = launcher.keeper_is_gone || getppid() != Some(keeper);
+    if keeper_is_gone && let Some(group) = &launcher.group {
+        group.remove();
+    }
     Ended {
         code: launcher.code.unwrap_or(0),
-        // Of a process that is being killed, the pipe closes before its children have another parent.
-        keeper_is_gone: launcher.keeper_is_gone || getppid() != Some(keeper),
+        keeper_is_gone,
     }
 }
 
@@ -160,6 +169,7 @@ impl Launcher {
             signals: link.signals,
             keeper: link.pipe,
             keeper_is_gone: false,
+            group: link.group,
             sinks,
             phase: Phase::Running,
             code: None,
@@ -197,7 +207,7 @@ impl Launcher {
                 Err(errno) => {
                     self.say(&format!("the event loop broke ({errno}); ending the job"));
                     self.code.get_or_insert(1);
-                    ending::end_descendants();
+                    ending::end_descendants(self.group.as_ref());
                     return;
                 }
             }
@@ -266,7 +276,7 @@ impl Launcher {
                 false
             }
             Phase::Leftover(at) if now >= at || self.pipes_are_closed() => {
-                if !ending::end_descendants() {
+                if !ending::end_descendants(self.group.as_ref()) {
                     self.say("a process of the job does not die, even by SIGKILL");
                 }
                 for rank in 0..self.ranks.len() {
@@ -297,8 +307,12 @@ impl Launcher {
 
     fn signal_ranks(&self, signal: Signal) {
         for rank in self.live() {
-            // Not reaped yet, so the number is still this group's.
+            // Not reaped yet, so the number is still this group's and this process's.
+            let is_elsewhere = getpgid(Some(rank.pid)) != Ok(rank.pid);
             let _ = kill_process_group(rank.pid, signal);
+            if is_elsewhere || signal == Signal::KILL {
+                let _ = kill_process(rank.pid, signal);
+            }
         }
     }
 
@@ -316,6 +330,9 @@ impl Launcher {
     fn kill_ranks(&mut self) {
         self.phase = Phase::Killed;
         self.signal_ranks(Signal::KILL);
+        if let Some(group) = &self.group {
+            group.kill();
+        }
     }
 
     fn check_stopped(&mut self, now: Instant) {

@@ -12,11 +12,13 @@
 //! | [`launcher`] | the event loop: children, signals, broker, output |
 //! | [`spawn`] | starting one rank |
 //! | [`ending`] | how ranks end, and ending every descendant |
+//! | [`group`] | the job's control group |
 //! | [`lines`], [`sink`] | rank-tagged lines, and writing them without blocking the loop |
 //! | [`signals`] | signals as readable events |
 //! | [`trace`] | one trace of what the ranks wrote down |
 
 mod ending;
+mod group;
 mod keeper;
 mod launcher;
 mod lines;

@@ -4,13 +4,14 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::group::Group;
 use super::program::Program;
 use super::signals;
 
@@ -28,6 +29,7 @@ pub(super) fn start(
     environment: &[(OsString, OsString)],
     stdin: Stdio,
     processor: Option<usize>,
+    group: Option<&Group>,
 ) -> io::Result<Started> {
     let mut command = Command::new(&program.path);
     command
@@ -42,6 +44,7 @@ pub(super) fn start(
         command.current_dir(folder);
     }
     let launcher = getpid();
+    let entrance = group.map(|group| group.entrance().as_raw_fd());
     let cpus = processor.map(|processor| {
         let mut cpus = CpuSet::new();
         cpus.set(processor);
@@ -53,6 +56,12 @@ pub(super) fn start(
         if getppid() != Some(launcher) {
             // The launcher died before it could be noticed.
             return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if let Some(entrance) = entrance {
+            // SAFETY: the launcher's descriptor stays open: this process is a copy of it, and has not executed anything yet.
+            let entrance = unsafe { BorrowedFd::borrow_raw(entrance) };
+            // Outside the group a rank is found as a descendant.
+            let _ = rustix::io::write(entrance, b"0");
         }
         if let Some(cpus) = &cpus {
             sched_setaffinity(None, cpus)?;

@@ -65,24 +65,30 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
             (!processors.is_empty()).then(|| processors[rank as usize % processors.len()]);
         let stdin = stdin.take().unwrap_or_else(Stdio::null);
         let name = job.program.name.to_string_lossy();
-        let started = spawn::start(&job.program, &environment, stdin, processor)
-            .and_then(|s| {
-                let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
-                let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
-                let pipes = [Some(out), Some(err)];
-                Ok(Rank {
-                    pid: s.pid,
-                    pipes,
-                    end: None,
-                    stopped_at: None,
-                })
+        let started = spawn::start(
+            &job.program,
+            &environment,
+            stdin,
+            processor,
+            launcher.group.as_ref(),
+        )
+        .and_then(|s| {
+            let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
+            let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
+            let pipes = [Some(out), Some(err)];
+            Ok(Rank {
+                pid: s.pid,
+                pipes,
+                end: None,
+                stopped_at: None,
             })
-            .map_err(|error| {
-                (
-                    126,
-                    format!("cannot start rank {rank}, {name}: {}", explain(&error)),
-                )
-            })?;
+        })
+        .map_err(|error| {
+            (
+                126,
+                format!("cannot start rank {rank}, {name}: {}", explain(&error)),
+            )
+        })?;
         let pid = started.pid.as_raw_nonzero().get().unsigned_abs();
         launcher.broker.set_process(rank, pid);
         launcher.ranks.push(started);
