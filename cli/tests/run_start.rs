@@ -236,3 +236,23 @@ fn programs_that_come_with_the_command_are_found_beside_it_and_where_they_are_in
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "other");
 }
+
+#[test]
+fn a_trace_is_not_written_through_a_link_of_another_user() {
+    let place = Place::new();
+    let victim = place.write("victim", "precious");
+    let link = place.folder.join("t.mwt");
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    let args = [
+        "run", "-n", "1", "--trace", "t.mwt", "--", "touch", "started",
+    ];
+    if std::os::unix::fs::lchown(&link, Some(54_321), None).is_err() {
+        println!("skipped: only root can make links of other users");
+        return;
+    }
+    let done = place.run(&args).code(2);
+    let named = format!("{} is a link of user 54321", link.display());
+    assert!(done.err().contains(&named), "{}", done.err());
+    assert!(!place.has("started"));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+}

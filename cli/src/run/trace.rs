@@ -2,9 +2,11 @@
 //! become one trace in order of time.
 
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use mapwire_driver::capture::{counters_of, file_of};
+use mapwire_trace::whole_file::Destination;
 use mapwire_trace::{Metadata, RawReader, TraceWriter, WholeFile};
 
 /// The variable by which ranks learn of the folder.
@@ -12,8 +14,10 @@ const VARIABLE: &str = "MAPWIRE_TRACE_FOLDER";
 
 /// A trace that is being taken.
 pub(super) struct Trace {
-    target: PathBuf,
-    folder: PathBuf,
+    target: Destination,
+    /// The ranks' folder, which other users cannot enter.
+    folder: OwnedFd,
+    folder_path: PathBuf,
     ranks: u32,
     command: Vec<String>,
 }
@@ -32,26 +36,21 @@ impl Trace {
     /// No file can be written there; the text says why.
     pub(super) fn begin(target: &Path, ranks: u32, command: Vec<String>) -> Result<Self, String> {
         let wrong = |why: String| format!("--trace {}: {why}", target.display());
-        let name = target
-            .file_name()
-            .ok_or_else(|| wrong("a file must be named".to_owned()))?;
+        if target.file_name().is_none() {
+            return Err(wrong("a file must be named".to_owned()));
+        }
         if target.is_dir() {
             return Err(wrong("this is a folder; name a file".to_owned()));
         }
-        let parent = target
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let parent = fs::canonicalize(parent.unwrap_or(Path::new(".")))
-            .map_err(|error| wrong(format!("its folder cannot be used: {error}")))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.ranks", std::process::id()));
-        let folder = parent.join(hidden);
-        fs::create_dir(&folder)
+        let target = Destination::find(target)
+            .map_err(|error| wrong(format!("no file can be written there: {error}")))?;
+        let (folder, folder_path) = target
+            .private_folder(&format!(".{}.ranks", std::process::id()))
             .map_err(|error| wrong(format!("nothing can be written beside it: {error}")))?;
         Ok(Self {
-            target: parent.join(name),
+            target,
             folder,
+            folder_path,
             ranks,
             command,
         })
@@ -59,14 +58,15 @@ impl Trace {
 
     /// What the ranks' environment gets.
     pub(super) fn variable(&self) -> (&'static str, String) {
-        (VARIABLE, self.folder.to_string_lossy().into_owned())
+        (VARIABLE, self.folder_path.to_string_lossy().into_owned())
     }
 
     /// Makes one trace of the ranks' files, when no rank writes any more; says on standard error what came of it. False when there
     /// is no trace.
     pub(super) fn finish(self) -> bool {
+        let path = self.target.path();
         let outcome = self.merge();
-        self.remove_folder();
+        remove(&self.folder_path);
         match outcome {
             Ok(Outcome {
                 records,
@@ -78,15 +78,12 @@ impl Trace {
                 }
                 eprintln!(
                     "mapwire: trace of {records} operations in {}, {bytes} bytes; see `mapwire lab info`",
-                    self.target.display()
+                    path.display()
                 );
                 true
             }
             Err(why) => {
-                eprintln!(
-                    "mapwire: no trace was written to {}: {why}",
-                    self.target.display()
-                );
+                eprintln!("mapwire: no trace was written to {}: {why}", path.display());
                 false
             }
         }
@@ -94,23 +91,16 @@ impl Trace {
 
     /// Gives the trace up: no rank was started.
     pub(super) fn discard(self) {
-        self.remove_folder();
-    }
-
-    fn remove_folder(&self) {
-        if let Err(error) = fs::remove_dir_all(&self.folder) {
-            eprintln!(
-                "mapwire: the folder {} cannot be removed: {error}",
-                self.folder.display()
-            );
-        }
+        remove(&self.folder_path);
     }
 
     fn merge(&self) -> Result<Outcome, String> {
+        // By the descriptor: a folder of this name might be another by now.
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
         let mut readers = Vec::new();
         let mut notes = Vec::new();
         for rank in 0..self.ranks {
-            let path = file_of(&self.folder, rank);
+            let path = file_of(&folder, rank);
             if path.exists() {
                 readers.push(RawReader::open(&path).map_err(|error| text(&error))?);
             } else {
@@ -124,7 +114,7 @@ impl Trace {
         }
         // What each rank has counted itself goes with the trace, so that a study of it can be compared.
         let counted = (0..self.ranks).filter_map(|rank| {
-            let text = fs::read_to_string(counters_of(&self.folder, rank)).ok()?;
+            let text = fs::read_to_string(counters_of(&folder, rank)).ok()?;
             Some(format!("rank {rank} counted {}", text.trim()))
         });
         let metadata = Metadata {
@@ -134,7 +124,10 @@ impl Trace {
             notes: notes.iter().cloned().chain(counted).collect(),
             ..Metadata::default()
         };
-        let file = WholeFile::create(&self.target).map_err(|error| error.to_string())?;
+        let target = self.target.try_clone();
+        let file = target
+            .and_then(WholeFile::create_at)
+            .map_err(|error| error.to_string())?;
         let mut writer = TraceWriter::new(file, &metadata).map_err(|error| text(&error))?;
         let mut merged = mapwire_trace::merge::merge(readers);
         for record in &mut merged {
@@ -151,13 +144,21 @@ impl Trace {
         }
         let records = writer.records();
         let file = writer.finish().map_err(|error| text(&error))?;
-        file.keep().map_err(|error| error.to_string())?;
-        let bytes = fs::metadata(&self.target).map_or(0, |file| file.len());
+        let bytes = file.keep().map_err(|error| error.to_string())?;
         Ok(Outcome {
             records,
             bytes,
             notes,
         })
+    }
+}
+
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder) {
+        eprintln!(
+            "mapwire: the folder {} cannot be removed: {error}",
+            folder.display()
+        );
     }
 }
 

@@ -1,22 +1,30 @@
 //! Files that appear under their name only when they are whole.
 
-use std::fs::{self, File, OpenOptions};
+mod destination;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat, renameat, unlinkat};
+
+pub use destination::Destination;
 
 /// A file that is written without a name, and gets its own by [`keep`](Self::keep). Dropped before, it leaves nothing, and what
 /// stood under its name still does; nor does a process leave anything that is killed.
+///
+/// Links on the way are followed if they belong to this user or to root, and stay; links of other users are refused.
 ///
 /// On a file system without nameless files it has a temporary name meanwhile, which a process that is killed leaves. A name that
 /// belongs to a device or a pipe is written to directly, since it cannot be replaced.
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
-    path: PathBuf,
+    folder: OwnedFd,
+    name: OsString,
     place: Place,
     /// Written so far.
     bytes: u64,
@@ -30,27 +38,25 @@ enum Place {
     /// In its folder, without a name.
     Nameless,
     /// In its folder, under this name.
-    Temporary(PathBuf),
+    Temporary(OsString),
 }
 
-/// Makes a file that is named by `make` and hidden beside `path`, under a name that no other has.
+/// Makes a file that is named by `make` and hidden, under a name made of `name` that no other has.
 fn hidden<T>(
-    path: &Path,
-    mut make: impl FnMut(&Path) -> io::Result<T>,
-) -> io::Result<(PathBuf, T)> {
+    name: &OsStr,
+    mut make: impl FnMut(&OsStr) -> rustix::io::Result<T>,
+) -> io::Result<(OsString, T)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut hidden = std::ffi::OsString::from(".");
+        let mut hidden = OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{}-{number}.part", std::process::id()));
-        let hidden = path.with_file_name(hidden);
         match make(&hidden) {
             Ok(made) => return Ok((hidden, made)),
             // Left by a process that was killed, and had this number.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -60,57 +66,52 @@ fn link_of(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// A file without a name in the folder of `path`, where the system has such files.
-fn nameless(path: &Path) -> Option<File> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+/// A file without a name in `folder`, where the system has such files.
+fn nameless(folder: &OwnedFd) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(folder, flags, Mode::from(0o666)).ok()?);
+    let file = File::from(openat(folder, ".", flags, Mode::from(0o666)).ok()?);
     Path::new(&link_of(&file)).exists().then_some(file)
+}
+
+fn temporary(folder: &OwnedFd, name: &OsStr) -> io::Result<(File, Place)> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+    let (name, file) = hidden(name, |name| openat(folder, name, flags, Mode::from(0o666)))?;
+    Ok((file.into(), Place::Temporary(name)))
 }
 
 impl WholeFile {
     /// Begins the file `path`.
     ///
     /// # Errors
-    /// The folder does not exist or does not let a file be made; `path` is a folder.
+    /// As [`Destination::find`]; the folder does not let a file be made.
     pub fn create(path: &Path) -> io::Result<Self> {
-        // A link keeps its place: what it leads to is replaced.
-        let real = fs::canonicalize(path).ok();
-        let path = real.as_deref().unwrap_or(path);
-        match fs::metadata(path) {
-            Ok(is) if is.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(is) if !is.is_file() => {
-                let open = |read| OpenOptions::new().read(read).write(true).open(path);
-                return Ok(Self {
-                    file: open(true).or_else(|_| open(false))?,
-                    path: path.to_owned(),
-                    place: Place::Itself,
-                    bytes: 0,
-                });
-            }
-            _ => {}
-        }
-        path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let (file, place) = match nameless(path) {
-            Some(file) => (file, Place::Nameless),
-            None => Self::temporary(path)?,
+        Self::create_at(Destination::find(path)?)
+    }
+
+    /// Begins the file of a place that was found before.
+    ///
+    /// # Errors
+    /// The folder does not let a file be made.
+    pub fn create_at(at: Destination) -> io::Result<Self> {
+        let Destination {
+            folder,
+            name,
+            special,
+        } = at;
+        let (file, place) = match special {
+            Some(special) => (special, Place::Itself),
+            None => match nameless(&folder) {
+                Some(file) => (file, Place::Nameless),
+                None => temporary(&folder, &name)?,
+            },
         };
         Ok(Self {
             file,
-            path: path.to_owned(),
+            folder,
+            name,
             place,
             bytes: 0,
         })
-    }
-
-    fn temporary(path: &Path) -> io::Result<(File, Place)> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        let (name, file) = hidden(path, |name| options.open(name))?;
-        Ok((file, Place::Temporary(name)))
     }
 
     /// Gives the file its name, and tells how many bytes it has. It replaces the file that had the name.
@@ -127,13 +128,13 @@ impl WholeFile {
         if matches!(self.place, Place::Nameless) {
             // A link cannot replace a file, so it is hidden at first.
             let link = link_of(&self.file);
-            let (name, ()) = hidden(&self.path, |name| {
-                Ok(linkat(CWD, &link, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+            let (name, ()) = hidden(&self.name, |name| {
+                linkat(CWD, &link, &self.folder, name, AtFlags::SYMLINK_FOLLOW)
             })?;
             self.place = Place::Temporary(name);
         }
         if let Place::Temporary(name) = &self.place {
-            fs::rename(name, &self.path)?;
+            renameat(&self.folder, name, &self.folder, &self.name)?;
             self.place = Place::Itself;
         }
         self.bytes = self.file.metadata()?.len();
@@ -144,7 +145,7 @@ impl WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if let Place::Temporary(name) = &self.place {
-            let _ = fs::remove_file(name);
+            let _ = unlinkat(&self.folder, name, AtFlags::empty());
         }
     }
 }
@@ -176,6 +177,8 @@ impl Seek for WholeFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::PathBuf;
 
     struct Folder(PathBuf);
 
@@ -241,11 +244,12 @@ mod tests {
         let folder = Folder::new("temporary");
         let path = folder.0.join("out");
         let create = || {
-            let (file, place) = WholeFile::temporary(&path).unwrap();
-            let path = path.clone();
+            let Destination { folder, name, .. } = Destination::find(&path).unwrap();
+            let (file, place) = temporary(&folder, &name).unwrap();
             WholeFile {
                 file,
-                path,
+                folder,
+                name,
                 place,
                 bytes: 0,
             }
@@ -264,7 +268,8 @@ mod tests {
     #[test]
     fn a_file_without_a_name_is_not_seen_where_the_system_has_such_files() {
         let folder = Folder::new("nameless");
-        if nameless(&folder.0.join("x")).is_some() {
+        let place = Destination::find(&folder.0.join("x")).unwrap();
+        if nameless(&place.folder).is_some() {
             let mut file = WholeFile::create(&folder.0.join("out")).unwrap();
             file.write_all(b"new").unwrap();
             assert_eq!(folder.names(), Vec::<String>::new());

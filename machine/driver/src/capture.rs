@@ -2,13 +2,15 @@
 //! makes one trace of them.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mapwire_host::waiting::now_ns;
 use mapwire_nic::Traced;
 use mapwire_translation::{PAGE_BYTES, PageRange, TranslationDesign};
 use mapwire_wire::{TRACE_RECORD_BYTES, TraceOp, TraceRecord};
+use rustix::fs::{Mode, OFlags};
 use zerocopy::IntoBytes;
 
 use crate::driver::Driver;
@@ -24,7 +26,8 @@ pub(crate) struct Capture {
     file: File,
     waiting: Vec<TraceRecord>,
     node: u16,
-    /// Where its counters go at the end.
+    /// Where its counters go at the end: the folder, and the file.
+    folder: OwnedFd,
     counters: PathBuf,
     /// Written already, in bytes: what a write that failed halfway has left is taken back.
     written: u64,
@@ -58,16 +61,42 @@ pub fn counters_of(folder: &Path, rank: u32) -> PathBuf {
     folder.join(format!("{rank}.counters"))
 }
 
+/// Opens a folder that belongs to this user, and that no other can reach into.
+fn private_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&folder)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "its folder belongs to another user, or others can enter it",
+        ));
+    }
+    Ok(folder)
+}
+
+/// Makes a file in an opened folder, under the name that `path` ends with. It must not be there, not as a link either.
+fn create_in(folder: &OwnedFd, path: &Path) -> io::Result<File> {
+    let name = path.file_name().unwrap_or_default();
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    Ok(rustix::fs::openat(folder, name, flags, mode)?.into())
+}
+
 impl Capture {
-    /// Begins the file of `rank`, which must not be there.
+    /// Begins the file of `rank`, which must not be there, in a folder that no other user can reach into.
     pub(crate) fn create(folder: &Path, rank: u32) -> Result<Self, DriverError> {
         let path = file_of(folder, rank);
-        let file = File::create_new(&path).map_err(|error| DriverError::Trace { path, error })?;
+        let counters = counters_of(folder, rank);
+        let opened =
+            private_folder(folder).and_then(|folder| Ok((create_in(&folder, &path)?, folder)));
+        let (file, folder) = opened.map_err(|error| DriverError::Trace { path, error })?;
         Ok(Self {
             file,
+            folder,
             waiting: Vec::with_capacity(WAITING),
             node: rank as u16,
-            counters: counters_of(folder, rank),
+            counters,
             written: 0,
             pending: None,
             held: Vec::new(),
@@ -323,7 +352,8 @@ impl Driver {
             self.reclaim();
             let counters = self.nic.translation().counters() + self.pages.counters();
             // The trace is whole without it.
-            let _ = std::fs::write(&capture.counters, counters.to_string());
+            let _ = create_in(&capture.folder, &capture.counters)
+                .and_then(|mut file| file.write_all(counters.to_string().as_bytes()));
         }
     }
 
@@ -460,6 +490,23 @@ mod tests {
         capture.flush().unwrap();
         let expected: Vec<_> = (0..WAITING as u64 + 5).map(|n| (n * 8192, 1)).collect();
         assert_eq!(records(folder.path()), expected);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_and_a_link_in_place_of_the_file_are_refused() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        symlink(&target, file_of(folder.path(), 3)).unwrap();
+        assert!(Capture::create(folder.path(), 3).is_err());
+        assert!(!target.exists());
+        let link = folder.path().join("link");
+        symlink(folder.path(), &link).unwrap();
+        assert!(Capture::create(&link, 4).is_err());
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        let error = Capture::create(folder.path(), 4).unwrap_err();
+        assert!(error.to_string().contains("others can enter it"), "{error}");
     }
 
     #[test]
