@@ -60,6 +60,22 @@ fn body_exits_without_leaving() {
 }
 
 #[test]
+fn a_rank_that_a_script_starts_joins() {
+    let place = Place::new();
+    let text = format!("({} & wait); exit 0", as_rank("body_joins").join(" "));
+    let done = place.sh(2, &text).code(0);
+    assert_eq!(done.out().matches("joined as").count(), 2, "{}", done.out());
+}
+
+#[test]
+#[ignore = "a rank of the test above"]
+fn body_joins() {
+    let client = join();
+    println!("\njoined as {}", client.rank());
+    client.leave().unwrap();
+}
+
+#[test]
 fn a_killed_rank_is_seen_as_dead_before_the_job_ends() {
     let place = Place::new();
     // The survivor ignores SIGTERM, so that it can still say what it saw.

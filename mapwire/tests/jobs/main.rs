@@ -5,6 +5,7 @@ mod consistency;
 mod designs;
 mod dying;
 mod harness;
+mod hostile_control;
 mod hostile_memory;
 mod hostile_packets;
 mod limits;
