@@ -66,10 +66,10 @@ fn private_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&folder)?;
-    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "its folder belongs to another user, or others can enter it",
+            "its folder belongs to another user, or others can write to it",
         ));
     }
     Ok(folder)
@@ -370,6 +370,15 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn private_tempdir() -> tempfile::TempDir {
+        use std::os::unix::fs::PermissionsExt;
+        let private = std::fs::Permissions::from_mode(0o700);
+        tempfile::Builder::new()
+            .permissions(private)
+            .tempdir()
+            .unwrap()
+    }
     use mapwire_translation::Page;
     use mapwire_wire::ProcessId;
     use zerocopy::FromBytes;
@@ -385,7 +394,7 @@ mod tests {
 
     #[test]
     fn pieces_of_one_transfer_are_one_record_only_where_that_means_the_same_lookups() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_tempdir();
         let mut capture = Capture::create(folder.path(), 3).unwrap();
         let mut note = |op, address, length| look_up(&mut capture, op, address, length);
         note(TraceOp::Send, 100, 3996);
@@ -424,7 +433,7 @@ mod tests {
     #[test]
     fn a_hold_has_a_record_only_if_something_comes_before_its_release() {
         use TraceOp::{Hold, Receive, Release, Send};
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_tempdir();
         let mut capture = Capture::create(folder.path(), 3).unwrap();
         let pages = |first, count| PageRange {
             first: Page(first),
@@ -479,7 +488,7 @@ mod tests {
 
     #[test]
     fn records_are_written_as_they_fill_the_buffer_and_none_is_there_twice() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_tempdir();
         let mut capture = Capture::create(folder.path(), 3).unwrap();
         for number in 0..WAITING as u64 + 5 {
             capture
@@ -493,9 +502,9 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_enter_and_a_link_in_place_of_the_file_are_refused() {
+    fn a_folder_that_others_can_write_to_and_a_link_in_place_of_the_file_are_refused() {
         use std::os::unix::fs::{PermissionsExt, symlink};
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_tempdir();
         let target = folder.path().join("target");
         symlink(&target, file_of(folder.path(), 3)).unwrap();
         assert!(Capture::create(folder.path(), 3).is_err());
@@ -506,12 +515,15 @@ mod tests {
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(folder.path(), open).unwrap();
         let error = Capture::create(folder.path(), 4).unwrap_err();
-        assert!(error.to_string().contains("others can enter it"), "{error}");
+        assert!(
+            error.to_string().contains("others can write to it"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_file_that_is_there_is_not_overwritten_and_a_folder_that_is_not_is_named() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_tempdir();
         let _first = Capture::create(folder.path(), 3).unwrap();
         assert!(Capture::create(folder.path(), 3).is_err());
         let error = Capture::create(&folder.path().join("absent"), 3).unwrap_err();

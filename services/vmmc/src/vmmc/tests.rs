@@ -196,7 +196,7 @@ fn rights_that_are_not_offered_are_refused() {
 }
 
 #[test]
-fn memory_is_passed_before_the_grant_that_names_it() {
+fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request() {
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     exporter
         .offer(Offer {
@@ -204,12 +204,13 @@ fn memory_is_passed_before_the_grant_that_names_it() {
             ..offer("pages")
         })
         .unwrap();
-    importer
-        .import(EXPORTER, "pages", Rights::FETCH, None, 10)
-        .unwrap();
-    importer
-        .import(EXPORTER, "pages", Rights::STORE, None, 10)
-        .unwrap();
+    let mut ask = |name, rights| importer.import(EXPORTER, name, rights, None, 10).unwrap();
+    let later = ask("later", Rights::FETCH);
+    let first = ask("pages", Rights::FETCH);
+    let second = ask("pages", Rights::STORE);
+    assert_ne!(first, later);
+    assert!(importer.awaits(EXPORTER, first) && importer.awaits(EXPORTER, later));
+    assert!(!importer.awaits(IMPORTER, first));
     let seen = exchange(&mut exporter, &mut importer);
     let export = ExportId(65_537);
     assert_eq!(
@@ -217,7 +218,7 @@ fn memory_is_passed_before_the_grant_that_names_it() {
         Action::PassMemory {
             to: IMPORTER,
             export,
-            tag: 0,
+            tag: u64::from(first.0),
             writable: false
         }
     );
@@ -226,7 +227,7 @@ fn memory_is_passed_before_the_grant_that_names_it() {
         Action::PassMemory {
             to: IMPORTER,
             export,
-            tag: 1,
+            tag: u64::from(second.0),
             writable: true
         }
     );
@@ -239,9 +240,11 @@ fn memory_is_passed_before_the_grant_that_names_it() {
         .collect();
     assert_eq!(
         (grants[0].rights, grants[0].direct),
-        (Rights::FETCH, Some(0))
+        (Rights::FETCH, Some(u64::from(first.0)))
     );
-    assert_eq!((grants[1].rights, grants[1].direct), (Rights::ALL, Some(1)));
+    let tag = Some(u64::from(second.0));
+    assert_eq!((grants[1].rights, grants[1].direct), (Rights::ALL, tag));
+    assert!(!importer.awaits(EXPORTER, first) && importer.awaits(EXPORTER, later));
 }
 
 #[test]
