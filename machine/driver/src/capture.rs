@@ -371,6 +371,10 @@ impl Driver {
 mod tests {
     use super::*;
 
+    use mapwire_translation::Page;
+    use mapwire_wire::ProcessId;
+    use zerocopy::FromBytes;
+
     fn private_tempdir() -> tempfile::TempDir {
         use std::os::unix::fs::PermissionsExt;
         let private = std::fs::Permissions::from_mode(0o700);
@@ -379,9 +383,6 @@ mod tests {
             .tempdir()
             .unwrap()
     }
-    use mapwire_translation::Page;
-    use mapwire_wire::ProcessId;
-    use zerocopy::FromBytes;
 
     fn records(folder: &Path) -> Vec<(u64, u64)> {
         let bytes = std::fs::read(file_of(folder, 3)).unwrap();
