@@ -17,6 +17,8 @@ impl Driver {
     /// News of the job: descriptors that were passed, channels, ranks that went.
     #[cold]
     pub(super) fn housekeep(&mut self) {
+        // Grants that have come are outcomes now: whose memory comes next is known.
+        self.serve_vmmc();
         while let Some(event) = self.job.poll() {
             match event {
                 Event::Channel { peer, fd } => {
