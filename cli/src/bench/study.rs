@@ -283,8 +283,9 @@ fn many_configurations(
     let mut beside = Pass::new(work, &shapes);
     let with_causes = || {
         work.ns(|chunk| {
-            beside.run(chunk);
-            stack.run(&chunk.lookups);
+            beside.keys.stream(chunk, &mut beside.stream);
+            beside.stream.tell_by(&mut stack, &chunk.lookups);
+            beside.levels.run(&beside.stream, beside.keys.most_slot());
             Ok(())
         })
     };

@@ -69,8 +69,14 @@ impl Configuration {
                 prefetch: self.prefetch(),
                 prepin: self.rules.prepin_pages,
             },
+            DesignConfig::DynamicHandle(_) => Equation::DynamicHandle,
             _ => Equation::Interrupt,
         }
+    }
+
+    /// Whether a policy for unpinning matters: pages are unpinned under a limit, and where a process's table is full.
+    pub fn has_policy(&self) -> bool {
+        self.rules.limit != PinLimit::Unlimited || has_fixed_table(self.design)
     }
 
     /// Whether a fully associative cache beside the real one tells capacity from conflict misses. Not where the entries are of a
@@ -91,11 +97,19 @@ impl Configuration {
     }
 }
 
+/// Whether a process's table has a fixed number of entries.
+pub(crate) fn has_fixed_table(design: DesignConfig) -> bool {
+    matches!(design, DesignConfig::PerProcess(_))
+}
+
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.design)?;
         if let PinLimit::Pages(pages) = self.rules.limit {
-            write!(f, " limit={pages} policy={}", self.rules.policy)?;
+            write!(f, " limit={pages}")?;
+        }
+        if self.has_policy() {
+            write!(f, " policy={}", self.rules.policy)?;
         }
         if self.rules.prepin_pages > 1 {
             write!(f, " prepin={}", self.rules.prepin_pages)?;

@@ -19,31 +19,53 @@ pub struct Counts {
     pub pins: u64,
     /// Pages unpinned, one call each.
     pub unpins: u64,
-    /// Times that the NIC asked the host.
+    /// Times that the NIC asked the host, for translations and handles.
     pub interrupts: u64,
+    /// Handles of buffers (CBH) that the NIC looked up and did not have.
+    pub buffer_misses: u64,
+    /// Handles of processes (PCH) that the NIC looked up and did not have.
+    pub process_misses: u64,
 }
 
-/// NIC misses by cause (Hill's three): they sum up to the misses. The last two may be below 0: a cache with sets may keep what
-/// one without would have lost.
+/// NIC misses by cause, each miss by itself as DineroIV does it: the three sum up to the misses. Beside the cache stands a fully
+/// associative LRU cache of as many entries, with lines as long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Causes {
-    /// First lookups of a page; of its line, if lines have several pages.
+    /// Misses there too, and the page was never looked up before; the line, where a miss fills lines whole.
     pub compulsory: u64,
-    /// What a fully associative LRU cache of as many entries misses besides.
-    pub capacity: i64,
-    /// The rest.
-    pub conflict: i64,
+    /// All others that miss there too.
+    pub capacity: u64,
+    /// Those that hit there.
+    pub conflict: u64,
+    /// What the fully associative cache misses, also where the real one hits.
+    pub associative: u64,
+}
+
+/// Why a miss occurs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// [`Causes::compulsory`].
+    Compulsory,
+    /// [`Causes::capacity`].
+    Capacity,
+    /// [`Causes::conflict`].
+    Conflict,
 }
 
 impl Causes {
-    /// Of a cache that misses `misses` times, `compulsory` of them on first lookups, where the fully associative one misses
-    /// `associative` times.
-    pub fn new(misses: u64, compulsory: u64, associative: u64) -> Self {
-        Causes {
-            compulsory,
-            capacity: associative as i64 - compulsory as i64,
-            conflict: misses as i64 - associative as i64,
-        }
+    /// Counts a miss.
+    pub fn count(&mut self, cause: Cause) {
+        *match cause {
+            Cause::Compulsory => &mut self.compulsory,
+            Cause::Capacity => &mut self.capacity,
+            Cause::Conflict => &mut self.conflict,
+        } += 1;
+    }
+
+    /// Misses less those of the fully associative cache: conflicts as Hill counts them. Below 0 where sets keep what a cache
+    /// without sets would have lost.
+    pub fn hill_conflict(&self) -> i64 {
+        (self.compulsory + self.capacity + self.conflict) as i64 - self.associative as i64
     }
 }
 
@@ -52,6 +74,7 @@ impl AddAssign for Causes {
         self.compulsory += other.compulsory;
         self.capacity += other.capacity;
         self.conflict += other.conflict;
+        self.associative += other.associative;
     }
 }
 
@@ -105,5 +128,7 @@ impl AddAssign for Counts {
         self.pins += other.pins;
         self.unpins += other.unpins;
         self.interrupts += other.interrupts;
+        self.buffer_misses += other.buffer_misses;
+        self.process_misses += other.process_misses;
     }
 }

@@ -21,6 +21,7 @@ pub mod counts;
 pub mod decode;
 pub mod fast;
 pub mod files;
+mod handles;
 pub mod memory;
 pub mod published;
 pub mod questions;

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use mapwire_translation::{
-    AbsentRuns, AnyDesign, CacheError, ChooseVictims, Counters, Frame, HostError, Hosts, Lookup,
-    Page, PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign,
-    TranslationError,
+    AbsentRuns, AnyDesign, CacheError, ChooseVictims, Counters, DesignConfig, Frame, HostError,
+    Hosts, Lookup, Page, PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner,
+    TranslationDesign, TranslationError,
 };
 
 use crate::config::Configuration;
-use crate::counts::{Causes, Counts};
+use crate::counts::{Cause, Causes, Counts};
 use crate::decode::{Chunk, Event, FIRST, HostEvent, PAGE_ID, Pages, RECEIVE};
+use crate::handles::Handles;
 use crate::shadow::Shadow;
 
 /// Why a configuration cannot be replayed.
@@ -148,6 +149,9 @@ pub struct Replay {
     looked_up: HashSet<(Process, u64)>,
     line_entries: u64,
     shadow: Option<Shadow>,
+    causes: Causes,
+    /// What a design with caches of handles looks up there.
+    handles: Option<Handles>,
     policies: Option<Box<dyn PolicyOfProcess>>,
 }
 
@@ -170,7 +174,14 @@ impl Replay {
             line_entries: cache.map_or(1, |cache| cache.line_entries as u64),
             shadow: cache
                 .filter(|_| causes && configuration.has_causes())
-                .map(|cache| Shadow::new(cache, configuration.prefetch())),
+                .map(|cache| {
+                    let whole_lines =
+                        matches!(configuration.design, DesignConfig::DynamicHandle(_));
+                    Shadow::new(cache, configuration.prefetch(), whole_lines)
+                }),
+            causes: Causes::default(),
+            handles: matches!(configuration.design, DesignConfig::DynamicHandle(_))
+                .then(Handles::default),
             policies: None,
             configuration,
         })
@@ -226,6 +237,8 @@ impl Replay {
         Counts {
             nic_misses: nic.nic_misses,
             interrupts: nic.interrupts,
+            buffer_misses: nic.handles.buffer_misses,
+            process_misses: nic.handles.process_misses,
             check_misses: host.check_misses,
             pins: host.pins,
             unpins: host.unpins,
@@ -235,13 +248,10 @@ impl Replay {
 
     /// NIC misses by cause; `None` if it was not asked for or the design has no such cache.
     pub fn causes(&self) -> Option<Causes> {
-        let counts = self.counts();
-        let compulsory = counts.misses.send_cold + counts.misses.receive_cold;
-        Some(Causes::new(
-            counts.nic_misses,
-            compulsory,
-            self.shadow.as_ref()?.misses(),
-        ))
+        Some(Causes {
+            associative: self.shadow.as_ref()?.misses(),
+            ..self.causes
+        })
     }
 
     /// The NIC's side, to report on.
@@ -271,6 +281,9 @@ impl Replay {
         receive: bool,
     ) -> Result<(), ReplayError> {
         self.open(process)?;
+        if receive && let Some(handles) = &mut self.handles {
+            handles.look_up(&mut self.design, process, range.first);
+        }
         self.pinner.is_there(process, range);
         let pinned = self.is_kept(process, range, receive);
         let on_miss = self.design.pinning() == Pinning::OnMiss;
@@ -319,12 +332,14 @@ impl Replay {
         self.counts.lookups += 1;
         self.counts.receive_lookups += u64::from(receive);
         let cold = self.looked_up.insert((process, page.0 / self.line_entries));
+        // A lookup of another table than the cache misses without a cause that the shadow knows.
+        let mut cause = Cause::Capacity;
         if let Some(shadow) = &mut self.shadow
             && (!receive || self.design.pinning_receive() == self.design.pinning())
         {
             // What is pinned on a miss is there as soon as it is missed.
             let on_miss = self.design.pinning() == Pinning::OnMiss;
-            shadow.look_up(process, page, |page| {
+            cause = shadow.look_up(process, page, |page| {
                 on_miss || !self.design.installed(process, page).is_garbage()
             });
         }
@@ -346,6 +361,7 @@ impl Replay {
             }
             if missed {
                 self.counts.misses.count(receive, cold);
+                self.causes.count(cause);
             }
             return Ok(());
         }
@@ -366,6 +382,9 @@ impl Replay {
     fn event(&mut self, event: &Event) -> Result<(), ReplayError> {
         let (process, range) = (event.process, event.range);
         self.open(process)?;
+        if let Some(handles) = &mut self.handles {
+            handles.event(event);
+        }
         match event.what {
             HostEvent::Export => self.keep(process, range, true),
             HostEvent::Hold => self.keep(process, range, false),

@@ -1,10 +1,10 @@
 //! The outcome of a configuration as a row: names, values, and what kind of value each column has.
 
-use mapwire_translation::PinLimit;
+use mapwire_translation::{DesignConfig, PinLimit};
 use serde_json::{Map, Value, json};
 
 use crate::config::Configuration;
-use crate::cost::CostProfile;
+use crate::cost::{CostProfile, CostRange};
 use crate::files::TraceFindings;
 use crate::study::Outcome;
 
@@ -42,8 +42,9 @@ pub const COLUMNS: &[(&str, Kind)] = &[
     ("check_misses", Kind::Count),
     ("nic_misses", Kind::Count),
     ("compulsory_misses", Kind::Count),
-    ("capacity_misses", Kind::Signed),
-    ("conflict_misses", Kind::Signed),
+    ("capacity_misses", Kind::Count),
+    ("conflict_misses", Kind::Count),
+    ("hill_conflict_misses", Kind::Signed),
     ("send_cold_misses", Kind::Count),
     ("send_other_misses", Kind::Count),
     ("receive_cold_misses", Kind::Count),
@@ -51,11 +52,15 @@ pub const COLUMNS: &[(&str, Kind)] = &[
     ("pins", Kind::Count),
     ("unpins", Kind::Count),
     ("interrupts", Kind::Count),
+    ("cbh_misses", Kind::Count),
+    ("pch_misses", Kind::Count),
     ("check_miss_rate", Kind::Rate),
     ("nic_miss_rate", Kind::Rate),
     ("unpin_rate", Kind::Rate),
     ("interrupt_rate", Kind::Rate),
     ("cost_us", Kind::Rate),
+    ("cost_low_us", Kind::Rate),
+    ("cost_high_us", Kind::Rate),
     ("cost_profile", Kind::Text),
 ];
 
@@ -71,7 +76,7 @@ pub struct Row {
     /// What it counted.
     pub outcome: Outcome,
     /// Mean cost of a lookup in microseconds, if the profile has all costs that it needs.
-    pub cost_us: Option<f64>,
+    pub cost: Option<CostRange>,
     /// The profile's name.
     pub profile: String,
 }
@@ -91,6 +96,8 @@ impl Row {
         } = self;
         let (counts, causes) = (outcome.counts, outcome.causes);
         let cache = configuration.cache();
+        let has_handles = matches!(configuration.design, DesignConfig::DynamicHandle(_));
+        let of_handles = |count: u64| has_handles.then_some(count);
         let limit = match configuration.rules.limit {
             PinLimit::Unlimited => None,
             PinLimit::Pages(pages) => Some(pages * mapwire_translation::PAGE_BYTES as u64),
@@ -105,7 +112,11 @@ impl Row {
             json!(cache.map(|cache| cache.offset_per_process)),
             json!(cache.map(|_| configuration.prefetch())),
             json!(limit),
-            json!(limit.map(|_| configuration.rules.policy.to_string())),
+            json!(
+                configuration
+                    .has_policy()
+                    .then(|| configuration.rules.policy.to_string())
+            ),
             json!(configuration.rules.prepin_pages),
             json!(self.nodes),
             json!(counts.lookups),
@@ -115,6 +126,7 @@ impl Row {
             json!(causes.map(|causes| causes.compulsory)),
             json!(causes.map(|causes| causes.capacity)),
             json!(causes.map(|causes| causes.conflict)),
+            json!(causes.map(|causes| causes.hill_conflict())),
             json!(counts.misses.send_cold),
             json!(counts.misses.send_other),
             json!(counts.misses.receive_cold),
@@ -122,11 +134,15 @@ impl Row {
             json!(counts.pins),
             json!(counts.unpins),
             json!(counts.interrupts),
+            json!(of_handles(counts.buffer_misses)),
+            json!(of_handles(counts.process_misses)),
             json!(rounded(self.rate(counts.check_misses))),
             json!(rounded(self.rate(counts.nic_misses))),
             json!(rounded(self.rate(counts.unpins))),
             json!(rounded(self.rate(counts.interrupts))),
-            json!(self.cost_us.map(rounded)),
+            json!(self.cost.map(|cost| rounded(cost.middle_us()))),
+            json!(self.cost.map(|cost| rounded(cost.low.us()))),
+            json!(self.cost.map(|cost| rounded(cost.high.us()))),
             json!(self.profile),
         ]
     }
@@ -154,10 +170,7 @@ pub fn rows(
         configuration: *configuration,
         nodes: trace.findings.nodes.len() as u64,
         outcome: *outcome,
-        cost_us: configuration
-            .equation()
-            .cost(profile, &outcome.counts)
-            .map(|cost| cost.us()),
+        cost: configuration.equation().cost(profile, &outcome.counts),
         profile: profile.name.clone(),
     };
     let of_trace = |trace| {
@@ -173,6 +186,7 @@ pub fn rows(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Cost;
     use crate::counts::{Causes, Counts};
 
     #[test]
@@ -188,11 +202,11 @@ mod tests {
                     ..Counts::default()
                 },
                 causes: Some(Causes {
-                    conflict: -1,
+                    associative: 1,
                     ..Causes::default()
                 }),
             },
-            cost_us: Some(1.23456789),
+            cost: Some(CostRange::exactly(Cost::new(123_456_789, 100))),
             profile: "papers".to_owned(),
         };
         let values = row.values();
@@ -209,7 +223,7 @@ mod tests {
         }
         let json = row.to_json();
         assert_eq!(
-            (&json["nic_miss_rate"], &json["conflict_misses"]),
+            (&json["nic_miss_rate"], &json["hill_conflict_misses"]),
             (&json!(0.5), &json!(-1))
         );
         assert_eq!(

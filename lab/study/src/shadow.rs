@@ -1,8 +1,10 @@
-//! A fully associative LRU cache beside a real one, to tell capacity misses from conflict misses.
+//! A fully associative LRU cache beside a real one, to tell why that one misses.
 
 use std::collections::HashMap;
 
 use mapwire_translation::{CacheConfig, Page, Process};
+
+use crate::counts::Cause;
 
 const NIL: u32 = u32::MAX;
 
@@ -23,6 +25,10 @@ pub struct Shadow {
     lines: Vec<Line>,
     /// One bit for each page of each line: whether the cached line has it.
     valid: Vec<u64>,
+    /// One bit for each page of each line: whether it was ever looked up.
+    looked_up: Vec<u64>,
+    /// Whether a miss fills a line whole, so that its first lookup is that of all its pages.
+    whole_lines: bool,
     words: usize,
     newest: u32,
     oldest: u32,
@@ -34,8 +40,8 @@ pub struct Shadow {
 const TABLE_ENTRIES: u64 = mapwire_translation::table::TABLE_ENTRIES as u64;
 
 impl Shadow {
-    /// Empty.
-    pub fn new(cache: CacheConfig, prefetch: u64) -> Self {
+    /// Empty. `whole_lines`: a miss of the real cache fills a line whole, also with pages that were not pinned before.
+    pub fn new(cache: CacheConfig, prefetch: u64, whole_lines: bool) -> Self {
         Shadow {
             capacity: cache.entries / cache.line_entries,
             line_entries: cache.line_entries as u64,
@@ -43,6 +49,8 @@ impl Shadow {
             numbers: HashMap::new(),
             lines: Vec::new(),
             valid: Vec::new(),
+            looked_up: Vec::new(),
+            whole_lines,
             words: cache.line_entries.div_ceil(64),
             newest: NIL,
             oldest: NIL,
@@ -56,31 +64,63 @@ impl Shadow {
         self.misses
     }
 
-    /// Looks the page up. On a miss fetches what is installed of its line, and of those that are prefetched.
-    pub fn look_up(&mut self, process: Process, page: Page, installed: impl Fn(Page) -> bool) {
+    /// Looks the page up. On a miss fetches what is installed of its line, and of those that are prefetched. Returns why the real
+    /// cache misses the page, if it does.
+    pub fn look_up(
+        &mut self,
+        process: Process,
+        page: Page,
+        installed: impl Fn(Page) -> bool,
+    ) -> Cause {
         let line = self.number(process, page);
         let (word, bit) = self.place(line, page);
+        let first = self.is_first(line, word, bit);
+        self.looked_up[word] |= bit;
         if self.lines[line as usize].cached && self.valid[word] & bit != 0 {
             self.make_newest(line);
-            return;
+            return Cause::Conflict;
         }
         self.misses += 1;
-        if !installed(page) {
-            return;
+        if installed(page) {
+            self.fetch(process, page, line, &installed);
         }
+        if first {
+            Cause::Compulsory
+        } else {
+            Cause::Capacity
+        }
+    }
+
+    /// Whether neither the page nor, if lines are filled whole, any other of its line was looked up before.
+    fn is_first(&self, line: u32, word: usize, bit: u64) -> bool {
+        if !self.whole_lines {
+            return self.looked_up[word] & bit == 0;
+        }
+        let from = line as usize * self.words;
+        let words = &self.looked_up[from..from + self.words];
+        words.iter().all(|word| *word == 0)
+    }
+
+    fn fetch(
+        &mut self,
+        process: Process,
+        page: Page,
+        line: u32,
+        installed: &impl Fn(Page) -> bool,
+    ) {
         let table_end = (page.0 / TABLE_ENTRIES + 1) * TABLE_ENTRIES;
         let last = (page.0 + self.prefetch).min(table_end) - 1;
         for line_number in (page.0 / self.line_entries + 1..=last / self.line_entries).rev() {
             let first = Page(line_number * self.line_entries);
             let other = self.number(process, first);
             if !self.lines[other as usize].cached {
-                self.fill(other, first, &installed);
+                self.fill(other, first, installed);
             }
         }
         self.fill(
             line,
             Page(page.0 / self.line_entries * self.line_entries),
-            &installed,
+            installed,
         );
     }
 
@@ -114,6 +154,7 @@ impl Shadow {
                 cached: false,
             });
             self.valid.resize(self.valid.len() + self.words, 0);
+            self.looked_up.resize(self.valid.len(), 0);
         }
         line
     }
@@ -205,7 +246,7 @@ mod tests {
             let entries = 1_usize << shift;
             let cache = CacheConfig::default().with_entries(entries).with_line_entries(line).with_ways(entries / line);
             let mut nic = Hierarchical::new(HierarchicalConfig::from(cache).with_prefetch(prefetch)).unwrap();
-            let mut shadow = Shadow::new(cache, prefetch.into());
+            let mut shadow = Shadow::new(cache, prefetch.into(), false);
             for process in [Process(0), Process(1)] {
                 nic.open(process).unwrap();
             }

@@ -16,7 +16,7 @@ pub struct Sweep {
     pub options: Vec<(&'static str, Vec<String>)>,
     /// Limits on pinned pages of a process.
     pub limits: Vec<PinLimit>,
-    /// Policies for unpinning; without a limit they do not matter.
+    /// Policies for unpinning. They do not matter where nothing is unpinned: without a limit, in designs whose tables grow.
     pub policies: Vec<Policy>,
     /// Pages that a check miss pins.
     pub prepins: Vec<u64>,
@@ -104,7 +104,8 @@ impl Sweep {
         }
         let mut seen = HashSet::new();
         let product = all.into_iter().flat_map(|design| {
-            self.rules()
+            self.rules(design)
+                .into_iter()
                 .map(move |rules| Configuration { design, rules })
         });
         Ok(product
@@ -112,42 +113,25 @@ impl Sweep {
             .collect())
     }
 
-    fn rules(&self) -> impl Iterator<Item = PinRules> {
-        let or = |list: &[PinLimit]| {
-            if list.is_empty() {
-                vec![PinLimit::Unlimited]
-            } else {
-                list.to_vec()
+    /// Rules of pinning for the design. Where nothing is ever unpinned, one policy stands for all.
+    fn rules(&self, design: DesignConfig) -> Vec<PinRules> {
+        let mut all = Vec::new();
+        for &limit in or(&self.limits, &[PinLimit::Unlimited]) {
+            let rules = PinRules::default().with_limit(limit);
+            let matters = Configuration { design, rules }.has_policy();
+            let policies = if matters { &self.policies[..] } else { &[] };
+            for &policy in or(policies, &[Policy::Lru]) {
+                for &prepin in or(&self.prepins, &[1]) {
+                    all.push(rules.with_policy(policy).with_prepin_pages(prepin));
+                }
             }
-        };
-        let policies = if self.policies.is_empty() {
-            vec![Policy::Lru]
-        } else {
-            self.policies.clone()
-        };
-        let prepins = if self.prepins.is_empty() {
-            vec![1]
-        } else {
-            self.prepins.clone()
-        };
-        or(&self.limits).into_iter().flat_map(move |limit| {
-            // Without a limit nothing is unpinned, by whatever policy.
-            let policies = if limit == PinLimit::Unlimited {
-                vec![Policy::Lru]
-            } else {
-                policies.clone()
-            };
-            let prepins = prepins.clone();
-            policies.into_iter().flat_map(move |policy| {
-                prepins.clone().into_iter().map(move |prepin| {
-                    PinRules::default()
-                        .with_limit(limit)
-                        .with_policy(policy)
-                        .with_prepin_pages(prepin)
-                })
-            })
-        })
+        }
+        all
     }
+}
+
+fn or<'a, T>(list: &'a [T], default: &'a [T]) -> &'a [T] {
+    if list.is_empty() { default } else { list }
 }
 
 /// Whether the design has the option.
@@ -218,6 +202,23 @@ mod tests {
             all[11].to_string(),
             "hierarchical,entries=2K,ways=4 limit=9 policy=mru"
         );
+    }
+
+    #[test]
+    fn a_table_of_fixed_size_has_a_row_for_each_policy_without_a_limit() {
+        let sweep = Sweep {
+            designs: parse_designs("per-process,entries=64,hierarchical").unwrap(),
+            policies: vec![Policy::Lru, Policy::Mru],
+            ..Sweep::default()
+        };
+        let all = sweep.configurations().unwrap();
+        let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
+        let rows = [
+            "per-process,entries=64 policy=lru",
+            "per-process,entries=64 policy=mru",
+            "hierarchical",
+        ];
+        assert_eq!(texts, rows);
     }
 
     #[test]

@@ -132,10 +132,14 @@ fn counted(trace: &Path) -> Vec<u64> {
             continue;
         };
         for count in counts.split(", ") {
-            if let Some((_, misses)) = count.split_once(" with ") {
-                // Of what is known of processes and exports, of which a trace does not tell: each interrupts the host.
+            if let Some((lookups, misses)) = count.split_once(" with ") {
                 let misses = misses.trim_end_matches(" misses").parse::<u64>();
-                sums[INTERRUPTS] -= misses.unwrap();
+                let at = if lookups.contains("process") {
+                    PCH
+                } else {
+                    CBH
+                };
+                sums[at] += misses.unwrap();
                 continue;
             }
             let (name, value) = count.rsplit_once(' ').unwrap();
@@ -148,17 +152,20 @@ fn counted(trace: &Path) -> Vec<u64> {
 }
 
 /// Names of counts in a rank's line, and in a row of a study.
-const COUNTS: [(&str, &str); 6] = [
+const COUNTS: [(&str, &str); 8] = [
     ("lookups", "lookups"),
     ("check misses", "check_misses"),
     ("NIC misses", "nic_misses"),
     ("interrupts", "interrupts"),
     ("pins", "pins"),
     ("unpins", "unpins"),
+    ("handles of buffers", "cbh_misses"),
+    ("handles of processes", "pch_misses"),
 ];
 
-/// The place of the interrupts.
-const INTERRUPTS: usize = 3;
+/// The places of misses of handles.
+const CBH: usize = 6;
+const PCH: usize = 7;
 
 /// What a study of the trace comes to with the design that it was taken with.
 fn studied(trace: &Path, design: &str, rules: &[(&str, &str)]) -> Vec<u64> {
@@ -182,7 +189,8 @@ fn studied(trace: &Path, design: &str, rules: &[(&str, &str)]) -> Vec<u64> {
     let value = |name: &str| {
         let (_, rest) = row.split_once(&format!("\"{name}\":")).unwrap();
         let digits = rest.split([',', '}']).next().unwrap();
-        digits.parse().unwrap()
+        // Designs without handles have none.
+        digits.parse().unwrap_or_default()
     };
     COUNTS.iter().map(|(_, name)| value(name)).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mapwire_study::cost::CostRange;
 use mapwire_study::rows::{COLUMNS, Kind, Row};
 use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
@@ -63,7 +64,7 @@ fn table(rows: &[Row]) -> String {
                 rate(row, counts.pins as f64),
                 rate(row, counts.unpins as f64),
                 rate(row, counts.interrupts as f64),
-                or_dash(row.cost_us.map(|cost| format!("{cost:.3}"))),
+                or_dash(row.cost.map(cost_text)),
             ]
         })
         .collect();
@@ -72,6 +73,13 @@ fn table(rows: &[Row]) -> String {
         text.push_str(&format!("counts are per lookup; costs: {}\n", row.profile));
     }
     text
+}
+
+fn cost_text(cost: CostRange) -> String {
+    match cost.is_exact() {
+        true => format!("{:.3}", cost.low.us()),
+        false => format!("{:.3}-{:.3}", cost.low.us(), cost.high.us()),
+    }
 }
 
 fn csv(rows: &[Row]) -> String {
@@ -187,7 +195,7 @@ mod tests {
                 configuration: Configuration::new("hierarchical,ways=2".parse().unwrap()),
                 nodes: 1,
                 outcome,
-                cost_us: None,
+                cost: None,
                 profile: "papers".to_owned(),
             }
         };

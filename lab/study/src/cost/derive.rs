@@ -76,6 +76,7 @@ pub fn table_6_from_table_4(profile: &CostProfile) -> Vec<Table6Cell> {
             interrupt,
             computed_tenths_us: equation
                 .cost(profile, &counts(rates, interrupt))?
+                .low
                 .tenths_us(),
             printed_tenths_us: (value * 10.0).round() as u64,
         })

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{CostProfile, PerCount};
+use super::{Between, CostProfile, HandleMissCost, PerCount};
 
 /// Rows that give no profile.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +53,8 @@ struct Found {
 /// Rows of other benches are passed over.
 ///
 /// io_uring's rows count, where there are any, otherwise mlock's. The host of an interrupt design pins by the same
-/// calls, so they cost the same there. A NIC miss costs what the row of misses has over the row of hits.
+/// calls, so they cost the same there. A miss of dynamic handles costs an interrupt and its pins; the packet that is sent again is
+/// not in it. A NIC miss costs what the row of misses has over the row of hits.
 ///
 /// # Errors
 /// Lines that are no such rows, and costs that no row tells.
@@ -162,6 +163,13 @@ impl Found {
             nic_check_ps,
             nic_miss_ps,
             interrupt_ps: self.interrupt,
+            // No bench tells what a packet costs that is sent again.
+            handle_miss: self.interrupt.map(|wake_ps| HandleMissCost {
+                delay: Between::new(wake_ps, wake_ps),
+                processing: Between::new(0, 0),
+                resend: Between::new(0, 0),
+                pins_apart: true,
+            }),
         })
     }
 }

@@ -36,6 +36,56 @@ fn line(a: (u64, u64), b: (u64, u64), at: u64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
+/// A cost that is known as a range, in picoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Between {
+    /// The least.
+    pub least_ps: u64,
+    /// The most.
+    pub most_ps: u64,
+}
+
+impl Between {
+    /// From `least_ps` to `most_ps`.
+    pub const fn new(least_ps: u64, most_ps: u64) -> Self {
+        Between { least_ps, most_ps }
+    }
+}
+
+/// What one miss of dynamic handle lookup costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandleMissCost {
+    /// Until the host's thread runs.
+    pub delay: Between,
+    /// What the thread does.
+    pub processing: Between,
+    /// The packet that was dropped travels once more. The time that passes before its link notices is not in it.
+    pub resend: Between,
+    /// Whether `processing` leaves out pinning, so that pins cost besides.
+    pub pins_apart: bool,
+}
+
+impl HandleMissCost {
+    /// §V.C: "miss processing time [...] within the 5-500µs range", "delay miss time [...] usually within the 0-50µs range". The
+    /// paper prints no cost of sending again; a packet of up to a page takes the bus (133 MB/s) and the link (160 MB/s, Table II).
+    pub const PAPER: HandleMissCost = HandleMissCost {
+        delay: Between::new(0, 50_000_000),
+        processing: Between::new(5_000_000, 500_000_000),
+        resend: Between::new(0, 56_400_000),
+        pins_apart: false,
+    };
+
+    /// All parts at their least.
+    pub const fn least_ps(&self) -> u64 {
+        self.delay.least_ps + self.processing.least_ps + self.resend.least_ps
+    }
+
+    /// All parts at their most.
+    pub const fn most_ps(&self) -> u64 {
+        self.delay.most_ps + self.processing.most_ps + self.resend.most_ps
+    }
+}
+
 /// What the parts of a lookup cost, in picoseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CostProfile {
@@ -57,10 +107,12 @@ pub struct CostProfile {
     pub kernel_pin_ps: Option<u64>,
     /// A page is unpinned while the host serves the NIC.
     pub kernel_unpin_ps: Option<u64>,
+    /// A miss of dynamic handle lookup.
+    pub handle_miss: Option<HandleMissCost>,
 }
 
 impl CostProfile {
-    /// UTLB's figures: Tables 1 and 2, §6.2. Pinning in the kernel (17 µs) and unpinning (15 µs) are not printed; they follow
+    /// The papers' figures. UTLB Tables 1 and 2, §6.2; of a miss of dynamic handles, [`HandleMissCost::PAPER`]. Pinning in the kernel (17 µs) and unpinning (15 µs) are not printed; they follow
     /// from Table 6, see [`kernel_costs`](super::kernel_costs).
     pub fn papers() -> Self {
         let us = |points: [u64; 6]| PerCount {
@@ -79,6 +131,7 @@ impl CostProfile {
             interrupt_ps: Some(10_000_000),
             kernel_pin_ps: Some(17_000_000),
             kernel_unpin_ps: Some(15_000_000),
+            handle_miss: Some(HandleMissCost::PAPER),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use mapwire_translation::cache::MAX_ENTRIES;
 use mapwire_translation::{CacheConfig, Page, Process};
 
+use super::stack::Stack;
 use crate::counts::PathMisses;
 use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
 
@@ -12,8 +13,14 @@ use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
 pub const PLACE_BITS: u32 = 16;
 /// Bits of a key that tell lines of one set apart.
 pub const SLOT_BITS: u32 = 14;
-/// A page of the lookups that the key stands for was never looked up before. The other flag of a key is [`RECEIVE`].
-pub const FRESH: u32 = 1 << 30;
+/// Bits that a key of a stream has below its class.
+const CLASS_SHIFT: u32 = 32;
+/// Kinds of lookups that a stream tells apart.
+pub const KINDS: usize = 8;
+/// Classes of lookups: kinds on the send path, then the same on the receive path.
+pub const CLASSES: usize = 2 * KINDS;
+/// The kind of a lookup of a line with a page that was never looked up before, where a stream tells these apart.
+pub const FRESH: usize = 1;
 /// Most sets of a cache that keys can name.
 pub const MAX_SETS: usize = 1 << PLACE_BITS;
 
@@ -25,10 +32,17 @@ pub fn slot(key: u32) -> u16 {
     (key >> PLACE_BITS) as u16 & MAX_SLOT as u16
 }
 
-/// The class of a lookup by its flags, from 0 to 3: 1 for [`FRESH`], 2 for [`RECEIVE`].
+/// The class of a lookup of a stream: its kind, and [`KINDS`] more on the receive path.
 #[inline(always)]
-pub fn class(key: u32) -> usize {
-    (key >> 30) as usize
+pub fn class(key: u64) -> usize {
+    (key >> CLASS_SHIFT) as usize
+}
+
+/// The bits that give a key of a stream the class of that kind and path.
+#[inline(always)]
+fn class_bits(kind: usize, lookup: u32) -> u64 {
+    let receive = (lookup >> RECEIVE.trailing_zeros()) as usize;
+    ((kind + KINDS * receive) as u64) << CLASS_SHIFT
 }
 
 /// Keys of all lines of a node, for caches with lines of one length, with the per-process offset or without, that have at least
@@ -60,14 +74,35 @@ pub struct Keys {
 /// first of them can miss.
 #[derive(Clone, Debug, Default)]
 pub struct KeyStream {
-    /// Keys with [`FRESH`] and [`RECEIVE`].
-    pub keys: Vec<u32>,
-    /// Numbers of their lines with [`FRESH`]; empty if lines have one page, whose numbers the lookups have then.
+    /// Keys, each with its [`class`] above.
+    pub keys: Vec<u64>,
+    /// Numbers of their lines; empty if lines have one page, whose numbers the lookups have then.
     pub lines: Vec<u32>,
     /// Entries of each class.
-    pub of_class: [u64; 4],
+    pub of_class: [u64; CLASSES],
     /// First lookups of a line, in `send_cold` and `receive_cold`.
     pub cold: PathMisses,
+}
+
+impl KeyStream {
+    /// Looks the lines up in `stack`, which has fewer than [`KINDS`] sizes: the kind of each entry becomes the number of sizes in
+    /// which it misses. `lookups` are those of the chunk.
+    pub fn tell_by(&mut self, stack: &mut Stack, lookups: &[u32]) {
+        let KeyStream { keys, lines, .. } = self;
+        let lines = if lines.is_empty() { lookups } else { lines };
+        stack.run(lines, |at, missed| {
+            let receive = class(keys[at]) & KINDS;
+            keys[at] = keys[at] & u64::from(u32::MAX) | ((missed + receive) as u64) << CLASS_SHIFT;
+        });
+        self.count_classes();
+    }
+
+    fn count_classes(&mut self) {
+        self.of_class = [0; CLASSES];
+        for key in &self.keys {
+            self.of_class[class(*key)] += 1;
+        }
+    }
 }
 
 impl Keys {
@@ -168,16 +203,16 @@ impl Keys {
     pub fn stream(&mut self, chunk: &Chunk, out: &mut KeyStream) {
         out.keys.clear();
         out.lines.clear();
-        out.of_class = [0; 4];
+        out.of_class = [0; CLASSES];
         out.cold = PathMisses::default();
         if self.line_entries == 1 {
             let keys = self.keys.as_slice();
             let mut receives = 0;
             out.keys.extend(chunk.lookups.iter().map(|it| {
                 receives += it >> RECEIVE.trailing_zeros();
-                keys[(it & PAGE_ID) as usize] | it & RECEIVE
+                u64::from(keys[(it & PAGE_ID) as usize]) | class_bits(0, *it)
             }));
-            out.of_class[class(RECEIVE)] = receives.into();
+            out.of_class[KINDS] = receives.into();
             out.of_class[0] = out.keys.len() as u64 - u64::from(receives);
         } else {
             self.runs(chunk, out);
@@ -204,21 +239,19 @@ impl Keys {
             let id = lookup & PAGE_ID;
             let line = self.lines[id as usize];
             if of_run != Some(line) || lookup & FIRST != 0 {
-                out.keys.push(self.keys[id as usize] | lookup & RECEIVE);
+                out.keys
+                    .push(u64::from(self.keys[id as usize]) | class_bits(0, *lookup));
                 out.lines.push(line);
                 of_run = Some(line);
             }
             if id >= self.fresh_from {
                 self.fresh_from = id + 1;
-                if let (Some(key), Some(line)) = (out.keys.last_mut(), out.lines.last_mut()) {
-                    *key |= FRESH;
-                    *line |= FRESH;
+                if let Some(key) = out.keys.last_mut() {
+                    *key |= class_bits(FRESH, 0);
                 }
             }
         }
-        for key in &out.keys {
-            out.of_class[class(*key)] += 1;
-        }
+        out.count_classes();
     }
 
     fn count_cold(&mut self, lines: &[u32], out: &mut KeyStream) {
@@ -227,7 +260,7 @@ impl Keys {
             if !*looked_up {
                 *looked_up = true;
                 self.looked_up_lines += 1;
-                out.cold.count(key & RECEIVE != 0, true);
+                out.cold.count(class(*key) >= KINDS, true);
             }
         }
     }

@@ -9,11 +9,11 @@
 use bytemuck::cast;
 use wide::{CmpEq, i16x8, u64x2};
 
-use super::keys::{FRESH, KeyStream, MAX_SETS, class, slot};
+use super::keys::{self, CLASSES, FRESH, KINDS, KeyStream, MAX_SETS, class};
 use super::lanes::{Eight, EightBytes, Four, One, use_eight, use_eight_bytes, use_four};
 use crate::counts::PathMisses;
 
-const BLOCK: usize = 8192;
+const BLOCK: usize = 4096;
 /// Blocks that are handed on whole after one of which nearly all was handed on.
 const UNFILTERED_BLOCKS: u32 = 31;
 
@@ -54,9 +54,9 @@ struct Unit {
     /// Blocks to come that are handed on whole.
     unfiltered: u32,
     /// Entries run, by class.
-    run: [u64; 4],
+    run: [u64; CLASSES],
     /// Hits by class and by lane; a pair's second level has the upper four.
-    hits: [[u64; 8]; 4],
+    hits: Hits,
 }
 
 /// Caches of many shapes with the same keys.
@@ -64,8 +64,8 @@ struct Unit {
 pub struct Levels {
     units: Vec<Unit>,
     /// All entries, by class.
-    all: [u64; 4],
-    buffers: [Vec<u32>; 2],
+    all: [u64; CLASSES],
+    buffers: [Vec<u64>; 2],
     /// Whether a line's first pages may be missing in the cache though the line is there, as where a line holds what is pinned.
     fresh_misses: bool,
 }
@@ -104,7 +104,7 @@ impl Levels {
         }
         Levels {
             units,
-            all: [0; 4],
+            all: [0; CLASSES],
             buffers: [vec![0; BLOCK], vec![0; BLOCK]],
             fresh_misses,
         }
@@ -122,9 +122,9 @@ impl Levels {
         for (all, here) in self.all.iter_mut().zip(stream.of_class) {
             *all += here;
         }
-        let classes = stream.of_class[1..].iter().any(|count| *count > 0);
+        let classed = stream.of_class[1..].iter().any(|count| *count > 0);
         for block in stream.keys.chunks(BLOCK) {
-            if classes {
+            if classed {
                 self.run_block::<true>(block);
             } else {
                 self.run_block::<false>(block);
@@ -132,7 +132,7 @@ impl Levels {
         }
     }
 
-    fn run_block<const CLASSES: bool>(&mut self, block: &[u32]) {
+    fn run_block<const CLASSED: bool>(&mut self, block: &[u64]) {
         let [from, to] = &mut self.buffers;
         let Some((last, units)) = self.units.split_last_mut() else {
             return;
@@ -142,10 +142,10 @@ impl Levels {
             let keys = in_buffer.map_or(block, |left: usize| &from[..left]);
             if unit.unfiltered > 0 {
                 unit.unfiltered -= 1;
-                unit.run::<CLASSES, false>(keys, to);
+                unit.run::<CLASSED, false>(keys, to);
                 continue;
             }
-            let left = unit.run::<CLASSES, true>(keys, to);
+            let left = unit.run::<CLASSED, true>(keys, to);
             // To choose costs more than it saves.
             if keys.len() >= BLOCK / 8 && left > keys.len() / 8 * 7 {
                 unit.unfiltered = UNFILTERED_BLOCKS;
@@ -154,32 +154,44 @@ impl Levels {
             in_buffer = Some(left);
         }
         let keys = in_buffer.map_or(block, |left| &from[..left]);
-        last.run::<CLASSES, false>(keys, to);
+        last.run::<CLASSED, false>(keys, to);
     }
 
     /// Misses of the shape so far, by path, all in the fields of those that are not cold. `None` for a shape it was not made
     /// for.
     pub fn misses(&self, shape: Shape) -> Option<PathMisses> {
+        let by_class = self.misses_by_class(shape)?;
+        let (send, receive) = by_class.split_at(KINDS);
+        Some(PathMisses {
+            send_other: send.iter().sum(),
+            receive_other: receive.iter().sum(),
+            ..PathMisses::default()
+        })
+    }
+
+    /// Misses of the shape so far by kind of lookup, both paths together. `None` for a shape it was not made for.
+    pub fn misses_by_kind(&self, shape: Shape) -> Option<[u64; KINDS]> {
+        let by_class = self.misses_by_class(shape)?;
+        Some(std::array::from_fn(|kind| {
+            by_class[kind] + by_class[KINDS + kind]
+        }))
+    }
+
+    fn misses_by_class(&self, shape: Shape) -> Option<[u64; CLASSES]> {
         let unit = self
             .units
             .iter()
             .find(|unit| unit.sets == shape.sets || unit.other_sets == shape.sets)?;
         let from = if unit.sets == shape.sets { 0 } else { 4 };
-        let mut misses = PathMisses::default();
-        for (of_class, all) in self.all.iter().enumerate() {
-            let skipped = all - unit.run[of_class];
-            let hits = skipped
-                + unit.hits[of_class][from..from + shape.ways]
-                    .iter()
-                    .sum::<u64>();
-            let fresh = self.fresh_misses && of_class & class(FRESH) != 0;
-            let missed = if fresh { *all } else { all - hits };
-            match of_class & 2 {
-                0 => misses.send_other += missed,
-                _ => misses.receive_other += missed,
+        Some(std::array::from_fn(|class| {
+            let all = self.all[class];
+            if self.fresh_misses && class % KINDS == FRESH {
+                return all;
             }
-        }
-        Some(misses)
+            let skipped = all - unit.run[class];
+            let lanes = &unit.hits[class][from..from + shape.ways];
+            all - skipped - lanes.iter().sum::<u64>()
+        }))
     }
 
     /// Lines in the cache of the shape now. `None` for a shape it was not made for.
@@ -223,7 +235,7 @@ impl Levels {
 
 /// Writes the keys that are not `last_used` behind those that are there.
 #[inline(always)]
-fn hand_on<const FILTER: bool>(out: &mut [u32], left: &mut usize, key: u32, last_used: bool) {
+fn hand_on<const FILTER: bool>(out: &mut [u64], left: &mut usize, key: u64, last_used: bool) {
     if FILTER {
         out[*left] = key;
         *left += usize::from(!last_used);
@@ -237,19 +249,19 @@ impl Unit {
             sets,
             other_sets,
             unfiltered: 0,
-            run: [0; 4],
-            hits: [[0; 8]; 4],
+            run: [0; CLASSES],
+            hits: [[0; 8]; CLASSES],
         }
     }
 
     /// Looks up keys. With `FILTER`, writes those that were not the last used of their set (the set of the level with more
-    /// sets, of a pair) to `out` and returns how many. Without `CLASSES` every key is of class 0.
-    fn run<const CLASSES: bool, const FILTER: bool>(
+    /// sets, of a pair) to `out` and returns how many. Without `CLASSED` every key is of class 0.
+    fn run<const CLASSED: bool, const FILTER: bool>(
         &mut self,
-        keys: &[u32],
-        out: &mut [u32],
+        keys: &[u64],
+        out: &mut [u64],
     ) -> usize {
-        if CLASSES {
+        if CLASSED {
             for key in keys {
                 self.run[class(*key)] += 1;
             }
@@ -258,25 +270,35 @@ impl Unit {
         }
         let hits = &mut self.hits;
         match &mut self.state {
-            State::One(one) => run_one::<CLASSES, FILTER>(&mut one.0, keys, out, hits),
-            State::Four(four) => run_four::<CLASSES, FILTER>(&mut four.sets, keys, out, hits),
+            State::One(one) => run_one::<CLASSED, FILTER>(&mut one.0, keys, out, hits),
+            State::Four(four) => run_four::<CLASSED, FILTER>(&mut four.sets, keys, out, hits),
             State::Pair(first, second) => {
-                run_pair::<CLASSES, FILTER>(first, second, keys, out, hits)
+                run_pair::<CLASSED, FILTER>(first, second, keys, out, hits)
             }
             State::EightBytes(bytes) => {
-                run_eight_bytes::<CLASSES, FILTER>(&mut bytes.0, keys, out, hits)
+                run_eight_bytes::<CLASSED, FILTER>(&mut bytes.0, keys, out, hits)
             }
-            State::Eight(eight) => run_eight::<CLASSES, FILTER>(&mut eight.0, keys, out, hits),
+            State::Eight(eight) => run_eight::<CLASSED, FILTER>(&mut eight.0, keys, out, hits),
         }
     }
 }
 
-type Hits = [[u64; 8]; 4];
+/// Classes that occur.
+const fn classes<const CLASSED: bool>() -> usize {
+    if CLASSED { CLASSES } else { 1 }
+}
 
-fn run_one<const CLASSES: bool, const FILTER: bool>(
+#[inline(always)]
+fn slot(key: u64) -> u16 {
+    keys::slot(key as u32)
+}
+
+type Hits = [[u64; 8]; CLASSES];
+
+fn run_one<const CLASSED: bool, const FILTER: bool>(
     lanes: &mut [u16],
-    keys: &[u32],
-    out: &mut [u32],
+    keys: &[u64],
+    out: &mut [u64],
     hits: &mut Hits,
 ) -> usize {
     let mask = lanes.len() - 1;
@@ -285,7 +307,7 @@ fn run_one<const CLASSES: bool, const FILTER: bool>(
         let lane = &mut lanes[key as usize & mask];
         let found = *lane == slot(key);
         *lane = slot(key);
-        if CLASSES {
+        if CLASSED {
             hits[class(key)][0] += u64::from(found);
         } else {
             plain += u64::from(found);
@@ -302,25 +324,25 @@ fn lowest(marks: u64, width: u32) -> u64 {
     (marks & marks.wrapping_neg()) >> (width - 1)
 }
 
-fn run_four<const CLASSES: bool, const FILTER: bool>(
+fn run_four<const CLASSED: bool, const FILTER: bool>(
     sets: &mut [u64],
-    keys: &[u32],
-    out: &mut [u32],
+    keys: &[u64],
+    out: &mut [u64],
     hits: &mut Hits,
 ) -> usize {
     let mask = sets.len() - 1;
     let mut left = 0;
-    let mut sums = [0_u64; 4];
+    let mut sums = [0_u64; CLASSES];
     for &key in keys {
         let set = &mut sets[key as usize & mask];
         let last_used = *set as u16 == slot(key);
         let (used, marks) = use_four(*set, u64::from(slot(key)));
         *set = used;
-        sums[if CLASSES { class(key) } else { 0 }] += lowest(marks, 16);
+        sums[if CLASSED { class(key) } else { 0 }] += lowest(marks, 16);
         hand_on::<FILTER>(out, &mut left, key, last_used);
     }
     // A block has fewer keys than a lane can count.
-    for (hits, sum) in hits.iter_mut().zip(sums) {
+    for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
         for (lane, count) in hits[..4].iter_mut().enumerate() {
             *count += sum >> (16 * lane) & 0xffff;
         }
@@ -328,16 +350,16 @@ fn run_four<const CLASSES: bool, const FILTER: bool>(
     left
 }
 
-fn run_pair<const CLASSES: bool, const FILTER: bool>(
+fn run_pair<const CLASSED: bool, const FILTER: bool>(
     first: &mut [u64],
     second: &mut [u64],
-    keys: &[u32],
-    out: &mut [u32],
+    keys: &[u64],
+    out: &mut [u64],
     hits: &mut Hits,
 ) -> usize {
     let (first_mask, second_mask) = (first.len() - 1, second.len() - 1);
     let mut left = 0;
-    let mut sums = [i16x8::ZERO; 4];
+    let mut sums = [i16x8::ZERO; CLASSES];
     for &key in keys {
         let slot = slot(key);
         let (one, two) = (
@@ -354,11 +376,11 @@ fn run_pair<const CLASSES: bool, const FILTER: bool>(
         let used = (sets ^ ((sets ^ shifted) & moved)).to_array();
         (*one, *two) = (used[0], used[1]);
         // A mark is -1.
-        let sum = &mut sums[if CLASSES { class(key) } else { 0 }];
+        let sum = &mut sums[if CLASSED { class(key) } else { 0 }];
         *sum -= marks;
         hand_on::<FILTER>(out, &mut left, key, last_used);
     }
-    for (hits, sum) in hits.iter_mut().zip(sums) {
+    for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
         for (count, lane) in hits.iter_mut().zip(sum.to_array()) {
             *count += u64::from(lane as u16);
         }
@@ -366,10 +388,10 @@ fn run_pair<const CLASSES: bool, const FILTER: bool>(
     left
 }
 
-fn run_eight_bytes<const CLASSES: bool, const FILTER: bool>(
+fn run_eight_bytes<const CLASSED: bool, const FILTER: bool>(
     sets: &mut [u64],
-    keys: &[u32],
-    out: &mut [u32],
+    keys: &[u64],
+    out: &mut [u64],
     hits: &mut Hits,
 ) -> usize {
     let mask = sets.len() - 1;
@@ -377,18 +399,18 @@ fn run_eight_bytes<const CLASSES: bool, const FILTER: bool>(
     let mut before = 0;
     // Bytes count to 255.
     for part in keys.chunks(255) {
-        let mut sums = [0_u64; 4];
+        let mut sums = [0_u64; CLASSES];
         for &key in part {
             let set = &mut sets[key as usize & mask];
             let slot = u64::from(slot(key) & 0xff);
             let last_used = *set & 0xff == slot;
             let (used, marks) = use_eight_bytes(*set, slot);
             *set = used;
-            sums[if CLASSES { class(key) } else { 0 }] += lowest(marks, 8);
+            sums[if CLASSED { class(key) } else { 0 }] += lowest(marks, 8);
             hand_on::<FILTER>(&mut out[before..], &mut left, key, last_used);
         }
         before += std::mem::take(&mut left);
-        for (hits, sum) in hits.iter_mut().zip(sums) {
+        for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
             for (lane, count) in hits.iter_mut().enumerate() {
                 *count += sum >> (8 * lane) & 0xff;
             }
@@ -397,24 +419,24 @@ fn run_eight_bytes<const CLASSES: bool, const FILTER: bool>(
     before
 }
 
-fn run_eight<const CLASSES: bool, const FILTER: bool>(
+fn run_eight<const CLASSED: bool, const FILTER: bool>(
     sets: &mut [u128],
-    keys: &[u32],
-    out: &mut [u32],
+    keys: &[u64],
+    out: &mut [u64],
     hits: &mut Hits,
 ) -> usize {
     let mask = sets.len() - 1;
     let mut left = 0;
-    let mut sums = [0_u128; 4];
+    let mut sums = [0_u128; CLASSES];
     for &key in keys {
         let set = &mut sets[key as usize & mask];
         let last_used = *set as u16 == slot(key);
         let (used, marks) = use_eight(*set, u64::from(slot(key)));
         *set = used;
-        sums[if CLASSES { class(key) } else { 0 }] += (marks & marks.wrapping_neg()) >> 15;
+        sums[if CLASSED { class(key) } else { 0 }] += (marks & marks.wrapping_neg()) >> 15;
         hand_on::<FILTER>(out, &mut left, key, last_used);
     }
-    for (hits, sum) in hits.iter_mut().zip(sums) {
+    for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
         for (lane, count) in hits.iter_mut().enumerate() {
             *count += (sum >> (16 * lane)) as u64 & 0xffff;
         }

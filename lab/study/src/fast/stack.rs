@@ -6,7 +6,6 @@
 //! steps as there are sizes that it misses in, however far apart (after Kim, Hill and Wood's stack with region markers, here
 //! without the list).
 
-use super::keys::FRESH;
 use crate::decode::PAGE_ID;
 
 /// Live places are counted in words.
@@ -25,9 +24,9 @@ struct Boundary {
 ///
 /// ```
 /// let mut stack = mapwire_study::fast::Stack::new(&[1, 2]);
-/// stack.run(&[0, 1, 0, 2, 1]);
-/// assert_eq!(stack.misses(1), Some([5, 0]));
-/// assert_eq!(stack.misses(2), Some([4, 0])); // the second 0 hits
+/// stack.run(&[0, 1, 0, 2, 1], |_, _| ());
+/// assert_eq!(stack.misses(1), Some(5));
+/// assert_eq!(stack.misses(2), Some(4)); // the second 0 hits
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stack {
@@ -39,9 +38,8 @@ pub struct Stack {
     /// Places that are not live any more. Those from `end` on are not marked.
     dead: Vec<u64>,
     end: usize,
-    /// Lookups that hit in the size of that number and all larger ones, one more for those that hit in none; first those without
-    /// [`FRESH`], then those with it.
-    hits_from: Vec<[u64; 2]>,
+    /// Lookups that hit in the size of that number and all larger ones, one more for those that hit in none.
+    hits_from: Vec<u64>,
 }
 
 impl Stack {
@@ -53,7 +51,7 @@ impl Stack {
         let largest = sizes.last().copied().unwrap_or(1);
         let places = (4 * largest).next_power_of_two().max(1 << 16);
         Stack {
-            hits_from: vec![[0; 2]; sizes.len() + 1],
+            hits_from: vec![0; sizes.len() + 1],
             boundaries: sizes
                 .into_iter()
                 .map(|lines| Boundary {
@@ -69,35 +67,38 @@ impl Stack {
         }
     }
 
-    /// Looks lines up, some marked [`FRESH`]; the numbers' highest bit does not count.
-    pub fn run(&mut self, lines: &[u32]) {
+    /// Looks lines up; of each number the bits of a page's number count. Tells `each` the place of each lookup, and in how many
+    /// of the sizes, smallest first, it misses.
+    pub fn run(&mut self, lines: &[u32], mut each: impl FnMut(usize, usize)) {
         let most = lines.iter().map(|line| line & PAGE_ID).max();
         let needed = most.map_or(0, |most| most as usize + 1);
         if needed > self.last.len() {
             self.last.resize(needed, NONE);
         }
-        for &line in lines {
+        for (at, &line) in lines.iter().enumerate() {
             if self.end == self.queue.len() {
                 self.compact();
             }
-            self.look_up(line & PAGE_ID, usize::from(line & FRESH != 0));
+            let missed = self.look_up(line & PAGE_ID);
+            self.hits_from[missed] += 1;
+            each(at, missed);
         }
     }
 
+    /// In how many sizes the line is missing.
     #[inline(always)]
-    fn look_up(&mut self, line: u32, fresh: usize) {
+    fn look_up(&mut self, line: u32) -> usize {
         let end = self.end;
         let last = self.last[line as usize];
         if last as usize + 1 == end {
             // Looked up just now: nothing changes.
-            self.hits_from[0][fresh] += 1;
-            return;
+            return 0;
         }
         self.end += 1;
         self.queue[end] = line;
         self.last[line as usize] = end as u32;
         if last == NONE {
-            return self.first_lookup(fresh);
+            return self.first_lookup();
         }
         let place = last as usize;
         self.dead[place / WORD] |= 1 << (place % WORD);
@@ -111,11 +112,11 @@ impl Stack {
             missed += usize::from(boundary.oldest > place);
             boundary.oldest = next_live(dead, boundary.oldest + 1);
         }
-        self.hits_from[missed][fresh] += 1;
+        missed
     }
 
     #[inline(never)]
-    fn first_lookup(&mut self, fresh: usize) {
+    fn first_lookup(&mut self) -> usize {
         for boundary in &mut self.boundaries {
             if boundary.held < boundary.lines {
                 boundary.held += 1;
@@ -123,9 +124,7 @@ impl Stack {
                 boundary.oldest = next_live(&self.dead, boundary.oldest + 1);
             }
         }
-        if let Some(none) = self.hits_from.last_mut() {
-            none[fresh] += 1;
-        }
+        self.boundaries.len()
     }
 
     /// Moves the live places together. Lines that the largest cache does not hold lose theirs.
@@ -154,19 +153,15 @@ impl Stack {
         self.end = moved;
     }
 
-    /// Misses so far of the cache with so many lines, without and with [`FRESH`]; `None` if it is none of those.
-    pub fn misses(&self, lines: usize) -> Option<[u64; 2]> {
-        let at = self
-            .boundaries
-            .iter()
-            .position(|boundary| boundary.lines == lines)?;
-        let missed = &self.hits_from[at + 1..];
-        Some([0, 1].map(|fresh| missed.iter().map(|it| it[fresh]).sum()))
+    /// Misses so far of the cache with so many lines; `None` if it is none of those.
+    pub fn misses(&self, lines: usize) -> Option<u64> {
+        Some(self.hits_from[self.rank(lines)? + 1..].iter().sum())
     }
 
-    /// Lookups so far, without and with [`FRESH`].
-    pub fn lookups(&self) -> [u64; 2] {
-        [0, 1].map(|fresh| self.hits_from.iter().map(|it| it[fresh]).sum())
+    /// How many of the sizes are smaller than that one; `None` if it is none of them.
+    pub fn rank(&self, lines: usize) -> Option<usize> {
+        let of_size = |boundary: &Boundary| boundary.lines == lines;
+        self.boundaries.iter().position(of_size)
     }
 }
 
@@ -213,10 +208,10 @@ mod tests {
             let sizes: Vec<_> = sizes.into_iter().collect();
             let mut stack = Stack::new(&sizes);
             for piece in lines.chunks(lines.len() / pieces + 1) {
-                stack.run(piece);
+                stack.run(piece, |_, _| ());
             }
             for size in sizes {
-                prop_assert_eq!(stack.misses(size), Some([misses_of_a_list(size, &lines), 0]), "{}", size);
+                prop_assert_eq!(stack.misses(size), Some(misses_of_a_list(size, &lines)), "{}", size);
             }
             prop_assert_eq!(stack.misses(99), None);
         }
@@ -229,11 +224,11 @@ mod tests {
             let sizes = [2, 7, 20];
             let mut stack = Stack::new(&sizes);
             for piece in lines.chunks(every) {
-                stack.run(piece);
+                stack.run(piece, |_, _| ());
                 stack.compact();
             }
             for size in sizes {
-                prop_assert_eq!(stack.misses(size), Some([misses_of_a_list(size, &lines), 0]), "{}", size);
+                prop_assert_eq!(stack.misses(size), Some(misses_of_a_list(size, &lines)), "{}", size);
             }
         }
     }

@@ -57,6 +57,8 @@ const COLUMNS: &[Column] = &[
     row::UNPINS,
     row::INTERRUPTS,
     row::COST,
+    row::COST_LOW,
+    row::COST_HIGH,
     row::BEST,
     row::FAILURE,
 ];
@@ -129,8 +131,11 @@ fn words(rows: &[Row], designs: usize) -> Vec<String> {
             let most = known().max_by(|a, b| a.1.total_cmp(&b.1));
             match least.zip(most) {
                 Some(((least, low), (most, high))) if low < high => format!(
-                    "{limit}: {} costs least, {low:.2} µs a lookup; {} most, {high:.2} µs",
-                    least.configuration.design, most.configuration.design
+                    "{limit}: {} costs least, {low:.2} µs a lookup{}; {} most, {high:.2} µs{}",
+                    least.configuration.design,
+                    range_text(least),
+                    most.configuration.design,
+                    range_text(most)
                 ),
                 Some(((least, low), _)) => {
                     format!(
@@ -146,6 +151,13 @@ fn words(rows: &[Row], designs: usize) -> Vec<String> {
         words.push(word);
     }
     words
+}
+
+/// The range of a cost that is not known exactly.
+fn range_text(row: &Row) -> String {
+    row.cost_between_us.map_or_else(String::new, |(low, high)| {
+        format!(" (the middle of {low:.2} to {high:.2})")
+    })
 }
 
 /// The design whose cost rises least from its least to its most.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::MemoryLimit;
 use crate::config::Configuration;
-use crate::cost::CostProfile;
+use crate::cost::{CostProfile, CostRange};
 use crate::counts::Counts;
 use crate::rows::Kind;
 
@@ -37,8 +37,10 @@ pub struct Row {
     pub counts: Result<Counts, String>,
     /// What it is compared with, counted likewise.
     pub against: Option<Counts>,
-    /// Mean cost of a lookup in µs, if the profile has all costs that it needs.
+    /// Mean cost of a lookup in µs, if the profile has all costs that it needs; the middle of a range.
     pub cost_us: Option<f64>,
+    /// Its least and its most in µs, where they differ.
+    pub cost_between_us: Option<(f64, f64)>,
     /// The same of what it is compared with.
     pub against_us: Option<f64>,
     /// Whether none of the rows that it is compared with costs less.
@@ -66,6 +68,7 @@ impl Row {
             counts,
             against: None,
             cost_us: None,
+            cost_between_us: None,
             against_us: None,
             best: false,
         };
@@ -103,17 +106,22 @@ impl Row {
     /// Compares it with what counted `counts` under the same equation.
     pub(super) fn compare(&mut self, counts: Option<Counts>, profile: &CostProfile) {
         self.against = counts;
-        self.against_us = counts.and_then(|counts| self.cost_of(&counts, profile));
+        self.against_us = counts
+            .and_then(|counts| self.cost_of(&counts, profile))
+            .map(|cost| cost.middle_us());
     }
 
     fn price(&mut self, profile: &CostProfile) {
         let counts = self.counts.as_ref().ok().copied();
-        self.cost_us = counts.and_then(|counts| self.cost_of(&counts, profile));
+        let cost = counts.and_then(|counts| self.cost_of(&counts, profile));
+        self.cost_us = cost.map(|cost| cost.middle_us());
+        self.cost_between_us = cost
+            .filter(|cost| !cost.is_exact())
+            .map(|cost| (cost.low.us(), cost.high.us()));
     }
 
-    fn cost_of(&self, counts: &Counts, profile: &CostProfile) -> Option<f64> {
-        let cost = self.configuration.equation().cost(profile, counts);
-        cost.map(|cost| cost.us())
+    fn cost_of(&self, counts: &Counts, profile: &CostProfile) -> Option<CostRange> {
+        self.configuration.equation().cost(profile, counts)
     }
 }
 
@@ -217,6 +225,8 @@ columns! {
     INTERRUPTS: "interrupts", "interrupts", Count, |row| count(row, |it| it.interrupts);
     FRAGMENTED: "fragmented_pages", "fragmented", Count, |row| json!(row.fragmented_pages);
     COST: "cost_us", "us/lookup", Rate, |row| json!(row.cost_us);
+    COST_LOW: "cost_low_us", "from", Rate, |row| json!(row.cost_between_us.map(|it| it.0));
+    COST_HIGH: "cost_high_us", "to", Rate, |row| json!(row.cost_between_us.map(|it| it.1));
     OPTIMUM_PINS: "optimum_pins", "optimum pins", Count, |row| json!(row.against.map(|it| it.pins));
     PINS_RATIO: "pins_ratio", "pins/optimum", Rate, |row| json!(row.pins_ratio());
     COST_RATIO: "cost_ratio", "cost/optimum", Rate, |row| json!(row.cost_ratio());

@@ -52,6 +52,8 @@ const COLUMNS: &[Column] = &[
     row::FOUND_ENTRIES,
     row::NIC_BYTES,
     row::COST,
+    row::COST_LOW,
+    row::COST_HIGH,
     row::UNLIMITED_COST,
     row::UNLIMITED_RATIO,
     row::LOOKUPS,
@@ -273,7 +275,7 @@ fn smallest(sizes: &[Row], options: &Options) -> Option<Row> {
             100.0 * (ratio.unwrap_or(1.0) - 1.0)
         ),
     });
-    (row.cost_us, row.nic_bytes) = (None, None);
+    (row.cost_us, row.cost_between_us, row.nic_bytes) = (None, None, None);
     Some(row)
 }
 
@@ -410,7 +412,7 @@ mod tests {
                 let design = row.configuration.design;
                 let ways = row.configuration.cache().map(|cache| cache.ways);
                 let whole = counted(&mut made, huge(&design)).unwrap();
-                let cost = |counts: &Counts| row.configuration.equation().cost(&profile, counts).unwrap().us();
+                let cost = |counts: &Counts| row.configuration.equation().cost(&profile, counts).unwrap().middle_us();
                 let mut found = None;
                 for shift in (2..=8).rev() {
                     let ways = ways.map_or_else(String::new, |ways| format!(",ways={ways}"));

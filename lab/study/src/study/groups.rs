@@ -1,11 +1,14 @@
 //! Configurations that run together on the lookups of one node.
 
+use mapwire_translation::DesignConfig;
+
 use super::plan::Allowed;
 use super::{DoesNotFit, StudyError};
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts, PathMisses};
 use crate::decode::{Event, HostEvent, Node, Totals};
 use crate::fast::{KeyStream, Keys, Levels, Limited, Pins, Shape, Stack};
+use crate::handles::HandleReplay;
 use crate::replay::Replay;
 
 /// How what a cache misses turns into pins and interrupts.
@@ -55,6 +58,8 @@ pub(super) struct Unlimited {
     stream: KeyStream,
     levels: Levels,
     stack: Option<Stack>,
+    /// Caches of handles, by their entries.
+    handles: Vec<((usize, usize), HandleReplay)>,
     cold: PathMisses,
     members: Vec<Member>,
     line_entries: usize,
@@ -84,6 +89,7 @@ impl Unlimited {
             levels: Levels::new(&shapes, fresh_misses),
             stack: causes.then(|| Stack::new(&sizes)),
             cold: PathMisses::default(),
+            handles: handle_replays(&members),
             members,
             line_entries,
             fresh_misses,
@@ -122,13 +128,12 @@ impl Unlimited {
         }
         self.keys.stream(&node.chunk, &mut self.stream);
         self.cold += self.stream.cold;
-        self.levels.run(&self.stream, self.keys.most_slot());
         if let Some(stack) = &mut self.stack {
-            stack.run(if self.line_entries == 1 {
-                &node.chunk.lookups
-            } else {
-                &self.stream.lines
-            });
+            self.stream.tell_by(stack, &node.chunk.lookups);
+        }
+        self.levels.run(&self.stream, self.keys.most_slot());
+        for (_, handles) in &mut self.handles {
+            handles.run(&node.chunk, &node.pages);
         }
         Ok(())
     }
@@ -162,25 +167,63 @@ impl Unlimited {
                     unpins: counts.nic_misses - self.levels.resident(member.shape).unwrap_or(0),
                     ..counts
                 },
-                Kind::DynamicHandle => Counts {
-                    interrupts: counts.nic_misses,
-                    pins: self.cold.sum() * self.line_entries as u64,
-                    ..counts
-                },
+                Kind::DynamicHandle => {
+                    let entries = handle_entries(member.configuration.design);
+                    let replay = self.handles.iter().find(|it| Some(it.0) == entries);
+                    let handles = replay.map(|it| it.1.counts()).unwrap_or_default();
+                    Counts {
+                        interrupts: counts.nic_misses
+                            + handles.buffer_misses
+                            + handles.process_misses,
+                        buffer_misses: handles.buffer_misses,
+                        process_misses: handles.process_misses,
+                        pins: self.cold.sum() * self.line_entries as u64,
+                        ..counts
+                    }
+                }
             };
-            let causes = self.stack.as_ref().and_then(|stack| {
-                let [plain, fresh] = stack.misses(member.entries / member.line_entries)?;
-                let associative = plain
-                    + if self.fresh_misses {
-                        stack.lookups()[1]
-                    } else {
-                        fresh
-                    };
-                Some(Causes::new(misses.sum(), self.cold.sum(), associative))
-            });
-            sink(member.at, counts, causes);
+            sink(member.at, counts, self.causes(member, misses.sum()));
         }
     }
+
+    /// The causes of a member's misses. A kind of lookup is the number of sizes in which the stack misses it.
+    fn causes(&self, member: &Member, misses: u64) -> Option<Causes> {
+        let stack = self.stack.as_ref()?;
+        let lines = member.entries / member.line_entries;
+        let by_kind = self.levels.misses_by_kind(member.shape)?;
+        let conflict = by_kind[..=stack.rank(lines)?].iter().sum();
+        // The first lookup of a line misses in every cache.
+        let compulsory = self.cold.sum();
+        Some(Causes {
+            compulsory,
+            capacity: misses - compulsory - conflict,
+            conflict,
+            associative: stack.misses(lines)?,
+        })
+    }
+}
+
+/// Entries of a design's caches of handles: of buffers, and of processes.
+fn handle_entries(design: DesignConfig) -> Option<(usize, usize)> {
+    match design {
+        DesignConfig::DynamicHandle(config) => Some((config.cbh_entries, config.pch_entries)),
+        _ => None,
+    }
+}
+
+/// One for each pair of sizes that a member has.
+fn handle_replays(members: &[Member]) -> Vec<((usize, usize), HandleReplay)> {
+    let mut all: Vec<((usize, usize), HandleReplay)> = Vec::new();
+    for member in members {
+        if let Some((cbh, pch)) = handle_entries(member.configuration.design)
+            && !all.iter().any(|it| it.0 == (cbh, pch))
+            // The design was checked.
+            && let Ok(replay) = HandleReplay::new(cbh, pch)
+        {
+            all.push(((cbh, pch), replay));
+        }
+    }
+    all
 }
 
 /// Caches of many shapes under one limit and LRU.

@@ -119,6 +119,8 @@ impl Findings {
                 operations: sum.operations + node.operations,
                 lookups: sum.lookups + node.lookups,
                 receive_lookups: sum.receive_lookups + node.receive_lookups,
+                direct_lookups: sum.direct_lookups + node.direct_lookups,
+                cut_transfers: sum.cut_transfers + node.cut_transfers,
                 first_touches: sum.first_touches + node.first_touches,
                 known_pages: sum.known_pages + node.known_pages,
                 exports: sum.exports + node.exports,

@@ -5,7 +5,7 @@ use mapwire_translation::{CacheError, DesignConfig, PinLimit, Policy};
 use super::groups::{Group, Kind, Member, UnderLimit, Unlimited};
 use super::{Request, StudyError};
 use crate::config::Configuration;
-use crate::fast::Shape;
+use crate::fast::{Shape, keys};
 use crate::replay::Replay;
 
 /// Which fast engines may be used. What a trace does decides: one is tried, and says so if it does not suit.
@@ -65,10 +65,15 @@ pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, 
             return Err(cannot_build(configuration, cause));
         }
         match fast_engine(at, configuration, request.causes, allowed) {
-            Some((common, member)) => match fast.iter_mut().find(|group| group.0 == common) {
-                Some((_, members)) => members.push(member),
-                None => fast.push((common, vec![member])),
-            },
+            Some((common, member)) => {
+                let takes = |group: &&mut (Common, Vec<Member>)| {
+                    group.0 == common && (!request.causes || has_room(&group.1, &member))
+                };
+                match fast.iter_mut().find(takes) {
+                    Some((_, members)) => members.push(member),
+                    None => fast.push((common, vec![member])),
+                }
+            }
             None => {
                 let replay = Replay::new(configuration, request.causes)
                     .map_err(|cause| cannot_build(configuration, cause))?;
@@ -105,6 +110,15 @@ pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, 
         });
     }
     Ok(groups)
+}
+
+/// Whether a group that tells causes takes the member: it knows a few sizes at once.
+fn has_room(members: &[Member], member: &Member) -> bool {
+    let mut sizes: Vec<_> = members.iter().map(|it| it.entries).collect();
+    sizes.push(member.entries);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.len() < keys::KINDS
 }
 
 fn cannot_build(configuration: Configuration, cause: CacheError) -> StudyError {
@@ -179,7 +193,8 @@ fn fast_engine(
     let fresh_misses = kind == Kind::Utlb && cache.line_entries > 1;
     let offset = cache.offset_per_process;
     match rules.limit {
-        PinLimit::Unlimited if !fresh_misses || allowed.lines_of_pages => Some((
+        // Where a line may lack pages, only a replay tells the cause of each miss.
+        PinLimit::Unlimited if !fresh_misses || allowed.lines_of_pages && !causes => Some((
             Common::Unlimited {
                 line_entries: cache.line_entries,
                 offset,
