@@ -99,6 +99,9 @@ pub(crate) struct JobOptions {
     /// How a rank waits: spin, sleep, or spin briefly and then sleep
     #[arg(long, value_name = "poll|event|adaptive")]
     pub(crate) wait: Option<String>,
+    /// How exported buffers are reached: mapped where that is possible, or always through the NIC, as for a trace
+    #[arg(long, value_name = "direct|ring")]
+    pub(crate) path: Option<String>,
     /// How accesses to shared memory are noticed (default: the best that this computer allows)
     #[arg(long, value_name = "userfaultfd|sigsegv")]
     pub(crate) faults: Option<String>,
@@ -147,6 +150,10 @@ pub(crate) struct RunArgs {
     /// Write down every send, fetch and receive of every rank, as a trace for `mapwire lab`
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Write the trace as if each N ranks were the processes of one node, with one NIC: rank r is process r % N of node r / N. The
+    /// job runs as ever
+    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) procs_per_node: Option<u16>,
     /// Set a variable for the ranks, or insist that it is set here (they get the whole environment)
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
     pub(crate) variables: Vec<OsString>,

@@ -3,7 +3,7 @@
 use core::str::FromStr;
 use core::time::Duration;
 
-use mapwire_driver::config::{DriverConfig, DriverMode};
+use mapwire_driver::config::{DriverConfig, DriverMode, ParseChoiceError};
 use mapwire_host::faults::FaultBackend;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::waiting::WaitStrategy;
@@ -45,6 +45,33 @@ impl Default for SharedConfig {
     }
 }
 
+/// How others reach the buffers that a node exports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// They map those that can be mapped; everything else goes by the ring.
+    #[default]
+    Direct,
+    /// All exports go by the ring, as those that [`ring_only`](crate::ExportBuilder::ring_only) asks for: the NIC translates all
+    /// traffic. Minipages of the shared memory still travel by mapped memory.
+    Ring,
+}
+
+impl FromStr for Path {
+    type Err = ParseChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ParseChoiceError> {
+        match text {
+            "direct" => Ok(Self::Direct),
+            "ring" => Ok(Self::Ring),
+            _ => Err(ParseChoiceError {
+                what: "path",
+                given: text.to_owned(),
+                choices: "direct, ring",
+            }),
+        }
+    }
+}
+
 /// What a node is made with.
 #[derive(Clone, Debug, Default)]
 pub struct NodeConfig {
@@ -54,6 +81,8 @@ pub struct NodeConfig {
     pub rank: u32,
     /// Driver, waiting, pinning, NIC.
     pub driver: DriverConfig,
+    /// How others reach exported buffers.
+    pub path: Path,
     /// Shared memory.
     pub shared: SharedConfig,
 }
@@ -78,6 +107,7 @@ impl NodeConfig {
         config.job = (set.0)("MAPWIRE_JOB");
         set.parse("MAPWIRE_RANK", &mut config.rank)?;
         set.parse::<WaitStrategy>("MAPWIRE_WAIT", &mut config.driver.wait)?;
+        set.parse("MAPWIRE_PATH", &mut config.path)?;
         set.parse::<DriverMode>("MAPWIRE_DRIVER", &mut config.driver.mode)?;
         set.parse::<PinnerKind>("MAPWIRE_PINNER", &mut config.driver.pinner)?;
         set.parse("MAPWIRE_TRANSLATION", &mut config.driver.translation)?;
@@ -234,6 +264,7 @@ mod tests {
             ("MAPWIRE_PINNER", "glue"),
             ("MAPWIRE_FAULTS", "none"),
             ("MAPWIRE_DRIVER", "daemon"),
+            ("MAPWIRE_PATH", "shortest"),
             ("MAPWIRE_RANK", "-1"),
             ("MAPWIRE_TIMEOUT", "-1"),
             ("MAPWIRE_SHARED_BASE", "0xzz"),

@@ -11,6 +11,7 @@ use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, NodeId, Rights};
 
 use crate::buffer::Buffer;
+use crate::config::Path;
 use crate::error::{Error, Result, check_range};
 use crate::node::Node;
 use crate::raw;
@@ -47,7 +48,7 @@ impl<'a> ExportBuilder<'a> {
             rights: Rights::ALL,
             importers: Importers::Job,
             handler: None,
-            ring_only: false,
+            ring_only: node.inner.config.path == Path::Ring,
         }
     }
 

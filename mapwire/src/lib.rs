@@ -45,7 +45,7 @@ mod shared;
 mod slice;
 
 pub use buffer::Buffer;
-pub use config::{ConfigError, NodeConfig, SharedConfig};
+pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
 pub use error::Error;
 pub use export::{Export, ExportBuilder};
 pub use import::{Import, ImportBuilder, Sending, Stable};

@@ -85,7 +85,9 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
         None => None,
         Some(target) => {
             let command = args.program.iter().map(|word| word.to_string_lossy());
-            match trace::Trace::begin(target, ranks, command.map(Into::into).collect()) {
+            let per_node = args.procs_per_node.unwrap_or(1);
+            let command = command.map(Into::into).collect();
+            match trace::Trace::begin(target, ranks, per_node, command) {
                 Ok(trace) => Some(trace),
                 Err(why) => {
                     eprintln!("mapwire: {why}");

@@ -19,6 +19,8 @@ pub(super) struct Trace {
     folder: OwnedFd,
     folder_path: PathBuf,
     ranks: u32,
+    /// Ranks that the trace has as processes of one node.
+    per_node: u16,
     command: Vec<String>,
 }
 
@@ -34,7 +36,12 @@ impl Trace {
     ///
     /// # Errors
     /// No file can be written there; the text says why.
-    pub(super) fn begin(target: &Path, ranks: u32, command: Vec<String>) -> Result<Self, String> {
+    pub(super) fn begin(
+        target: &Path,
+        ranks: u32,
+        per_node: u16,
+        command: Vec<String>,
+    ) -> Result<Self, String> {
         let wrong = |why: String| format!("--trace {}: {why}", target.display());
         if target.file_name().is_none() {
             return Err(wrong("a file must be named".to_owned()));
@@ -52,6 +59,7 @@ impl Trace {
             folder,
             folder_path,
             ranks,
+            per_node,
             command,
         })
     }
@@ -117,11 +125,15 @@ impl Trace {
             let text = fs::read_to_string(counters_of(&folder, rank)).ok()?;
             Some(format!("rank {rank} counted {}", text.trim()))
         });
+        let shared = (self.per_node > 1).then(|| {
+            let n = self.per_node;
+            format!("each {n} ranks are the processes of one node: rank r is process r % {n} of node r / {n}")
+        });
         let metadata = Metadata {
             command: self.command.clone(),
-            nodes: Some(self.ranks),
+            nodes: Some(self.ranks.div_ceil(self.per_node.into())),
             hosts: Some(1),
-            notes: notes.iter().cloned().chain(counted).collect(),
+            notes: notes.iter().cloned().chain(shared).chain(counted).collect(),
             ..Metadata::default()
         };
         let target = self.target.try_clone();
@@ -131,7 +143,10 @@ impl Trace {
         let mut writer = TraceWriter::new(file, &metadata).map_err(|error| text(&error))?;
         let mut merged = mapwire_trace::merge::merge(readers);
         for record in &mut merged {
-            let record = record.map_err(|error| text(&error))?;
+            let mut record = record.map_err(|error| text(&error))?;
+            let rank = record.node.get();
+            record.node = (rank / self.per_node).into();
+            record.process = (rank % self.per_node).into();
             writer.push(&record).map_err(|error| text(&error))?;
         }
         for stream in merged.streams() {
