@@ -201,7 +201,9 @@ fn text(name: &str, info: &Info) -> String {
     if let Some((footprint, lookups)) = info.per_node() {
         line(
             "per node",
-            format!("{footprint:.1} pages footprint, {lookups:.1} lookups (as UTLB Table 3)"),
+            format!(
+                "{footprint:.1} pages footprint, {lookups:.1} lookups of sends and fetches (UTLB Table 3)"
+            ),
         );
     }
     line(

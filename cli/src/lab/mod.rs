@@ -79,9 +79,9 @@ pub(crate) enum LabCommand {
     /// Replay traces against translation designs: all combinations of the values given
     ///
     /// A lookup is one page of one operation. Each node has a NIC of its own, which its processes share; the rows are sums over
-    /// nodes. NIC misses are split into compulsory (the first lookup of a page; of its line, if lines are longer), capacity (what a
-    /// fully associative LRU cache of as many entries misses besides) and conflict (the rest; may be below 0). The cost of a
-    /// lookup follows the equations of UTLB §6.2. An option that a design does not have leaves that design as it is.
+    /// nodes. Each NIC miss has a cause, as in DineroIV: conflict if a fully associative LRU cache of as many entries would
+    /// hit; otherwise compulsory at the first lookup of the page (of the line, where lines are filled whole), or capacity. The cost of a
+    /// lookup follows the equations of UTLB §6.2; dynamic handles cost a range (dynamic handle lookup §V.C). An option that a design does not have leaves that design as it is.
     #[command(
         after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --ops send,fetch --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --ops send,fetch --cost bench.jsonl"
     )]
@@ -97,7 +97,8 @@ pub(crate) enum LabCommand {
     /// Print the papers' tables and figures, computed on traces, beside what the papers print
     ///
     /// UTLB Tables 3 to 8, Figures 7 and 8, and dynamic handle lookup Figures 3 and 5. Our columns are the traces. UTLB's tables count sends
-    /// and fetches, as its traces had them, Figure 5 all operations, unless --ops or --paths is given. A number in parentheses is
+    /// and fetches, as its traces had them, Figure 5 all operations, unless --ops is given. Under a limit on pinned memory, transfers of more
+    /// pages are cut into pieces. A number in parentheses is
     /// printed under a column that cannot be its own; `?` is not legible in the paper, `-` does not exist.
     #[command(
         after_help = "Examples:\n  mapwire lab tables fft.mwt lu.mwt\n  mapwire lab tables fft.mwt --json"

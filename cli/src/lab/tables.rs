@@ -3,6 +3,7 @@
 use clap::Args;
 use mapwire_study::study::Request;
 use mapwire_study::tables::{Gathered, comparisons, gather};
+use serde_json::json;
 
 use super::LabError;
 use super::output::print;
@@ -12,7 +13,7 @@ use super::study::TraceOptions;
 pub(crate) struct TablesArgs {
     #[command(flatten)]
     traces: TraceOptions,
-    /// One JSON object a line for each cell, ours and the papers'
+    /// One JSON object a line for each cell, ours and the papers', behind one for each note on the traces
     #[arg(long)]
     json: bool,
 }
@@ -20,7 +21,7 @@ pub(crate) struct TablesArgs {
 /// The studies that the tables need, of the traces that were named.
 pub(super) fn gathered(traces: &TraceOptions) -> Result<Gathered, LabError> {
     let mut source = |request: Request| traces.run(&request);
-    let gathered = gather(&mut source, traces.chosen(), traces.threads())?;
+    let gathered = gather(&mut source, traces.sends(), traces.all(), traces.threads())?;
     for damage in &gathered.damaged {
         eprintln!("mapwire: warning: {damage}; only that part was studied");
     }
@@ -30,8 +31,15 @@ pub(super) fn gathered(traces: &TraceOptions) -> Result<Gathered, LabError> {
 /// `mapwire lab tables`.
 pub(crate) fn command(args: &TablesArgs) -> Result<(), LabError> {
     let profile = args.traces.profile()?;
-    let tables = comparisons(&gathered(&args.traces)?, &profile);
+    let gathered = gathered(&args.traces)?;
+    let tables = comparisons(&gathered, &profile);
     let mut text = String::new();
+    for note in &gathered.notes {
+        text.push_str(&match args.json {
+            true => format!("{}\n", json!({ "note": note })),
+            false => format!("Note: {note}.\n\n"),
+        });
+    }
     for table in &tables {
         if args.json {
             for cell in table.to_json() {

@@ -26,10 +26,10 @@ pub struct Load {
 }
 
 impl Default for Load {
-    /// 16 nodes; 2 processes of 8,192 pages, 64 exports and 64 imports each.
+    /// The cluster of dynamic handle lookup §V, 4 nodes of 2 processors: 2 processes of 8,192 pages, 64 exports and 64 imports each.
     fn default() -> Self {
         Load {
-            nodes: 16,
+            nodes: 4,
             processes: 2,
             pages: 8192,
             exports: 64,

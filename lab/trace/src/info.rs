@@ -83,6 +83,13 @@ impl Counts {
         self.transfers().pages
     }
 
+    /// Pages of sends and fetches: what the library prepares before a transfer.
+    #[must_use]
+    pub const fn send_side_lookups(&self) -> u64 {
+        let (sends, fetches) = (self.of(TraceOp::Send).pages, self.of(TraceOp::Fetch).pages);
+        sends.saturating_add(fetches)
+    }
+
     /// The share of transfers that went by mapped memory; 0 if there was none.
     #[must_use]
     pub fn direct_share(&self) -> f64 {
@@ -112,6 +119,8 @@ pub struct ProcessInfo {
     pub counts: Counts,
     /// Distinct pages of its transfers.
     pub footprint_pages: u64,
+    /// Distinct pages of its sends and fetches, those included that were held for one.
+    pub send_footprint_pages: u64,
 }
 
 /// One node: all its processes together.
@@ -184,12 +193,22 @@ impl Info {
         pages.fold(0, u64::saturating_add)
     }
 
-    /// Footprint and lookups of the average node, as UTLB Table 3 gives them; `None` without a record.
+    /// Footprint and lookups of the average node that sends or fetches, of its sends and fetches alone: UTLB Table 3. `None` without
+    /// such a node.
     #[must_use]
     pub fn per_node(&self) -> Option<(f64, f64)> {
-        let nodes = self.nodes().len();
-        let mean = |sum: u64| sum as f64 / nodes as f64;
-        (nodes > 0).then(|| (mean(self.footprint_pages()), mean(self.counts().lookups())))
+        let (mut nodes, mut footprint, mut lookups) = (Vec::new(), 0_u64, 0_u64);
+        for process in &self.processes {
+            let sends = process.counts.send_side_lookups();
+            if sends > 0 {
+                nodes.push(process.node);
+            }
+            footprint = footprint.saturating_add(process.send_footprint_pages);
+            lookups = lookups.saturating_add(sends);
+        }
+        nodes.dedup();
+        let mean = |sum: u64| sum as f64 / nodes.len() as f64;
+        (!nodes.is_empty()).then(|| (mean(footprint), mean(lookups)))
     }
 }
 
@@ -198,6 +217,7 @@ impl Info {
 struct Tally {
     counts: Counts,
     footprint: PageSet,
+    send_footprint: PageSet,
 }
 
 /// Counts blocks. Its memory grows with processes and footprints, not with records.
@@ -248,6 +268,9 @@ impl Counter {
             if is_transfer(OPS[op]) {
                 tally.footprint.insert(first, pages);
             }
+            if matches!(OPS[op], TraceOp::Send | TraceOp::Fetch | TraceOp::Hold) {
+                tally.send_footprint.insert(first, pages);
+            }
         }
     }
 
@@ -262,6 +285,7 @@ impl Counter {
                 process: key as u16,
                 counts: self.tallies[index].counts,
                 footprint_pages: self.tallies[index].footprint.len(),
+                send_footprint_pages: self.tallies[index].send_footprint.len(),
             })
             .collect()
     }
@@ -367,7 +391,8 @@ mod tests {
             .map(|n| (n.node, n.processes, n.counts.lookups(), n.footprint_pages))
             .collect();
         assert_eq!(nodes, [(1, 2, 5, 4), (4, 1, 3, 3)]);
-        assert_eq!(info.per_node(), Some((3.5, 4.0)));
+        // Of sends and fetches alone: 3 and 3 pages, 4 and 3 lookups.
+        assert_eq!(info.per_node(), Some((3.0, 3.5)));
         let counts = info.counts();
         assert_eq!(
             *counts.of(TraceOp::Export),

@@ -10,6 +10,7 @@ use mapwire_study::cost::{CostProfile, from_bench_rows};
 use mapwire_study::decode::Selection;
 use mapwire_study::files::{FileError, TraceFindings, study_files};
 use mapwire_study::study::Request;
+use mapwire_study::tables::direct_note;
 
 use super::super::{LabError, UsageError};
 use crate::progress::Progress;
@@ -101,9 +102,12 @@ pub(crate) struct Studied {
 }
 
 impl Studied {
-    /// Tells of traces of which only a part was good.
+    /// Tells of traces of which only a part was good, or which never met a NIC.
     pub(crate) fn warn(&self) {
         for trace in &self.traces {
+            if let Some(note) = direct_note(&trace.name(), &trace.findings.totals()) {
+                eprintln!("mapwire: note: {note}");
+            }
             if let Some(damage) = &trace.damage {
                 eprintln!("mapwire: warning: {damage}; only that part was studied");
             }
@@ -127,6 +131,7 @@ impl TraceOptions {
             receive: ops.contains(&Op::Receive),
             ring: path(PathKind::Ring),
             direct: path(PathKind::Direct),
+            piece_pages: None,
         }
     }
 
@@ -153,7 +158,7 @@ impl TraceOptions {
     ) -> Result<Studied, LabError> {
         let request = Request {
             configurations,
-            selection: self.selection(&[Op::Send, Op::Fetch, Op::Receive]),
+            selection: self.all(),
             causes,
             tolerant: false,
             threads: self.threads(),
@@ -164,10 +169,9 @@ impl TraceOptions {
         })
     }
 
-    /// The operations that were asked for by `--ops` and `--paths`; none if neither was given.
-    pub(crate) fn chosen(&self) -> Option<Selection> {
-        let given = !self.ops.is_empty() || !self.paths.is_empty();
-        given.then(|| self.selection(&[Op::Send, Op::Fetch, Op::Receive]))
+    /// All operations, on all paths, unless `--ops` or `--paths` say otherwise.
+    pub(crate) fn all(&self) -> Selection {
+        self.selection(&[Op::Send, Op::Fetch, Op::Receive])
     }
 
     /// Threads to use.

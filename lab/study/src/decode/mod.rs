@@ -40,6 +40,9 @@ pub struct Selection {
     pub ring: bool,
     /// Those that went by mapped memory.
     pub direct: bool,
+    /// Transfers of more pages are cut into pieces of so many, each prepared by itself: nothing else fits under a limit of so many
+    /// pages. `None`: none is cut.
+    pub piece_pages: Option<u64>,
 }
 
 impl Selection {
@@ -50,7 +53,17 @@ impl Selection {
         receive: true,
         ring: true,
         direct: true,
+        piece_pages: None,
     };
+
+    /// The same with transfers cut into pieces.
+    #[must_use]
+    pub const fn in_pieces_of(self, pages: u64) -> Self {
+        Selection {
+            piece_pages: Some(pages),
+            ..self
+        }
+    }
 
     /// Sends and fetches, as the traces of UTLB §6 have them.
     pub const SEND_SIDE: Selection = Selection {
@@ -144,6 +157,10 @@ pub struct Totals {
     pub lookups: u64,
     /// Lookups on the receive path.
     pub receive_lookups: u64,
+    /// Lookups of transfers that went by mapped memory: no NIC met them.
+    pub direct_lookups: u64,
+    /// Transfers that were cut into pieces.
+    pub cut_transfers: u64,
     /// Pages that a lookup touched before any export of them: check misses, where nothing is ever unpinned.
     pub first_touches: u64,
     /// Pages looked up or exported: pins, where nothing is ever unpinned.
@@ -368,9 +385,28 @@ impl Decoder {
         if it.pages.len() as u64 + range.count > u64::from(PAGE_ID) {
             return Err(DecodeError::TooManyPages { record, node });
         }
+        let pieces = self.selection.piece_pages.unwrap_or(u64::MAX).max(1);
         match op {
-            TraceOp::Send | TraceOp::Fetch => it.operation(process, range, false),
-            TraceOp::Receive => it.operation(process, range, true),
+            TraceOp::Send | TraceOp::Fetch | TraceOp::Receive => {
+                let receive = op == TraceOp::Receive;
+                it.totals.direct_lookups += if direct { range.count } else { 0 };
+                it.totals.cut_transfers += u64::from(range.count > pieces);
+                let mut rest = range;
+                while rest.count > pieces {
+                    let piece = PageRange {
+                        count: pieces,
+                        ..rest
+                    };
+                    it.operation(process, piece, receive);
+                    rest = PageRange {
+                        first: piece.end(),
+                        count: rest.count - pieces,
+                    };
+                }
+                it.operation(process, rest, receive);
+            }
+            // Its pieces are prepared one by one.
+            TraceOp::Hold | TraceOp::Release if range.count > pieces => {}
             TraceOp::Export => it.event(process, range, HostEvent::Export),
             TraceOp::Unexport => it.event(process, range, HostEvent::Unexport),
             TraceOp::Hold => it.event(process, range, HostEvent::Hold),
@@ -449,6 +485,19 @@ mod tests {
         take(&mut decoder, 0, 0, TraceOp::Send, 1, 1);
         assert_eq!(decoder.nodes()[0].totals.lookups, 1);
         assert_eq!(decoder.records(), 4);
+    }
+
+    #[test]
+    fn a_transfer_that_fits_under_no_limit_is_cut_into_pieces() {
+        let mut decoder = Decoder::new(Selection::SEND_SIDE.in_pieces_of(2));
+        take(&mut decoder, 0, 0, TraceOp::Hold, 10, 5);
+        take(&mut decoder, 0, 0, TraceOp::Send, 10, 5);
+        take(&mut decoder, 0, 0, TraceOp::Release, 10, 5);
+        let node = &decoder.nodes()[0];
+        assert_eq!(node.chunk.lookups, [FIRST, 1, FIRST | 2, 3, FIRST | 4]);
+        assert!(node.chunk.events.is_empty());
+        let totals = node.totals;
+        assert_eq!((totals.operations, totals.cut_transfers), (3, 1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Dynamic handle lookup: Tables I to III, and what the paper's text and axes say of Figure 5.
 
-use super::{Paper, PublishedFigure, PublishedTable};
+use super::{Claim, Paper, PublishedFigure, PublishedTable, Statement};
 
 const TABLE_I: &str = "
     NIC price | 995 | 1,295 | 1,595
@@ -71,15 +71,35 @@ pub(super) const FIGURE_5: PublishedFigure = PublishedFigure {
     name: "Figure 5",
     caption: "VMH lookup cache misses of the SPLASH-2 applications, by path and kind",
     prose: &[
-        "Misses lie between about 0 and 40 % over the configurations.",
-        "WaterNsquared, WaterSpatial, Ocean, Raytrace and Volrend stay within 0 to 2 % (though WaterSpatial's axis reaches \
-         3); FFT, LUContiguous and Radix are much larger.",
-        "Longer lines are very effective prefetching for most applications up to 128 entries; Ocean's non-cold misses more \
-         than double from L16 to L64 to L128 when C < 32K.",
-        "Size matters little with short lines and much with long ones: from 16K to 32K entries the misses of FFT and \
-         LUContiguous more than halve at L128.",
-        "Associativity matters for small caches with long lines; 2 to 4 helps most applications, 4 to 8 little.",
-        "The best compromise is C16.L64.A4.",
+        Statement::of(
+            "§V.C",
+            "Misses lie between about 0 and 40 % over the configurations.",
+        )
+        .that(Claim::AtMostPercent(40.0)),
+        Statement::of(
+            "§V.C",
+            "WaterNsquared, WaterSpatial, Ocean, Raytrace and Volrend stay within 0 to 2 % (though WaterSpatial's axis reaches 3); \
+             FFT, LUContiguous and Radix are much larger.",
+        ),
+        Statement::of(
+            "§V.C",
+            "Longer lines are very effective prefetching for most applications up to 128 entries.",
+        )
+        .that(Claim::LongLinesMissLess),
+        Statement::of(
+            "§V.C",
+            "Ocean's non-cold misses more than double from L16 to L64 to L128 when C < 32K.",
+        ),
+        Statement::of(
+            "§V.C",
+            "Size matters little with short lines and much with long ones: from 16K to 32K entries the misses of FFT and \
+             LUContiguous more than halve at L128.",
+        ),
+        Statement::of(
+            "§V.C",
+            "Associativity matters for small caches with long lines; 2 to 4 helps most applications, 4 to 8 little.",
+        ),
+        Statement::of("§V.C", "The best compromise is C16.L64.A4."),
     ],
 };
 
@@ -88,11 +108,11 @@ pub(super) const FIGURE_3: PublishedFigure = PublishedFigure {
     paper: Paper::DynamicHandleLookup,
     name: "Figure 3",
     caption: "NIC memory, with tables on the NIC and with dynamic handle lookup",
-    prose: &[
-        "The paper's totals include the firmware's code; ours do not.",
+    prose: &[Statement::of(
+        "§V.A",
         "With 64 GB of communication buffers tables would take about 32 MB of NIC memory for VMH translation alone; dynamic \
-         handle lookup would take at most 8 MB in all.",
-    ],
+             handle lookup would take at most 8 MB in all.",
+    )],
 };
 
 /// KB of NIC memory by §V.A: what, with tables on the NIC, with dynamic handle lookup.

@@ -132,8 +132,51 @@ fn read_cell(text: &'static str) -> Cell {
     }
 }
 
+/// What a paper states about a figure, in its own runs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Statement {
+    /// Where it stands: `§6.4`.
+    pub section: &'static str,
+    /// What it says, in few words; its own words are in quotation marks.
+    pub text: &'static str,
+    /// What can be held against other runs; `None` if that is nothing.
+    pub claim: Option<Claim>,
+}
+
+impl Statement {
+    const fn of(section: &'static str, text: &'static str) -> Self {
+        Statement {
+            section,
+            text,
+            claim: None,
+        }
+    }
+
+    const fn that(self, claim: Claim) -> Self {
+        Statement {
+            claim: Some(claim),
+            ..self
+        }
+    }
+}
+
+/// A statement as what can be tested.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Claim {
+    /// Capacity and conflict misses together fall as the cache grows.
+    RestFallsWithSize,
+    /// At least half of the misses are compulsory.
+    MostAreCompulsory,
+    /// Values fall as a miss fetches more entries.
+    FallsWithPrefetch,
+    /// Of all lookups, at most so many percent miss.
+    AtMostPercent(f64),
+    /// Lines of 128 entries miss less than lines of 8.
+    LongLinesMissLess,
+}
+
 /// A figure of which the project has only what the paper says about it in words.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PublishedFigure {
     /// Where it stands.
     pub paper: Paper,
@@ -142,7 +185,7 @@ pub struct PublishedFigure {
     /// What it shows, in few words.
     pub caption: &'static str,
     /// What the text states about it.
-    pub prose: &'static [&'static str],
+    pub prose: &'static [Statement],
 }
 
 /// All tables, UTLB first, in the papers' order.

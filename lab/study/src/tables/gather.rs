@@ -56,6 +56,8 @@ pub struct Gathered {
     pub(super) handles: Part,
     /// Findings with damage, for warnings.
     pub damaged: Vec<String>,
+    /// What a reader of all tables must know of the traces.
+    pub notes: Vec<String>,
 }
 
 impl Part {
@@ -77,13 +79,45 @@ impl Part {
         self.traces.iter().map(outcome).collect()
     }
 
-    /// Nodes and totals of each trace.
+    /// Nodes with lookups, and totals, of each trace.
     pub(super) fn totals(&self) -> Vec<(u64, Totals)> {
+        let nodes = |trace: &TraceFindings| {
+            let nodes = trace.findings.nodes.iter();
+            nodes.filter(|(_, totals)| totals.lookups > 0).count() as u64
+        };
         self.traces
             .iter()
-            .map(|trace| (trace.findings.nodes.len() as u64, trace.findings.totals()))
+            .map(|trace| (nodes(trace), trace.findings.totals()))
             .collect()
     }
+
+    /// Traces of which some transfers were cut into pieces.
+    pub(super) fn cut(&self) -> Option<String> {
+        let cut = self.traces.iter().filter_map(|trace| {
+            let cut = trace.findings.totals().cut_transfers;
+            (cut > 0).then(|| format!("{} of {}", cut, trace.name()))
+        });
+        let cut: Vec<_> = cut.collect();
+        (!cut.is_empty()).then(|| cut.join(", "))
+    }
+}
+
+/// What is to be said of each trace of which lookups never met a NIC.
+fn direct_notes(traces: &[TraceFindings]) -> Vec<String> {
+    let note = |trace: &TraceFindings| direct_note(&trace.name(), &trace.findings.totals());
+    traces.iter().filter_map(note).collect()
+}
+
+/// Says that lookups of the trace never met a NIC, if it is so.
+pub fn direct_note(name: &str, totals: &Totals) -> Option<String> {
+    (totals.direct_lookups > 0).then(|| {
+        let percent = 100.0 * totals.direct_lookups as f64 / totals.lookups.max(1) as f64;
+        format!(
+            "{name}: {percent:.1} % of the lookups are of transfers by mapped memory, which no NIC translated: what is counted is what a \
+             NIC would have done. `--paths ring` leaves them out; `mapwire run --path ring` sends through the NIC all but the pages of \
+             the shared memory"
+        )
+    })
 }
 
 /// The design of that text, which is one of this module's.
@@ -131,13 +165,15 @@ pub(super) fn dynamic_handle(entries: usize, line: usize, ways: usize) -> Option
     .map(Configuration::new)
 }
 
-/// Studies the traces. UTLB's tables count sends and fetches, as its traces had them, unless `selection` says otherwise.
+/// Studies the traces: `sends` for UTLB's tables, which count sends and fetches as its traces had them, `all` for those of dynamic
+/// handle lookup, which has receives, too. Under a limit, transfers of more pages are cut into pieces.
 ///
 /// # Errors
-/// A trace that cannot be studied. A limit that is too small for one leaves that table empty.
+/// A trace that cannot be studied. A limit that is too small for the exports of one, where these count, leaves that table empty.
 pub fn gather(
     source: &mut impl Source,
-    selection: Option<Selection>,
+    sends: Selection,
+    all: Selection,
     threads: usize,
 ) -> Result<Gathered, FileError> {
     let sizes = CACHE_SIZES.map(|(_, entries)| entries);
@@ -162,7 +198,6 @@ pub fn gather(
     });
     let handles = figure_5_configurations()
         .filter_map(|it| dynamic_handle(it.entries, it.line_entries, it.ways));
-    let sends = selection.unwrap_or(Selection::SEND_SIDE);
     let mut study =
         |configurations: Vec<Configuration>, selection, causes| -> Result<Part, FileError> {
             let request = Request {
@@ -201,14 +236,15 @@ pub fn gather(
             .filter_map(|trace| trace.damage.as_ref())
             .map(ToString::to_string)
             .collect(),
+        notes: direct_notes(&unlimited.traces),
         prefetch: study(prefetch.collect(), sends, false)?,
-        four_megabytes: study(limited, sends, false)?,
-        sixteen_megabytes: study([1, 16].map(sixteen_megabytes).into(), sends, false)?,
-        handles: study(
-            handles.collect(),
-            selection.unwrap_or(Selection::ALL),
+        four_megabytes: study(limited, sends.in_pieces_of(TABLE_5_PAGES), false)?,
+        sixteen_megabytes: study(
+            [1, 16].map(sixteen_megabytes).into(),
+            sends.in_pieces_of(TABLE_7_PAGES),
             false,
         )?,
+        handles: study(handles.collect(), all, false)?,
         unlimited,
     };
     Ok(gathered)

@@ -1,7 +1,7 @@
 //! Dynamic handle lookup Figures 3 and 5.
 
 use super::gather::dynamic_handle;
-use super::{Cell, Comparison, Gathered, Side};
+use super::{Cell, Comparison, Gathered, Side, claims};
 use crate::memory::{Load, Structure, nic_memory};
 use crate::published::{
     FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Paper, PublishedFigure, figure_5_configurations,
@@ -24,13 +24,20 @@ const FIGURE_3_DESIGNS: [&str; 2] = [
 pub(super) fn figure_3() -> Comparison {
     let source = published("Figure 3");
     let load = Load::default();
-    let mut remarks: Vec<String> = source.map_or_else(Vec::new, |figure| {
-        figure.prose.iter().map(|text| (*text).to_owned()).collect()
-    });
+    let mut remarks = Vec::new();
     remarks.push(format!(
-        "Ours: {} nodes; {} processes of {} pages, {} exports and {} imports each. `mapwire lab memory` shows any other.",
+        "Ours: the paper's cluster of {} nodes (§V); {} processes of {} pages, {} exports and {} imports each. `mapwire lab memory` shows any other.",
         load.nodes, load.processes, load.pages, load.exports, load.imports
     ));
+    remarks.extend(
+        [
+            "The paper's totals include 50 to 150 KB of firmware code (§II); ours have none. How many buffers its runs had, and how its \
+             entries are laid out, it does not say.",
+            "Our transmit queues differ by design: a link to a NIC that drops what misses keeps each packet until it is acked, the \
+             other needs no copy. The paper's link keeps packets in both systems.",
+        ]
+        .map(str::to_owned),
+    );
     let columns = FIGURE_3_DESIGNS.map(str::to_owned).to_vec();
     let mut comparison = Comparison {
         paper: Paper::DynamicHandleLookup,
@@ -78,20 +85,20 @@ pub(super) fn figure_3() -> Comparison {
         let paper = [tables, handles].map(|kb| Cell::number(kb, 0));
         row(name, &|it| name == "all" || it.is_lookup, paper);
     }
+    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
+    comparison.remarks.extend(said);
     comparison
 }
 
 pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
     let source = published("Figure 5");
-    let mut remarks: Vec<String> = source.map_or_else(Vec::new, |figure| {
-        figure.prose.iter().map(|text| (*text).to_owned()).collect()
-    });
+    let mut remarks = Vec::new();
     let tops: Vec<_> = FIGURE_5_PANELS
         .iter()
         .map(|panel| format!("{} {} %", panel.application, panel.top_percent))
         .collect();
     remarks.push(format!(
-        "Highest labels of the paper's axes: {}.",
+        "The highest labels of the paper's axes: {}.",
         tops.join(", ")
     ));
     remarks
@@ -145,5 +152,7 @@ pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
         ours.resize(comparison.ours.columns.len(), Cell::none());
         comparison.row(&[&shape.to_string()], ours, Vec::new());
     }
+    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
+    comparison.remarks.extend(said);
     comparison
 }

@@ -1,12 +1,13 @@
 //! The papers' tables and figures, computed on traces, beside what the papers print.
 
+mod claims;
 mod gather;
 mod handles;
 mod utlb;
 
 use serde_json::{Value, json};
 
-pub use gather::{Gathered, Source, gather};
+pub use gather::{Gathered, Source, direct_note, gather};
 
 use crate::cost::CostProfile;
 use crate::published::Paper;

@@ -2,6 +2,7 @@ use mapwire_trace::{Block, Metadata};
 use mapwire_wire::TraceOp;
 
 use super::*;
+use crate::decode::Selection;
 use crate::files::{FileError, TraceFindings};
 use crate::study::{Allowed, Request, Study, StudyError};
 
@@ -66,7 +67,7 @@ fn all() -> (Gathered, Vec<Comparison>) {
         };
         Ok(vec![of(1500)?, of(6000)?])
     };
-    let gathered = gather(&mut source, None, 2).unwrap();
+    let gathered = gather(&mut source, Selection::SEND_SIDE, Selection::ALL, 2).unwrap();
     let tables = comparisons(&gathered, &CostProfile::papers());
     (gathered, tables)
 }

@@ -1,7 +1,7 @@
 //! UTLB Tables 3 to 8, Figures 7 and 8.
 
 use super::gather::{PREFETCHES, Part, four_megabytes, hierarchical, interrupt, sixteen_megabytes};
-use super::{Cell, Comparison, Gathered, Side};
+use super::{Cell, Comparison, Gathered, Side, claims};
 use crate::config::Configuration;
 use crate::cost::{CostProfile, pinning_costs};
 use crate::counts::Counts;
@@ -42,7 +42,7 @@ fn with(name: &'static str, ours: Vec<String>) -> (Comparison, PublishedTable) {
         remarks: published
             .remarks
             .iter()
-            .map(|remark| (*remark).to_owned())
+            .map(|remark| format!("Of the paper's table: {remark}"))
             .collect(),
     };
     (comparison, published)
@@ -65,7 +65,13 @@ fn rate(outcome: Option<Outcome>, count: impl Fn(&Counts) -> u64) -> Cell {
     })
 }
 
+/// Says what of a table under a limit is not as in the trace.
 fn missing(comparison: &mut Comparison, part: &Part) {
+    if let Some(cut) = part.cut() {
+        comparison.remarks.push(format!(
+            "Ours: transfers of more pages than the limit are studied in pieces that fit ({cut})."
+        ));
+    }
     if let Some(why) = &part.missing {
         comparison
             .remarks
@@ -84,7 +90,8 @@ pub(super) fn table_3(gathered: &Gathered) -> Comparison {
     );
     comparison.keys = vec!["trace or application"];
     for (name, (nodes, totals)) in gathered.names.iter().zip(gathered.unlimited.totals()) {
-        let mean = |sum: u64| Cell::number(sum as f64 / nodes.max(1) as f64, 0);
+        // As `mapwire lab info` prints it.
+        let mean = |sum: u64| Cell::number(sum as f64 / nodes.max(1) as f64, 1);
         let ours = vec![mean(totals.known_pages), mean(totals.lookups)];
         comparison.row(&[name], ours, vec![Cell::none(); published.columns.len()]);
     }
@@ -172,7 +179,11 @@ fn costs(
         return vec![Cell::none(); traces];
     };
     let cost = |outcome: Option<Outcome>| {
-        let cost = configuration.equation().cost(profile, &outcome?.counts)?;
+        // Both designs of these tables have exact costs.
+        let cost = configuration
+            .equation()
+            .cost(profile, &outcome?.counts)?
+            .low;
         // Halves round up, as in the paper.
         let tenths = cost.tenths_us();
         Some(Cell {
@@ -286,15 +297,16 @@ fn figure(
         row_keys: Vec::new(),
         ours: side(ours),
         published: side(published),
-        remarks: source.map_or_else(Vec::new, |figure| {
-            figure.prose.iter().map(|text| (*text).to_owned()).collect()
-        }),
+        remarks: Vec::new(),
     }
 }
 
 fn not_legible() -> Cell {
     Cell::published(Some(crate::published::Cell::NotLegible))
 }
+
+/// Conflicts as a difference of sums.
+const HILL_CONFLICT: &str = "conflict (Hill)";
 
 pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
     let published = APPLICATIONS.map(str::to_owned).to_vec();
@@ -313,6 +325,7 @@ pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
             "capacity",
             "conflict",
             "capacity and conflict",
+            HILL_CONFLICT,
         ] {
             let of = |outcome: &Option<Outcome>| {
                 let Some(Outcome {
@@ -326,6 +339,7 @@ pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
                     "compulsory" => causes.compulsory as f64,
                     "capacity" => causes.capacity as f64,
                     "conflict" => causes.conflict as f64,
+                    HILL_CONFLICT => causes.hill_conflict() as f64,
                     _ => (causes.capacity + causes.conflict) as f64,
                 };
                 Cell::number(count / counts.lookups.max(1) as f64, 3)
@@ -351,9 +365,18 @@ pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
             );
         }
     }
-    comparison
-        .remarks
-        .push("Below 0: the cache keeps what one without sets would have lost.".to_owned());
+    comparison.remarks.extend(
+        [
+            "Ours: each miss is classified by itself, as DineroIV does it. A conflict is a miss that a fully associative LRU cache of \
+             the same size would not have; all others are compulsory at the first lookup of a page, and capacity misses after it.",
+            "Ours, conflict (Hill): all misses less those of the fully associative cache. Below 0 where the sets keep what a cache \
+             without sets would have lost. It is no part of the sum.",
+            "The paper's rows: compulsory are Table 4's check misses, the sum of the other two is the rest of its misses.",
+        ]
+        .map(str::to_owned),
+    );
+    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
+    comparison.remarks.extend(said);
     comparison
 }
 
@@ -403,5 +426,7 @@ pub(super) fn figure_8(gathered: &Gathered, profile: &CostProfile) -> Comparison
     comparison
         .remarks
         .push(format!("Ours with the costs: {}.", profile.name));
+    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
+    comparison.remarks.extend(said);
     comparison
 }
