@@ -361,7 +361,7 @@ fn wrong_values_are_named_with_their_option_and_leave_no_file() {
 }
 
 #[test]
-fn of_a_trace_that_is_cut_off_the_good_part_is_studied_with_a_warning() {
+fn of_a_trace_that_is_cut_off_the_good_part_is_studied_and_the_exit_code_says_so() {
     let place = Place::new();
     let name = "long.mwt";
     place
@@ -372,10 +372,18 @@ fn of_a_trace_that_is_cut_off_the_good_part_is_studied_with_a_warning() {
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let done = place
         .run(&["lab", "study", name, "--format", "json"])
-        .code(0);
+        .code(3);
     let lookups = json_rows(&done)[0]["lookups"].as_u64().unwrap();
     assert!(lookups > 10_000 && lookups < 90_000, "{lookups}");
     done.says("only that part was studied");
+    let help = place.run(&["lab", "study", "--help"]).code(0).out();
+    assert!(help.contains("the exit code is 3"), "{help}");
+    let tables = place.run(&["lab", "tables", name]).code(3);
+    assert!(tables.out().contains("Table 4"));
+    place
+        .run(&["lab", "report", name, "-o", "part.html"])
+        .code(3);
+    assert!(place.has("part.html"));
 }
 
 #[test]
@@ -400,4 +408,163 @@ fn of_a_trace_without_a_good_part_the_damage_is_told() {
             "{command:?}: {error}"
         );
     }
+}
+
+#[test]
+fn a_full_table_has_a_row_for_each_policy_and_each_unpins_other_pages() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let design = "per-process,entries=64";
+    let args = ["lab", "study", &zipf, "--design", design, "--json"];
+    let policies = ["--policy", "lru,mru,lfu,mfu", "--ops", "send,fetch"];
+    let rows = json_rows(&place.run(&[&args[..], &policies].concat()).code(0));
+    let checks: Vec<_> = rows
+        .iter()
+        .map(|row| row["check_misses"].as_u64().unwrap())
+        .collect();
+    let named: Vec<_> = rows
+        .iter()
+        .map(|row| row["policy"].as_str().unwrap())
+        .collect();
+    assert_eq!(named, ["lru", "mru", "lfu", "mfu"]);
+    let distinct: std::collections::HashSet<_> = checks.iter().collect();
+    assert_eq!(distinct.len(), 4, "{checks:?}");
+}
+
+#[test]
+fn dynamic_handles_cost_a_range() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let args = [
+        "lab",
+        "study",
+        &zipf,
+        "--design",
+        "dynamic-handle,pch=1",
+        "--json",
+    ];
+    let row = &json_rows(&place.run(&args).code(0))[0];
+    let value = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{row}"));
+    let asked = value("nic_misses") + value("cbh_misses") + value("pch_misses");
+    assert_eq!(value("interrupts"), asked);
+    // Two processes take turns in a cache of one.
+    assert!(value("pch_misses") > 100.0, "{row}");
+    let each = value("interrupts") / value("lookups");
+    assert!(
+        (value("cost_low_us") - (0.8 + 5.0 * each)).abs() < 1e-3,
+        "{row}"
+    );
+    assert!(
+        (value("cost_high_us") - (0.8 + 606.4 * each)).abs() < 1e-3,
+        "{row}"
+    );
+    let middle = (value("cost_low_us") + value("cost_high_us")) / 2.0;
+    assert!((value("cost_us") - middle).abs() < 1e-5, "{row}");
+}
+
+#[test]
+fn no_command_writes_over_the_file_that_it_reads() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let path = place.folder.join(&zipf);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::hard_link(&path, place.folder.join("other-name.csv")).unwrap();
+    for args in [
+        &["import", "other-name.csv", "-o", &zipf][..],
+        &["export", &zipf, "-o", "other-name.csv"],
+        &["study", &zipf, "-o", &zipf],
+        &["report", &zipf, "-o", &zipf],
+        &["question", "limits", &zipf, "-o", &zipf],
+        &["question", "application", &zipf, "-o", "other-name.csv"],
+    ] {
+        let error = place.run(&[&["lab"], args].concat()).code(2).err();
+        assert!(
+            error.contains("that is read; name another"),
+            "{args:?}: {error}"
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), whole, "{args:?}");
+    }
+}
+
+#[test]
+fn what_no_study_can_take_is_refused_by_import_with_its_line() {
+    let place = Place::new();
+    let header = "time_ns,node,process,op,address,bytes\n1,0,0,send,0x1000,8\n";
+    for (line, says) in [
+        ("2,0,0,send,0xffffffffffff0000,8", "48-bit address space"),
+        ("2,0,0,recv,0x1000,8589934592", "2097152 pages"),
+    ] {
+        place.write("bad.csv", &format!("{header}{line}\n"));
+        for sort in [&["--sort"][..], &[]] {
+            let args = [&["lab", "import", "bad.csv", "-o", "bad.mwt"], sort].concat();
+            let error = place.run(&args).code(1).err();
+            assert!(
+                error.contains("bad.csv, line 3") && error.contains(says),
+                "{error}"
+            );
+            assert!(!place.has("bad.mwt"));
+        }
+    }
+}
+
+#[test]
+fn lookups_that_no_nic_translated_are_told() {
+    let place = Place::new();
+    let csv = "time_ns,node,process,op,address,bytes,direct\n1,0,0,send,0x1000,8,1\n2,0,0,send,0x2000,8,0\n";
+    place.write("mixed.csv", csv);
+    place
+        .run(&["lab", "import", "mixed.csv", "-o", "mixed.mwt"])
+        .code(0);
+    let says = "mixed: 50.0 % of the lookups are of transfers by mapped memory";
+    place.run(&["lab", "study", "mixed.mwt"]).code(0).says(says);
+    let text = place.run(&["lab", "tables", "mixed.mwt"]).code(0).out();
+    assert!(text.contains(says), "{text}");
+    let ring = ["lab", "tables", "mixed.mwt", "--paths", "ring"];
+    assert!(!place.run(&ring).code(0).out().contains("mapped memory"));
+}
+
+#[test]
+fn info_and_tables_print_one_table_3() {
+    let place = Place::new();
+    let csv = "time_ns,node,process,op,address,bytes\n1,0,0,export,0x100000,8192\n2,0,0,send,0x1000,8192\n\
+               3,1,0,recv,0x5000,4096\n4,0,1,fetch,0x1000,1\n5,2,0,send,0x9000,4096\n";
+    place.write("t.csv", csv);
+    place
+        .run(&["lab", "import", "t.csv", "-o", "t.mwt"])
+        .code(0);
+    // Nodes 0 and 2 send: 4 pages and 4 lookups by two nodes; node 1 only receives.
+    let info = place.run(&["lab", "info", "t.mwt"]).code(0).out();
+    assert!(info.contains("2.0 pages footprint, 2.0 lookups"), "{info}");
+    let cells = json_rows(&place.run(&["lab", "tables", "t.mwt", "--json"]).code(0));
+    let ours: Vec<_> = cells
+        .iter()
+        .filter(|cell| cell["table"] == "UTLB Table 3" && cell["source"] == "ours")
+        .filter_map(|cell| cell["text"].as_str().filter(|text| *text != "-"))
+        .collect();
+    assert_eq!(ours, ["2.0", "2.0"]);
+}
+
+#[test]
+fn a_transfer_and_an_export_beyond_the_limits_leave_no_table_empty() {
+    let place = Place::new();
+    // 65,563 pages each, of which a process may have 1,024 or 4,096 pinned.
+    let csv = "time_ns,node,process,op,address,bytes,direct\n1,0,0,export,0x10000000,268546048,0\n\
+               2,0,0,send,0x10000000,268546048,1\n3,0,0,recv,0x10000000,4096,1\n";
+    place.write("large.csv", csv);
+    place
+        .run(&["lab", "import", "large.csv", "-o", "large.mwt"])
+        .code(0);
+    for more in [&[][..], &["--paths", "direct"]] {
+        let args = [&["lab", "tables", "large.mwt", "--json"], more].concat();
+        let cells = json_rows(&place.run(&args).code(0));
+        for table in ["UTLB Table 5", "UTLB Table 7"] {
+            let numbers = cells
+                .iter()
+                .filter(|cell| cell["table"] == table && cell["source"] == "ours")
+                .filter(|cell| cell["value"].is_number());
+            assert!(numbers.count() >= 4, "{table} {more:?}");
+        }
+    }
+    let text = place.run(&["lab", "tables", "large.mwt"]).code(0).out();
+    assert!(text.contains("in pieces that fit (1 of large)"), "{text}");
 }

@@ -118,7 +118,18 @@ fn a_page_is_whole_or_not_there_and_asks_no_network() {
     }
     assert!(!page.contains("<link ") && !page.contains("<img "));
     for name in NAMES {
-        assert!(page.contains(&format!(" {name}</h2>")), "{name}");
+        assert!(page.contains(&format!(" {name}</small></h2>")), "{name}");
+    }
+    // What a phone and a dark room need, and where the traces come from.
+    for wanted in [
+        "name=\"viewport\" content=\"width=device-width",
+        "prefers-color-scheme: dark",
+        "<h2>Conclusion</h2>\n<ul>\n<li>zipf: with 8K entries a lookup costs ",
+        "mapwire lab generate zipf",
+        "Made on 20",
+        ">Why the NIC misses: compulsory, capacity, conflict <small>UTLB Figure 7</small></h2>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}");
     }
     let error = place
         .run(&["lab", "report", zipf, "-o", "missing/report.html"])

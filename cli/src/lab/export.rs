@@ -71,6 +71,7 @@ pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
         page_bytes: args.format.page,
         time_unit_ns: args.format.time_unit.ns(),
     };
+    target::refuse_input(&args.output, [&args.trace])?;
     let named = target::cannot_write(&args.output);
     let mut out = WholeFile::create(&args.output).map_err(|error| named(&error))?;
     let mut second = None;

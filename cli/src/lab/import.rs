@@ -4,11 +4,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mapwire_study::decode;
 use mapwire_trace::Metadata;
 use mapwire_trace::convert::parquet::ParquetReader;
 use mapwire_trace::convert::{
-    ConvertError, Format, Import, ImportOptions, Ordered, RUN_RECORDS, Sorted, import,
+    ConvertError, Format, Import, ImportOptions, Ordered, Place, RUN_RECORDS, Sorted, import,
 };
+
+use mapwire_wire::TraceRecord;
 
 use super::formats::{self, FormatOptions};
 use super::{LabError, target};
@@ -47,6 +50,7 @@ pub(crate) struct ImportArgs {
 /// `mapwire lab import`.
 pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
     let format = formats::of(args.from, &args.input, "--from")?;
+    target::refuse_input(&args.output, [&args.input])?;
     let name = args.input.display().to_string();
     let file = File::open(&args.input).map_err(|error| format!("cannot read {name}: {error}"))?;
     let options = ImportOptions {
@@ -80,6 +84,41 @@ pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
     written.report("import", &args.output, args.json)
 }
 
+/// Records of which a study can look every page up; any other is an error with its place.
+#[derive(Debug)]
+struct Studiable<I>(I);
+
+impl<I: Import> Iterator for Studiable<I> {
+    type Item = Result<TraceRecord, ConvertError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.0.next()?;
+        let refused = next.as_ref().ok().and_then(|it| decode::check(it).err());
+        Some(match refused {
+            None => next,
+            Some(why) => Err(ConvertError::Value {
+                file: self.0.file().to_owned(),
+                place: self.0.place(),
+                what: why.to_string(),
+            }),
+        })
+    }
+}
+
+impl<I: Import> Import for Studiable<I> {
+    fn file(&self) -> &str {
+        self.0.file()
+    }
+
+    fn place(&self) -> Place {
+        self.0.place()
+    }
+
+    fn metadata(&self) -> Option<&Metadata> {
+        self.0.metadata()
+    }
+}
+
 /// Writes the trace file. `progress` follows the records; else their reader follows itself.
 fn write(
     args: &ImportArgs,
@@ -96,6 +135,7 @@ fn write(
         })
     };
     let name = reader.file().to_owned();
+    let reader = Studiable(reader);
     let named = |error: ConvertError| -> LabError { error.into() };
     let source = target::Source::File(&name);
     if !args.sort {

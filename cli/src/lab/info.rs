@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::LabError;
 use super::formats::page_size;
-use super::output::{grouped, print, span, table};
+use super::output::{date, grouped, print, span, table};
 use crate::progress::Progress;
 
 #[derive(Debug, Args)]
@@ -173,6 +173,9 @@ fn text(name: &str, info: &Info) -> String {
     }
     line("command", metadata.command.join(" "));
     line("made by", metadata.made_by.clone());
+    if let Some(taken) = metadata.taken_unix_s {
+        line("taken", date(taken));
+    }
     if let Some(hosts) = metadata.hosts {
         line("hosts", hosts.to_string());
     }

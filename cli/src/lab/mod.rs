@@ -39,6 +39,24 @@ pub(crate) type LabError = Box<dyn std::error::Error>;
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
 
+/// Traces are cut off or damaged. What was found in their good parts is written.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; only that part was studied")]
+pub(crate) struct DamagedError(String);
+
+impl DamagedError {
+    /// The exit code of a command that studied the good part of a trace.
+    pub(crate) const EXIT_CODE: u8 = 3;
+
+    /// An error if there is any damage.
+    pub(crate) fn tell(damaged: &[String]) -> Result<(), LabError> {
+        match damaged {
+            [] => Ok(()),
+            _ => Err(Self(damaged.join("; ")).into()),
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// Show what a trace is made of: operations, lookups, footprints
@@ -82,6 +100,9 @@ pub(crate) enum LabCommand {
     /// nodes. Each NIC miss has a cause, as in DineroIV: conflict if a fully associative LRU cache of as many entries would
     /// hit; otherwise compulsory at the first lookup of the page (of the line, where lines are filled whole), or capacity. The cost of a
     /// lookup follows the equations of UTLB §6.2; dynamic handles cost a range (dynamic handle lookup §V.C). An option that a design does not have leaves that design as it is.
+    ///
+    /// Of a trace that is cut off or damaged the good part is studied; the exit code is 3 then. It is 2 for options that make no sense, and
+    /// 1 for traces that cannot be studied.
     #[command(
         after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --ops send,fetch --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --ops send,fetch --cost bench.jsonl"
     )]
@@ -137,7 +158,12 @@ pub(crate) fn command(args: &LabArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let usage = error.is::<UsageError>() || error.is::<mapwire_study::sweep::SweepError>();
-            crate::fail(error.as_ref(), if usage { 2 } else { 1 })
+            let code = match (usage, error.is::<DamagedError>()) {
+                (true, _) => 2,
+                (_, true) => DamagedError::EXIT_CODE,
+                _ => 1,
+            };
+            crate::fail(error.as_ref(), code)
         }
     }
 }

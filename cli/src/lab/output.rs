@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use mapwire_trace::WholeFile;
 
 use super::LabError;
-use super::target::cannot_write;
+use super::target::{cannot_write, refuse_input};
 
 /// Where a command writes what it finds: stdout, or a file that appears under its name when it is whole. A file is begun before
 /// traces are read, which may take hours: one that cannot be is told at once.
 pub(super) struct Output(Option<(PathBuf, WholeFile)>);
 
 impl Output {
-    /// Begins the file, if one is named.
-    pub(super) fn begin(path: Option<&Path>) -> Result<Self, LabError> {
+    /// Begins the file, if one is named, which must be none of the files that are read.
+    pub(super) fn begin(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, LabError> {
+        if let Some(path) = path {
+            refuse_input(path, inputs)?;
+        }
         let begun = path.map(|path| match WholeFile::create(path) {
             Ok(file) => Ok((path.to_owned(), file)),
             Err(error) => Err(cannot_write(path)(&error)),
@@ -86,6 +89,22 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
+/// Seconds since 1970 as a day and minute, UTC.
+pub(super) fn date(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    // Years that begin in March, in cycles of 400 (146,097 days), counted from March of the year 0.
+    let days = days + 719_468;
+    let (cycle, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = 400 * cycle + year + u64::from(month <= 2);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
 /// A span of time with a unit that suits it.
 pub(super) fn span(ns: u64) -> String {
     let of = |unit: f64| ns as f64 / unit;
@@ -123,6 +142,19 @@ mod tests {
             (60_000_000_000, "60.000 s"),
         ] {
             assert_eq!(span(ns), text);
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (unix_s, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_795_357_800, "2026-11-22 12:30 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(date(unix_s), text);
         }
     }
 

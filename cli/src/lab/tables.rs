@@ -5,9 +5,9 @@ use mapwire_study::study::Request;
 use mapwire_study::tables::{Gathered, comparisons, gather};
 use serde_json::json;
 
-use super::LabError;
 use super::output::print;
 use super::study::TraceOptions;
+use super::{DamagedError, LabError};
 
 #[derive(Debug, Args)]
 pub(crate) struct TablesArgs {
@@ -22,9 +22,6 @@ pub(crate) struct TablesArgs {
 pub(super) fn gathered(traces: &TraceOptions) -> Result<Gathered, LabError> {
     let mut source = |request: Request| traces.run(&request);
     let gathered = gather(&mut source, traces.sends(), traces.all(), traces.threads())?;
-    for damage in &gathered.damaged {
-        eprintln!("mapwire: warning: {damage}; only that part was studied");
-    }
     Ok(gathered)
 }
 
@@ -50,5 +47,6 @@ pub(crate) fn command(args: &TablesArgs) -> Result<(), LabError> {
             text.push('\n');
         }
     }
-    print(&text)
+    print(&text)?;
+    DamagedError::tell(&gathered.damaged)
 }

@@ -1,13 +1,14 @@
 //! Trace files that the laboratory writes.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use mapwire_trace::{Metadata, TraceWriter, WholeFile, WriteError};
 use mapwire_wire::TraceRecord;
 use serde_json::json;
 
-use super::LabError;
 use super::output::{grouped, print};
+use super::{LabError, UsageError};
 use crate::progress::Progress;
 
 /// A trace file that was written.
@@ -28,6 +29,28 @@ pub(super) enum Source<'a> {
 /// Names the file in an error of writing it.
 pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> LabError {
     move |error| format!("cannot write {}: {error}", path.display()).into()
+}
+
+/// Refuses to write over a file that is read.
+pub(super) fn refuse_input<'a>(
+    output: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), LabError> {
+    let is = |path: &Path| {
+        let file = std::fs::metadata(path).ok().filter(|it| it.is_file());
+        file.map(|file| (file.dev(), file.ino()))
+    };
+    let written = is(output);
+    let same = |input: &&PathBuf| written.is_some() && is(input) == written;
+    match inputs.into_iter().find(same) {
+        None => Ok(()),
+        Some(input) => Err(UsageError(format!(
+            "-o {} is the file {} that is read; name another, so that it is not lost",
+            output.display(),
+            input.display()
+        ))
+        .into()),
+    }
 }
 
 /// Writes a trace file of `records`; `at` is told how many were written. Nothing stands under its name unless all went well.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use mapwire_driver::capture::{counters_of, file_of};
 use mapwire_trace::whole_file::Destination;
@@ -22,6 +23,7 @@ pub(super) struct Trace {
     /// Ranks that the trace has as processes of one node.
     per_node: u16,
     command: Vec<String>,
+    began: SystemTime,
 }
 
 /// What was written.
@@ -61,6 +63,7 @@ impl Trace {
             ranks,
             per_node,
             command,
+            began: SystemTime::now(),
         })
     }
 
@@ -133,6 +136,11 @@ impl Trace {
             command: self.command.clone(),
             nodes: Some(self.ranks.div_ceil(self.per_node.into())),
             hosts: Some(1),
+            taken_unix_s: self
+                .began
+                .duration_since(UNIX_EPOCH)
+                .ok()
+                .map(|it| it.as_secs()),
             notes: notes.iter().cloned().chain(shared).chain(counted).collect(),
             ..Metadata::default()
         };

@@ -74,9 +74,10 @@ impl Configuration {
         }
     }
 
-    /// Whether a policy for unpinning matters: pages are unpinned under a limit, and where a process's table is full.
+    /// Whether a policy for unpinning matters: pages are unpinned under a limit, where a table is full, and above a
+    /// high-water mark.
     pub fn has_policy(&self) -> bool {
-        self.rules.limit != PinLimit::Unlimited || has_fixed_table(self.design)
+        self.rules.limit != PinLimit::Unlimited || unpins_by_policy(self.design)
     }
 
     /// Whether a fully associative cache beside the real one tells capacity from conflict misses. Not where the entries are of a
@@ -97,9 +98,13 @@ impl Configuration {
     }
 }
 
-/// Whether a process's table has a fixed number of entries.
-pub(crate) fn has_fixed_table(design: DesignConfig) -> bool {
-    matches!(design, DesignConfig::PerProcess(_))
+/// Whether pages are unpinned without a limit: where a table of fixed size is full, or above a high-water mark.
+fn unpins_by_policy(design: DesignConfig) -> bool {
+    match design {
+        DesignConfig::PerProcess(_) => true,
+        DesignConfig::DynamicHandle(config) => config.high_water_bytes.is_some(),
+        _ => false,
+    }
 }
 
 impl fmt::Display for Configuration {

@@ -20,6 +20,9 @@ pub struct Metadata {
     /// Computers on which the job ran, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<u32>,
+    /// When the records were taken, in seconds since 1970, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken_unix_s: Option<u64>,
     /// The format from which the records were imported, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported_from: Option<String>,
@@ -37,6 +40,7 @@ impl Default for Metadata {
             page_bytes: 4096,
             nodes: None,
             hosts: None,
+            taken_unix_s: None,
             imported_from: None,
             notes: Vec::new(),
         }

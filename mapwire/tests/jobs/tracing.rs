@@ -302,3 +302,47 @@ fn a_study_comes_to_what_ranks_counted_under_limits_with_every_policy_and_pinnin
         agrees_under(design, &rules, one_transfer_at_a_time);
     }
 }
+
+#[test]
+fn with_the_path_ring_the_nic_translates_what_others_would_map() {
+    let trace = target("ring-path");
+    job(2)
+        .option("--path", "ring")
+        .option("--trace", trace.to_str().unwrap())
+        .run(send_and_fetch)
+        .succeeds();
+    let records = records(&trace);
+    std::fs::remove_file(&trace).unwrap();
+    let received = records.iter().filter(|row| row.0 == 0 && row.1 == "recv");
+    // As on both paths, and what was sent to and fetched from the other buffer: a NIC saw it come.
+    let bytes: u64 = received.map(|row| row.2).sum();
+    assert_eq!(bytes, 6000 + 100 + 5000 + 8 + 333 + 222);
+    assert_eq!(records.iter().filter(|row| row.1 == "export").count(), 2);
+}
+
+#[test]
+fn ranks_can_be_traced_as_processes_of_fewer_nodes() {
+    let trace = target("two-a-node");
+    job(4)
+        .option("--procs-per-node", "2")
+        .option("--trace", trace.to_str().unwrap())
+        .run(everybody_with_everybody)
+        .succeeds();
+    let done = Command::new(launcher())
+        .args(["lab", "info", "--json"])
+        .arg(&trace)
+        .output()
+        .unwrap();
+    std::fs::remove_file(&trace).unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("rank r is process r % 2 of node r / 2"), "{text}");
+    for (node, process) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let wanted = |line: &&str| {
+            line.contains("\"part\":\"process\"")
+                && line.contains(&format!("\"node\":{node},"))
+                && line.contains(&format!("\"process\":{process}"))
+        };
+        assert_eq!(text.lines().filter(wanted).count(), 1, "{text}");
+    }
+    assert_eq!(text.matches("\"part\":\"process\"").count(), 4);
+}

@@ -20,7 +20,7 @@ pub(crate) struct ApplicationArgs {
 pub(super) fn command(args: &ApplicationArgs) -> Result<(), LabError> {
     let mut traces = &args.chosen.traces;
     let profile = traces.profile()?;
-    let output = args.output.begin()?;
+    let output = args.output.begin(traces)?;
     let answer = ask(&mut traces, &args.chosen.options(), &profile).map_err(failed)?;
     output.write(&answer)
 }

@@ -39,7 +39,7 @@ pub(super) fn command(args: &LimitsArgs) -> Result<(), LabError> {
     };
     let mut traces = &args.traces;
     let profile = args.traces.profile()?;
-    let output = args.output.begin()?;
+    let output = args.output.begin(&args.traces)?;
     let answer = ask(&mut traces, &options, &profile).map_err(failed)?;
     output.write(&answer)
 }

@@ -7,9 +7,10 @@ use mapwire_study::questions::{Answer, Column, Row};
 use mapwire_study::rows::Kind;
 use serde_json::Value;
 
-use super::super::LabError;
 use super::super::output::{Output, grouped, table};
+use super::super::study::TraceOptions;
 use super::super::study::rows_out::csv_of;
+use super::super::{DamagedError, LabError};
 
 #[derive(Debug, Args)]
 pub(super) struct OutputOptions {
@@ -32,10 +33,10 @@ pub(super) struct AnswerOutput<'a> {
 
 impl OutputOptions {
     /// Begins the file that is named, if one is.
-    pub(super) fn begin(&self) -> Result<AnswerOutput<'_>, LabError> {
+    pub(super) fn begin(&self, traces: &TraceOptions) -> Result<AnswerOutput<'_>, LabError> {
         Ok(AnswerOutput {
             options: self,
-            output: Output::begin(self.output.as_deref())?,
+            output: Output::begin(self.output.as_deref(), &traces.traces)?,
         })
     }
 }
@@ -54,10 +55,7 @@ impl AnswerOutput<'_> {
             text(answer)
         };
         self.output.write(text.as_bytes())?;
-        for damage in &answer.damaged {
-            eprintln!("mapwire: warning: {damage}; only that part was studied");
-        }
-        Ok(())
+        DamagedError::tell(&answer.damaged)
     }
 }
 

@@ -56,7 +56,7 @@ impl UnpinOptions {
 pub(super) fn command(args: &PoliciesArgs) -> Result<(), LabError> {
     let mut traces = &args.chosen.traces;
     let profile = traces.profile()?;
-    let output = args.output.begin()?;
+    let output = args.output.begin(&args.chosen.traces)?;
     let answer = ask(&mut traces, &args.chosen.options(), &profile).map_err(failed)?;
     output.write(&answer)
 }

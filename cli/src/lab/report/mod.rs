@@ -5,15 +5,17 @@ mod plots;
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use mapwire_study::tables::{Cell, Comparison, comparisons};
+use mapwire_study::tables::{Cell, Comparison, Gathered, comparisons, conclusions};
+use mapwire_trace::Metadata;
 use plotly::Plot;
 
-use super::LabError;
-use super::output::Output;
+use super::output::{Output, date};
 use super::study::TraceOptions;
 use super::tables::gathered;
+use super::{DamagedError, LabError};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -27,71 +29,126 @@ pub(crate) struct ReportArgs {
 /// `mapwire lab report`.
 pub(crate) fn command(args: &ReportArgs) -> Result<(), LabError> {
     let profile = args.traces.profile()?;
-    let output = Output::begin(Some(&args.output))?;
+    let output = Output::begin(Some(&args.output), &args.traces.traces)?;
     let gathered = gathered(&args.traces)?;
     let tables = comparisons(&gathered, &profile);
-    output.write(page(&gathered.names, &tables).as_bytes())
+    let made = SystemTime::now().duration_since(UNIX_EPOCH);
+    let made = date(made.map_or(0, |it| it.as_secs()));
+    output.write(page(&gathered, &tables, &profile.name, &made).as_bytes())?;
+    DamagedError::tell(&gathered.damaged)
 }
 
-const STYLE: &str = "
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin: 2.5rem 0 0.3rem; border-top: 1px solid #ccc; padding-top: 1.5rem; }
-nav a { margin-right: 1rem; } .plot { height: 26rem; } .tables { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.85rem; } th, td { padding: 0.1rem 0.55rem; text-align: right; }
-th.key, td.key { text-align: left; } thead th { border-bottom: 1px solid #888; vertical-align: bottom; }
-.paper { background: #f3f3ec; } tbody tr:hover td { background: #e8f0fa; } li { max-width: 60rem; }
-";
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
 
-fn page(names: &[String], tables: &[Comparison]) -> String {
+/// The page, made at the time `made` with the costs of that profile.
+fn page(gathered: &Gathered, tables: &[Comparison], profile: &str, made: &str) -> String {
     let mut html = String::new();
-    let title = format!("Address translation on {}", names.join(", "));
+    let title = format!("Address translation on {}", gathered.names.join(", "));
     let _ = write!(
         html,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{0}</title>\n<style>{STYLE}</style>\n{1}\n\
-         </head>\n<body>\n<h1>{0}</h1>\n<p>Each table and figure of the papers, computed on these traces, beside what the paper prints \
-         (shaded). In the plots the papers' values are hidden until their names in the legend are chosen.</p>\n<nav>",
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{0}</title>\n<style>{STYLE}</style>\n{1}\n\
+         </head>\n<body>\n<h1>{0}</h1>\n",
         escaped(&title),
         Plot::offline_js_sources(),
     );
-    for (at, table) in tables.iter().enumerate() {
-        let _ = write!(
+    html.push_str("<section class=\"top\">\n<h2>Conclusion</h2>\n<ul>\n");
+    for word in conclusions(&gathered.names, tables) {
+        let _ = writeln!(html, "<li>{}</li>", escaped(&word));
+    }
+    html.push_str("</ul>\n");
+    for note in &gathered.notes {
+        let _ = writeln!(html, "<p class=\"note\">{}.</p>", escaped(note));
+    }
+    html.push_str("</section>\n<section>\n<h2>Traces</h2>\n<dl>\n");
+    for (name, metadata) in gathered.names.iter().zip(&gathered.metadata) {
+        let _ = writeln!(
             html,
-            "<a href=\"#t{at}\">{} {}</a>",
-            table.paper, table.name
+            "<dt>{}</dt><dd>{}</dd>",
+            escaped(name),
+            escaped(&origin(metadata))
+        );
+    }
+    let _ = write!(
+        html,
+        "</dl>\n<p>Made on {} by mapwire {}; costs: {}. Each part shows what was computed on these traces; its values stand \
+         beside those that the paper prints (shaded).</p>\n</section>\n<nav>\n",
+        escaped(made),
+        env!("CARGO_PKG_VERSION"),
+        escaped(profile)
+    );
+    for (at, table) in tables.iter().enumerate() {
+        let _ = writeln!(
+            html,
+            "<a href=\"#t{at}\">{} <small>{} {}</small></a>",
+            table.heading(),
+            table.paper,
+            table.name
         );
     }
     html.push_str("</nav>\n");
     for (at, table) in tables.iter().enumerate() {
-        let _ = writeln!(
-            html,
-            "<section>\n<h2 id=\"t{at}\">{} {}</h2>\n<p>{} ({})</p>",
-            table.paper,
-            table.name,
-            escaped(&table.caption),
-            escaped(table.unit)
-        );
-        for (number, plot) in plots::plots(table).iter().enumerate() {
-            let id = format!("plot-{at}-{number}");
+        part(&mut html, at, table);
+    }
+    let _ = write!(html, "<script>{SCRIPT}</script>\n</body>\n</html>\n");
+    html
+}
+
+/// Where a trace comes from: its command, and when it was taken.
+fn origin(metadata: &Metadata) -> String {
+    let mut text = match metadata.command.is_empty() {
+        true => "command not known".to_owned(),
+        false => metadata.command.join(" "),
+    };
+    if metadata.synthetic {
+        text.push_str(" (made up, no program ran)");
+    }
+    if let Some(format) = &metadata.imported_from {
+        let _ = write!(text, " (imported from {format})");
+    }
+    if let Some(taken) = metadata.taken_unix_s {
+        let _ = write!(text, ", taken {}", date(taken));
+    }
+    text
+}
+
+fn part(html: &mut String, at: usize, table: &Comparison) {
+    let _ = writeln!(
+        html,
+        "<section>\n<h2 id=\"t{at}\">{} <small>{} {}</small></h2>\n<p>{} ({})</p>",
+        table.heading(),
+        table.paper,
+        table.name,
+        escaped(&table.caption),
+        escaped(table.unit)
+    );
+    for (number, plot) in plots::plots(table).iter().enumerate() {
+        let id = format!("plot-{at}-{number}");
+        if plot.has_papers {
             let _ = writeln!(
                 html,
-                "<div class=\"plot\">{}</div>",
-                plot.to_inline_html(Some(&id))
+                "<label><input type=\"checkbox\" data-plot=\"{id}\"> with the paper's values</label>"
             );
         }
-        html.push_str(&table_html(table));
-        html.push_str("<ul>\n");
-        for remark in &table.remarks {
-            let _ = writeln!(html, "<li>{}</li>", escaped(remark));
-        }
-        html.push_str("</ul>\n</section>\n");
+        let _ = writeln!(
+            html,
+            "<div class=\"plot\">{}</div>",
+            plot.plot.to_inline_html(Some(&id))
+        );
     }
-    html.push_str("</body>\n</html>\n");
-    html
+    html.push_str(&table_html(table));
+    html.push_str("<ul>\n");
+    for remark in &table.remarks {
+        let _ = writeln!(html, "<li>{}</li>", escaped(remark));
+    }
+    html.push_str("</ul>\n</section>\n");
 }
 
 fn table_html(table: &Comparison) -> String {
     let mut html = String::from(
-        "<details open><summary>Values</summary>\n<div class=\"tables\"><table>\n<thead><tr>",
+        "<details><summary>Values, with the paper's</summary>\n<div class=\"tables\"><table>\n<thead><tr>",
     );
     for key in &table.keys {
         let _ = write!(html, "<th class=\"key\">{}</th>", escaped(key));

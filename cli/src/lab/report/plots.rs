@@ -1,12 +1,43 @@
-//! The plots of a table or figure.
+//! The plots of a table or figure. The page's script gives them the colours of the page and their height.
 
 use mapwire_study::tables::{Comparison, Side};
-use plotly::common::{DashType, Line, Mode, Title, Visible};
-use plotly::layout::{Axis, AxisType, BarMode};
-use plotly::{Bar, Layout, Plot, Scatter};
+use plotly::common::{DashType, Line, Marker, Mode, Title, Visible};
+use plotly::layout::{Axis, AxisType, BarMode, Margin};
+use plotly::{Bar, Configuration, Layout, Plot, Scatter};
+
+/// A plot of the page.
+pub(super) struct Drawn {
+    pub(super) plot: Plot,
+    /// Whether it has the paper's values, not shown at first.
+    pub(super) has_papers: bool,
+}
 
 /// What of a table is worth a plot.
-pub(super) fn plots(table: &Comparison) -> Vec<Plot> {
+pub(super) fn plots(table: &Comparison) -> Vec<Drawn> {
+    let drawn = |mut plot: Plot| {
+        plot.set_configuration(Configuration::new().responsive(true).display_logo(false));
+        let has_papers = plot.to_json().contains("\"name\":\"paper: ");
+        Drawn { plot, has_papers }
+    };
+    plots_of(table).into_iter().map(drawn).collect()
+}
+
+/// The colour of line or bar number `at` of a plot: no two are the same, and those that follow one another are far apart.
+fn colour(at: usize) -> String {
+    let hue = (at as f64 * 137.508) % 360.0;
+    let light = [50, 38, 64][at / 8 % 3];
+    format!("hsl({hue:.1}, 65%, {light}%)")
+}
+
+/// Ours is shown, the paper's when it is asked for.
+fn shown(ours: bool) -> Visible {
+    match ours {
+        true => Visible::True,
+        false => Visible::False,
+    }
+}
+
+fn plots_of(table: &Comparison) -> Vec<Plot> {
     match table.name {
         "Figure 7" => stacked_causes(table),
         "Figure 5" => stacked_paths(table),
@@ -23,8 +54,9 @@ fn axis(title: &str) -> Axis {
 fn layout(title: &str, x: &str, y: &str) -> Layout {
     Layout::new()
         .title(Title::with_text(title))
-        .x_axis(axis(x).type_(AxisType::Category))
-        .y_axis(axis(y))
+        .x_axis(axis(x).type_(AxisType::Category).auto_margin(true))
+        .y_axis(axis(y).auto_margin(true))
+        .margin(Margin::new().left(50).right(10).top(40))
 }
 
 /// The second key and what follows, which tells the lines of one table apart; and all values of it.
@@ -51,6 +83,7 @@ fn points(table: &Comparison, side: &Side, column: usize, group: &str) -> (Vec<S
 /// A line for each column and group: ours drawn, the paper's to be chosen.
 fn lines(table: &Comparison) -> Vec<Plot> {
     let mut plot = Plot::new();
+    let mut number = 0;
     for group in groups(table) {
         for (side, ours) in [(&table.ours, true), (&table.published, false)] {
             for (column, name) in side.columns.iter().enumerate() {
@@ -62,27 +95,30 @@ fn lines(table: &Comparison) -> Vec<Plot> {
                 let line = Scatter::new(x, y)
                     .name(format!("{whose}{name} {group}").trim())
                     .mode(Mode::LinesMarkers)
-                    .line(Line::new().dash(if ours { DashType::Solid } else { DashType::Dot }))
-                    .visible(if ours {
-                        Visible::True
-                    } else {
-                        Visible::LegendOnly
-                    });
+                    .line(line_of(number, ours))
+                    .visible(shown(ours));
                 plot.add_trace(line);
+                number += 1;
             }
         }
     }
-    plot.set_layout(layout(&title(table), table.keys[0], table.unit));
+    plot.set_layout(layout("", table.keys[0], table.unit));
     vec![plot]
 }
 
-fn title(table: &Comparison) -> String {
-    format!("{} {}", table.paper, table.name)
+fn line_of(number: usize, ours: bool) -> Line {
+    let dash = if ours { DashType::Solid } else { DashType::Dot };
+    Line::new().color(colour(number)).dash(dash)
+}
+
+fn bar_of(number: usize) -> Marker {
+    Marker::new().color(colour(number))
 }
 
 /// Bars for the rows of each column.
 fn bars(table: &Comparison) -> Vec<Plot> {
     let mut plot = Plot::new();
+    let mut number = 0;
     for (side, ours) in [(&table.ours, true), (&table.published, false)] {
         for (column, name) in side.columns.iter().enumerate() {
             let rows = table.row_keys.iter().zip(&side.rows);
@@ -93,19 +129,16 @@ fn bars(table: &Comparison) -> Vec<Plot> {
                 continue;
             }
             let whose = if ours { "" } else { "paper: " };
-            let shown = ours || matches!(table.name, "Table 3" | "Figure 3");
             plot.add_trace(
                 Bar::new(x, y)
                     .name(format!("{whose}{name}"))
-                    .visible(if shown {
-                        Visible::True
-                    } else {
-                        Visible::LegendOnly
-                    }),
+                    .marker(bar_of(number))
+                    .visible(shown(ours)),
             );
+            number += 1;
         }
     }
-    plot.set_layout(layout(&title(table), table.keys[0], table.unit).bar_mode(BarMode::Group));
+    plot.set_layout(layout("", table.keys[0], table.unit).bar_mode(BarMode::Group));
     vec![plot]
 }
 
@@ -114,16 +147,15 @@ fn stacked_causes(table: &Comparison) -> Vec<Plot> {
     let traces = table.ours.columns.iter().enumerate();
     let plot = |(column, name): (usize, &String)| {
         let mut plot = Plot::new();
-        for cause in ["compulsory", "capacity", "conflict"] {
+        for (number, cause) in ["compulsory", "capacity", "conflict"]
+            .into_iter()
+            .enumerate()
+        {
             let (x, y) = points(table, &table.ours, column, cause);
-            plot.add_trace(Bar::new(x, y).name(cause));
+            plot.add_trace(Bar::new(x, y).name(cause).marker(bar_of(number)));
         }
-        let layout = layout(
-            &format!("{}: {name}", title(table)),
-            table.keys[0],
-            table.unit,
-        );
-        plot.set_layout(layout.bar_mode(BarMode::Relative));
+        let layout = layout(name, table.keys[0], table.unit);
+        plot.set_layout(layout.bar_mode(BarMode::Stack));
         plot
     };
     traces.map(plot).collect()
@@ -146,13 +178,9 @@ fn stacked_paths(table: &Comparison) -> Vec<Plot> {
             let values =
                 rows.filter_map(|(keys, cells)| Some((keys[0].clone(), cells[column].value?)));
             let (x, y): (Vec<_>, Vec<_>) = values.unzip();
-            plot.add_trace(Bar::new(x, y).name(*name));
+            plot.add_trace(Bar::new(x, y).name(*name).marker(bar_of(part)));
         }
-        let layout = layout(
-            &format!("{}: {trace}", title(table)),
-            table.keys[0],
-            table.unit,
-        );
+        let layout = layout(&trace, table.keys[0], table.unit);
         plot.set_layout(layout.bar_mode(BarMode::Stack));
         plot
     };
@@ -166,11 +194,9 @@ fn prefetch(table: &Comparison) -> Vec<Plot> {
     let mut sizes: Vec<&str> = table.row_keys.iter().map(|keys| keys[0].as_str()).collect();
     sizes.dedup();
     let plot = |part: usize| {
-        let (what, unit) = [
-            ("(a) miss rate", "misses per lookup"),
-            ("(b) cost", "us per lookup"),
-        ][part];
+        let (what, unit) = [("misses", "misses per lookup"), ("cost", "us per lookup")][part];
         let mut plot = Plot::new();
+        let mut number = 0;
         for (side, ours) in [(&table.ours, true), (&table.published, false)] {
             for (column, name) in side.columns.iter().enumerate().skip(part).step_by(2) {
                 for size in &sizes {
@@ -189,21 +215,26 @@ fn prefetch(table: &Comparison) -> Vec<Plot> {
                     let line = Scatter::new(x, y)
                         .name(format!("{whose}{name} {size}"))
                         .mode(Mode::LinesMarkers)
-                        .visible(if ours {
-                            Visible::True
-                        } else {
-                            Visible::LegendOnly
-                        });
+                        .line(line_of(number, ours))
+                        .visible(shown(ours));
                     plot.add_trace(line);
+                    number += 1;
                 }
             }
         }
-        plot.set_layout(layout(
-            &format!("{} {what}", title(table)),
-            "entries fetched by a miss",
-            unit,
-        ));
+        plot.set_layout(layout(what, "entries fetched by a miss", unit));
         plot
     };
     vec![plot(0), plot(1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_lines_of_a_plot_have_one_colour() {
+        let colours: std::collections::HashSet<_> = (0..200).map(colour).collect();
+        assert_eq!(colours.len(), 200);
+    }
 }

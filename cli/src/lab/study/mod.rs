@@ -93,12 +93,11 @@ pub(crate) fn command(args: &StudyArgs) -> Result<(), LabError> {
         return Err(UsageError(text.to_owned()).into());
     }
     let profile = args.traces.profile()?;
-    let output = Output::begin(args.output.as_deref())?;
+    let output = Output::begin(args.output.as_deref(), &args.traces.traces)?;
     let studied = args.traces.study(configurations, !args.no_causes)?;
     let rows: Vec<Row> = rows(&studied.traces, &studied.configurations, &profile);
     output.write(&rows_out::bytes(&rows, format)?)?;
-    studied.warn();
-    Ok(())
+    studied.warn()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use mapwire_study::files::{FileError, TraceFindings, study_files};
 use mapwire_study::study::Request;
 use mapwire_study::tables::direct_note;
 
-use super::super::{LabError, UsageError};
+use super::super::{DamagedError, LabError, UsageError};
 use crate::progress::Progress;
 
 #[derive(Debug, Args)]
@@ -103,15 +103,14 @@ pub(crate) struct Studied {
 
 impl Studied {
     /// Tells of traces of which only a part was good, or which never met a NIC.
-    pub(crate) fn warn(&self) {
+    pub(crate) fn warn(&self) -> Result<(), LabError> {
         for trace in &self.traces {
             if let Some(note) = direct_note(&trace.name(), &trace.findings.totals()) {
                 eprintln!("mapwire: note: {note}");
             }
-            if let Some(damage) = &trace.damage {
-                eprintln!("mapwire: warning: {damage}; only that part was studied");
-            }
         }
+        let damaged = self.traces.iter().filter_map(|it| it.damage.as_ref());
+        DamagedError::tell(&damaged.map(ToString::to_string).collect::<Vec<_>>())
     }
 }
 

@@ -8,7 +8,7 @@ mod pages;
 
 use mapwire_trace::Block;
 use mapwire_translation::{PageRange, Process, RangeError};
-use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp, TraceRecord};
 
 pub use pages::Pages;
 
@@ -113,6 +113,37 @@ pub enum DecodeError {
         record: u64,
         /// The node.
         node: u16,
+    },
+}
+
+/// Whether a record can be studied, whatever came before it.
+///
+/// # Errors
+/// Why not.
+pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
+    if record.is_inline() {
+        return Ok(());
+    }
+    let range = PageRange::covering(record.address.get(), record.bytes.get())?;
+    match range.count {
+        0..=MAX_OPERATION_PAGES => Ok(()),
+        pages => Err(UnstudiedError::TooLong { pages }),
+    }
+}
+
+/// Why a record cannot be studied, without its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UnstudiedError {
+    /// Memory outside the address space.
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    /// More pages than one operation may have.
+    #[error(
+        "it touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
+    )]
+    TooLong {
+        /// Its pages.
+        pages: u64,
     },
 }
 

@@ -1,5 +1,6 @@
 //! The studies from which the tables are made.
 
+use mapwire_trace::Metadata;
 use mapwire_translation::{DesignConfig, PinLimit, PinRules};
 
 use crate::config::Configuration;
@@ -44,6 +45,8 @@ pub(super) struct Part {
 pub struct Gathered {
     /// Names of the traces.
     pub names: Vec<String>,
+    /// What each says of itself.
+    pub metadata: Vec<Metadata>,
     /// No limit, with causes: Tables 3, 4, 6 and 8, Figure 7.
     pub(super) unlimited: Part,
     /// Figure 8.
@@ -230,6 +233,11 @@ pub fn gather(
     let limited = direct().chain(interrupts()).map(four_megabytes).collect();
     let gathered = Gathered {
         names: unlimited.traces.iter().map(TraceFindings::name).collect(),
+        metadata: unlimited
+            .traces
+            .iter()
+            .map(|trace| trace.metadata.clone())
+            .collect(),
         damaged: unlimited
             .traces
             .iter()

@@ -4,8 +4,11 @@ mod claims;
 mod gather;
 mod handles;
 mod utlb;
+mod words;
 
 use serde_json::{Value, json};
+
+pub use words::conclusions;
 
 pub use gather::{Gathered, Source, direct_note, gather};
 

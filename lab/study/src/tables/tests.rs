@@ -117,7 +117,7 @@ fn every_table_and_figure_has_our_traces_beside_the_papers_cells() {
 
 #[test]
 fn tables_agree_with_one_another() {
-    let (_, tables) = all();
+    let (gathered, tables) = all();
     let named = |name: &str| tables.iter().find(|table| table.name == name).unwrap();
     let (four, eight, seven, six) = (
         named("Table 4"),
@@ -161,6 +161,13 @@ fn tables_agree_with_one_another() {
             .unwrap();
         assert!((cost - (1.3 + 27.0 * checks + 1.8 * misses.value.unwrap())).abs() < 1e-3);
     }
+    let words = conclusions(&gathered.names, &tables).join("\n");
+    let conflicts = seven.ours_at(&["8K", "conflict"], "sweep6000").unwrap();
+    assert!(conflicts.value.unwrap() >= 0.0);
+    assert!(
+        words.contains("sweep6000: with 8K entries a lookup costs "),
+        "{words}"
+    );
     // The paper's side is the paper's.
     let row = four
         .row_keys

@@ -2,23 +2,24 @@
 //!
 //! | column | type when written | read too |
 //! |---|---|---|
-//! | `time_ns`, `address`, `bytes` | INT64, unsigned | any integer that is not negative |
+//! | `time_ns` | INT64, unsigned | any integer that is not negative, or a timestamp of any unit; also named `time` or `timestamp` then |
+//! | `address`, `bytes` | INT64, unsigned | any integer that is not negative |
 //! | `node`, `process` | INT32, unsigned 16 bits | any integer from 0 to 65535 |
 //! | `op` | string: `send`, `fetch`, `recv`, `export`, `unexport`, `hold`, `release`, `absent`, `present` | |
 //! | `direct` | boolean | may be missing: then nothing was direct |
 //!
-//! Columns may come in any order, and may be nullable, but hold no null. The trace's metadata stand under the key `mapwire`. Written files are
-//! compressed by Snappy; read are also LZ4 and gzip. Row groups have 262,144 rows, and a row group of a file that is read
+//! Columns may come in any order, and may be nullable, but hold no null; others are passed over. The trace's metadata stand under the key
+//! `mapwire`. Written files are compressed by Snappy; read are also LZ4, gzip, Zstandard and Brotli. Row groups have 262,144 rows, and a row group of a file that is read
 //! is never in memory as a whole.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp, TraceRecord};
 use parquet::basic::{
-    Compression, ConvertedType, Encoding, LogicalType, Repetition, SortOrder, Type as Physical,
+    Compression, ConvertedType, Encoding, LogicalType, Repetition, SortOrder, TimeUnit,
+    Type as Physical,
 };
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -27,7 +28,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::{ColumnPath, Type};
+use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use super::csv::{COLUMNS, DIRECT};
 use super::error::{ConvertError, Place, shown};
@@ -190,26 +191,70 @@ impl<W: Write + Send> Sink for ParquetWriter<W> {
 /// Of which no NIC translated anything: what went by mapped memory, or within a command.
 const UNTRANSLATED: u8 = TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE;
 
-thread_local! {
-    /// Whether a panic of this thread is an error of a file, of which nothing is said.
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
+/// What `read` gives. The library panics on some files that are damaged; that is an error of the file here. What the panic prints is
+/// printed: how panics are told is the program's choice.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+    read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
 }
 
-/// What `read` gives. The library panics on some files that are damaged; that is an error of the file here, and not printed.
-fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !GUARDED.get() {
-                usual(panic);
-            }
-        }));
-    });
-    GUARDED.set(true);
-    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
-    GUARDED.set(false);
-    read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
+/// What a column's type must be, and is.
+fn fits(known: usize, column: &ColumnDescriptor) -> (bool, &'static str) {
+    match known {
+        OP => (column.physical_type() == Physical::BYTE_ARRAY, "a string"),
+        DIRECT_AT => (column.physical_type() == Physical::BOOLEAN, "a boolean"),
+        TIME => (
+            is_integer(column) || timestamp_ns(column).is_some(),
+            "an integer or a timestamp",
+        ),
+        _ => (is_integer(column), "an integer"),
+    }
+}
+
+/// Dates and times are integers, too, but not these.
+fn is_integer(column: &ColumnDescriptor) -> bool {
+    use ConvertedType as C;
+    let plain = matches!(
+        column.logical_type_ref(),
+        None | Some(LogicalType::Integer(_))
+    ) && matches!(
+        column.converted_type(),
+        C::NONE
+            | C::INT_8
+            | C::INT_16
+            | C::INT_32
+            | C::INT_64
+            | C::UINT_8
+            | C::UINT_16
+            | C::UINT_32
+            | C::UINT_64
+    );
+    plain && matches!(column.physical_type(), Physical::INT32 | Physical::INT64)
+}
+
+/// Nanoseconds of the unit of a column of timestamps.
+fn timestamp_ns(column: &ColumnDescriptor) -> Option<u64> {
+    if column.physical_type() != Physical::INT64 {
+        return None;
+    }
+    match (column.logical_type_ref(), column.converted_type()) {
+        (Some(LogicalType::Timestamp(timestamp)), _) => Some(match timestamp.unit {
+            TimeUnit::MILLIS => 1_000_000,
+            TimeUnit::MICROS => 1_000,
+            TimeUnit::NANOS => 1,
+        }),
+        (None, ConvertedType::TIMESTAMP_MILLIS) => Some(1_000_000),
+        (None, ConvertedType::TIMESTAMP_MICROS) => Some(1_000),
+        _ => None,
+    }
+}
+
+/// Which of our columns that is, if it is one.
+fn known_as(column: &ColumnDescriptor) -> Option<usize> {
+    let name = column.path().string();
+    let is_time = TIMESTAMPS.contains(&name.as_str()) && timestamp_ns(column).is_some();
+    let named = ALL.iter().position(|known| *known == name);
+    named.or(is_time.then_some(TIME))
 }
 
 /// Reads the records of a Parquet file.
@@ -221,6 +266,8 @@ pub struct ParquetReader {
     places: [Option<usize>; 7],
     /// Unsigned, by the file's schema.
     unsigned: [bool; 7],
+    /// Nanoseconds of the unit of times.
+    time_unit_ns: u64,
     next_group: usize,
     /// Columns of the row group that is being read, and its rows that are left.
     columns: Vec<Option<ColumnReader>>,
@@ -233,6 +280,9 @@ pub struct ParquetReader {
 const ALL: [&str; 7] = [
     COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5], DIRECT,
 ];
+/// Names that a column of timestamps may have besides.
+const TIMESTAMPS: [&str; 2] = ["time", "timestamp"];
+const TIME: usize = 0;
 const OP: usize = 3;
 const DIRECT_AT: usize = 6;
 
@@ -240,7 +290,7 @@ impl ParquetReader {
     /// Reads the head of `input`, which errors call `file`.
     ///
     /// # Errors
-    /// It is no Parquet file; a column is missing, unknown, nested or of another type.
+    /// It is no Parquet file; a column is missing, there twice, nested or of another type.
     pub fn new(input: File, file: impl Into<String>) -> Result<Self, ConvertError> {
         let file = file.into();
         let wrong = |what: String| ConvertError::File {
@@ -252,45 +302,22 @@ impl ParquetReader {
         let about = reader.metadata().file_metadata();
         let schema = about.schema_descr();
         let (mut places, mut unsigned) = ([None; 7], [false; 7]);
+        let mut time_unit_ns = 1;
         for (place, column) in schema.columns().iter().enumerate() {
+            // Other columns are none of a trace's business.
+            let Some(known) = known_as(column) else {
+                continue;
+            };
             let name = column.path().string();
-            let Some(known) = ALL.iter().position(|known| *known == name) else {
-                return Err(wrong(format!(
-                    "there is no column `{name}`; the columns are {}",
-                    ALL.join(", ")
-                )));
-            };
-            let (fits, wanted) = match known {
-                OP => (column.physical_type() == Physical::BYTE_ARRAY, "a string"),
-                DIRECT_AT => (column.physical_type() == Physical::BOOLEAN, "a boolean"),
-                _ => {
-                    use ConvertedType as C;
-                    let integer =
-                        matches!(column.physical_type(), Physical::INT32 | Physical::INT64);
-                    // Dates and times are integers, too, but not these.
-                    let plain = matches!(
-                        column.logical_type_ref(),
-                        None | Some(LogicalType::Integer(_))
-                    ) && matches!(
-                        column.converted_type(),
-                        C::NONE
-                            | C::INT_8
-                            | C::INT_16
-                            | C::INT_32
-                            | C::INT_64
-                            | C::UINT_8
-                            | C::UINT_16
-                            | C::UINT_32
-                            | C::UINT_64
-                    );
-                    (integer && plain, "an integer")
-                }
-            };
+            let (fits, wanted) = fits(known, column);
             if !fits || column.max_rep_level() > 0 {
                 return Err(wrong(format!("the column `{name}` is not {wanted}")));
             }
             if places[known].replace(place).is_some() {
-                return Err(wrong(format!("the column `{name}` is there twice")));
+                return Err(wrong(format!("the column `{}` is there twice", ALL[known])));
+            }
+            if known == TIME {
+                time_unit_ns = timestamp_ns(column).unwrap_or(1);
             }
             unsigned[known] = column.sort_order() == SortOrder::UNSIGNED;
         }
@@ -310,6 +337,7 @@ impl ParquetReader {
             metadata,
             places,
             unsigned,
+            time_unit_ns,
             next_group: 0,
             columns: Vec::new(),
             left: 0,
@@ -471,8 +499,15 @@ impl ParquetReader {
                 self.wrong(self.rows, what)
             })
         };
+        let time_ns = time.checked_mul(self.time_unit_ns).ok_or_else(|| {
+            let unit = self.time_unit_ns;
+            self.wrong(
+                self.rows,
+                format!("time_ns is {time} units of {unit} ns; it must be below 2^64 ns"),
+            )
+        })?;
         let record = TraceRecord {
-            time_ns: time.into(),
+            time_ns: time_ns.into(),
             address: address.into(),
             bytes: bytes.into(),
             node: small(1, node)?.into(),

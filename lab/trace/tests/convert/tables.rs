@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -16,10 +17,19 @@ enum Values {
 }
 
 fn table(schema: &str, columns: &[(Values, Option<Vec<i16>>)]) -> Vec<u8> {
+    packed_table(schema, columns, Compression::UNCOMPRESSED)
+}
+
+fn packed_table(
+    schema: &str,
+    columns: &[(Values, Option<Vec<i16>>)],
+    compression: Compression,
+) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut out = Vec::new();
+    let properties = WriterProperties::builder().set_compression(compression);
     let mut writer =
-        SerializedFileWriter::new(&mut out, schema, Arc::new(WriterProperties::default())).unwrap();
+        SerializedFileWriter::new(&mut out, schema, Arc::new(properties.build())).unwrap();
     let mut group = writer.next_row_group().unwrap();
     for (values, levels) in columns {
         let mut column = group.next_column().unwrap().unwrap();
@@ -128,7 +138,7 @@ fn schemas_that_do_not_fit_are_told_with_the_column() {
     for (bytes, says) in [
         (
             one("message m { required int64 when; }", Values::Long(vec![1])),
-            "in: there is no column `when`; the columns are time_ns",
+            "in: the column `time_ns` is missing; the columns are time_ns",
         ),
         (
             one(
@@ -143,10 +153,10 @@ fn schemas_that_do_not_fit_are_told_with_the_column() {
         ),
         (
             one(
-                "message m { required int64 time_ns (TIMESTAMP_MILLIS); }",
+                "message m { required int64 address (TIMESTAMP_MILLIS); }",
                 Values::Long(vec![1]),
             ),
-            "`time_ns` is not an integer",
+            "`address` is not an integer",
         ),
         (
             b"PAR1 is not enough".to_vec(),
@@ -169,4 +179,63 @@ fn a_table_cut_anywhere_or_changed_at_any_byte_is_refused_or_read_without_harm()
         changed[at] ^= 0x11;
         let _ = read(&changed);
     }
+}
+
+#[test]
+fn tables_of_other_programs_with_other_columns_timestamps_and_compressions_are_read() {
+    let columns = |time_name: &str, unit: &str| {
+        format!(
+            "message m {{ required binary host (UTF8); required binary op (UTF8); required int64 bytes; required int64 address; \
+             required int64 process; required int32 node; required int64 {time_name} ({unit}); required int32 colour; }}"
+        )
+    };
+    let values = || {
+        [
+            (Values::Text(vec!["here", "there"]), None),
+            (Values::Text(vec!["send", "recv"]), None),
+            (Values::Long(vec![1, 2]), None),
+            (Values::Long(vec![3, 4]), None),
+            (Values::Long(vec![0, 1]), None),
+            (Values::Int(vec![5, 6]), None),
+            (Values::Long(vec![7, 8]), None),
+            (Values::Int(vec![0, 0]), None),
+        ]
+    };
+    for (name, unit, ns) in [
+        ("time_ns", "TIMESTAMP_MILLIS", 1_000_000),
+        ("timestamp", "TIMESTAMP_MICROS", 1_000),
+        ("time", "TIMESTAMP(NANOS,true)", 1),
+    ] {
+        for compression in [
+            Compression::UNCOMPRESSED,
+            Compression::ZSTD(Default::default()),
+            Compression::BROTLI(Default::default()),
+        ] {
+            let bytes = packed_table(&columns(name, unit), &values(), compression);
+            let rows = read(&bytes).unwrap();
+            let expected = [(7 * ns, 5, 0, 1, 3, 1, 0), (8 * ns, 6, 1, 3, 4, 2, 0)];
+            assert_eq!(rows, expected, "{name} {unit} {compression}");
+        }
+    }
+}
+
+#[test]
+fn a_timestamp_past_the_end_of_time_is_told_with_its_row() {
+    let schema = PLAIN.replace("int64 time_ns", "int64 time_ns (TIMESTAMP_MILLIS)");
+    let bytes = table(
+        &schema,
+        &[
+            (Values::Text(vec!["send"]), None),
+            (Values::Long(vec![1]), None),
+            (Values::Long(vec![3]), None),
+            (Values::Long(vec![0]), Some(vec![1])),
+            (Values::Int(vec![5]), None),
+            (Values::Long(vec![i64::MAX]), None),
+        ],
+    );
+    let error = read(&bytes).unwrap_err();
+    assert!(
+        error.contains("row 0") && error.contains("2^64 ns"),
+        "{error}"
+    );
 }
