@@ -335,7 +335,10 @@ fn ranks_can_be_traced_as_processes_of_fewer_nodes() {
         .unwrap();
     std::fs::remove_file(&trace).unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
-    assert!(text.contains("rank r is process r % 2 of node r / 2"), "{text}");
+    assert!(
+        text.contains("rank r is process r % 2 of node r / 2"),
+        "{text}"
+    );
     for (node, process) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let wanted = |line: &&str| {
             line.contains("\"part\":\"process\"")

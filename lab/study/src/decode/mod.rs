@@ -4,12 +4,14 @@
 //! order in which they appear, so that what an engine keeps of a page is a place in a vector. Lookups come in chunks of
 //! about a million, so memory grows with the pages that a trace touches, and not with its length.
 
+mod error;
 mod pages;
 
 use mapwire_trace::Block;
-use mapwire_translation::{PageRange, Process, RangeError};
-use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp, TraceRecord};
+use mapwire_translation::{PageRange, Process};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp};
 
+pub use error::{DecodeError, UnstudiedError, check};
 pub use pages::Pages;
 
 /// The bits of a lookup that are the number of its page.
@@ -83,68 +85,6 @@ impl Selection {
             TraceOp::Absent | TraceOp::Present => true,
         }
     }
-}
-
-/// A record that cannot be studied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum DecodeError {
-    /// Memory outside the address space.
-    #[error("record {record}: {cause}")]
-    Range {
-        /// Number of the record, from 1.
-        record: u64,
-        /// What is wrong.
-        cause: RangeError,
-    },
-    /// More pages than one operation may have.
-    #[error(
-        "record {record} touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
-    )]
-    TooLong {
-        /// Number of the record, from 1.
-        record: u64,
-        /// Its pages.
-        pages: u64,
-    },
-    /// More pages than numbers.
-    #[error("record {record}: node {node} touches more than {PAGE_ID} different pages")]
-    TooManyPages {
-        /// Number of the record, from 1.
-        record: u64,
-        /// The node.
-        node: u16,
-    },
-}
-
-/// Whether a record can be studied, whatever came before it.
-///
-/// # Errors
-/// Why not.
-pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
-    if record.is_inline() {
-        return Ok(());
-    }
-    let range = PageRange::covering(record.address.get(), record.bytes.get())?;
-    match range.count {
-        0..=MAX_OPERATION_PAGES => Ok(()),
-        pages => Err(UnstudiedError::TooLong { pages }),
-    }
-}
-
-/// Why a record cannot be studied, without its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum UnstudiedError {
-    /// Memory outside the address space.
-    #[error(transparent)]
-    Range(#[from] RangeError),
-    /// More pages than one operation may have.
-    #[error(
-        "it touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
-    )]
-    TooLong {
-        /// Its pages.
-        pages: u64,
-    },
 }
 
 /// What the host did between two lookups.

@@ -1,0 +1,68 @@
+//! Records that cannot be studied.
+
+use mapwire_translation::{PageRange, RangeError};
+use mapwire_wire::TraceRecord;
+
+use super::{MAX_OPERATION_PAGES, PAGE_ID};
+
+/// A record that cannot be studied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Memory outside the address space.
+    #[error("record {record}: {cause}")]
+    Range {
+        /// Number of the record, from 1.
+        record: u64,
+        /// What is wrong.
+        cause: RangeError,
+    },
+    /// More pages than one operation may have.
+    #[error(
+        "record {record} touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
+    )]
+    TooLong {
+        /// Number of the record, from 1.
+        record: u64,
+        /// Its pages.
+        pages: u64,
+    },
+    /// More pages than numbers.
+    #[error("record {record}: node {node} touches more than {PAGE_ID} different pages")]
+    TooManyPages {
+        /// Number of the record, from 1.
+        record: u64,
+        /// The node.
+        node: u16,
+    },
+}
+
+/// Whether a record can be studied, whatever came before it.
+///
+/// # Errors
+/// Why not.
+pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
+    if record.is_inline() {
+        return Ok(());
+    }
+    let range = PageRange::covering(record.address.get(), record.bytes.get())?;
+    match range.count {
+        0..=MAX_OPERATION_PAGES => Ok(()),
+        pages => Err(UnstudiedError::TooLong { pages }),
+    }
+}
+
+/// Why a record cannot be studied, without its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UnstudiedError {
+    /// Memory outside the address space.
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    /// More pages than one operation may have.
+    #[error(
+        "it touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
+    )]
+    TooLong {
+        /// Its pages.
+        pages: u64,
+    },
+}
