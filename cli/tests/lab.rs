@@ -143,7 +143,8 @@ fn info_counts_operations_lookups_and_footprints() {
         (trace["operations"].as_u64(), trace["lookups"].as_u64()),
         (Some(5), Some(8))
     );
-    assert_eq!(trace["footprint_pages_per_node"].as_f64(), Some(3.5));
+    // Of sends and fetches, as UTLB Table 3.
+    assert_eq!(trace["footprint_pages_per_node"].as_f64(), Some(3.0));
     assert_eq!(trace["complete"], true);
     let of = |part: &str| {
         all.iter()

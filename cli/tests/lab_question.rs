@@ -252,7 +252,7 @@ fn a_trace_without_a_lookup_is_named_by_every_question() {
 }
 
 #[test]
-fn of_a_trace_that_is_cut_off_the_good_part_is_studied_with_a_warning() {
+fn of_a_trace_that_is_cut_off_the_good_part_is_studied_and_the_exit_code_says_so() {
     let place = Place::new();
     let name = "long.mwt";
     place
@@ -261,7 +261,10 @@ fn of_a_trace_that_is_cut_off_the_good_part_is_studied_with_a_warning() {
     let path = place.folder.join(name);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let done = ask(&place, "policies", &[name, "--limit", "1/2", "--json"]);
+    let args = [
+        "lab", "question", "policies", name, "--limit", "1/2", "--json",
+    ];
+    let done = place.run(&args).code(3);
     assert_eq!(json_rows(&done).len(), 6);
     done.says("only that part was studied");
 }
