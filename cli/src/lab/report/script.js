@@ -9,7 +9,7 @@ function fit(plot) {
   const rows = names.length < 2 ? 0 : Math.ceil(names.length / Math.max(1, Math.floor(plot.clientWidth / (45 + 7 * longest))));
   const legend = 20 * rows;
   const layout = { height: 380 + legend, "margin.b": 90 + legend, "font.color": ink, paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)", "legend.orientation": "h", "legend.x": 0, "legend.yref": "container", "legend.y": 0,
+    plot_bgcolor: "rgba(0,0,0,0)", "title.x": 0, "title.xanchor": "left", "legend.orientation": "h", "legend.x": 0, "legend.yref": "container", "legend.y": 0,
     "legend.yanchor": "bottom" };
   for (const axis of ["xaxis", "yaxis"])
     for (const what of ["gridcolor", "linecolor", "zerolinecolor"]) layout[`${axis}.${what}`] = line;
