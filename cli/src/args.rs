@@ -1,6 +1,7 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -89,6 +90,7 @@ pub(crate) struct JobOptions {
     #[arg(
         short = 'n',
         long = "ranks",
+        alias = "np",
         value_name = "N",
         allow_negative_numbers = true
     )]
@@ -158,13 +160,18 @@ pub(crate) struct RunArgs {
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
     pub(crate) variables: Vec<OsString>,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The names of the variables that `-x` sets.
+    pub(crate) fn names(&self) -> impl Iterator<Item = OsString> {
+        self.variables.iter().map(|text| {
+            let name = text.as_bytes().split(|byte| *byte == b'=').next();
+            OsStr::from_bytes(name.unwrap_or_default()).to_owned()
+        })
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,16 +1,19 @@
 //! Completion scripts and manual pages, made from the command line's own description.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 
 use crate::args::Cli;
+use crate::stdio;
 
 /// Prints the completion script of `shell`.
 pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {
-    clap_complete::generate(shell, &mut Cli::command(), "mapwire", &mut io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "mapwire", &mut script);
+    stdio::note(io::stdout().write_all(&script));
     ExitCode::SUCCESS
 }
 

@@ -8,36 +8,51 @@
 //! | [`bench`] | `mapwire bench` |
 //! | [`lab`] | `mapwire lab`: traces and studies of them |
 //! | [`generate`] | `mapwire completions`, `mapwire man` |
+//! | [`stdio`] | what all commands print |
 //!
 //! Exit codes: 0 success, 2 a command line or configuration that makes no sense, 126 and 127 a
 //! program that cannot be started or found; `run` passes on the code of the rank that failed first.
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod stdio;
+
 mod args;
 mod bench;
+mod command_line;
 mod config;
 mod doctor;
 mod generate;
 mod lab;
 mod progress;
 mod run;
-mod size;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command};
+use mapwire::environment;
 
 /// Log lines go to stderr; `MAPWIRE_LOG` filters them (`warn` unless set, `debug`, or
 /// `mapwire_transport=trace`).
 fn start_log() {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("MAPWIRE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let given = std::env::var("MAPWIRE_LOG").unwrap_or_default();
+    let mistake = environment::log_mistake(&given);
+    if let Some(text) = &mistake {
+        environment::warn(text);
+    }
+    let chosen = match given.trim() {
+        "" => "warn",
+        _ if mistake.is_some() => "warn",
+        given => given,
+    };
+    let filter = EnvFilter::try_new(chosen).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        // A line that cannot be written is dropped, rather than reported by a print that panics.
+        .log_internal_errors(false)
         .init();
 }
 
@@ -54,8 +69,40 @@ fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match command_line::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(error) => return stdio::finish(show(&error)),
+    };
     start_log();
+    stdio::finish(run(cli))
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line.
+fn show(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if !error.use_stderr() {
+        stdio::note(printed);
+    }
+    ExitCode::from(error.exit_code() as u8)
+}
+
+/// Warns of variables that mean nothing, unless this process is a rank: then the launcher has.
+fn warn_of_variables(cli: &Cli) {
+    if std::env::var_os("MAPWIRE_JOB").is_some() {
+        return;
+    }
+    let names = std::env::vars_os().map(|(name, _)| name);
+    let given = match &cli.command {
+        Command::Run(args) => args.names().collect(),
+        _ => Vec::new(),
+    };
+    for text in environment::unknown_variables(names.chain(given)) {
+        environment::warn(&text);
+    }
+}
+
+fn run(cli: Cli) -> ExitCode {
+    warn_of_variables(&cli);
     let file = cli.config.as_deref();
     match cli.command {
         Command::Run(args) => run::command(&args, file),

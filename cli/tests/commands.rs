@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::process::Stdio;
+
 use common::{Place, Running};
 
 fn value_of(
@@ -83,10 +85,9 @@ fn a_wrong_configuration_names_the_place_and_the_choices() {
         .says("gone.toml");
     let mut command = place.command(&["config"]);
     command.env("MAPWIRE_SHARED", "lots");
-    Running::of(command)
-        .wait()
-        .code(2)
-        .says("MAPWIRE_SHARED: `lots` is no size");
+    Running::of(command).wait().code(2).says(
+        "MAPWIRE_SHARED: invalid size `lots`: expected a number with an optional K, M, G or T",
+    );
 }
 
 #[test]
@@ -166,4 +167,116 @@ fn a_filter_in_mapwire_log_shows_more_on_stderr() {
     let done = Running::of(command).wait().code(0);
     assert_eq!(done.out(), "");
     assert!(done.err().contains("DEBUG"), "{}", done.err());
+}
+
+/// What `mapwire ARGS` says and how it ends when its standard output goes to `target`.
+fn into(place: &Place, args: &[&str], target: Stdio) -> (i32, String) {
+    let mut command = place.command(args);
+    let output = command.stdout(target).stderr(Stdio::piped());
+    let output = output.spawn().unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), said)
+}
+
+const PRINTING: &[&[&str]] = &[
+    &["--help"],
+    &["--version"],
+    &["doctor"],
+    &["doctor", "--json"],
+    &["config"],
+    &["config", "--json"],
+    &["bench", "--list"],
+    &["completions", "bash"],
+    &["lab", "memory"],
+];
+
+#[test]
+fn every_command_fails_on_a_full_disk_and_says_so() {
+    let place = Place::new();
+    let job: &[&str] = &["run", "-n", "1", "--", "echo", "text"];
+    for args in PRINTING.iter().chain([&job]) {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let (code, said) = into(&place, args, full.into());
+        assert_eq!(code, 1, "{args:?}: {said}");
+        assert!(said.contains("No space left on device"), "{args:?}: {said}");
+        assert!(!said.contains("panicked"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn every_command_ends_quietly_when_nobody_reads_its_output() {
+    let place = Place::new();
+    for args in PRINTING {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (code, said) = into(&place, args, writer.into());
+        assert_eq!((code, said.as_str()), (0, ""), "{args:?}");
+    }
+}
+
+#[test]
+fn errors_that_cannot_be_printed_leave_the_exit_code_as_it_is() {
+    let place = Place::new();
+    for (args, code) in [
+        (&["run"][..], 2),
+        (&["run", "-n", "1", "--", "no-such-program"], 127),
+        (&["bench", "no-such-bench"], 2),
+    ] {
+        let mut command = place.command(args);
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let status = command.stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
+fn a_job_whose_output_finds_the_disk_full_is_ended_for_that_reason() {
+    let place = Place::new();
+    let args = ["run", "-n", "2", "--", "sh", "-c", "echo text; sleep 1000"];
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let (code, said) = into(&place, &args, full.into());
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("cannot write the ranks' output: No space left on device"),
+        "{said}"
+    );
+    place.assert_empty();
+}
+
+#[test]
+fn a_filter_in_mapwire_log_that_is_none_is_named_once() {
+    let place = Place::new();
+    let mut command = place.command(&["run", "-n", "2", "--", "true"]);
+    command.env("MAPWIRE_LOG", "verbose");
+    let done = Running::of(command).wait().code(0);
+    assert_eq!(done.err().lines().count(), 1, "{}", done.err());
+    done.says("MAPWIRE_LOG=verbose: `verbose` is not understood");
+}
+
+#[test]
+fn variables_that_mean_nothing_are_named_once_with_the_nearest_that_does() {
+    let place = Place::new();
+    let mut command = place.command(&["run", "-n", "2", "-x", "MAPWIRE_VIEW=3", "--", "true"]);
+    command.env("MAPWIRE_WIAT", "poll");
+    let done = Running::of(command).wait().code(0);
+    assert_eq!(done.err().lines().count(), 2, "{}", done.err());
+    done.says("no variable MAPWIRE_WIAT, so it has no effect; did you mean MAPWIRE_WAIT?")
+        .says("no variable MAPWIRE_VIEW, so it has no effect; did you mean MAPWIRE_VIEWS?");
+}
+
+#[test]
+fn options_that_run_does_not_have_are_refused_and_np_is_taken() {
+    let place = Place::new();
+    for (option, says) in [
+        ("--hostfile", "leave this option out"),
+        ("--tag-output", "begins with its rank"),
+        ("--no-tags", "'--no-tag'"),
+    ] {
+        place
+            .run(&["run", "-n", "2", option, "--", "true"])
+            .code(2)
+            .says(says);
+    }
+    let done = place.run(&["run", "-np", "2", "echo", "-np"]).code(0);
+    assert_eq!(done.sorted(), ["[0] -np", "[1] -np"]);
 }

@@ -178,12 +178,12 @@ impl Settings<'_> {
         let Some(text) = (self.0)(name) else {
             return Ok(None);
         };
-        match parse_bytes(&text) {
-            Some(bytes) => Ok(Some(bytes)),
-            None => Err(ConfigError {
+        match mapwire_translation::size::parse(&text) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => Err(ConfigError {
                 name: name.to_owned(),
                 value: text,
-                why: "not a number of bytes; write 4096, 64K, 512M, 4G or 1T".to_owned(),
+                why: error.to_string(),
             }),
         }
     }
@@ -207,23 +207,6 @@ impl Settings<'_> {
     }
 }
 
-/// `64K`, `1.5G` would be ambiguous in bytes: whole numbers with an optional binary suffix only.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let text = text
-        .strip_suffix("iB")
-        .or_else(|| text.strip_suffix('B'))
-        .unwrap_or(text);
-    let (digits, shift) = match text.chars().last()? {
-        'K' | 'k' => (&text[..text.len() - 1], 10),
-        'M' | 'm' => (&text[..text.len() - 1], 20),
-        'G' | 'g' => (&text[..text.len() - 1], 30),
-        'T' | 't' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +221,10 @@ mod tests {
         assert_eq!(
             with("MAPWIRE_SHARED", "2GiB").unwrap().shared.bytes,
             2 << 30
+        );
+        assert_eq!(
+            with("MAPWIRE_SHARED", "1.5 mb").unwrap().shared.bytes,
+            3 << 19
         );
         assert_eq!(
             with("MAPWIRE_PIN_LIMIT", "4096")

@@ -32,6 +32,7 @@
 
 mod buffer;
 mod config;
+pub mod environment;
 mod error;
 mod export;
 mod import;

@@ -9,6 +9,7 @@ use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
 use crate::config::{ConfigError, NodeConfig};
+use crate::environment;
 use crate::error::Result;
 use crate::export::ExportBuilder;
 use crate::import::{ImportBuilder, Proxies};
@@ -34,12 +35,17 @@ impl Drop for Inner {
 }
 
 impl Node {
-    /// Joins the job that `mapwire run` started this process in; without a launcher, a job of this process alone.
+    /// Joins the job that `mapwire run` started this process in; without a launcher, a job of this process alone. Then it warns,
+    /// on standard error, of variables that mean nothing and of another launcher that started this process with others.
     ///
     /// # Errors
     /// A `MAPWIRE_*` variable that is not valid; a launcher that is gone or refuses; a limit of the operating system.
     pub fn join() -> Result<Self> {
-        Self::with(NodeConfig::from_env()?)
+        let config = NodeConfig::from_env()?;
+        if config.job.is_none() {
+            environment::warn_alone();
+        }
+        Self::with(config)
     }
 
     /// Joins as `config` says.

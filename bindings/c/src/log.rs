@@ -9,6 +9,11 @@ use tracing_subscriber::layer::SubscriberExt;
 /// `warn,mapwire_transport=debug`), `warn` unless it does.
 pub(crate) fn start() {
     let chosen = std::env::var("MAPWIRE_LOG").unwrap_or_default();
+    // In a job the launcher has warned, once for all ranks.
+    let mistake = mapwire::environment::log_mistake(&chosen);
+    if let Some(text) = mistake.filter(|_| std::env::var_os("MAPWIRE_JOB").is_none()) {
+        mapwire::environment::warn(&text);
+    }
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
@@ -21,10 +26,10 @@ pub(crate) fn start() {
     let _ = tracing::subscriber::set_global_default(log);
 }
 
-/// Words that are none count as unset: a log is no reason for a program to fail.
+/// A filter with a mistake counts as unset: a log is no reason for a program to fail.
 fn filter(chosen: &str) -> Targets {
     let warnings = || Targets::new().with_default(LevelFilter::WARN);
-    if chosen.trim().is_empty() {
+    if chosen.trim().is_empty() || mapwire::environment::log_mistake(chosen).is_some() {
         return warnings();
     }
     chosen.parse().unwrap_or_else(|_| warnings())

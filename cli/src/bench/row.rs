@@ -1,7 +1,5 @@
 //! Rows of figures: one JSON object a line, or a table.
 
-use std::io::Write;
-
 use serde_json::{Map, Value, json};
 
 use super::measure::Figure;
@@ -110,33 +108,27 @@ impl Report {
     /// Prints a row.
     pub(crate) fn row(&mut self, row: &Row) {
         self.rows += 1;
-        let mut out = std::io::stdout().lock();
-        // Nobody reads any more: the bench may as well finish.
-        let _ = if self.json {
-            writeln!(out, "{}", row.to_json(self.bench))
-        } else {
-            if !std::mem::replace(&mut self.headed, true) {
-                let _ = writeln!(out, "{}", heading());
-            }
-            writeln!(out, "{}", table_line(row))
+        if self.json {
+            println!("{}", row.to_json(self.bench));
+            return;
         }
-        .and_then(|()| out.flush());
+        if !std::mem::replace(&mut self.headed, true) {
+            println!("{}", heading());
+        }
+        println!("{}", table_line(row));
     }
 
     /// A remark for the reader of the table; JSON readers get figures only.
     pub(crate) fn remark(&mut self, text: &str) {
         if !self.json {
-            let _ = writeln!(std::io::stdout(), "{text}");
+            println!("{text}");
         }
     }
 
     /// Ends the report.
     pub(crate) fn finish(&self) {
         if !self.json && self.rows > 1 {
-            let _ = writeln!(
-                std::io::stdout(),
-                "ratio = value ÷ baseline, both of the same run"
-            );
+            println!("ratio = value ÷ baseline, both of the same run");
         }
     }
 }

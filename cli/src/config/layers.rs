@@ -263,6 +263,12 @@ mod tests {
     }
 
     #[test]
+    fn no_variable_is_warned_of_as_unknown() {
+        let names = OPTIONS.iter().map(|row| row.variable.into());
+        assert!(mapwire::environment::unknown_variables(names).is_empty());
+    }
+
+    #[test]
     fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
         let layers = Layers::from_parts(
             vec![

@@ -7,7 +7,7 @@ use mapwire_translation::{DesignConfig, Policy};
 use mapwire_transport::board::MAX_RANKS;
 
 use super::layers::{ConfigError, Layers, OPTIONS};
-use crate::size;
+use mapwire_translation::size;
 
 /// Where ranks may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,10 @@ fn number(text: &str, low: u64, high: u64) -> Checked {
     }
 }
 
+fn bytes(text: &str) -> Result<u64, String> {
+    size::parse(text).map_err(|error| error.to_string())
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a number of seconds from 0 to 1000000000");
     let value: f64 = text.trim().parse().map_err(|_| wrong())?;
@@ -90,8 +94,8 @@ fn check(key: &str, text: &str) -> Checked {
         "pinner" => one_of(&["mlock", "io_uring"], text),
         "bind" => one_of(&["none", "core"], text),
         "tag" => one_of(&["true", "false"], text),
-        "pin_limit" => Ok(size::parse(text)?.to_string()),
-        "shared" => match size::parse(text)? {
+        "pin_limit" => Ok(bytes(text)?.to_string()),
+        "shared" => match bytes(text)? {
             0 => Err("the shared memory cannot be empty".into()),
             bytes => Ok(bytes.to_string()),
         },

@@ -6,12 +6,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::{Finding, doors};
-use crate::size;
 use mapwire_host::faults::{FaultBackend, probe};
 use mapwire_host::limits::Limits;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
+use mapwire_translation::size;
 use mapwire_transport::rendezvous::{Broker, Client};
 
 /// The usual shared memory of a job: what `mapwire run` asks for unless told otherwise.

@@ -7,7 +7,7 @@ use clap::Args;
 use mapwire_trace::convert::{FORMATS, Format};
 
 use super::{LabError, UsageError};
-use crate::size;
+use mapwire_translation::size;
 
 /// Options of formats that hold lookups.
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ impl FromStr for TimeUnit {
 
 /// Reads the size of a page.
 pub(super) fn page_size(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text)?;
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
     if bytes.is_power_of_two() && bytes <= 1 << 30 {
         Ok(bytes)
     } else {

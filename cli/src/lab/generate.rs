@@ -9,7 +9,7 @@ use mapwire_trace::generate::{Generator, Options, Pattern};
 
 use super::{LabError, UsageError, count, target};
 use crate::progress::Progress;
-use crate::size;
+use mapwire_translation::size;
 
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArgs {

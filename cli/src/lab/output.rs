@@ -1,12 +1,13 @@
 //! What the laboratory prints.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use mapwire_trace::WholeFile;
 
 use super::LabError;
 use super::target::{cannot_write, refuse_input};
+use crate::stdio;
 
 /// Where a command writes what it finds: stdout, or a file that appears under its name when it is whole. A file is begun before
 /// traces are read, which may take hours: one that cannot be is told at once.
@@ -37,15 +38,10 @@ impl Output {
     }
 }
 
-/// Prints text to stdout. That nobody reads any more is no error; a full disk is.
+/// Prints text to standard output; [`stdio::finish`] reports what could not be written.
 pub(super) fn print(text: &str) -> Result<(), LabError> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("cannot write to stdout: {error}").into())
-        }
-        _ => Ok(()),
-    }
+    stdio::print(format_args!("{text}"));
+    Ok(())
 }
 
 /// Rows of text under their headings: the first column to the left, all others to the right.

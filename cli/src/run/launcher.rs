@@ -124,6 +124,7 @@ pub(crate) fn run(job: Job, link: Link) -> Ended {
         launcher.kill_ranks();
     }
     launcher.work();
+    launcher.check_output();
     tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
     // Of a process that is being killed, the pipe closes before its children have another parent.
     let keeper_is_gone = launcher.keeper_is_gone || getppid() != Some(keeper);
@@ -252,9 +253,12 @@ impl Launcher {
 
     /// Moves to the next phase if its time has come; `true` at the end of the job.
     fn advance(&mut self, now: Instant) -> bool {
-        if self.sinks[0].is_broken() && self.phase == Phase::Running {
-            self.say("nobody reads the output any more; ending the job");
-            self.begin_ending(128 + libc::SIGPIPE as u8, now);
+        if self.phase == Phase::Running
+            && let Some(errno) = self.sinks[0].lost()
+        {
+            let (why, code) = lost_output(errno);
+            self.say(&format!("{why}; ending the job"));
+            self.begin_ending(code, now);
         }
         if self.phase == Phase::Running {
             self.check_stopped(now);
@@ -291,6 +295,16 @@ impl Launcher {
             Phase::Flushing => self.sinks.iter().all(Sink::is_empty),
             Phase::Over => true,
             _ => false,
+        }
+    }
+
+    /// A job whose output is not on the disk did not succeed, even where its last lines came after its ranks had ended.
+    fn check_output(&mut self) {
+        let lost = self.sinks.iter().find_map(Sink::lost);
+        if let Some(errno) = lost.filter(|errno| *errno != Errno::PIPE && self.code.is_none()) {
+            let (why, code) = lost_output(errno);
+            eprintln!("mapwire: {why}");
+            self.code = Some(code);
         }
     }
 
@@ -538,6 +552,17 @@ impl Launcher {
         self.ranks
             .iter()
             .all(|r| r.pipes.iter().all(Option::is_none))
+    }
+}
+
+/// Why the ranks' output is lost, and the exit code of the job.
+fn lost_output(errno: Errno) -> (String, u8) {
+    match errno {
+        Errno::PIPE => (
+            "nobody reads the output any more".to_owned(),
+            128 + libc::SIGPIPE as u8,
+        ),
+        _ => (format!("cannot write the ranks' output: {errno}"), 1),
     }
 }
 

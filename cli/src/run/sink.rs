@@ -15,7 +15,8 @@ const FULL: usize = 1 << 20;
 struct Queue {
     bytes: Vec<u8>,
     writing: bool,
-    broken: bool,
+    /// Why nothing more is written.
+    lost: Option<Errno>,
 }
 
 struct Shared {
@@ -58,7 +59,7 @@ impl Sink {
     /// Queues bytes; never blocks.
     pub(super) fn push(&self, bytes: &[u8]) {
         let mut queue = self.shared.lock();
-        if !queue.broken && !bytes.is_empty() {
+        if queue.lost.is_none() && !bytes.is_empty() {
             queue.bytes.extend_from_slice(bytes);
             self.shared.more.notify_one();
         }
@@ -72,12 +73,12 @@ impl Sink {
     /// Whether everything has been written.
     pub(super) fn is_empty(&self) -> bool {
         let queue = self.shared.lock();
-        queue.broken || (queue.bytes.is_empty() && !queue.writing)
+        queue.lost.is_some() || (queue.bytes.is_empty() && !queue.writing)
     }
 
-    /// Whether the reader has gone.
-    pub(super) fn is_broken(&self) -> bool {
-        self.shared.lock().broken
+    /// Why nothing more can be written: `EPIPE` when the reader has gone, `ENOSPC` on a full disk.
+    pub(super) fn lost(&self) -> Option<Errno> {
+        self.shared.lock().lost
     }
 
     /// Takes note of the event that the descriptor told.
@@ -107,7 +108,7 @@ fn write_forever(shared: &Shared, target: BorrowedFd<'_>) {
         let outcome = write_all(target, &bytes);
         let mut queue = shared.lock();
         queue.writing = false;
-        queue.broken = outcome.is_err();
+        queue.lost = outcome.err();
         drop(queue);
         let _ = rustix::io::write(&shared.written, &1_u64.to_ne_bytes());
         if outcome.is_err() {

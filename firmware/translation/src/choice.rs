@@ -6,6 +6,7 @@ use crate::hierarchical::HierarchicalConfig;
 use crate::indexed::IndexedConfig;
 use crate::interrupt::InterruptConfig;
 use crate::per_process::PerProcessConfig;
+use crate::size;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,8 +15,7 @@ use core::str::FromStr;
 /// Which design, in which shape.
 ///
 /// As text: the design's name, then options as `name=value`, each after a comma, in any order; an option that is left out has
-/// its default. Numbers may end in `K` (1024) or `M` (1024²), sizes of memory in `KiB`, `MiB` or `GiB`; switches are `on` or
-/// `off`. What it prints as can be read back; options with their defaults are not printed.
+/// its default. Numbers are [sizes](crate::size::parse), such as `8K` or `64MiB`; switches are `on` or `off`. What it prints as can be read back; options with their defaults are not printed.
 ///
 /// | design | options (default) |
 /// |---|---|
@@ -221,7 +221,7 @@ enum Value<'a> {
 impl Value<'_> {
     /// False if the word is no such value.
     fn set(&mut self, word: &str) -> bool {
-        let number = || parse_number(word);
+        let number = || size::parse(word).ok();
         match self {
             Value::Size(size) | Value::Entries(size) => {
                 set(*size, number().and_then(|n| usize::try_from(n).ok()))
@@ -246,7 +246,7 @@ impl Value<'_> {
                 *bytes,
                 match word {
                     "none" => Some(None),
-                    word => parse_bytes(word).map(Some),
+                    _ => number().map(Some),
                 },
             ),
         }
@@ -286,19 +286,6 @@ fn set<T>(place: &mut T, value: Option<T>) -> bool {
     given
 }
 
-/// `17`, `8K`, `1M`.
-fn parse_number(word: &str) -> Option<u64> {
-    let (digits, unit) = match word.strip_suffix(['K', 'k']) {
-        Some(digits) => (digits, 1 << 10),
-        None => match word.strip_suffix(['M', 'm']) {
-            Some(digits) => (digits, 1 << 20),
-            None => (word, 1),
-        },
-    };
-    let number: u64 = digits.parse().ok()?;
-    number.checked_mul(unit)
-}
-
 fn write_number(f: &mut fmt::Formatter<'_>, number: u64) -> fmt::Result {
     match number {
         0 => f.write_str("0"),
@@ -309,16 +296,6 @@ fn write_number(f: &mut fmt::Formatter<'_>, number: u64) -> fmt::Result {
 }
 
 const BYTE_UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-
-/// `17`, `8KiB`, `64MiB`.
-fn parse_bytes(word: &str) -> Option<u64> {
-    for (name, unit) in BYTE_UNITS {
-        if let Some(digits) = word.strip_suffix(name) {
-            return digits.parse::<u64>().ok()?.checked_mul(unit);
-        }
-    }
-    word.parse().ok()
-}
 
 fn write_bytes(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
     for (name, unit) in BYTE_UNITS {

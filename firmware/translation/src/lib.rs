@@ -87,6 +87,7 @@ pub mod per_process;
 pub mod pin_map;
 pub mod pinned_pages;
 pub mod policy;
+pub mod size;
 mod slots;
 mod sparse;
 pub mod table;

@@ -5,7 +5,7 @@ use mapwire_study::sweep::parse_designs;
 use mapwire_translation::{DesignConfig, PinLimit};
 
 use super::super::{LabError, UsageError};
-use crate::size;
+use mapwire_translation::size;
 
 /// Most entries that a question tries: 256 MiB of them.
 const MOST_ENTRIES: usize = 1 << 24;

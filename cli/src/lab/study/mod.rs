@@ -16,7 +16,7 @@ pub(super) use options::{Format, TraceOptions};
 
 use super::output::Output;
 use super::{LabError, UsageError};
-use crate::size;
+use mapwire_translation::size;
 
 /// Most pages that a check miss pins.
 const MAX_PREPIN: u64 = 512;
@@ -66,7 +66,8 @@ fn limit(text: &str) -> Result<PinLimit, String> {
     if text == "none" {
         return Ok(PinLimit::Unlimited);
     }
-    PinLimit::from_bytes(size::parse(text)?).map_err(|error| error.to_string())
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
+    PinLimit::from_bytes(bytes).map_err(|error| error.to_string())
 }
 
 impl StudyArgs {

@@ -90,7 +90,14 @@ impl Job {
         }
         let place = Place::new();
         let before = leaks::Surroundings::now();
-        let running = Running::start(self.command(&place));
+        let Some(command) = self.command(&place) else {
+            println!(
+                "skipped: other users cannot enter {}",
+                place.folder.display()
+            );
+            return Done::of_another_job();
+        };
+        let running = Running::start(command);
         if let Some((note, signal)) = &self.disturbance {
             let path = place.folder.join(note);
             super::eventually(note, || path.exists());
@@ -105,8 +112,20 @@ impl Job {
         done
     }
 
-    fn command(&self, place: &Place) -> Command {
-        let mut command = Command::new(launcher());
+    /// `None` if the job is to run as a user that cannot reach the place.
+    fn command(&self, place: &Place) -> Option<Command> {
+        let program = std::env::current_exe().expect("the path of this program");
+        let other_user = self.unprivileged && rustix::process::geteuid().is_root();
+        let (launcher, program) = match other_user {
+            false => (launcher().to_owned(), program),
+            true if !place.is_open_to_all() => return None,
+            // The other user may not be able to enter the folder that holds them.
+            true => (
+                place.copy_of(launcher(), "mapwire"),
+                place.copy_of(&program, "program"),
+            ),
+        };
+        let mut command = Command::new(launcher);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("MAPWIRE_") {
                 command.env_remove(name);
@@ -115,9 +134,7 @@ impl Job {
         command
             .args(["run", "-n", &self.ranks.to_string()])
             .args(&self.options);
-        command
-            .arg("--")
-            .arg(std::env::current_exe().expect("the path of this program"));
+        command.arg("--").arg(program);
         command.args([
             "--exact",
             &this_test(),
@@ -134,11 +151,11 @@ impl Job {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(&place.folder)
             .stdin(Stdio::null());
-        if self.unprivileged && rustix::process::geteuid().is_root() {
+        if other_user {
             const NOBODY: u32 = 65_534;
             command.uid(NOBODY).gid(NOBODY);
         }
-        command
+        Some(command)
     }
 }
 
@@ -203,6 +220,23 @@ impl Place {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(&folder, all).expect("a folder open to all");
         Self { folder, mark }
+    }
+
+    /// Whether every user can enter the folder.
+    fn is_open_to_all(&self) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        let open = |folder: &Path| {
+            folder
+                .metadata()
+                .is_ok_and(|data| data.permissions().mode() & 0o001 != 0)
+        };
+        self.folder.ancestors().all(open)
+    }
+
+    fn copy_of(&self, program: &Path, name: &str) -> PathBuf {
+        let copy = self.folder.join(name);
+        std::fs::copy(program, &copy).expect("a copy of a program");
+        copy
     }
 
     /// Processes that carry the mark.

@@ -1,0 +1,295 @@
+//! The `MAPWIRE_*` variables as a whole: their names, slips in them, and the marks that other launchers leave.
+//!
+//! Warnings go to standard error, since programs rarely install a log before they join, and name what to change.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::sync::Once;
+
+/// Every variable that mapwire reads or sets; those of the launcher too.
+pub const VARIABLES: &[&str] = &[
+    "MAPWIRE_BIND",
+    "MAPWIRE_CONFIG",
+    "MAPWIRE_DRIVER",
+    "MAPWIRE_FAULTS",
+    "MAPWIRE_JOB",
+    "MAPWIRE_LOG",
+    "MAPWIRE_NIC_MEMORY",
+    "MAPWIRE_PINNER",
+    "MAPWIRE_PIN_LIMIT",
+    "MAPWIRE_POLICY",
+    "MAPWIRE_PREPIN",
+    "MAPWIRE_RANK",
+    "MAPWIRE_RANKS",
+    "MAPWIRE_SHARED",
+    "MAPWIRE_SHARED_BASE",
+    "MAPWIRE_SIZE",
+    "MAPWIRE_STOP_GRACE",
+    "MAPWIRE_TAG",
+    "MAPWIRE_TIMEOUT",
+    "MAPWIRE_TRACE_FOLDER",
+    "MAPWIRE_TRANSLATION",
+    "MAPWIRE_TRANSPORT",
+    "MAPWIRE_VIEWS",
+    "MAPWIRE_WAIT",
+    "MAPWIRE_WDIR",
+    // Of benches and of mapwire's own tests.
+    "MAPWIRE_BENCH_RANK",
+    "MAPWIRE_LAUNCHER",
+];
+
+/// Variables that begin so belong to mapwire's own tests.
+const OF_TESTS: &str = "MAPWIRE_TEST_";
+
+/// The levels of `MAPWIRE_LOG`.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// A launcher of other programs, and the variables by which it tells the number of processes and the process's own.
+struct Foreign {
+    launcher: &'static str,
+    size: &'static str,
+    rank: &'static str,
+}
+
+/// `srun` and `mpirun` may set the variables of PMI besides their own.
+const FOREIGN: [Foreign; 5] = [
+    Foreign {
+        launcher: "mpirun of Open MPI",
+        size: "OMPI_COMM_WORLD_SIZE",
+        rank: "OMPI_COMM_WORLD_RANK",
+    },
+    Foreign {
+        launcher: "srun",
+        size: "SLURM_NTASKS",
+        rank: "SLURM_PROCID",
+    },
+    Foreign {
+        launcher: "an MPI launcher",
+        size: "PMI_SIZE",
+        rank: "PMI_RANK",
+    },
+    Foreign {
+        launcher: "a PMIx launcher",
+        size: "PMIX_SIZE",
+        rank: "PMIX_RANK",
+    },
+    Foreign {
+        launcher: "torchrun",
+        size: "WORLD_SIZE",
+        rank: "RANK",
+    },
+];
+
+/// What is wrong with each of `names` that begins like a variable of mapwire and is none.
+pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
+    let names = names
+        .into_iter()
+        .map(|name| name.to_string_lossy().into_owned());
+    let ours = names.filter(|name| name.starts_with("MAPWIRE_") && !name.starts_with(OF_TESTS));
+    let unknown = ours.filter(|name| !VARIABLES.contains(&name.as_str()));
+    let text = |name: String| match nearest(&name) {
+        Some(known) => {
+            format!("mapwire has no variable {name}, so it has no effect; did you mean {known}?")
+        }
+        None => format!("mapwire has no variable {name}, so it has no effect"),
+    };
+    unknown.map(text).collect()
+}
+
+/// The variable that at most three changed letters make of `name`.
+fn nearest(name: &str) -> Option<&'static str> {
+    let distances = VARIABLES
+        .iter()
+        .map(|known| (distance(name, known), *known));
+    let (least, known) = distances.min()?;
+    (least <= 3).then_some(known)
+}
+
+/// How many letters must be added, removed or replaced to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (above, letter) in one.bytes().enumerate() {
+        let mut diagonal = above;
+        row[0] = above + 1;
+        for (column, wanted) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(letter != wanted);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// What is wrong with a value of `MAPWIRE_LOG`, if anything is: a list of levels and of `part=level`, such as
+/// `warn,mapwire_transport=debug`.
+#[must_use]
+pub fn log_mistake(value: &str) -> Option<String> {
+    let level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let wrong = |part: &&str| match part.split_once('=') {
+        Some((of, word)) => of.trim().is_empty() || !level(word.trim()),
+        None => !level(part) && !part.starts_with("mapwire"),
+    };
+    let mut parts = value
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    let part = parts.find(wrong)?;
+    Some(format!(
+        "MAPWIRE_LOG={value}: `{part}` is not understood; write one of {}, or for a part of mapwire mapwire_transport=debug",
+        LEVELS.join(", ")
+    ))
+}
+
+/// Why this process is alone although another launcher started it with others. Only the first of them says so.
+fn foreign_launcher(variable: impl Fn(&str) -> Option<String>, program: &str) -> Option<String> {
+    let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
+    let Foreign {
+        launcher,
+        size,
+        rank,
+    } = FOREIGN.iter().find(|f| number(f.rank).is_some())?;
+    let (marks, ranks) = match number(size) {
+        Some(0 | 1) => return None,
+        Some(count) => (format!("{size}={count}"), count.to_string()),
+        None if *launcher == "a PMIx launcher" => (format!("{rank}=0"), "N".to_owned()),
+        None => return None,
+    };
+    (number(rank) == Some(0)).then(|| {
+        format!(
+            "{launcher} started this process ({marks}), which mapwire cannot join to the others: each is a job of its own; \
+             start them by `mapwire run -n {ranks} -- {program}`"
+        )
+    })
+}
+
+/// Prints a warning; where that cannot be done there is nobody to tell.
+pub fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "mapwire: warning: {text}");
+}
+
+/// Warns, once, of what makes a job of this process alone other than its user expects. In a job the launcher has warned.
+pub(crate) fn warn_alone() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let program = std::env::args_os()
+            .next()
+            .unwrap_or_else(|| "./program".into());
+        let variable = |name: &str| std::env::var(name).ok();
+        let foreign = foreign_launcher(variable, &program.to_string_lossy());
+        let names = std::env::vars_os().map(|(name, _)| name);
+        for text in foreign.into_iter().chain(unknown_variables(names)) {
+            warn(&text);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_that_a_node_reads_is_known() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let note = |name: &str| {
+            asked.borrow_mut().push(name.to_owned());
+            None
+        };
+        crate::NodeConfig::from_variables(note).unwrap();
+        let asked = asked.into_inner();
+        assert!(asked.len() > 10);
+        for name in asked {
+            assert!(VARIABLES.contains(&name.as_str()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_none_is_named_with_the_nearest_that_is_one() {
+        let says = |name: &str| unknown_variables([name.into()]).pop();
+        assert!(
+            says("MAPWIRE_WIAT")
+                .unwrap()
+                .contains("did you mean MAPWIRE_WAIT?")
+        );
+        assert!(
+            says("MAPWIRE_PINLIMIT")
+                .unwrap()
+                .contains("did you mean MAPWIRE_PIN_LIMIT?")
+        );
+        let far = says("MAPWIRE_COLOUR_OF_LINES").unwrap();
+        assert!(
+            far.contains("MAPWIRE_COLOUR_OF_LINES") && !far.contains("did you mean"),
+            "{far}"
+        );
+        for name in ["MAPWIRE_WAIT", "MAPWIRE_TEST_LABEL", "PATH", "MAPWIRE"] {
+            assert_eq!(says(name), None);
+        }
+    }
+
+    #[test]
+    fn a_log_filter_that_is_none_is_named() {
+        for good in [
+            "",
+            "debug",
+            "WARN",
+            "warn,mapwire_transport=trace",
+            "mapwire_driver",
+            "off",
+        ] {
+            assert_eq!(log_mistake(good), None, "{good}");
+        }
+        for (bad, part) in [
+            ("verbose", "`verbose`"),
+            ("warn,x=loud", "`x=loud`"),
+            ("=debug", "`=debug`"),
+        ] {
+            let text = log_mistake(bad).unwrap();
+            assert!(text.contains(part) && text.contains("off, error"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_process_of_another_launcher_is_told_how_to_start_ranks() {
+        let under = |variables: &[(&str, &str)]| {
+            let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            foreign_launcher(
+                |name| find(name).map(|(_, value)| (*value).to_owned()),
+                "./prog",
+            )
+        };
+        for (variables, mark) in [
+            (
+                &[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "0")][..],
+                "OMPI_COMM_WORLD_SIZE=4",
+            ),
+            (&[("PMI_SIZE", "4"), ("PMI_RANK", "0")], "PMI_SIZE=4"),
+            (
+                &[
+                    ("SLURM_NTASKS", "4"),
+                    ("SLURM_PROCID", "0"),
+                    ("PMI_RANK", "0"),
+                ],
+                "SLURM_NTASKS=4",
+            ),
+            (
+                &[("WORLD_SIZE", "4"), ("RANK", "0"), ("LOCAL_RANK", "0")],
+                "torchrun",
+            ),
+        ] {
+            let text = under(variables).unwrap();
+            assert!(
+                text.contains(mark) && text.contains("`mapwire run -n 4 -- ./prog`"),
+                "{text}"
+            );
+        }
+        assert!(under(&[("PMIX_RANK", "0")]).unwrap().contains("run -n N"));
+        for silent in [
+            &[][..],
+            &[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3")],
+            &[("OMPI_COMM_WORLD_SIZE", "1"), ("OMPI_COMM_WORLD_RANK", "0")],
+            &[("SLURM_NTASKS", "4")],
+            &[("RANK", "0")],
+        ] {
+            assert_eq!(under(silent), None, "{silent:?}");
+        }
+    }
+}
