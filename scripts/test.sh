@@ -6,6 +6,7 @@
 #   scripts/test.sh              all phases but sanitize
 #   scripts/test.sh lint loom    some of them
 source "$(dirname "$0")/toolchain.sh"
+source scripts/limited.sh
 exec </dev/null
 
 all=(setup format lint tests loom miri docs benches fuzz)
@@ -13,7 +14,10 @@ phases=("$@")
 ((${#phases[@]})) || phases=("${all[@]}")
 
 target=${CARGO_TARGET_DIR:-$root/target}
-export CARGO_TERM_PROGRESS_WHEN=never
+# Progress is for a terminal, which standard error then is.
+[[ -t 2 ]] || export CARGO_TERM_PROGRESS_WHEN=never
+# What lint, tests and docs build: the same features, so that they share what they build.
+everything=(--workspace --all-features --locked)
 # A build that is thrown away needs neither what makes the next one faster nor what a debugger reads; line numbers stay.
 if [[ -n ${CI:-} ]]; then
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only
@@ -21,13 +25,6 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-
-# Runs a command, for at most $1 seconds unless someone watches, who can end it himself.
-limited() {
-    local seconds=$1
-    shift
-    if [[ -t 1 ]]; then "$@"; else timeout -k 10 "$seconds" "$@"; fi
-}
 
 # Whether cargo has the subcommand $1; says so if not.
 component() {
@@ -48,13 +45,13 @@ phase_format() {
 
 phase_lint() {
     component clippy || return 0
-    limited 900 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+    limited 2400 cargo clippy "${everything[@]}" --all-targets -- -D warnings
 }
 
 # Unit, property, integration and documentation tests, the layering and the C examples among them. The command is built with the
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
 phase_tests() {
-    MAPWIRE_LAUNCHER=$target/debug/mapwire limited 1500 cargo test --workspace --locked --no-fail-fast
+    MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
 }
 
 # The rings, the doorbell, revocation, the driver's lock and its completion words under every order of memory accesses that the model allows. Built apart, as the flag reaches every
@@ -62,7 +59,7 @@ phase_tests() {
 phase_loom() {
     export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom CARGO_INCREMENTAL=0
     export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_TEST_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
-    limited 900 cargo test --locked -p mapwire-transport -p mapwire-host -p mapwire-driver --lib loom
+    limited 2400 cargo test --locked -p mapwire-transport -p mapwire-host -p mapwire-driver --lib loom
 }
 
 # Unsafe code that an interpreter can run: the rings on private memory, the lock, the words. The pure crates hold none.
@@ -77,9 +74,9 @@ phase_miri() {
         return 0
     fi
     export MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=$target/miri
-    limited 600 "${miri[@]}" test --locked -p mapwire-transport --test ring -- \
+    limited 1200 "${miri[@]}" test --locked -p mapwire-transport --test ring -- \
         a_payload_that a_full_ring the_longest_payload release_without through_private_memory || return 1
-    limited 600 "${miri[@]}" test --locked -p mapwire-driver --lib -- spin:: completions::
+    limited 1200 "${miri[@]}" test --locked -p mapwire-driver --lib -- spin:: completions::
 }
 
 # The tests of machine/ under AddressSanitizer. Built apart, with all of its crates: not part of a run of all phases.
@@ -93,22 +90,22 @@ phase_sanitize() {
     export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/sanitize
     # Faults of the views are ours to handle; what is skipped limits the address space or descriptors that the sanitizer itself needs.
     export ASAN_OPTIONS=handle_segv=0:handle_sigbus=0
-    limited 900 cargo test --locked --no-fail-fast --target "$host" \
+    limited 1800 cargo test --locked --no-fail-fast --target "$host" \
         -p mapwire-transport -p mapwire-host -p mapwire-driver --lib --tests -- \
         --skip mprotect_names_the_limit --skip a_small_limit_of_address_space --skip without_descriptors
 }
 
-phase_docs() { RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --workspace --lib --no-deps --all-features --locked; }
+phase_docs() { RUSTDOCFLAGS="-D warnings" limited 1200 cargo doc "${everything[@]}" --lib --no-deps; }
 
 # Each bench once, briefly: that it works and that its figures can be read, not how good they are.
 phase_benches() {
     local name names failed=0 rows
     # With the tests, whose build it shares.
-    cargo test --locked --workspace --no-run || return 1
+    cargo test "${everything[@]}" --no-run || return 1
     names=$("$target/debug/mapwire" bench --list | sed 's/ .*//') || return 1
     [[ -n $names ]] || { echo "skipped: no bench is listed"; return 0; }
     for name in $names; do
-        if rows=$(limited 120 "$target/debug/mapwire" bench "$name" --quick --json) && [[ $rows == *'"ratio"'* ]]; then
+        if rows=$(limited 240 "$target/debug/mapwire" bench "$name" --quick --json) && [[ $rows == *'"ratio"'* ]]; then
             echo "$name: $(wc -l <<<"$rows") rows"
         else
             echo "$name: failed, or printed no row" >&2
@@ -121,7 +118,7 @@ phase_benches() {
 # Some seconds of each fuzz target, with coverage feedback: that they build and find nothing at once.
 phase_fuzz() {
     have c++ || { echo "skipped: no C++ compiler"; return 0; }
-    limited 900 fuzz/run.sh 5
+    limited 1800 fuzz/run.sh 5
 }
 
 passed=0
@@ -137,7 +134,11 @@ for phase in "${phases[@]}"; do
     start=$SECONDS
     status=0
     # A subshell: what a phase changes ends with it.
-    ( "phase_$phase" ) 2>&1 | tee "$log" || status=$?
+    if [[ -t 2 ]]; then
+        ( "phase_$phase" ) | tee "$log" || status=$?
+    else
+        ( "phase_$phase" ) 2>&1 | tee "$log" || status=$?
+    fi
     read -r p f < <(awk '/^test result:/ { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i - 1); if ($i ~ /^failed/) f += $(i - 1) } }
                          END { print p + 0, f + 0 }' "$log")
     passed=$((passed + p))

@@ -12,9 +12,14 @@ static void check(mw_status_t status) {
 
 int main(void) {
     mw_node_t *node;
-    uint32_t rank;
+    uint32_t rank, size;
     check(mw_node_join(&node));
     check(mw_node_rank(node, &rank));
+    check(mw_node_size(node, &size));
+    if (size == 1) {
+        fprintf(stderr, "one rank has nobody to hear from; start two: mapwire run -n 2 -- ./first\n");
+        return 2;
+    }
     static uint64_t inbox[2]; /* a number, and the signal that it has come */
     if (rank == 0) {
         mw_export_t *export;

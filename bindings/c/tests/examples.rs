@@ -26,7 +26,29 @@ fn the_first_program_hears_from_rank_1() {
 #[test]
 fn the_first_program_fits_a_page() {
     let text = std::fs::read_to_string(common::here().join("examples/first.c")).unwrap();
-    assert!(text.lines().count() <= 30);
+    assert!(text.lines().count() <= 40);
+}
+
+#[test]
+fn the_first_program_refuses_one_rank_and_names_the_launcher_that_started_it_so() {
+    let installed = Installed::get(Linking::Shared);
+    let first = installed.example("first");
+    for (rank, warnings) in [("0", 1), ("1", 0)] {
+        let output = common::clean(first.path())
+            .env("LD_LIBRARY_PATH", installed.path("lib"))
+            .env("OMPI_COMM_WORLD_SIZE", "2")
+            .env("OMPI_COMM_WORLD_RANK", rank)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let mark = "mpirun of Open MPI started this process (OMPI_COMM_WORLD_SIZE=2)";
+        assert_eq!(said.matches(mark).count(), warnings, "{said}");
+        assert!(
+            said.contains("start two: mapwire run -n 2 -- ./first"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -409,7 +409,7 @@ mod tests {
             ),
             ("hierarchical,", &["\"\"", "entries, ways"]),
             ("hierarchical,entries", &["entries=", "power of two"]),
-            ("hierarchical,entries=8G", &["entries=8G", "8K"]),
+            ("hierarchical,entries=8Q", &["entries=8Q", "8K"]),
             ("hierarchical,entries=99999999999999999999", &["entries=9"]),
             ("hierarchical,offset=yes", &["offset=yes", "on or off"]),
             ("hierarchical,entries=3", &["3 entries", "power of two"]),

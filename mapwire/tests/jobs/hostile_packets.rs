@@ -483,12 +483,12 @@ fn a_peer_that_breaks_the_link_is_reported_as_broken_and_the_others_go_on() {
                     let start = Instant::now();
                     let import = node
                         .import(outlaw, "never")
-                        .timeout(Duration::from_secs(30));
+                        .timeout(Duration::from_secs(100));
                     let error = crate::harness::refusal(import.start().map(drop));
                     println!("rank {outlaw}: {error}");
                     assert!(error.contains(&format!("{outlaw}")), "{error}");
                     assert!(
-                        start.elapsed() < Duration::from_secs(15),
+                        start.elapsed() < Duration::from_secs(50),
                         "rank {outlaw}: {error}"
                     );
                     refused(

@@ -4,6 +4,7 @@
 mod consistency;
 mod designs;
 mod dying;
+mod examples;
 mod harness;
 mod hostile_control;
 mod hostile_memory;

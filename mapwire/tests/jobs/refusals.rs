@@ -233,7 +233,8 @@ fn an_import_that_nobody_exports_times_out_and_names_it() {
                 let short = Duration::from_millis(150);
                 let outcome = node.import(0, "no-such-thing").timeout(short).start();
                 refused(outcome.map(drop), &["no-such-thing", "0", "150 ms"]);
-                assert!(start.elapsed() >= short && start.elapsed() < Duration::from_secs(4));
+                // Far from the timeout of the job.
+                assert!(start.elapsed() >= short && start.elapsed() < Duration::from_secs(20));
                 refused(
                     node.import(2, "inbox").start().map(drop),
                     &["rank 2", "2 ranks"],

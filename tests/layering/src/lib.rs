@@ -18,7 +18,7 @@ pub mod rules;
 pub mod unsafe_code;
 pub mod workspace;
 
-/// The programs of the README, compiled and run as jobs of one rank.
+/// The programs of the README, compiled. `mapwire/tests/jobs/examples.rs` runs them as jobs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

@@ -108,12 +108,16 @@ fn documents_name_only_what_is_there() {
 }
 
 #[test]
-fn the_readme_shows_the_example_in_c_as_it_is() {
+fn the_readme_shows_the_first_programs_as_they_are() {
     let root = root();
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
-    let example = fs::read_to_string(root.join("bindings/c/examples/first.c")).unwrap();
-    assert_eq!(
-        documents::block_after(&readme, "<!-- first.c -->"),
-        Some(example.as_str())
-    );
+    for (name, folder) in [
+        ("messages.rs", "mapwire/examples"),
+        ("shared_memory.rs", "mapwire/examples"),
+        ("first.c", "bindings/c/examples"),
+    ] {
+        let example = fs::read_to_string(root.join(folder).join(name)).unwrap();
+        let shown = documents::block_after(&readme, &format!("<!-- {name} -->"));
+        assert_eq!(shown, Some(example.as_str()), "{name}");
+    }
 }

@@ -16,7 +16,8 @@ use super::socket::{self, Received};
 use super::*;
 use crate::board::RankState;
 
-const LONG: Duration = Duration::from_secs(10);
+/// Longer than anything here takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 
 type Order = Box<dyn FnOnce(&mut Broker) + Send>;
 
