@@ -429,8 +429,8 @@ mod tests {
             ("interrupt,fill=1K", &["1024 pages", "1 to 512"]),
             ("dynamic-handle,cbh=3", &["3 entries"]),
             (
-                "dynamic-handle,high-water=64M",
-                &["high-water=64M", "64MiB"],
+                "dynamic-handle,high-water=64Q",
+                &["high-water=64Q", "64MiB"],
             ),
             ("dynamic-handle,ways=512", &["512 ways", "256 lines"]),
         ] {

@@ -1,6 +1,6 @@
 //! The first programs of the README, run as jobs.
 
-use crate::harness::{Done, job};
+use crate::harness::job;
 
 mod messages {
     include!("../../examples/messages.rs");
@@ -20,10 +20,10 @@ mod shared_memory {
 
 #[test]
 fn every_rank_is_greeted_by_the_one_before() {
-    let mut done: Done = job(3).run(|_| messages::run()).succeeds();
-    for rank in 0..3 {
-        done = done.prints(&format!("greetings from rank {rank}\n"), 1);
-    }
+    let done = job(3).run(|_| messages::run()).succeeds();
+    (0..3).fold(done, |done, rank| {
+        done.prints(&format!("greetings from rank {rank}\n"), 1)
+    });
 }
 
 #[test]
