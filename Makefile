@@ -2,18 +2,21 @@
 .POSIX:
 PREFIX = /usr/local
 SECONDS = 60
+BUILD = yes
 
-.PHONY: all build demo test sanitize setup install fmt lint bench fuzz doc clean help
+.PHONY: all build demo test check sanitize setup install uninstall fmt lint bench fuzz doc clean help
 
 all: build
 
 help:
 	@echo 'make demo               set up, build, run a parallel program on four processes, check its result'
 	@echo 'make test               set up, run every test and check'
+	@echo 'make check              in minutes: format, lints, unit tests'
 	@echo 'make sanitize           run the tests of machine/ under AddressSanitizer (not part of make test)'
 	@echo 'make setup              install what this computer lacks (as root, or with sudo)'
 	@echo 'make build              the command, the programs and the C library, optimised, in target/release'
-	@echo 'make install PREFIX=DIR the command, its manual, the C library; DIR is /usr/local unless given'
+	@echo 'make install PREFIX=DIR the command, its manual, the C library, examples; DIR is /usr/local unless given'
+	@echo 'make uninstall PREFIX=DIR removes them again'
 	@echo 'make fmt                format the code'
 	@echo 'make lint               check format and lints'
 	@echo 'make bench              run every bench; make bench NAME=lookup runs one'
@@ -34,11 +37,17 @@ test:
 sanitize:
 	@scripts/test.sh sanitize
 
+check:
+	@scripts/test.sh format lint unit
+
 setup:
 	@scripts/setup.sh
 
 install:
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' BUILD='$(BUILD)' scripts/install.sh
+
+uninstall:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh --uninstall
 
 fmt:
 	scripts/with-rust cargo fmt --all

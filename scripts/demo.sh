@@ -9,7 +9,7 @@ target=${CARGO_TARGET_DIR:-target}
 if [[ ! -x $target/release/mapwire ]]; then
     echo "demo: building; the first time takes some minutes"
 fi
-cargo build --release --locked --quiet -p mapwire-cli -p mapwire-apps
+cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-apps
 
 cat <<'TEXT'
 demo: four processes, one memory.

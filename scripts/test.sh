@@ -4,7 +4,7 @@
 # that failed. The exit code is 0 only if nothing failed.
 #
 #   scripts/test.sh              all phases but sanitize
-#   scripts/test.sh lint loom    some of them
+#   scripts/test.sh lint loom    some of them; unit is a part of tests
 source "$(dirname "$0")/toolchain.sh"
 source scripts/limited.sh
 exec </dev/null
@@ -53,6 +53,9 @@ phase_lint() {
 phase_tests() {
     MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
 }
+
+# Of those, what starts no other process: for `make check`.
+phase_unit() { limited 2400 cargo test "${everything[@]}" --lib --bins --no-fail-fast; }
 
 # The rings, the doorbell, revocation, the driver's lock and its completion words under every order of memory accesses that the model allows. Built apart, as the flag reaches every
 # crate, and without optimisation: the build takes longer than the models.

@@ -12,6 +12,10 @@ rust_needed=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 # Whether version $1 is at least version $2.
 at_least() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 
+# For cargo: its progress is for whoever watches at a terminal.
+quiet=()
+[[ -t 2 ]] || quiet=(--quiet)
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # The version of the tool $1, as it prints it; empty when it does not run.

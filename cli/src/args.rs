@@ -140,6 +140,9 @@ pub(crate) struct JobOptions {
     /// Start the ranks in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) wdir: Option<String>,
+    /// Ranks write their output line by line to a pseudo-terminal, or in blocks to a pipe (auto: a pipe with --no-tag)
+    #[arg(long, value_name = "auto|pty|pipe")]
+    pub(crate) stdout: Option<String>,
     /// Print lines as they are, without `[rank] ` before them
     #[arg(long)]
     pub(crate) no_tag: bool,

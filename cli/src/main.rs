@@ -107,7 +107,7 @@ fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Run(args) => run::command(&args, file),
         Command::Config(args) => config::command(&args, file),
-        Command::Doctor(args) => doctor::command(&args),
+        Command::Doctor(args) => doctor::command(&args, file),
         Command::Bench(args) => bench::command(&args),
         Command::Lab(args) => lab::command(&args),
         Command::Completions { shell } => generate::completions(shell),

@@ -280,3 +280,65 @@ fn options_that_run_does_not_have_are_refused_and_np_is_taken() {
     let done = place.run(&["run", "-np", "2", "echo", "-np"]).code(0);
     assert_eq!(done.sorted(), ["[0] -np", "[1] -np"]);
 }
+
+#[test]
+fn doctor_fails_where_run_does_and_names_the_reason() {
+    let place = Place::new();
+    let limited = |limit: &str| {
+        let mapwire = env!("CARGO_BIN_EXE_mapwire");
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", &format!("{limit}; exec {mapwire} doctor --json")])
+            .current_dir(&place.folder);
+        Running::of(shell).wait()
+    };
+    let state = |done: &common::Done, check: &str| {
+        let rows = common::json_rows(done);
+        let row = rows.iter().find(|row| row["check"] == check).unwrap();
+        (row["state"].clone(), row["finding"].to_string())
+    };
+    let done = limited("true").code(0);
+    for check in ["job", "job, shared"] {
+        assert_eq!(state(&done, check).0, "ok", "{}", done.out());
+    }
+    // Too few addresses for the usual views of shared memory.
+    let done = limited("ulimit -v 100000000").code(1);
+    assert_eq!(state(&done, "job").0, "ok", "{}", done.out());
+    let (shared, why) = state(&done, "job, shared");
+    assert_eq!(shared, "fail");
+    assert!(
+        why.contains("RLIMIT_AS") || why.contains("ulimit -v"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_rank_that_is_killed_for_lack_of_memory_is_reported_so() {
+    let place = Place::new();
+    // Version 1 of cgroups, or version 2.
+    let (root, limit) = match std::path::Path::new("/sys/fs/cgroup/memory") {
+        memory if memory.is_dir() => (memory, "memory.limit_in_bytes"),
+        _ => (std::path::Path::new("/sys/fs/cgroup"), "memory.max"),
+    };
+    let group = root.join(&place.mark);
+    let limited =
+        std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join(limit), "67108864"));
+    if let Err(error) = limited {
+        println!("skipped: no cgroup with a limit on memory can be made here: {error}");
+        let _ = std::fs::remove_dir(&group);
+        return;
+    }
+    let mapwire = env!("CARGO_BIN_EXE_mapwire");
+    // The shell of the rank takes it all: a variable that doubles.
+    let eat = "x=0123456789; while :; do x=$x$x; done";
+    let text = format!(
+        "echo $$ > {}/cgroup.procs; exec {mapwire} run -n 2 -- sh -c '{eat}'",
+        group.display()
+    );
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &text]).current_dir(&place.folder);
+    let done = Running::of(shell).wait();
+    let _ = std::fs::remove_dir(&group);
+    done.code(137)
+        .says("was killed by SIGKILL: its cgroup or container ran out of memory");
+}

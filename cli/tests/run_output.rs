@@ -119,3 +119,69 @@ fn a_reader_that_pauses_holds_ranks_up_but_not_the_launcher() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
     place.assert_empty();
 }
+
+#[test]
+fn lines_that_a_rank_printed_are_not_lost_when_another_fails() {
+    let place = Place::new();
+    // awk keeps what it prints to a pipe until it ends, and here it never does.
+    let text = r#"if [ $MAPWIRE_RANK = 1 ]; then while ! [ -e up ]; do sleep 0.01; done; exit 3; fi
+        exec awk 'BEGIN { print "early"; printf "" > "up"; close("up"); while (1) x++ }'"#;
+    let done = place.sh(2, text).code(3);
+    assert_eq!(done.out(), "[0] early\n");
+}
+
+#[test]
+fn ranks_print_to_a_terminal_only_where_lines_are_tagged_or_it_is_asked_for() {
+    let place = Place::new();
+    let text = "test -t 1 && echo terminal $TERM; test -t 2 && echo terminal 2; exit 0";
+    let kind = |options: &[&str]| {
+        let args = [&["run", "-n", "1"], options, &["--", "sh", "-c", text]].concat();
+        place.run(&args).code(0).out()
+    };
+    assert_eq!(kind(&[]), "[0] terminal dumb\n");
+    assert_eq!(kind(&["-x", "TERM=xterm"]), "[0] terminal xterm\n");
+    assert_eq!(kind(&["--stdout", "pipe"]), "");
+    assert_eq!(kind(&["--no-tag"]), "");
+    assert_eq!(kind(&["--no-tag", "--stdout", "pty"]), "terminal dumb\n");
+}
+
+#[test]
+fn all_bytes_pass_a_terminal_unchanged() {
+    let place = Place::new();
+    let all: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    std::fs::write(place.folder.join("bytes"), &all).unwrap();
+    for stdout in ["pty", "pipe"] {
+        let done = place.run(&[
+            "run", "-n", "1", "--no-tag", "--stdout", stdout, "--", "cat", "bytes",
+        ]);
+        assert!(done.code(0).stdout == all, "{stdout}");
+    }
+}
+
+#[test]
+fn without_pseudo_terminals_output_goes_by_pipes() {
+    let place = Place::new();
+    let mapwire = env!("CARGO_BIN_EXE_mapwire");
+    let text = format!(
+        "mount --bind /dev/null /dev/ptmx || exit 77; exec {mapwire} run -n 2 -- sh -c 'test -t 1 || echo pipe'"
+    );
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "--map-root-user", "sh", "-c", &text])
+        .current_dir(&place.folder)
+        .output();
+    let refused = |output: &std::process::Output| {
+        output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:")
+    };
+    match output {
+        Ok(output) if !refused(&output) => {
+            assert!(output.status.success(), "{output:?}");
+            let mut lines: Vec<_> = std::str::from_utf8(&output.stdout)
+                .unwrap()
+                .lines()
+                .collect();
+            lines.sort_unstable();
+            assert_eq!(lines, ["[0] pipe", "[1] pipe"]);
+        }
+        other => println!("skipped: no mount namespace here: {other:?}"),
+    }
+}

@@ -24,6 +24,7 @@ pub const VARIABLES: &[&str] = &[
     "MAPWIRE_SHARED",
     "MAPWIRE_SHARED_BASE",
     "MAPWIRE_SIZE",
+    "MAPWIRE_STDOUT",
     "MAPWIRE_STOP_GRACE",
     "MAPWIRE_TAG",
     "MAPWIRE_TIMEOUT",
@@ -35,6 +36,7 @@ pub const VARIABLES: &[&str] = &[
     "MAPWIRE_WDIR",
     // Of benches and of mapwire's own tests.
     "MAPWIRE_BENCH_RANK",
+    "MAPWIRE_DOCTOR_RANK",
     "MAPWIRE_LAUNCHER",
 ];
 

@@ -57,6 +57,7 @@ pub(super) const OPTIONS: &[OptionRow] = &[
     row("bind", "MAPWIRE_BIND", "--bind", Some("none")),
     row("wdir", "MAPWIRE_WDIR", "--wdir", None),
     row("tag", "MAPWIRE_TAG", "--no-tag", Some("true")),
+    row("stdout", "MAPWIRE_STDOUT", "--stdout", Some("auto")),
 ];
 
 /// Why there is no usable configuration.
@@ -113,6 +114,7 @@ fn flags(options: &JobOptions) -> Vec<(&'static str, Option<&str>)> {
         ("bind", options.bind.as_deref()),
         ("wdir", options.wdir.as_deref()),
         ("tag", options.no_tag.then_some("false")),
+        ("stdout", options.stdout.as_deref()),
     ]
 }
 

@@ -7,6 +7,7 @@ use mapwire_translation::{DesignConfig, Policy};
 use mapwire_transport::board::MAX_RANKS;
 
 use super::layers::{ConfigError, Layers, OPTIONS};
+use crate::run::terminal::Stdout;
 use mapwire_translation::size;
 
 /// Where ranks may run.
@@ -29,12 +30,14 @@ pub(crate) struct Settings {
     pub(crate) wdir: Option<PathBuf>,
     /// Whether output lines begin with the rank.
     pub(crate) tag: bool,
+    /// What ranks write their output to.
+    pub(crate) stdout: Stdout,
     /// The options that the ranks themselves read, as variables.
     pub(crate) environment: Vec<(&'static str, String)>,
 }
 
 /// Options that only the launcher reads.
-const LAUNCHERS_OWN: &[&str] = &["ranks", "stop_grace", "bind", "wdir", "tag"];
+const LAUNCHERS_OWN: &[&str] = &["ranks", "stop_grace", "bind", "wdir", "tag", "stdout"];
 
 type Checked = Result<String, String>;
 
@@ -93,6 +96,7 @@ fn check(key: &str, text: &str) -> Checked {
         "faults" => one_of(&["userfaultfd", "sigsegv"], text),
         "pinner" => one_of(&["mlock", "io_uring"], text),
         "bind" => one_of(&["none", "core"], text),
+        "stdout" => one_of(&["auto", "pty", "pipe"], text),
         "tag" => one_of(&["true", "false"], text),
         "pin_limit" => Ok(bytes(text)?.to_string()),
         "shared" => match bytes(text)? {
@@ -131,7 +135,8 @@ impl Settings {
                 environment.push((row.variable, text));
             }
         }
-        let text = |key| layers.get(key).map(|(text, _)| text.trim());
+        let text = |key: &str| layers.get(key).map(|(text, _)| text.trim());
+        let tag = text("tag") != Some("false");
         Ok(Self {
             ranks: text("ranks").and_then(|t| t.parse().ok()),
             stop_grace: text("stop_grace")
@@ -143,7 +148,14 @@ impl Settings {
                 Bind::None
             },
             wdir: layers.get("wdir").map(|(text, _)| text.into()),
-            tag: text("tag") != Some("false"),
+            tag,
+            stdout: match text("stdout") {
+                Some("pty") => Stdout::Terminal,
+                Some("pipe") => Stdout::Pipe,
+                // Without tags the output may be data, which a program gives to a pipe as it is.
+                _ if tag => Stdout::Terminal,
+                _ => Stdout::Pipe,
+            },
             environment,
         })
     }

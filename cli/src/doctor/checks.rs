@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::{Finding, doors};
+use crate::run::terminal;
 use mapwire_host::faults::{FaultBackend, probe};
 use mapwire_host::limits::Limits;
 use mapwire_host::memory::SharedBuffer;
@@ -44,6 +45,7 @@ pub(super) fn all() -> Vec<Finding> {
         findings.push(pinner(kind, result, any_pinner));
     }
     findings.push(locked_memory(&limits));
+    findings.push(output());
     findings.push(huge_pages(&limits));
     findings.push(Finding::ok(
         "ptrace",
@@ -325,6 +327,20 @@ fn locked_memory(limits: &Limits) -> Finding {
                 size::show(bytes)
             ),
             mend,
+        ),
+    }
+}
+
+/// What `mapwire run` gives ranks as standard output.
+fn output() -> Finding {
+    match terminal::open(0) {
+        Ok(_) => Finding::ok("output", "ranks write to pseudo-terminals, line by line"),
+        Err(error) => Finding::warn(
+            "output",
+            format!(
+                "no pseudo-terminal ({error}): ranks write to pipes, and lose their last lines when another rank fails"
+            ),
+            "mount devpts on /dev/pts, with /dev/ptmx",
         ),
     }
 }

@@ -38,6 +38,11 @@ impl RankEnd {
 impl fmt::Display for RankEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Exited(code @ 129..=192) => write!(
+                f,
+                "exited with code {code}, as a shell does when a command of it was killed by {}",
+                signals::name(*code - 128)
+            ),
             Self::Exited(code) => write!(f, "exited with code {code}"),
             Self::Killed(signal) => write!(f, "was killed by {}", signals::name(*signal)),
         }
@@ -124,6 +129,13 @@ mod tests {
         assert_eq!(RankEnd::Killed(9).exit_code(), 137);
         assert!(RankEnd::Exited(0).is_clean() && !RankEnd::Killed(15).is_clean());
         assert_eq!(RankEnd::Killed(11).to_string(), "was killed by SIGSEGV");
+        assert_eq!(RankEnd::Exited(3).to_string(), "exited with code 3");
+        assert!(
+            RankEnd::Exited(141)
+                .to_string()
+                .ends_with("was killed by SIGPIPE")
+        );
+        assert_eq!(RankEnd::Exited(255).to_string(), "exited with code 255");
     }
 
     #[test]

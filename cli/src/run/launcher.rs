@@ -19,6 +19,7 @@ use super::ending::{self, RankEnd};
 use super::group::Group;
 use super::keeper::Link;
 use super::lines::Lines;
+use super::oom::OomKills;
 use super::signals::{self, Signals};
 use super::sink::Sink;
 use super::start;
@@ -93,6 +94,7 @@ pub(super) struct Launcher {
     code: Option<u8>,
     stop_grace: Duration,
     last_signal: Option<(i32, Instant)>,
+    oom_kills: OomKills,
     buffer: Vec<u8>,
     lines: Vec<u8>,
 }
@@ -176,6 +178,7 @@ impl Launcher {
             code: None,
             stop_grace: job.settings.stop_grace,
             last_signal: None,
+            oom_kills: OomKills::now(),
             buffer: vec![0; 64 * 1024],
             lines: Vec::new(),
         })
@@ -487,7 +490,13 @@ impl Launcher {
                 0 => String::new(),
                 count => format!("; ending the other {}", ranks_text(count)),
             };
-            self.say(&format!("rank {number} (process {pid}) {end}{others}"));
+            // Nobody here has killed a rank yet.
+            let why = match end {
+                RankEnd::Killed(libc::SIGKILL) => self.oom_kills.reason(),
+                _ => None,
+            };
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            self.say(&format!("rank {number} (process {pid}) {end}{why}{others}"));
             self.begin_ending(end.exit_code(), now);
         }
     }
@@ -525,7 +534,8 @@ impl Launcher {
                 break;
             };
             match rustix::io::read(&pipe.fd, &mut self.buffer[..]) {
-                Ok(0) => {
+                // A terminal ends with an error.
+                Ok(0) | Err(Errno::IO) => {
                     ended = true;
                     break;
                 }

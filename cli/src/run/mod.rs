@@ -13,7 +13,9 @@
 //! | [`spawn`] | starting one rank |
 //! | [`ending`] | how ranks end, and ending every descendant |
 //! | [`group`] | the job's control group |
+//! | [`oom`] | whether the kernel killed a rank because memory ran out |
 //! | [`lines`], [`sink`] | rank-tagged lines, and writing them without blocking the loop |
+//! | [`terminal`] | what a rank writes its output to |
 //! | [`signals`] | signals as readable events |
 //! | [`trace`] | one trace of what the ranks wrote down |
 
@@ -22,6 +24,7 @@ mod group;
 mod keeper;
 mod launcher;
 mod lines;
+mod oom;
 mod program;
 #[allow(unsafe_code)]
 mod signals;
@@ -29,6 +32,7 @@ mod sink;
 #[allow(unsafe_code)]
 mod spawn;
 mod start;
+pub(crate) mod terminal;
 mod trace;
 
 use std::ffi::{OsStr, OsString};

@@ -14,6 +14,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::group::Group;
 use super::program::Program;
 use super::signals;
+use super::terminal::{self, Stdout};
+
+/// Columns of `[3] ` before a line.
+const TAG: u16 = 4;
 
 /// A rank's process and its output.
 pub(super) struct Started {
@@ -28,6 +32,7 @@ pub(super) fn start(
     program: &Program,
     environment: &[(OsString, OsString)],
     stdin: Stdio,
+    stdout: Stdout,
     processor: Option<usize>,
     group: Option<&Group>,
 ) -> io::Result<Started> {
@@ -37,12 +42,29 @@ pub(super) fn start(
         .args(&program.arguments)
         .envs(environment.iter().map(|(k, v)| (k, v)))
         .stdin(stdin)
-        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
     if let Some(folder) = &program.wdir {
         command.current_dir(folder);
     }
+    let terminal = match stdout {
+        Stdout::Pipe => None,
+        Stdout::Terminal => terminal::open(TAG)
+            .inspect_err(
+                |error| tracing::debug!(%error, "no pseudo-terminal: output goes by a pipe"),
+            )
+            .ok(),
+    };
+    let ours = match terminal {
+        None => {
+            command.stdout(Stdio::piped());
+            None
+        }
+        Some((ours, theirs)) => {
+            command.stdout(theirs);
+            Some(ours)
+        }
+    };
     let launcher = getpid();
     let entrance = group.map(|group| group.entrance().as_raw_fd());
     let cpus = processor.map(|processor| {
@@ -72,10 +94,11 @@ pub(super) fn start(
     unsafe { command.pre_exec(before_exec) };
     let mut child = command.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    match (pid, child.stdout.take(), child.stderr.take()) {
+    let stdout = ours.or_else(|| Some(child.stdout.take()?.into()));
+    match (pid, stdout, child.stderr.take()) {
         (Some(pid), Some(stdout), Some(stderr)) => Ok(Started {
             pid,
-            stdout: stdout.into(),
+            stdout,
             stderr: stderr.into(),
         }),
         _ => Err(io::ErrorKind::Other.into()),

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Job;
 use super::launcher::{Launcher, Pipe, Rank, rank_variables};
-use super::spawn;
+use super::{spawn, terminal};
 use crate::config::Bind;
 
 /// The broker of the job, which makes channels of the usual size.
@@ -61,14 +61,16 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
         }
         // First, so that -x cannot break what ranks rely on.
         environment.splice(0..0, job.variables.iter().cloned());
+        environment.splice(0..0, terminal::variables(job.settings.stdout));
         let processor =
             (!processors.is_empty()).then(|| processors[rank as usize % processors.len()]);
-        let stdin = stdin.take().unwrap_or_else(Stdio::null);
+        let stdin = stdin.take().unwrap_or_else(nothing);
         let name = job.program.name.to_string_lossy();
         let started = spawn::start(
             &job.program,
             &environment,
             stdin,
+            job.settings.stdout,
             processor,
             launcher.group.as_ref(),
         )
@@ -104,6 +106,11 @@ fn explain(error: &io::Error) -> String {
     }
 }
 
+/// Standard input that is at its end, also where there is no `/dev/null`.
+fn nothing() -> Stdio {
+    pipe_with(PipeFlags::CLOEXEC).map_or_else(|_| Stdio::null(), |(reader, _)| reader.into())
+}
+
 /// Our own standard input, unless that is a terminal: ranks are not in its foreground group and
 /// would be stopped when they read it, so the launcher reads it for them.
 fn stdin_of_rank_0() -> Stdio {
@@ -111,7 +118,7 @@ fn stdin_of_rank_0() -> Stdio {
         return Stdio::inherit();
     }
     let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else {
-        return Stdio::null();
+        return nothing();
     };
     let carry = move || carry_terminal(writer);
     match std::thread::Builder::new()
@@ -120,7 +127,7 @@ fn stdin_of_rank_0() -> Stdio {
         .spawn(carry)
     {
         Ok(_) => Stdio::from(reader),
-        Err(_) => Stdio::null(),
+        Err(_) => nothing(),
     }
 }
 
