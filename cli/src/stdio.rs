@@ -42,6 +42,39 @@ pub(crate) fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
+/// Columns of the terminal that standard output is, else of `COLUMNS`, else 100.
+pub(crate) fn columns() -> usize {
+    let terminal = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map(|size| size.ws_col);
+    let variable = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
+    let columns = terminal
+        .ok()
+        .filter(|columns| *columns > 0)
+        .or_else(variable);
+    columns.map_or(100, usize::from)
+}
+
+/// `text` in lines of at most `columns`, broken at spaces; all but the first begin with `indent` spaces. A longer word stands alone.
+pub(crate) fn wrapped(text: &str, indent: usize, columns: usize) -> String {
+    let mut wrapped = String::new();
+    let mut used = indent;
+    for (index, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 {
+            if used + 1 + length > columns {
+                wrapped.push('\n');
+                wrapped.extend(std::iter::repeat_n(' ', indent));
+                used = indent;
+            } else {
+                wrapped.push(' ');
+                used += 1;
+            }
+        }
+        wrapped.push_str(word);
+        used += length;
+    }
+    wrapped
+}
+
 /// Keeps the outcome of a write to standard output for the end.
 pub(crate) fn note(outcome: io::Result<()>) {
     if let Err(error) = outcome {
@@ -63,5 +96,18 @@ pub(crate) fn finish(code: ExitCode) -> ExitCode {
             ExitCode::FAILURE
         }
         _ => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_at_spaces_before_they_are_too_long() {
+        assert_eq!(wrapped("one two three", 4, 12), "one two\n    three");
+        assert_eq!(wrapped("one two three", 4, 17), "one two three");
+        assert_eq!(wrapped("longer-than-that x", 2, 8), "longer-than-that\n  x");
+        assert_eq!(wrapped("", 4, 8), "");
     }
 }

@@ -342,3 +342,57 @@ fn a_rank_that_is_killed_for_lack_of_memory_is_reported_so() {
     done.code(137)
         .says("was killed by SIGKILL: its cgroup or container ran out of memory");
 }
+
+#[test]
+fn completions_offer_values_programs_and_benches() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).code(0).out();
+        for word in [
+            "adaptive",
+            "dynamic-handle",
+            "mfu",
+            "io_uring",
+            "send-latency",
+        ] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    // In bash, as a user's keys would ask.
+    let text = format!(
+        "{}\nCOMP_WORDS=(mapwire run --wait p) COMP_CWORD=3; _mapwire mapwire p --wait; echo ${{COMPREPLY[@]}}
+         COMP_WORDS=(mapwire run -n 2 ts) COMP_CWORD=4; _mapwire mapwire ts 2; echo ${{COMPREPLY[@]}}",
+        place.run(&["completions", "bash"]).out()
+    );
+    let file = place.write("keys", &text);
+    let output = std::process::Command::new("bash")
+        .arg(file)
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "poll\ntsp\n",
+        "{output:?}"
+    );
+}
+
+#[test]
+fn tables_fit_the_width_that_columns_names() {
+    let place = Place::new();
+    for (args, columns) in [
+        (&["doctor"][..], 60),
+        (&["bench", "--list"], 60),
+        (&["bench", "lookup", "--quick"], 100),
+    ] {
+        let mut command = place.command(args);
+        command.env("COLUMNS", columns.to_string());
+        let done = Running::of(command).wait().code(0);
+        for line in done.out().lines() {
+            let unbroken = line.trim().split(' ').count() == 1;
+            assert!(
+                line.chars().count() <= columns || unbroken,
+                "{columns}: {line}"
+            );
+        }
+    }
+}

@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use row::Report;
 
 use crate::args::BenchArgs;
+use crate::stdio;
 
 /// How a bench is to run.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +106,11 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
+/// The names of all benches.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    BENCHES.iter().map(|bench| bench.name)
+}
+
 /// `mapwire bench`.
 pub(crate) fn command(args: &BenchArgs) -> ExitCode {
     if args.list {
@@ -136,7 +142,8 @@ fn list(json: bool) {
                 serde_json::json!({"bench": bench.name, "summary": bench.summary})
             );
         } else {
-            println!("{:<width$}  {}", bench.name, bench.summary);
+            let summary = stdio::wrapped(bench.summary, width + 2, stdio::columns());
+            println!("{:<width$}  {summary}", bench.name);
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::measure::Figure;
+use crate::stdio;
 
 /// One figure beside its raw limit.
 #[derive(Clone, Debug)]
@@ -88,6 +89,7 @@ pub(crate) struct Report {
     json: bool,
     headed: bool,
     rows: usize,
+    columns: usize,
 }
 
 impl Report {
@@ -97,6 +99,7 @@ impl Report {
             json,
             headed: false,
             rows: 0,
+            columns: stdio::columns(),
         }
     }
 
@@ -113,9 +116,9 @@ impl Report {
             return;
         }
         if !std::mem::replace(&mut self.headed, true) {
-            println!("{}", heading());
+            println!("{}", heading(self.columns));
         }
-        println!("{}", table_line(row));
+        println!("{}", table_line(row, self.columns));
     }
 
     /// A remark for the reader of the table; JSON readers get figures only.
@@ -133,26 +136,40 @@ impl Report {
     }
 }
 
-fn heading() -> String {
-    format!(
-        "{:<40} {:>12} {:<8} {:>8}  {:>12} {:<24} {:>12} {:>12} {:>5}",
-        "case", "value", "unit", "ratio", "baseline", "which is", "min", "max", "runs"
-    )
+/// Columns that a table with all figures takes.
+const WIDE: usize = 144;
+
+/// The range of a figure and its runs are left out of lines of less than [`WIDE`] columns; rows of JSON have them.
+fn heading(columns: usize) -> String {
+    let line = format!(
+        "{:<36} {:>10} {:<8} {:>7}  {:>10} {:<24}",
+        "case", "value", "unit", "ratio", "baseline", "which is"
+    );
+    match columns {
+        WIDE.. => format!("{line} {:>12} {:>12} {:>5}", "min", "max", "runs"),
+        _ => line.trim_end().to_owned(),
+    }
 }
 
-fn table_line(row: &Row) -> String {
-    format!(
-        "{:<40} {:>12} {:<8} {:>8.3}  {:>12} {:<24} {:>12} {:>12} {:>5}",
+fn table_line(row: &Row, columns: usize) -> String {
+    let line = format!(
+        "{:<36} {:>10} {:<8} {:>7.3}  {:>10} {:<24}",
         row.case_text(),
         figure(row.value),
         row.unit,
         row.ratio,
         figure(row.baseline_value),
         row.baseline,
-        figure(row.min),
-        figure(row.max),
-        row.runs
-    )
+    );
+    match columns {
+        WIDE.. => format!(
+            "{line} {:>12} {:>12} {:>5}",
+            figure(row.min),
+            figure(row.max),
+            row.runs
+        ),
+        _ => line.trim_end().to_owned(),
+    }
 }
 
 /// Four significant digits without an exponent.
@@ -211,10 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn table_lines_stand_under_their_heading() {
-        let (head, line) = (heading(), table_line(&example()));
+    fn table_lines_stand_under_their_heading_and_fit() {
+        let (head, line) = (heading(WIDE), table_line(&example(), WIDE));
         assert_eq!(head.chars().count(), line.chars().count(), "{head}\n{line}");
         assert!(line.starts_with("path=direct bytes=64 "));
         assert!(line.contains("12346"), "{line}");
+        let (head, line) = (heading(100), table_line(&example(), 100));
+        assert_eq!(head.find("which is"), line.find("plain put"));
+        assert!(
+            line.chars().count() <= 100 && !line.contains("12346"),
+            "{line}"
+        );
     }
 }

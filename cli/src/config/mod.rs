@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) use layers::Layers;
+#[cfg(test)]
+pub(crate) use settings::is_possible;
 pub(crate) use settings::{Bind, Settings};
 
 use crate::args::ConfigArgs;

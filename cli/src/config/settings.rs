@@ -119,6 +119,12 @@ fn check(key: &str, text: &str) -> Checked {
     }
 }
 
+/// Whether an option can have a value.
+#[cfg(test)]
+pub(crate) fn is_possible(key: &str, text: &str) -> bool {
+    check(key, text).is_ok()
+}
+
 impl Settings {
     /// Checks all layers and gives them their types.
     pub(crate) fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {

@@ -12,6 +12,10 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
+use crate::stdio;
+
+/// Where findings begin in their lines.
+const INDENT: usize = 21;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -71,6 +75,7 @@ pub(crate) fn command(args: &DoctorArgs, config: Option<&Path>) -> ExitCode {
     }
     let findings = checks::all().into_iter().chain(trial::findings(config));
     let findings: Vec<_> = findings.collect();
+    let columns = stdio::columns();
     for finding in &findings {
         if args.json {
             println!("{}", serde_json::json!(finding));
@@ -81,9 +86,11 @@ pub(crate) fn command(args: &DoctorArgs, config: Option<&Path>) -> ExitCode {
             State::Warn => "warn",
             State::Fail => "FAIL",
         };
-        println!("{state}  {:<14} {}", finding.check, finding.finding);
+        let text = stdio::wrapped(&finding.finding, INDENT, columns);
+        println!("{state}  {:<14} {text}", finding.check);
         if let Some(mend) = &finding.mend {
-            println!("{:21} mend: {mend}", "");
+            let mend = stdio::wrapped(&format!("mend: {mend}"), INDENT, columns);
+            println!("{:INDENT$}{mend}", "");
         }
     }
     if findings.iter().any(|f| f.state == State::Fail) {
