@@ -2,6 +2,7 @@
 //!
 //! In a job every rank gets the same command line and reads it the same way; rank 0 alone speaks.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ pub fn start<C: Parser>(name: &str, program: impl FnOnce(C) -> Result<(), Failur
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if speaks || !failure.is_said_by_rank_0() {
-                eprintln!("{name}: {failure}");
+                let _ = writeln!(std::io::stderr(), "{name}: {failure}");
             }
             end(failure.exit_code(), speaks)
         }

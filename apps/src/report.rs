@@ -3,15 +3,30 @@
 //! A row has `bench`, the problem's own fields, `value`, `unit`, `baseline`, `baseline_value`, `ratio` (value ÷
 //! baseline_value), `min`, `max` and `runs`, as every figure of mapwire has.
 
+use std::io::{self, Write};
+
 use serde_json::{Map, Value, json};
 
 use crate::crew::Traffic;
+use crate::error::Failure;
 use crate::program::Program;
 
 /// The share of plain threads' speed-up that mapwire is meant to reach.
 const TARGET_RATIO: f64 = 0.95;
 /// Two runs of the same threads that differ by more than this say that the machine changed between them.
 const STEADY: f64 = 0.20;
+
+/// Prints to standard output. That nobody reads any more is no failure; a full disk is.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Machine {
+            doing: "print the result",
+            cause: error.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}
 
 /// One run.
 pub(crate) struct Report {
@@ -28,12 +43,16 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn print<P: Program>(&self, program: &P, outcome: &P::Outcome, json: bool) {
-        if json {
-            println!("{}", Value::Object(self.row(program, outcome)));
-        } else {
-            print!("{}", self.text(program, outcome));
-        }
+    pub(crate) fn print<P: Program>(
+        &self,
+        program: &P,
+        outcome: &P::Outcome,
+        json: bool,
+    ) -> Result<(), Failure> {
+        print(&match json {
+            true => format!("{}\n", Value::Object(self.row(program, outcome))),
+            false => self.text(program, outcome),
+        })
     }
 
     fn row<P: Program>(&self, program: &P, outcome: &P::Outcome) -> Map<String, Value> {
@@ -127,12 +146,11 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    pub(crate) fn print<P: Program>(&self, program: &P, json: bool) {
-        if json {
-            println!("{}", Value::Object(self.row(program)));
-        } else {
-            print!("{}", self.text(program));
-        }
+    pub(crate) fn print<P: Program>(&self, program: &P, json: bool) -> Result<(), Failure> {
+        print(&match json {
+            true => format!("{}\n", Value::Object(self.row(program))),
+            false => self.text(program),
+        })
     }
 
     /// The rounds between whose two runs of threads the machine stayed as it was; all rounds, if it never did.

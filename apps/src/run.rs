@@ -95,7 +95,7 @@ fn once<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> 
             traffic,
             check: check.as_ref().map(Result::is_ok),
         };
-        report.print(program, &outcome, how.json);
+        report.print(program, &outcome, how.json)?;
         check.unwrap_or(Ok(()))
     })?;
     Ok(())
@@ -158,8 +158,7 @@ fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<()
             rounds,
             traffic,
         };
-        comparison.print(program, how.json);
-        Ok(())
+        comparison.print(program, how.json)
     })?;
     Ok(())
 }

@@ -151,3 +151,22 @@ fn bad_input_ends_with_code_2_and_says_what_and_why() {
         assert!(ended.out.is_empty(), "{line}: {ended:?}");
     }
 }
+
+#[test]
+fn a_program_that_cannot_print_does_not_panic() {
+    let full = || std::fs::File::create("/dev/full").unwrap();
+    let mut command = std::process::Command::new(common::program("is"));
+    command.args("--keys 1000 --values 2^7 --iterations 1 --mode sequential".split(' '));
+    let output = command.stdout(full()).stderr(std::process::Stdio::piped());
+    let output = output.spawn().unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("No space left on device") && !said.contains("panicked"),
+        "{said}"
+    );
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = command.stdout(writer).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+}
