@@ -44,13 +44,18 @@ pub(crate) fn print_error(text: fmt::Arguments<'_>) {
 
 /// Columns of the terminal that standard output is, else of `COLUMNS`, else 100.
 pub(crate) fn columns() -> usize {
+    known_columns().unwrap_or(100)
+}
+
+/// Columns of the terminal that standard output is, else of `COLUMNS`.
+pub(crate) fn known_columns() -> Option<usize> {
     let terminal = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map(|size| size.ws_col);
     let variable = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
     let columns = terminal
         .ok()
         .filter(|columns| *columns > 0)
         .or_else(variable);
-    columns.map_or(100, usize::from)
+    columns.map(usize::from)
 }
 
 /// `text` in lines of at most `columns`, broken at spaces; all but the first begin with `indent` spaces. A longer word stands alone.

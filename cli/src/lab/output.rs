@@ -44,8 +44,13 @@ pub(super) fn print(text: &str) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Rows of text under their headings: the first column to the left, all others to the right.
+/// Rows of text under their headings: the first column to the left, all others to the right. What is wider than the terminal
+/// comes as several tables, each of which begins with the first column; in a file it stays one.
 pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    fitted(headings, rows, stdio::known_columns().unwrap_or(usize::MAX))
+}
+
+fn fitted(headings: &[&str], rows: &[Vec<String>], columns: usize) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells
@@ -54,22 +59,36 @@ pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
             .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let mut line = String::new();
-        for (index, (cell, width)) in cells.into_iter().zip(&widths).enumerate() {
-            line.push_str(&match index {
-                0 => format!("{cell:<width$}"),
-                _ => format!("  {cell:>width$}"),
-            });
+    let mut text = String::new();
+    let mut begin = 1;
+    loop {
+        let mut used = widths.first().copied().unwrap_or(0);
+        let mut end = begin;
+        while end < widths.len() && (end == begin || used + 2 + widths[end] <= columns) {
+            used += 2 + widths[end];
+            end += 1;
         }
-        line.push('\n');
-        line
-    };
-    let mut text = line(headings.to_vec());
-    for row in rows {
-        text.push_str(&line(row.iter().map(String::as_str).collect()));
+        let mut line = |cell: &dyn Fn(usize) -> String| {
+            text.push_str(&format!("{:<width$}", cell(0), width = widths[0]));
+            for column in begin..end {
+                text.push_str(&format!(
+                    "  {:>width$}",
+                    cell(column),
+                    width = widths[column]
+                ));
+            }
+            text.push('\n');
+        };
+        line(&|column| headings[column].to_owned());
+        for row in rows {
+            line(&|column| row[column].clone());
+        }
+        if end >= widths.len() {
+            return text;
+        }
+        text.push('\n');
+        begin = end;
     }
-    text
 }
 
 /// A number with a comma before every three digits from the right.
@@ -160,6 +179,14 @@ mod tests {
             vec!["a".to_owned(), "10".to_owned()],
             vec!["long".to_owned(), "7".to_owned()],
         ];
-        assert_eq!(table(&["x", "n"], &rows), "x      n\na     10\nlong   7\n");
+        let text = "x      n\na     10\nlong   7\n";
+        assert_eq!(fitted(&["x", "n"], &rows, 100), text);
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_comes_in_parts_that_name_their_rows() {
+        let row = ["row", "11", "22", "33"].map(str::to_owned).to_vec();
+        let text = fitted(&["", "a", "b", "c"], &[row], 12);
+        assert_eq!(text, "      a   b\nrow  11  22\n\n      c\nrow  33\n");
     }
 }

@@ -52,6 +52,7 @@ impl Place {
             .current_dir(&self.folder)
             .env("XDG_CONFIG_HOME", self.folder.join("config"))
             .env("MARK", &self.mark)
+            .env_remove("COLUMNS")
             .stdin(Stdio::null());
         command
     }
