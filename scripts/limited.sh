@@ -5,7 +5,8 @@ standstill=600
 
 # The processes of session $1, one a line: number, and the processor seconds of it and its ended children.
 session() {
-    cat /proc/[0-9]*/stat 2>/dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' |
+    # Some end meanwhile.
+    { cat /proc/[0-9]*/stat 2>/dev/null || true; } | sed 's/^\([0-9]*\) (.*) /\1 /' |
         awk -v session="$1" -v hz="$(getconf CLK_TCK)" '$5 == session { print $1, ($13 + $14 + $15 + $16) / hz }'
 }
 
@@ -23,9 +24,9 @@ watch() {
             continue
         fi
         echo "test.sh: ended what $why" >&2
-        session "$1" | cut -d ' ' -f 1 | xargs -r kill -TERM
+        session "$1" | cut -d ' ' -f 1 | xargs -r kill -TERM || true
         sleep 10
-        session "$1" | cut -d ' ' -f 1 | xargs -r kill -KILL
+        session "$1" | cut -d ' ' -f 1 | xargs -r kill -KILL || true
         return
     done
 }

@@ -70,12 +70,8 @@ fn fitted(headings: &[&str], rows: &[Vec<String>], columns: usize) -> String {
         }
         let mut line = |cell: &dyn Fn(usize) -> String| {
             text.push_str(&format!("{:<width$}", cell(0), width = widths[0]));
-            for column in begin..end {
-                text.push_str(&format!(
-                    "  {:>width$}",
-                    cell(column),
-                    width = widths[column]
-                ));
+            for (column, width) in widths.iter().enumerate().take(end).skip(begin) {
+                text.push_str(&format!("  {:>width$}", cell(column)));
             }
             text.push('\n');
         };

@@ -21,7 +21,7 @@ use super::keeper::Link;
 use super::lines::Lines;
 use super::oom::OomKills;
 use super::signals::{self, Signals};
-use super::sink::Sink;
+use super::sink::{Sink, lost_output};
 use super::start;
 
 /// Between SIGTERM and SIGKILL for ranks that must end.
@@ -562,17 +562,6 @@ impl Launcher {
         self.ranks
             .iter()
             .all(|r| r.pipes.iter().all(Option::is_none))
-    }
-}
-
-/// Why the ranks' output is lost, and the exit code of the job.
-fn lost_output(errno: Errno) -> (String, u8) {
-    match errno {
-        Errno::PIPE => (
-            "nobody reads the output any more".to_owned(),
-            128 + libc::SIGPIPE as u8,
-        ),
-        _ => (format!("cannot write the ranks' output: {errno}"), 1),
     }
 }
 

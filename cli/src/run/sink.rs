@@ -87,6 +87,17 @@ impl Sink {
     }
 }
 
+/// Why the ranks' output is lost, and the exit code of the job.
+pub(super) fn lost_output(errno: Errno) -> (String, u8) {
+    match errno {
+        Errno::PIPE => (
+            "nobody reads the output any more".to_owned(),
+            128 + libc::SIGPIPE as u8,
+        ),
+        _ => (format!("cannot write the ranks' output: {errno}"), 1),
+    }
+}
+
 impl AsFd for Sink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.written.as_fd()
