@@ -187,6 +187,31 @@ fn a_rank_that_stops_leaves_no_process_that_forks_and_ends_over_and_over() {
     assert!(!has_group(keeper));
 }
 
+#[test]
+fn where_no_control_group_can_be_made_descendants_are_found_and_ended() {
+    let place = Place::new();
+    let text = "cat /proc/self/cgroup; step() { step & exit; }; step & setsid sh -c 'sleep 1000 & exit' & \
+                sleep 0.2; exit 3";
+    let as_user = |args: &[&str]| {
+        let mut command = place.command(args);
+        if rustix::process::geteuid().is_root() {
+            // Root may make groups; this user may not.
+            std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+        }
+        command
+    };
+    if let Err(error) = as_user(&["--version"]).output() {
+        println!("skipped: another user cannot run the command: {error}");
+        return;
+    }
+    let command = as_user(&["run", "-n", "2", "--", "sh", "-c", text]);
+    let done = common::Running::of(command).wait().code(3);
+    if done.out().contains("/mapwire-") {
+        println!("skipped: this user may make control groups");
+    }
+    place.assert_empty();
+}
+
 /// Whether the control group of the job with this keeper is there.
 fn has_group(keeper: i32) -> bool {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

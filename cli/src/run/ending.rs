@@ -49,15 +49,11 @@ impl fmt::Display for RankEnd {
     }
 }
 
-/// Looks in a row at which a process that forks and ends at once, over and over, is met alive; then others get the processor.
-const HASTY_LOOKS: u32 = 1000;
-
 /// Kills and reaps every descendant of this process, which must be a child subreaper: orphans then
 /// become its children, level by level, and a child's id cannot be reused before it is reaped.
-/// `false` if one does not die within seconds (stuck in the kernel, or of those that fork without end).
+/// `false` if one does not die within seconds (stuck in the kernel).
 pub(super) fn end_descendants(group: Option<&Group>) -> bool {
     let limit = Instant::now() + Duration::from_secs(10);
-    let mut looks = 0;
     loop {
         if let Some(group) = group {
             group.kill();
@@ -75,10 +71,7 @@ pub(super) fn end_descendants(group: Option<&Group>) -> bool {
         if Instant::now() >= limit {
             return false;
         }
-        looks += 1;
-        if looks % HASTY_LOOKS == 0 || looks < 10 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

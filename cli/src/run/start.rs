@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mapwire_transport::rendezvous::Broker;
-use mapwire_transport::shm::channel::Channel;
+use mapwire_transport::shm::channel::{Channel, ChannelError};
 use mapwire_transport::shm::ring::RingConfig;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,8 +19,16 @@ use crate::config::Bind;
 
 /// The broker of the job, which makes channels of the usual size.
 pub(super) fn broker(ranks: u32) -> Result<Broker, String> {
-    let make = |_, _| Channel::create(&RingConfig::default()).map_err(io::Error::other);
+    let make = |_, _| Channel::create(&RingConfig::default()).map_err(as_io);
     Broker::new(ranks, Box::new(make)).map_err(|error| error.to_string())
+}
+
+/// The system's own error where there is one: the broker waits while there are no descriptors.
+fn as_io(error: ChannelError) -> io::Error {
+    match error {
+        ChannelError::System { source, .. } => source.into(),
+        error => io::Error::other(error),
+    }
 }
 
 /// Raises the soft limit on descriptors to what the launcher and its ranks (who inherit it) need:
@@ -150,5 +158,20 @@ fn carry_terminal(writer: OwnedFd) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_without_a_descriptor_is_known_as_such() {
+        let error = as_io(ChannelError::System {
+            what: "create",
+            len_bytes: 1,
+            source: rustix::io::Errno::MFILE,
+        });
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
     }
 }
