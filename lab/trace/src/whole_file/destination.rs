@@ -159,9 +159,6 @@ impl Walk {
     }
 
     fn end(&mut self, name: OsString, special: Option<File>) -> io::Result<Destination> {
-        if name == ".." {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
         Ok(Destination {
             folder: self.folder.try_clone()?,
             name,
