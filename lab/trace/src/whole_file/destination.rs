@@ -149,7 +149,7 @@ impl Walk {
                 return self.end(name, Some(special)).map(Some);
             }
             // A file that was removed has no path any more.
-            let by_path = rustix::fs::stat(&target)?;
+            let by_path = rustix::fs::statat(&self.folder, &target, AtFlags::empty())?;
             if (by_path.st_dev, by_path.st_ino) != (through.st_dev, through.st_ino) {
                 return Err(io::ErrorKind::NotFound.into());
             }
