@@ -1,13 +1,29 @@
 //! What can go wrong.
 
+use core::fmt;
+
 use mapwire_driver::DriverError;
 use mapwire_driver::shared::SharedError;
 use thiserror::Error;
 
+mod kind;
+
+pub use kind::ErrorKind;
+
 use crate::config::ConfigError;
 
-/// What can go wrong. Every message names what was wrong, with which value, and how to mend it.
-#[derive(Debug, Error)]
+/// What can go wrong. Every message names what was wrong, with which value, and how to mend it. [`kind`](Self::kind)
+/// classifies it.
+///
+/// `Debug` prints the message too, so that a `main` which returns an error ends with a sentence:
+///
+/// ```no_run
+/// fn main() -> Result<(), mapwire::Error> {
+///     let node = mapwire::Node::join()?;
+///     node.import(1, "inbox").start()?.send(b"hello", 0)
+/// }
+/// ```
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting.
@@ -51,12 +67,36 @@ pub enum Error {
         has: mapwire_wire::Rights,
     },
     /// The export behind an import is gone.
-    #[error("rank {rank} has revoked `{name}`: nothing was stored")]
+    #[error("rank {rank} has revoked `{name}`")]
     Revoked {
         /// The exporter.
         rank: u32,
         /// Its export.
         name: String,
+    },
+    /// A send that failed after a part of it had left.
+    #[error("{cause}; at most {sent_bytes} of {length} B may have been stored")]
+    Partial {
+        /// Bytes that had left, from the first on.
+        sent_bytes: u64,
+        /// Bytes of the send.
+        length: u64,
+        /// Why it failed.
+        cause: Box<Error>,
+    },
+    /// Sends that had returned `Ok` were not stored. Only [`Import::flush`](crate::Import::flush) gives this.
+    #[error("{}", not_stored(*rank, name, *count, *first, *reason))]
+    NotStored {
+        /// The exporter.
+        rank: u32,
+        /// Its export.
+        name: String,
+        /// Sends that were refused since the last flush; 0: not known how many.
+        count: u64,
+        /// Offset and length in bytes of the first of them, if known.
+        first: Option<(u64, u64)>,
+        /// Why.
+        reason: mapwire_wire::Refusal,
     },
     /// A signal that cannot come.
     #[error(
@@ -90,6 +130,41 @@ pub enum Error {
     },
 }
 
+fn not_stored(
+    rank: u32,
+    name: &str,
+    count: u64,
+    first: Option<(u64, u64)>,
+    reason: mapwire_wire::Refusal,
+) -> String {
+    let what = if count == 0 {
+        "some sends".to_owned()
+    } else {
+        format!("{count} sends")
+    };
+    let which = match first {
+        Some((offset, length)) => format!("the first of them {length} B at offset {offset}"),
+        None => "which of them is not known".to_owned(),
+    };
+    format!(
+        "{what} to `{name}` of rank {rank} since the last flush were not stored, {which}: {reason}"
+    )
+}
+
+impl Error {
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        kind::of(self)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Results of this crate.
 pub(crate) type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -104,5 +179,20 @@ pub(crate) fn check_range(offset: u64, length: u64, end: u64) -> Result<()> {
             end,
             unit: "bytes",
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_ends_main_is_a_sentence() {
+        let error = Error::Revoked {
+            rank: 3,
+            name: "inbox".to_owned(),
+        };
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(error.to_string().contains("rank 3 has revoked `inbox`"));
     }
 }

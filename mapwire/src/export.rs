@@ -6,7 +6,6 @@ use std::sync::Arc;
 use mapwire_driver::DriverError;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::notices::{Notification, NotificationHandler};
-use mapwire_nic::Landing;
 use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, NodeId, Rights};
 
@@ -169,7 +168,7 @@ impl Export {
     /// A range outside the export.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         check_range(offset, to.len() as u64, self.length)?;
-        raw::read(self.address + offset, to);
+        raw::read(self.memory() + offset, to);
         Ok(())
     }
 
@@ -179,7 +178,7 @@ impl Export {
     /// A range outside the export.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         check_range(offset, from.len() as u64, self.length)?;
-        raw::write(self.address + offset, from);
+        raw::write(self.memory() + offset, from);
         Ok(())
     }
 
@@ -256,25 +255,32 @@ impl Export {
 
     fn signal_address(&self, offset: u64) -> Result<u64> {
         check_range(offset, 8, self.length)?;
-        Ok(self.address + offset)
+        Ok(self.memory() + offset)
     }
 
-    /// Lets what is stored into this export land in a buffer instead (UTLB §4.1, transfer redirection): from here on, until
-    /// [`redirect_back`](Self::redirect_back). Offsets count from the start of the buffer, and what passes its end is
-    /// refused.
+    /// First address of the memory that is stored into now.
+    #[inline]
+    fn memory(&self) -> u64 {
+        match &self.landing {
+            None => self.address,
+            Some(landing) => landing.as_ptr() as u64,
+        }
+    }
+
+    /// Lets a buffer stand for the exported memory until [`redirect_back`](Self::redirect_back) (UTLB §4.1, transfer
+    /// redirection): what others store lands in the buffer, at the same offsets, and what they fetch comes from it.
+    /// [`read`](Self::read), [`write`](Self::write), [`signal`](Self::signal) and [`wait_signal`](Self::wait_signal) use the
+    /// buffer too. A send or fetch that is under way during the call uses either.
     ///
     /// # Errors
-    /// An export that importers have mapped: make it with [`ExportBuilder::ring_only`].
+    /// A buffer shorter than the export; an export that importers have mapped: make it with [`ExportBuilder::ring_only`]; the
+    /// limit on pinned pages. The export then stays as it is.
     pub fn redirect(&mut self, to: &Buffer) -> Result<()> {
-        let landing = Landing {
-            address: to.as_ptr() as u64,
-            length: to.len() as u64,
-        };
         self.node
             .inner
             .engine
             .lock()
-            .redirect(self.id, Some(landing))?;
+            .redirect(self.id, Some(&to.memory))?;
         self.landing = Some(to.clone());
         Ok(())
     }
@@ -289,8 +295,10 @@ impl Export {
         Ok(())
     }
 
-    /// Takes the export back, at once. Importers' sends fail from here on; what they had mapped is theirs alone, since this
-    /// process goes on with a copy at the same address.
+    /// Takes the export back, at once: nothing is stored there from here on. What importers had mapped is theirs alone, since
+    /// this process goes on with a copy at the same address. Their sends fail as soon as their process has been told: on the
+    /// direct path before this returns, on the ring path when the message has reached them. What they sent before may have
+    /// returned `Ok` and be refused: [`Import::flush`](crate::Import::flush) says so.
     ///
     /// # Errors
     /// No memory for the copy. The export is taken back all the same, but importers that mapped it still see this memory.

@@ -12,11 +12,11 @@ use mapwire_host::memory::MappedBuffer;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
 use mapwire_wire::{
-    CommandRepr, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, TRACE_FLAG_DIRECT,
-    TRACE_FLAG_INLINE, TraceOp,
+    CommandRepr, Key, NodeId, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal,
+    TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp,
 };
 
-use crate::error::{Result, check_range};
+use crate::error::{Error, Result, check_range};
 use crate::node::Node;
 
 mod buffers;
@@ -174,12 +174,17 @@ impl Import {
         Ok(self.held.proxy.offset(offset).unwrap_or(self.held.proxy))
     }
 
-    /// Stores `data` at `offset` of the export. When it returns, `data` may be reused; that it is there is not said: send a
-    /// signal after it, or fetch. What one process sends to another arrives in order.
+    /// Stores `data` at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: an exporter may
+    /// still refuse what has left, when it revokes the export meanwhile. [`flush`](Self::flush) confirms delivery. What one
+    /// process sends to another arrives in order.
+    ///
+    /// Once this process has been told that the export is revoked, every send fails with [`Error::Revoked`]. It has been told
+    /// when the exporter's message has come, and looks for that message before each send.
     ///
     /// # Errors
     /// A range outside the export, no right to store, an export that is revoked, an exporter that is gone, or pages of
-    /// `data` that cannot be pinned. Nothing is stored then.
+    /// `data` that cannot be pinned. A long send can fail after a part of it has left: the error is then [`Error::Partial`],
+    /// which says how much may have been stored at most. With every other error nothing of it was stored.
     #[inline]
     pub fn send(&self, data: &[u8], offset: u64) -> Result<()> {
         if let Some(mapped) = &self.held.local.mapped
@@ -261,6 +266,42 @@ impl Import {
         self.fetch_slow(offset, into)
     }
 
+    /// Waits until all that this process has sent by this import is in place at the exporter. Needs no right to fetch.
+    ///
+    /// On the direct path it is a fence and a look at the exporter's status; on the ring path a message to the exporter and
+    /// back, behind everything sent before.
+    ///
+    /// # Errors
+    /// [`Error::NotStored`]: sends since the last flush were not stored, how many and the first of them as far as is known.
+    /// Each is reported by one flush. Sends that failed with an error of their own may be counted too, and so may those by
+    /// another import of the same export in this process. An exporter that is gone: what of the sends was stored is not known.
+    pub fn flush(&self) -> Result<()> {
+        let held = &*self.held;
+        let grant = &held.local.grant;
+        let Some(mapped) = &held.local.mapped else {
+            return self.flush_ring();
+        };
+        // The stores come before the load of the status word: an exporter copies what was stored before it set that.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        if mapped.revoked() {
+            return Err(Error::NotStored {
+                rank: u32::from(grant.node.0),
+                name: held.name.clone(),
+                count: 0,
+                first: None,
+                reason: Refusal::Revoked,
+            });
+        }
+        if held.way.is_clear() {
+            return Ok(());
+        }
+        let driver = held.engine.lock();
+        if driver.is_gone(grant.node) {
+            return Err(driver.why_gone(grant.node).into());
+        }
+        Ok(())
+    }
+
     /// Everything but a direct store that may go ahead: the ring path, and direct stores that must wait or fail.
     fn send_slow(
         &self,
@@ -308,14 +349,15 @@ impl Import {
             };
             return self.submit(&command, &copy[..data.len()]);
         }
+        let length = data.len() as u64;
         if self.is_shared(data) {
             // The driver must not fault: send a copy that cannot.
             let copy = data.to_vec();
             let word = self.submit_long(&copy, offset, notify, signal)?;
-            return self.finish(word);
+            return self.held.finish(word, length);
         }
         let word = self.submit_long(data, offset, notify, signal)?;
-        self.finish(word)
+        self.held.finish(word, length)
     }
 
     /// Submits a command whose pages are pinned and held until it is done; gives its completion word.
@@ -329,14 +371,10 @@ impl Import {
         let engine = &self.held.engine;
         let range = PageRange::covering(address, length).map_err(DriverError::from)?;
         let words = engine.words();
-        let word = words
-            .take()
-            .or_else(|| engine.wait_until(Some(engine.timeout()), |engine| engine.words().take()))
-            .ok_or(DriverError::TooManyOutstanding(
-                mapwire_driver::completions::WORDS,
-            ))?;
+        let word = self.take_word()?;
         // The usual case takes the lock once: pages pinned, room in the queue.
         let mut driver = engine.lock();
+        driver.take_news(self.held.local.grant.node);
         let begun = self
             .refuse_if_over(&driver)
             .and_then(|()| Ok(driver.hold(word, range)?));
@@ -357,6 +395,20 @@ impl Import {
             return Err(error);
         }
         Ok(word)
+    }
+}
+
+impl Import {
+    /// Takes a completion word, waiting for one.
+    #[inline]
+    fn take_word(&self) -> Result<u32> {
+        let engine = &self.held.engine;
+        let word = engine
+            .words()
+            .take()
+            .or_else(|| engine.wait_until(Some(engine.timeout()), |engine| engine.words().take()));
+        let all = mapwire_driver::completions::WORDS;
+        Ok(word.ok_or(DriverError::TooManyOutstanding(all))?)
     }
 }
 

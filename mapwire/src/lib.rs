@@ -34,6 +34,7 @@ mod buffer;
 mod config;
 pub mod environment;
 mod error;
+pub mod errors;
 mod export;
 mod import;
 mod node;
@@ -47,7 +48,7 @@ mod slice;
 
 pub use buffer::Buffer;
 pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use export::{Export, ExportBuilder};
 pub use import::{Import, ImportBuilder, Sending, Stable};
 pub use mapwire_driver::config::DriverMode;
@@ -61,7 +62,7 @@ pub use mapwire_translation::{
     Candidates, ChooseVictims, Counters as TranslationCounters, Page, PageRange,
 };
 pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
-pub use mapwire_wire::{Key, Rights};
+pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};
 pub use shared::{LockGuard, Shared};
 pub use slice::{Sharable, SharedSlice};

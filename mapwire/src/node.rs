@@ -162,6 +162,13 @@ impl Node {
         nic + driver.pages().counters()
     }
 
+    /// Sends of this process that returned `Ok` and were refused by the exporter afterwards, as far as this process has been
+    /// told. [`Import::flush`](crate::Import::flush) says of one import whether there were any.
+    #[must_use]
+    pub fn refused_stores(&self) -> u64 {
+        self.inner.engine.lock().refused_stores()
+    }
+
     /// Lets the program choose which pages are unpinned when the limit on pinned pages wants it: it often knows what it will use
     /// again (UTLB §3.4). In place of the policy that `--policy` names; without a limit nothing is ever unpinned to make room, and
     /// the chooser is never asked. It is called while this process's driver is held: it must call nothing of this crate, and

@@ -47,6 +47,9 @@ pub struct mw_node_counters_t {
     pub unpins: u64,
     /// Pages pinned now.
     pub pinned_pages: u64,
+    /// Sends of this process that returned `MW_OK` and were refused by the exporter afterwards, as far as this process has been
+    /// told; `mw_import_flush` says of one import whether there were any.
+    pub refused_stores: u64,
 }
 
 // SAFETY: `repr(C)`, words only, so without padding; the size comes first; numbers.
@@ -134,6 +137,7 @@ pub unsafe extern "C" fn mw_node_counters(
             pins: translation.pins,
             unpins: translation.unpins,
             pinned_pages: translation.pinned_pages,
+            refused_stores: node.refused_stores(),
         };
         // SAFETY: the caller's promise.
         unsafe { growing::write(counters, &value) }

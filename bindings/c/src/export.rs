@@ -5,8 +5,7 @@ use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-use mapwire::{Export, ExportBuilder, Importers, Key, Rights};
-use mapwire_wire::NodeId;
+use mapwire::{Export, ExportBuilder, Importers, Key, NodeId, Rights};
 
 use crate::arguments::{self, new_object, required, result};
 use crate::buffer::mw_buffer_t;
@@ -355,10 +354,12 @@ pub extern "C" fn mw_export_wait_signal(
     })
 }
 
-/// Lets what others store into this export land in `buffer` instead, until `mw_export_redirect_back`. Offsets count from the
-/// start of the buffer; what passes its end is refused. The export keeps the buffer's memory as long as it needs it.
+/// Lets `buffer` stand for the exported memory until `mw_export_redirect_back`: what others store lands there, at the same offsets,
+/// and what they fetch comes from there; `mw_export_read`, `mw_export_write`, `mw_export_signal` and `mw_export_wait_signal` use it
+/// too. The export keeps the buffer's memory as long as it needs it.
 ///
 /// # Errors
+/// `MW_ERR_RANGE`: the buffer is shorter than the export.
 /// `MW_ERR_STATE`: an export whose importers may have mapped it (make it with `MW_EXPORT_RING_ONLY`), or another thread is in
 /// a call with this export. `MW_ERR_LIMIT`: more pages than may be pinned.
 #[unsafe(no_mangle)]

@@ -179,12 +179,14 @@ pub extern "C" fn mw_import_proxy_address(
     })
 }
 
-/// Stores `length` bytes at `offset` of the export. When it returns, `data` may be reused. Whether they are there is not said:
-/// put a signal after them, or fetch. What this process sends to another arrives in order.
+/// Stores `length` bytes at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: the exporter may
+/// still refuse what has left, when it revokes the export meanwhile. `mw_import_flush` confirms delivery. What this process sends
+/// to another arrives in order. Once this process has been told that the export is revoked, every send fails.
 ///
 /// # Errors
 /// `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was taken back.
-/// `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. Nothing is stored then.
+/// `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. A long send can fail after a
+/// part of it has left: the message then says how many bytes may have been stored at most. Else nothing of it was stored.
 ///
 /// # Safety
 /// `data` points to `length` readable bytes (it may be `NULL` if there are none), which no thread changes during the call.
@@ -312,6 +314,18 @@ pub unsafe extern "C" fn mw_sending_wait(sending: Option<Box<mw_sending_t>>) -> 
         }
         Ok(())
     })
+}
+
+/// Waits until all that this process has sent by this import is in place at the exporter. Needs no right to fetch. On the direct
+/// path it is a fence and a look at the exporter's status; on the ring path a message to the exporter and back.
+///
+/// # Errors
+/// `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as is
+/// known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. Each is reported by one flush. `MW_ERR_GONE`: the
+/// exporter has left or died: what of the sends was stored is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_import_flush(import: Option<&mw_import_t>) -> mw_status_t {
+    call(|| Ok(required(import, "import")?.import.flush()?))
 }
 
 /// Copies `length` bytes from `offset` of the export to `into`. When it returns, they are there.

@@ -1,20 +1,8 @@
-//! The codes, and which error has which: here and nowhere else.
+//! The codes, one for each kind of error.
 
 use core::ffi::{CStr, c_char};
 
-use mapwire::Error;
-use mapwire_driver::DriverError;
-use mapwire_driver::pages::PagesError;
-use mapwire_driver::shared::SharedError;
-use mapwire_host::faults::{ProtectionError, WatchError};
-use mapwire_host::memory::MemoryError;
-use mapwire_host::pinning::PinError;
-use mapwire_host::views::ViewError;
-use mapwire_nic::{CommandError, NicError};
-use mapwire_transport::rendezvous::RendezvousError;
-use mapwire_transport::shm::channel::ChannelError;
-use mapwire_vmmc::{ProxyError, VmmcError};
-use mapwire_wire::Refusal;
+use mapwire::{Error, ErrorKind};
 
 /// How a call went: `MW_OK`, or a negative code. `mw_error_message()` tells more. Later versions may give codes that this
 /// header does not name: treat them as failures.
@@ -107,228 +95,24 @@ const ALL: &[(mw_status_t, &CStr)] = named![
 /// The code of an error.
 #[cold]
 pub(crate) fn status_of(error: &Error) -> mw_status_t {
-    match error {
-        Error::Config(_) => MW_ERR_CONFIG,
-        Error::Driver(error) => of_driver(error),
-        Error::Shared(error) => of_shared(error),
-        Error::Memory(error) => of_memory(error),
-        Error::Proxy(error) => of_proxy(error),
-        Error::OutOfRange { .. } => MW_ERR_RANGE,
-        Error::Unaligned(_) => MW_ERR_ALIGNMENT,
-        Error::NoRight { .. } => MW_ERR_RIGHTS,
-        Error::Revoked { .. } => MW_ERR_REVOKED,
-        Error::Deserted { .. } => MW_ERR_GONE,
-        Error::InSharedMemory { .. } => MW_ERR_ADDRESS,
-        Error::PinnedAlready { .. } => MW_ERR_STATE,
+    match error.kind() {
+        ErrorKind::Argument => MW_ERR_ARGUMENT,
+        ErrorKind::Range => MW_ERR_RANGE,
+        ErrorKind::Alignment => MW_ERR_ALIGNMENT,
+        ErrorKind::Address => MW_ERR_ADDRESS,
+        ErrorKind::Rights => MW_ERR_RIGHTS,
+        ErrorKind::Refused => MW_ERR_REFUSED,
+        ErrorKind::Revoked => MW_ERR_REVOKED,
+        ErrorKind::Gone => MW_ERR_GONE,
+        ErrorKind::Timeout => MW_ERR_TIMEOUT,
+        ErrorKind::Exists => MW_ERR_EXISTS,
+        ErrorKind::State => MW_ERR_STATE,
+        ErrorKind::Limit => MW_ERR_LIMIT,
+        ErrorKind::Config => MW_ERR_CONFIG,
+        ErrorKind::System => MW_ERR_SYSTEM,
+        ErrorKind::Protocol => MW_ERR_PROTOCOL,
+        ErrorKind::Version => MW_ERR_VERSION,
         _ => MW_ERR_INTERNAL,
-    }
-}
-
-fn of_driver(error: &DriverError) -> mw_status_t {
-    match error {
-        DriverError::Rendezvous(error) => of_rendezvous(error),
-        DriverError::Channel(error) => of_channel(error),
-        DriverError::Vmmc(error) => of_vmmc(error),
-        DriverError::Nic(error) => of_nic(error),
-        DriverError::Command(error) => of_command(error),
-        DriverError::Pages(PagesError::Limit(_) | PagesError::LockedMemory { .. }) => MW_ERR_LIMIT,
-        DriverError::Pages(PagesError::System(error)) | DriverError::Pinner(error) => of_pin(error),
-        DriverError::Pages(PagesError::Nic(error)) => of_nic(error),
-        DriverError::Memory(error) => of_memory(error),
-        DriverError::Cache(_) => MW_ERR_CONFIG,
-        DriverError::NoDescriptor(_)
-        | DriverError::PeerBroken {
-            breach: mapwire_driver::breach::Breach::NoDescriptor,
-            ..
-        } => MW_ERR_LIMIT,
-        // What a peer sent, or what this process could not write down.
-        DriverError::Wire(_) | DriverError::PeerBroken { .. } => MW_ERR_PROTOCOL,
-        DriverError::Range(_) | DriverError::NotMapped { .. } => MW_ERR_ADDRESS,
-        DriverError::Entropy(_) | DriverError::Thread(_) | DriverError::Trace { .. } => {
-            MW_ERR_SYSTEM
-        }
-        DriverError::PeerGone(_) => MW_ERR_GONE,
-        DriverError::Timeout { .. } => MW_ERR_TIMEOUT,
-        DriverError::NoSuchRank { .. } => MW_ERR_RANGE,
-        DriverError::EmptyExport | DriverError::NoRights => MW_ERR_ARGUMENT,
-        DriverError::TooManyOutstanding(_) => MW_ERR_LIMIT,
-        DriverError::RedirectsDirect => MW_ERR_STATE,
-        DriverError::Shared(error) => of_shared(error),
-    }
-}
-
-fn of_rendezvous(error: &RendezvousError) -> mw_status_t {
-    use mapwire_transport::rendezvous::message::Refusal;
-    match error {
-        RendezvousError::Unreachable(_)
-        | RendezvousError::JobEnded
-        | RendezvousError::PeerGone(_) => MW_ERR_GONE,
-        RendezvousError::ForeignBroker(_) => MW_ERR_CONFIG,
-        RendezvousError::Refused { why, .. } => match why {
-            Refusal::Version => MW_ERR_VERSION,
-            Refusal::Taken => MW_ERR_EXISTS,
-            Refusal::Token | Refusal::Rank | Refusal::Process => MW_ERR_CONFIG,
-        },
-        RendezvousError::Protocol(_) | RendezvousError::Board(_) => MW_ERR_PROTOCOL,
-        RendezvousError::Timeout { .. } => MW_ERR_TIMEOUT,
-        RendezvousError::NoSuchPeer { .. } => MW_ERR_RANGE,
-        RendezvousError::Os { .. } => MW_ERR_SYSTEM,
-    }
-}
-
-fn of_channel(error: &ChannelError) -> mw_status_t {
-    match error {
-        ChannelError::Config(_) => MW_ERR_CONFIG,
-        ChannelError::System { .. } => MW_ERR_SYSTEM,
-        ChannelError::Mismatch { .. } => MW_ERR_VERSION,
-    }
-}
-
-fn of_vmmc(error: &VmmcError) -> mw_status_t {
-    match error {
-        VmmcError::BadName(_) => MW_ERR_ARGUMENT,
-        VmmcError::NameTaken(_) => MW_ERR_EXISTS,
-        VmmcError::TimedOut { .. } => MW_ERR_TIMEOUT,
-        VmmcError::Refused { reason, .. } => of_refusal(*reason),
-        VmmcError::PeerGone { .. } => MW_ERR_GONE,
-        VmmcError::Malformed { .. } => MW_ERR_PROTOCOL,
-    }
-}
-
-fn of_proxy(error: &ProxyError) -> mw_status_t {
-    match error {
-        ProxyError::PastEnd { .. } => MW_ERR_RANGE,
-        ProxyError::NoImport(_) | ProxyError::Dropped(_) => MW_ERR_ADDRESS,
-        ProxyError::Apart { .. } => MW_ERR_ARGUMENT,
-        ProxyError::Full { .. } => MW_ERR_LIMIT,
-    }
-}
-
-fn of_refusal(refusal: Refusal) -> mw_status_t {
-    match refusal {
-        Refusal::UnknownExport | Refusal::Revoked => MW_ERR_REVOKED,
-        Refusal::WrongKey | Refusal::NotPermitted | Refusal::NoSuchName => MW_ERR_REFUSED,
-        Refusal::OutOfRange | Refusal::TooLong => MW_ERR_RANGE,
-        Refusal::NoRight => MW_ERR_RIGHTS,
-        Refusal::Busy => MW_ERR_LIMIT,
-        _ => MW_ERR_REFUSED,
-    }
-}
-
-fn of_nic(error: &NicError) -> mw_status_t {
-    match error {
-        NicError::OutOfNicMemory { .. } | NicError::TableFull { .. } => MW_ERR_LIMIT,
-        NicError::UnknownExport(_) => MW_ERR_REVOKED,
-        NicError::UnknownNode(..) => MW_ERR_RANGE,
-        NicError::BadRange { .. } => MW_ERR_ADDRESS,
-        // The driver opens its process once, and installs its handlers once.
-        NicError::UnknownProcess(_)
-        | NicError::ProcessOpen(_)
-        | NicError::HandlerTaken(_)
-        | NicError::ZeroKey
-        | NicError::Translation(_) => MW_ERR_INTERNAL,
-    }
-}
-
-fn of_command(error: &CommandError) -> mw_status_t {
-    match error {
-        CommandError::Malformed(_)
-        | CommandError::UnknownImport(_)
-        | CommandError::NotOpen(_)
-        | CommandError::NotAccepted => MW_ERR_INTERNAL,
-        CommandError::NotPinned { .. } | CommandError::NoRoom { .. } => MW_ERR_LIMIT,
-        CommandError::Revoked(_) => MW_ERR_REVOKED,
-        CommandError::OutOfRange { .. } | CommandError::UnknownNode(_) => MW_ERR_RANGE,
-        CommandError::NoRight { .. } => MW_ERR_RIGHTS,
-        CommandError::UnalignedSignal(_) => MW_ERR_ALIGNMENT,
-        CommandError::PeerGone(_) => MW_ERR_GONE,
-        CommandError::Refused(refusal) => of_refusal(*refusal),
-    }
-}
-
-fn of_pin(error: &PinError) -> mw_status_t {
-    match error {
-        PinError::LockedMemory { .. }
-        | PinError::SlotsExhausted { .. }
-        | PinError::TooManyRanges { .. } => MW_ERR_LIMIT,
-        PinError::NotMapped { .. } => MW_ERR_ADDRESS,
-        PinError::NotPinned { .. } | PinError::FrameCount { .. } => MW_ERR_INTERNAL,
-        _ => MW_ERR_SYSTEM,
-    }
-}
-
-fn of_memory(error: &MemoryError) -> mw_status_t {
-    match error {
-        MemoryError::Zero => MW_ERR_ARGUMENT,
-        MemoryError::TooLong { .. }
-        | MemoryError::AddressSpace { .. }
-        | MemoryError::Descriptors { .. } => MW_ERR_LIMIT,
-        MemoryError::TooShort { .. } | MemoryError::NotSealed => MW_ERR_PROTOCOL,
-        MemoryError::OutOfRange { .. } => MW_ERR_RANGE,
-        MemoryError::Misaligned { .. } => MW_ERR_ALIGNMENT,
-        MemoryError::ReadOnly => MW_ERR_RIGHTS,
-        MemoryError::NotMapped { .. } => MW_ERR_ADDRESS,
-        _ => MW_ERR_SYSTEM,
-    }
-}
-
-fn of_shared(error: &SharedError) -> mw_status_t {
-    match error {
-        SharedError::Model(error) => of_model(error),
-        SharedError::Config(_) => MW_ERR_CONFIG,
-        SharedError::Views(error) => of_views(error),
-        SharedError::Protection(error) => match error {
-            ProtectionError::OutOfRange { .. } => MW_ERR_INTERNAL,
-            ProtectionError::TooManyRanges { .. } | ProtectionError::OutOfMemory { .. } => {
-                MW_ERR_LIMIT
-            }
-            _ => MW_ERR_SYSTEM,
-        },
-        SharedError::Watch(error) => match error {
-            WatchError::TooMany => MW_ERR_LIMIT,
-            WatchError::Overlap { .. } => MW_ERR_EXISTS,
-            _ => MW_ERR_SYSTEM,
-        },
-        SharedError::Peer(_) | SharedError::Garbled(_) | SharedError::RankBroken { .. } => {
-            MW_ERR_PROTOCOL
-        }
-        SharedError::RankGone(_) | SharedError::RankClosed(_) => MW_ERR_GONE,
-        SharedError::Open => MW_ERR_EXISTS,
-        SharedError::NotOpen => MW_ERR_STATE,
-        SharedError::TooManyThreads(_) => MW_ERR_LIMIT,
-    }
-}
-
-fn of_model(error: &mapwire_dsm::Error) -> mw_status_t {
-    use mapwire_dsm::Error;
-    match error {
-        Error::NotShared { .. } => MW_ERR_ADDRESS,
-        Error::OutOfMemory { .. } => MW_ERR_LIMIT,
-        Error::ZeroBytes => MW_ERR_ARGUMENT,
-        Error::UnknownLock { .. } | Error::UnknownBarrier { .. } | Error::UnknownRank { .. } => {
-            MW_ERR_RANGE
-        }
-        Error::UnknownThread { .. } | Error::BadParticipants { .. } => MW_ERR_LIMIT,
-        Error::ThreadBusy { .. }
-        | Error::LockHeld { .. }
-        | Error::LockNotHeld { .. }
-        | Error::BarrierFull { .. }
-        | Error::BroadcastBusy
-        | Error::OtherRoot { .. }
-        | _ => MW_ERR_STATE,
-    }
-}
-
-fn of_views(error: &ViewError) -> mw_status_t {
-    match error {
-        ViewError::Empty { .. }
-        | ViewError::Base { .. }
-        | ViewError::TooLong { .. }
-        | ViewError::Clash { .. } => MW_ERR_CONFIG,
-        ViewError::AddressSpace { .. } | ViewError::TooManyRanges { .. } => MW_ERR_LIMIT,
-        ViewError::OutOfRange { .. } => MW_ERR_RANGE,
-        ViewError::Memory(error) => of_memory(error),
-        _ => MW_ERR_SYSTEM,
     }
 }
 
@@ -356,27 +140,5 @@ mod tests {
         assert_eq!(name(1), "MW_ERR_?");
         assert_eq!(name(-(ALL.len() as i32)), "MW_ERR_?");
         assert_eq!(name(i32::MIN), "MW_ERR_?");
-    }
-
-    #[test]
-    fn an_error_keeps_its_kind_through_the_layers() {
-        let of = |error: Error| status_of(&error);
-        let timeout = || VmmcError::TimedOut {
-            node: mapwire_wire::NodeId(1),
-            name: "inbox".to_owned(),
-            waited_ms: 5,
-        };
-        assert_eq!(of(DriverError::from(timeout()).into()), MW_ERR_TIMEOUT);
-        assert_eq!(of(Error::Unaligned(3)), MW_ERR_ALIGNMENT);
-        assert_eq!(
-            of(DriverError::from(CommandError::Refused(Refusal::OutOfRange)).into()),
-            MW_ERR_RANGE
-        );
-        assert_eq!(
-            of(SharedError::from(mapwire_dsm::Error::ZeroBytes).into()),
-            MW_ERR_ARGUMENT
-        );
-        assert_eq!(of(MemoryError::Zero.into()), MW_ERR_ARGUMENT);
-        assert_eq!(of(SharedError::Open.into()), MW_ERR_EXISTS);
     }
 }

@@ -69,6 +69,8 @@ pub enum Completion {
         completion: Option<u32>,
         /// Why.
         error: CommandError,
+        /// Bytes of a send that may have been stored at most; `u64::MAX`: all of them. 0 for a fetch.
+        sent_bytes: u64,
     },
     /// A message with a notification has been delivered (VMMC §2).
     Notification {
@@ -103,8 +105,8 @@ pub enum Completion {
         /// The packet.
         buffer: BufferId,
     },
-    /// A peer refused a store that this node sent; told once for each message. If the message was not sent to its end yet, its
-    /// command fails too.
+    /// A peer refused stores that this node sent; each message is counted once. If one was not sent to its end yet, its command
+    /// fails too.
     StoreRefused {
         /// The peer.
         from: NodeId,
@@ -112,6 +114,8 @@ pub enum Completion {
         export: mapwire_wire::ExportId,
         /// Why.
         reason: Refusal,
+        /// Messages that were refused.
+        count: u64,
     },
     /// A packet was dropped, unapplied, since it was not what it had to be.
     Rejected {

@@ -10,7 +10,8 @@ use mapwire_wire::{ExportId, FetchId, Key, MessageId, NodeId, ProcessId, Refusal
 use crate::links::MAX_FETCHES_A_LINK;
 use crate::turns::Turns;
 
-/// Refused stores that one peer may be owed word of; more are not told.
+/// Refusals that may wait for one peer. More are told together with one that waits for the same export; when there is none, the
+/// peer learns by its next flush only.
 pub(crate) const MAX_REFUSALS: usize = 16;
 
 /// A fetch that this node serves.
@@ -35,12 +36,18 @@ pub(crate) struct StoreRefusal {
     pub(crate) message: MessageId,
     pub(crate) export: ExportId,
     pub(crate) reason: Refusal,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    /// Messages to the export that are told of with it, itself included.
+    pub(crate) count: u64,
 }
 
 #[derive(Debug, Default)]
 struct Owed {
     serving: VecDeque<Serving>,
     refusals: VecDeque<StoreRefusal>,
+    /// Stores were refused that it is told of by its next flush only.
+    untold: bool,
 }
 
 /// What is owed to each peer.
@@ -85,13 +92,23 @@ impl Answers {
         true
     }
 
-    /// Notes that the peer is to be told of a refused store; false when it is owed too many.
-    pub(crate) fn refuse(&mut self, peer: NodeId, refusal: StoreRefusal) -> bool {
+    /// Notes that the peer is to be told of a refused store; `open` says that more packets of its message follow, so that its
+    /// sender wants to know at once. False when the peer is owed too many.
+    pub(crate) fn refuse(&mut self, peer: NodeId, refusal: StoreRefusal, open: bool) -> bool {
         let index = usize::from(peer.0);
         let Some(owed) = self.peers.get_mut(index) else {
             return false;
         };
-        if owed.refusals.len() >= MAX_REFUSALS {
+        let is_full = owed.refusals.len() >= MAX_REFUSALS;
+        if !open || is_full {
+            let same = |other: &&mut StoreRefusal| other.export == refusal.export;
+            if let Some(other) = owed.refusals.iter_mut().find(same) {
+                other.count = other.count.saturating_add(refusal.count);
+                return true;
+            }
+        }
+        if is_full {
+            owed.untold = true;
             return false;
         }
         if owed.refusals.capacity() == 0 {
@@ -100,6 +117,18 @@ impl Answers {
         owed.refusals.push_back(refusal);
         self.waiting.insert(index);
         true
+    }
+
+    /// Whether stores of the peer were refused that it was not told of, since it was asked last.
+    pub(crate) fn take_untold(&mut self, peer: NodeId) -> bool {
+        let owed = self.peers.get_mut(usize::from(peer.0));
+        owed.is_some_and(|owed| core::mem::take(&mut owed.untold))
+    }
+
+    /// Whether a fetch from this export is served.
+    pub(crate) fn is_serving(&self, export: ExportId) -> bool {
+        let serving = self.peers.iter().flat_map(|owed| &owed.serving);
+        serving.into_iter().any(|serving| serving.export == export)
     }
 
     /// The next thing for the peer, refusals first; a fetch of which more is to be sent is given back by `serve`, behind the
@@ -139,6 +168,7 @@ impl Answers {
         if let Some(owed) = self.peers.get_mut(index) {
             owed.serving.clear();
             owed.refusals.clear();
+            owed.untold = false;
             self.waiting.remove(index);
         }
     }

@@ -141,11 +141,17 @@ impl<D: TranslationDesign> Nic<D> {
                 message,
                 export,
                 reason,
+                offset,
+                length,
+                count,
             })) => {
                 let refusal = Repr::StoreRefused {
                     message,
                     export,
                     reason,
+                    offset,
+                    length,
+                    count,
                 };
                 self.links.push_plain(to, &refusal);
                 Some(true)
@@ -162,8 +168,35 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
+    /// Answers a flush: all that the peer sent before it has been handled, and what was refused of that has been told.
+    fn answer_flush(&mut self, to: NodeId, flush: Serving) {
+        let Serving {
+            reply_key, fetch, ..
+        } = flush;
+        let answer = if self.answers.take_untold(to) {
+            Repr::FetchRefused {
+                reply_key,
+                fetch,
+                reason: Refusal::Busy,
+            }
+        } else {
+            Repr::FetchReply {
+                reply_key,
+                fetch,
+                offset: 0,
+                length: 0,
+                last: true,
+            }
+        };
+        self.links.push_plain(to, &answer);
+    }
+
     /// Queues the next chunk of a fetch; false when it must wait for the host.
     fn serve_chunk(&mut self, to: NodeId, cut: Serving) -> bool {
+        if cut.remaining == 0 && cut.refused.is_none() {
+            self.answer_flush(to, cut);
+            return true;
+        }
         let gone = self.exports.0.get(cut.export.0).is_none();
         let refused = cut.refused.or(gone.then_some(Refusal::Revoked));
         if let Some(reason) = refused {

@@ -26,30 +26,21 @@ pub struct Export {
     pub length: u64,
     /// What importers may do.
     pub rights: Rights,
-    /// Where stores land instead, while redirected; fetches still read the export itself.
+    /// Where stores land and fetches read instead, while redirected: the new place stands for the export.
     pub landing: Option<Landing>,
 }
 
 impl Export {
-    /// The virtual address of `length` bytes at `offset` for a store, or why there is none.
+    /// The virtual address of `length` bytes at `offset`, or why there is none. A landing that is longer than the export is open
+    /// as far as the export goes.
     #[inline]
-    pub(crate) fn store_address(&self, offset: u64, length: u64) -> Result<u64, Refusal> {
-        match self.landing {
-            None => Self::within(self.address, self.length, offset, length),
-            Some(landing) => Self::within(landing.address, landing.length, offset, length),
-        }
-    }
-
-    /// The same for a fetch.
-    #[inline]
-    pub(crate) fn fetch_address(&self, offset: u64, length: u64) -> Result<u64, Refusal> {
-        Self::within(self.address, self.length, offset, length)
-    }
-
-    #[inline]
-    fn within(address: u64, bytes: u64, offset: u64, length: u64) -> Result<u64, Refusal> {
+    pub(crate) fn address_of(&self, offset: u64, length: u64) -> Result<u64, Refusal> {
+        let (address, bytes) = match self.landing {
+            None => (self.address, self.length),
+            Some(landing) => (landing.address, landing.length.min(self.length)),
+        };
         match offset.checked_add(length) {
-            // `address + bytes` was checked not to wrap when the export was made.
+            // `address + bytes` was checked not to wrap when the export was made or redirected.
             Some(end) if end <= bytes => Ok(address + offset),
             _ => Err(Refusal::OutOfRange),
         }

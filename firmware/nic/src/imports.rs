@@ -1,7 +1,7 @@
 //! Imports: a process's right to store into or fetch from another node's export. A proxy address is an import and an offset
 //! within it (VMMC §2, destination proxy space).
 
-use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Rights, Signal};
+use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Refusal, Rights, Signal};
 
 use crate::error::CommandError;
 use crate::pieces::is_word_aligned;
@@ -24,6 +24,38 @@ pub struct Import {
     pub rights: Rights,
     /// The exporter has revoked it.
     pub revoked: bool,
+    /// Sends by it that were dropped after their command was done.
+    pub refused: RefusedStores,
+}
+
+/// Sends that were dropped after their command was done: refused by the exporter, or by this NIC because the export was revoked
+/// while they waited in the queue. Imports of one export in one node are not told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusedStores {
+    /// How many.
+    pub count: u64,
+    /// The first of them.
+    pub first: Option<RefusedStore>,
+    /// The exporter refused more than it could name; some may be of this import.
+    pub unnamed: bool,
+}
+
+/// A send that was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedStore {
+    /// Its first byte, counted from the start of the export; of a long send, that of the first packet refused.
+    pub offset: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// Why.
+    pub reason: Refusal,
+}
+
+impl RefusedStores {
+    pub(crate) fn note(&mut self, store: RefusedStore, count: u64) {
+        self.count = self.count.saturating_add(count);
+        self.first.get_or_insert(store);
+    }
 }
 
 /// The imports of a NIC.
@@ -40,10 +72,7 @@ impl Imports {
         id: ImportId,
         right: Rights,
     ) -> Result<&Import, CommandError> {
-        let import = match self.0.get(id.0) {
-            Some(import) if import.process == process => import,
-            _ => return Err(CommandError::UnknownImport(id)),
-        };
+        let import = self.of_process(process, id)?;
         if import.revoked {
             return Err(CommandError::Revoked(id));
         }
@@ -54,6 +83,40 @@ impl Imports {
             });
         }
         Ok(import)
+    }
+
+    /// The import that `id` names, if it is `process`'s own, whatever it is good for.
+    #[inline]
+    pub(crate) fn of_process(
+        &self,
+        process: ProcessId,
+        id: ImportId,
+    ) -> Result<&Import, CommandError> {
+        match self.0.get(id.0) {
+            Some(import) if import.process == process => Ok(import),
+            _ => Err(CommandError::UnknownImport(id)),
+        }
+    }
+
+    /// Notes that `count` stores were dropped, on the imports that `pick` says yes to.
+    #[cold]
+    pub(crate) fn note_refused(
+        &mut self,
+        store: RefusedStore,
+        count: u64,
+        pick: impl Fn(&Import) -> bool,
+    ) {
+        for import in self.0.iter_mut().filter(|import| pick(import)) {
+            import.refused.note(store, count);
+        }
+    }
+
+    /// Notes that node `from` refused stores that it cannot name.
+    #[cold]
+    pub(crate) fn note_unnamed(&mut self, from: NodeId) {
+        for import in self.0.iter_mut().filter(|import| import.node == from) {
+            import.refused.unnamed = true;
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::answers::Serving;
 use crate::error::{CommandError, NicError};
 use crate::exports::Export;
 use crate::fetches::Fate;
-use crate::imports::Import;
+use crate::imports::{Import, RefusedStores};
 use crate::nic::Nic;
 use crate::processes::Long;
 use crate::transmit::{Source, Transmit, Work};
@@ -59,6 +59,20 @@ impl<D: TranslationDesign> Nic<D> {
         });
     }
 
+    /// Whether an answer to a fetch from this export is under way, and so reads its memory or that of a former landing.
+    #[must_use]
+    pub fn is_answering(&self, export: ExportId) -> bool {
+        self.answers.is_serving(export) || self.links.is_queued(Work::Reply { export })
+    }
+
+    /// Gives what was noted of dropped sends by an import, and notes afresh.
+    pub fn take_refused(&mut self, id: ImportId) -> RefusedStores {
+        let import = self.imports.0.get_mut(id.0);
+        import.map_or_else(RefusedStores::default, |import| {
+            core::mem::take(&mut import.refused)
+        })
+    }
+
     /// Gives an import up. A long send that uses it is finished.
     pub fn release(&mut self, id: ImportId) -> Option<Import> {
         self.imports.0.remove(id.0)
@@ -96,6 +110,7 @@ impl<D: TranslationDesign> Nic<D> {
                 process,
                 completion,
                 error,
+                sent_bytes: long.sent_bytes(),
             });
         }
     }
@@ -177,6 +192,7 @@ impl<D: TranslationDesign> Nic<D> {
                     process,
                     completion: Some(completion),
                     error,
+                    sent_bytes: u64::MAX,
                 });
             }
         });

@@ -51,7 +51,7 @@ pub use counters::{Counters, Rejections};
 pub use dispatch::{HandlerTarget, NicHandler, Outbox};
 pub use error::{CommandError, NicError};
 pub use exports::{Export, Landing};
-pub use imports::Import;
+pub use imports::{Import, RefusedStore, RefusedStores};
 pub use nic::{Config, Nic};
 pub use pieces::{Piece, Pieces};
 pub use receive::Verdict;

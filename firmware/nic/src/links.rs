@@ -368,6 +368,14 @@ impl Links {
         true
     }
 
+    /// Whether a packet that `work` depends on waits, or is out and not acked.
+    pub(crate) fn is_queued(&self, work: Work) -> bool {
+        let queues = self.links.iter().map(|link| &link.queue);
+        queues
+            .flat_map(Queue::iter)
+            .any(|transmit| transmit.work == work)
+    }
+
     /// NIC memory of the queues, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let queues: usize = self.links.iter().map(|link| link.queue.bytes()).sum();

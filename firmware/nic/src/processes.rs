@@ -20,6 +20,8 @@ pub(crate) struct Sending {
     pub(crate) address: u64,
     /// Bytes still to be cut.
     pub(crate) remaining: u64,
+    /// Bytes of all of it.
+    pub(crate) length: u64,
     /// A chunk has been cut: the receiver knows of the message and must learn of its end.
     pub(crate) begun: bool,
     pub(crate) notify: bool,
@@ -62,6 +64,14 @@ impl Long {
         match self {
             Self::Send(sending) => (sending.import, sending.export),
             Self::Fetch(asking) => (asking.import, asking.export),
+        }
+    }
+
+    /// Bytes of a send that have been cut, so that the receiver may have stored them.
+    pub(crate) const fn sent_bytes(&self) -> u64 {
+        match self {
+            Self::Send(sending) => sending.length - sending.remaining,
+            Self::Fetch(_) => 0,
         }
     }
 

@@ -61,6 +61,11 @@ impl Queue {
         self.places.get_mut(place)
     }
 
+    /// The packets, front first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Transmit> {
+        (0..self.length).filter_map(|at| self.places.get(self.place(at)))
+    }
+
     /// Takes the front packet off; its place stays readable until the next `push`.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<&Transmit> {

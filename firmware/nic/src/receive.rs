@@ -12,6 +12,7 @@ use crate::cutting::{Lack, Path};
 use crate::dispatch::{HandlerTarget, Outbox};
 use crate::error::CommandError;
 use crate::fetches::Fate;
+use crate::imports::{Import, RefusedStore};
 use crate::links::{HANDLER_LIMIT, Links};
 use crate::nic::Nic;
 use crate::pieces::Pieces;
@@ -167,12 +168,15 @@ impl<D: TranslationDesign> Nic<D> {
                 {
                     return false;
                 }
-                let checked = self
-                    .exports
-                    .authenticate(export, &key, Rights::FETCH)
-                    .and_then(|entry| {
-                        Ok((entry.process, entry.fetch_address(offset, want_bytes)?))
-                    });
+                let checked = if want_bytes == 0 {
+                    // A flush reads nothing, and is answered behind the refusals that came of what was sent before it.
+                    Ok((ProcessId(0), 0))
+                } else {
+                    let entry = self.exports.authenticate(export, &key, Rights::FETCH);
+                    entry.and_then(|entry| {
+                        Ok((entry.process, entry.address_of(offset, want_bytes)?))
+                    })
+                };
                 // A refusal reads no memory.
                 let (process, address) = checked.unwrap_or((ProcessId(0), 0));
                 let refused = checked.err();
@@ -213,7 +217,17 @@ impl<D: TranslationDesign> Nic<D> {
                 message,
                 export,
                 reason,
-            } => self.store_refused(from, message, export, reason),
+                offset,
+                length,
+                count,
+            } => {
+                let store = RefusedStore {
+                    offset,
+                    length,
+                    reason,
+                };
+                self.store_refused(from, message, export, store, count);
+            }
             Repr::Control { length } => self.completions.push_back(Completion::Control {
                 from,
                 length,
@@ -376,6 +390,7 @@ impl<D: TranslationDesign> Nic<D> {
             process,
             completion,
             error,
+            sent_bytes: 0,
         });
     }
 
@@ -383,9 +398,15 @@ impl<D: TranslationDesign> Nic<D> {
         match self.fetches.answered(from, key, id) {
             Some(fetch) => {
                 let abandoned = fetch.fate == Fate::Abandoned;
+                let is_flush = fetch.length == 0;
                 self.links.end_fetch(from);
+                if is_flush {
+                    self.imports.note_unnamed(from);
+                }
                 if abandoned {
                     self.fetches.asked.remove(id.0);
+                } else if is_flush {
+                    self.end_fetch(id);
                 } else {
                     self.fail_fetch(id, CommandError::Refused(reason));
                 }
@@ -432,9 +453,10 @@ impl<D: TranslationDesign> Nic<D> {
                 process,
                 completion: Some(completion),
                 error,
+                sent_bytes: 0,
             },
             Fate::Wanted | Fate::Abandoned => {
-                self.counters.fetches += 1;
+                self.counters.fetches += u64::from(fetch.length > 0);
                 Completion::Done {
                     process,
                     completion,
@@ -443,14 +465,18 @@ impl<D: TranslationDesign> Nic<D> {
         });
     }
 
-    /// A peer refused a store. If it is part of a long send, the rest of that is not sent.
+    /// A peer refused stores. If the one named is part of a long send, the rest of that is not sent.
     fn store_refused(
         &mut self,
         from: NodeId,
         message: MessageId,
         export: ExportId,
-        reason: Refusal,
+        store: RefusedStore,
+        count: u64,
     ) {
+        let reason = store.reason;
+        let of_export = |import: &Import| import.node == from && import.export == export;
+        self.imports.note_refused(store, count, of_export);
         let of_message = |long: &Long| matches!(long, Long::Send(sending) if sending.to == from && sending.message == message);
         for process in self.processes.with_long(of_message) {
             self.give_up(process, CommandError::Refused(reason));
@@ -459,6 +485,7 @@ impl<D: TranslationDesign> Nic<D> {
             from,
             export,
             reason,
+            count,
         });
     }
 

@@ -3,13 +3,14 @@
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
     CommandHeader, CommandKind, CommandRepr, ExportId, FetchId, HandlerId, INLINE_BYTES, ImportId,
-    Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, Repr, Rights, SHORT_BYTES, Signal,
-    WireError,
+    Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SHORT_BYTES,
+    Signal, WireError,
 };
 
 use crate::actions::Completion;
 use crate::error::CommandError;
 use crate::fetches::{Fate, Fetch};
+use crate::imports::RefusedStore;
 use crate::links::HOST_LIMIT;
 use crate::nic::Nic;
 use crate::processes::{Asking, Long, Sending};
@@ -87,6 +88,7 @@ impl<D: TranslationDesign> Nic<D> {
             process,
             completion,
             error,
+            sent_bytes: 0,
         });
     }
 
@@ -125,6 +127,7 @@ impl<D: TranslationDesign> Nic<D> {
                 // The inline bytes of a short send are the payload of its packet as they stand.
                 let payload = &inline[..command.inline_bytes()];
                 self.short_send(process, import, offset, length, notify, signal, payload)
+                    .inspect_err(|error| self.note_unsent(process, import, offset, length, *error))
             }
             CommandRepr::Handler { to, handler, .. } => {
                 self.send_to_handler(process, to, handler, command.data(inline))
@@ -187,6 +190,32 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
+    /// Notes a short send that is dropped here: its process is told by a flush only.
+    #[cold]
+    fn note_unsent(
+        &mut self,
+        process: ProcessId,
+        import: ImportId,
+        offset: u64,
+        length: u32,
+        error: CommandError,
+    ) {
+        let store = RefusedStore {
+            offset,
+            length: u64::from(length),
+            reason: match error {
+                CommandError::Revoked(_) => Refusal::Revoked,
+                CommandError::NoRight { .. } => Refusal::NoRight,
+                _ => Refusal::OutOfRange,
+            },
+        };
+        if self.imports.of_process(process, import).is_ok()
+            && let Some(import) = self.imports.0.get_mut(import.0)
+        {
+            import.refused.note(store, 1);
+        }
+    }
+
     #[inline]
     fn note_destination(&mut self, process: ProcessId, to: NodeId) {
         if let Some(state) = self.processes.get_mut(process) {
@@ -224,6 +253,7 @@ impl<D: TranslationDesign> Nic<D> {
             offset,
             address,
             remaining: length,
+            length,
             begun: false,
             notify,
             signal,
@@ -244,7 +274,12 @@ impl<D: TranslationDesign> Nic<D> {
         length: u64,
         completion: u32,
     ) -> Result<(), CommandError> {
-        let import = self.imports.check(process, import_id, Rights::FETCH)?;
+        let import = if length == 0 {
+            // A flush: it reads nothing, and is asked of a revoked export too.
+            self.imports.of_process(process, import_id)?
+        } else {
+            self.imports.check(process, import_id, Rights::FETCH)?
+        };
         import.check_range(offset, length)?;
         let from = import.node;
         if !self.links.is_up(from) {

@@ -153,6 +153,11 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Entries that are there.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.entry.as_mut())
+    }
+
     /// Entries that are there, with their identifiers.
     fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {

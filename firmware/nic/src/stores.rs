@@ -140,11 +140,11 @@ impl<D: TranslationDesign> Nic<D> {
         let export = self
             .exports
             .authenticate(store.export, &store.key, Rights::STORE)?;
-        let address = export.store_address(store.offset, u64::from(store.length))?;
+        let address = export.address_of(store.offset, u64::from(store.length))?;
         let signal = match store.signal {
             None => None,
             Some(signal) => {
-                let address = export.store_address(signal.offset, Signal::WORD_BYTES)?;
+                let address = export.address_of(signal.offset, Signal::WORD_BYTES)?;
                 if !is_word_aligned(address) {
                     return Err(Refusal::OutOfRange);
                 }
@@ -249,8 +249,11 @@ impl<D: TranslationDesign> Nic<D> {
             message: store.message,
             export: store.export,
             reason,
+            offset: store.offset,
+            length: u64::from(store.length),
+            count: 1,
         };
-        if !self.answers.refuse(store.from, refusal) {
+        if !self.answers.refuse(store.from, refusal, !store.last) {
             self.counters.untold_refusals += 1;
         }
     }

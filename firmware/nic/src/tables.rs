@@ -64,9 +64,10 @@ impl<D: TranslationDesign> Nic<D> {
         self.exports.0.insert(export).map(ExportId).ok_or(full)
     }
 
-    /// Lets stores for an export land in another buffer of the same process from here on, or in the export itself again
-    /// (UTLB §4.1). Offsets count from the start of the landing; what passes its end is refused. A message that is under way is
-    /// split: its later packets land in the new place.
+    /// Lets stores for an export land in another buffer of the same process from here on, and fetches read there, or in the export
+    /// itself again (UTLB §4.1). Offsets count from the start of the landing; what passes its end is refused. A message that is
+    /// under way is split: its later packets land in the new place. A fetch that is being served reads the old place to its end:
+    /// see [`is_answering`](Self::is_answering).
     ///
     /// # Errors
     /// [`NicError::UnknownExport`], or [`NicError::BadRange`].

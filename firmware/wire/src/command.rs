@@ -150,7 +150,8 @@ pub enum CommandRepr {
         offset: u64,
         /// Where the data goes; `address + length` fits in 64 bits.
         address: u64,
-        /// Bytes of data, at least 1.
+        /// Bytes of data. A fetch of 0 bytes is a flush: it needs no right, and is done when the exporter has handled all that
+        /// this process sent it before.
         length: u64,
         /// What the completion will be called.
         completion: u32,
@@ -301,7 +302,6 @@ impl CommandRepr {
                 length,
                 ..
             } => {
-                must_not_be_empty("fetch length", length)?;
                 must_not_overflow("command offset", offset, length)?;
                 must_not_overflow("command address", address, length)
             }

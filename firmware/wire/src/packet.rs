@@ -6,7 +6,7 @@
 //! | fetch request | of the import | yes | fetch id | where to fetch | bytes wanted u64, reply key |
 //! | fetch reply | reply key | 0 | fetch id | from the start of the fetch | data |
 //! | fetch refused | reply key | 0 | fetch id | reason | none |
-//! | store refused | 0 | yes | message id | reason | none |
+//! | store refused | 0 | yes | message id | reason | offset u64, length u64, count u64 |
 //! | handler | 0 | 0 | handler id | 0 | the handler's own |
 //! | control | 0 | 0 | 0 | 0 | a [`ControlMessage`](crate::ControlMessage) |
 //! | ack | 0 | 0 | 0 | 0 | none |
@@ -16,7 +16,7 @@ use core::fmt;
 use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
 use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId};
-use crate::payload::{FETCH_REQUEST_BYTES, InlinePayload, read_fetch_request};
+use crate::payload::{InlinePayload, WORDS_BYTES, read_fetch_request, read_store_refused};
 use crate::refusal::Refusal;
 
 /// What a packet is for.
@@ -130,12 +130,13 @@ pub enum Repr {
         fetch: FetchId,
         /// Where in the export the bytes lie.
         offset: u64,
-        /// How many bytes, at least 1. `offset + want_bytes` fits in 64 bits.
+        /// How many bytes. `offset + want_bytes` fits in 64 bits. A fetch of 0 bytes is a flush: it asks for no right, and its
+        /// answer says that every packet before it has been handled.
         want_bytes: u64,
         /// What the reply must show.
         reply_key: Key,
     },
-    /// A piece of what was asked for: 1 to [`CHUNK_BYTES`] bytes.
+    /// A piece of what was asked for: 1 to [`CHUNK_BYTES`] bytes, 0 for a fetch of 0 bytes.
     FetchReply {
         /// As in the request.
         reply_key: Key,
@@ -165,6 +166,12 @@ pub enum Repr {
         export: ExportId,
         /// Why.
         reason: Refusal,
+        /// As in the store.
+        offset: u64,
+        /// Bytes of the store. `offset + length` fits in 64 bits.
+        length: u64,
+        /// Messages to this export that this packet tells of, the named one included: at least 1.
+        count: u64,
     },
     /// For a row of the receiver's handler dispatch table, at most [`MAX_PAYLOAD_BYTES`].
     Handler {
@@ -192,7 +199,7 @@ impl Repr {
     /// [`INLINE_BYTES`](crate::INLINE_BYTES) long, the payload.
     ///
     /// `inline` may be longer than the payload (a whole ring slot), and may be empty when the
-    /// payload is elsewhere. Only a fetch request is read from it. Signals are not: see
+    /// payload is elsewhere. Only a fetch request and a refused store are read from it. Signals are not: see
     /// [`Signal::from_payload`](crate::Signal::from_payload).
     #[inline]
     pub fn parse(header: &Header, inline: &[u8]) -> Result<Repr, WireError> {
@@ -268,10 +275,7 @@ impl Repr {
         ) {
             must_be_zero("offset", header.offset.get())?;
         }
-        if matches!(
-            kind,
-            Kind::FetchRefused | Kind::StoreRefused | Kind::Ack | Kind::Nothing
-        ) {
+        if matches!(kind, Kind::FetchRefused | Kind::Ack | Kind::Nothing) {
             must_be_zero("payload length", u64::from(header.length.get()))?;
         }
         let repr = match kind {
@@ -299,11 +303,17 @@ impl Repr {
                 fetch: FetchId(header.message.get()),
                 reason: Refusal::from_code(header.offset.get())?,
             },
-            Kind::StoreRefused => Repr::StoreRefused {
-                message: MessageId(header.message.get()),
-                export: ExportId(header.export.get()),
-                reason: Refusal::from_code(header.offset.get())?,
-            },
+            Kind::StoreRefused => {
+                let [offset, length, count] = read_store_refused(header.length.get(), inline)?;
+                Repr::StoreRefused {
+                    message: MessageId(header.message.get()),
+                    export: ExportId(header.export.get()),
+                    reason: Refusal::from_code(header.offset.get())?,
+                    offset,
+                    length,
+                    count,
+                }
+            }
             Kind::Handler => Repr::Handler {
                 handler: HandlerId(header.message.get()),
                 length: header.length.get(),
@@ -346,12 +356,16 @@ impl Repr {
             }
             Repr::FetchRequest {
                 offset, want_bytes, ..
+            } => must_not_overflow("fetch offset", offset, want_bytes),
+            Repr::FetchReply {
+                offset,
+                length,
+                last,
+                ..
             } => {
-                must_not_be_empty("fetch want_bytes", want_bytes)?;
-                must_not_overflow("fetch offset", offset, want_bytes)
-            }
-            Repr::FetchReply { offset, length, .. } => {
-                must_not_be_empty("fetch reply length", u64::from(length))?;
+                if !last || offset != 0 {
+                    must_not_be_empty("fetch reply length", u64::from(length))?;
+                }
                 must_fit("fetch reply length", u64::from(length), CHUNK_BYTES as u64)?;
                 must_not_overflow("fetch reply offset", offset, u64::from(length))
             }
@@ -365,15 +379,21 @@ impl Repr {
                 u64::from(length),
                 MAX_PAYLOAD_BYTES as u64,
             ),
-            Repr::FetchRefused { .. }
-            | Repr::StoreRefused { .. }
-            | Repr::Ack { .. }
-            | Repr::Nothing => Ok(()),
+            Repr::StoreRefused {
+                offset,
+                length,
+                count,
+                ..
+            } => {
+                must_not_be_empty("refused store count", count)?;
+                must_not_overflow("refused store offset", offset, length)
+            }
+            Repr::FetchRefused { .. } | Repr::Ack { .. } | Repr::Nothing => Ok(()),
         }
     }
 
     /// The header for this packet, and the payload if it follows from the fields alone (that of a
-    /// fetch request; empty for all others).
+    /// fetch request or a refused store; empty for all others).
     ///
     /// The caller puts every other payload behind the header: for a store `length` bytes of data,
     /// then [`Signal::to_bytes`](crate::Signal::to_bytes) if `signal`. Debug builds panic on fields that [`Repr::check`] refuses.
@@ -450,10 +470,14 @@ impl Repr {
                 message,
                 export,
                 reason,
+                offset,
+                length,
+                count,
             } => {
                 header.message = message.0.into();
                 header.export = export.0.into();
                 header.offset = u64::from(reason.code()).into();
+                payload = InlinePayload::of_store_refused([offset, length, count]);
             }
             Repr::Handler { handler, .. } => header.message = handler.0.into(),
             Repr::Ack { resend } => {
@@ -494,11 +518,8 @@ impl Repr {
             | Repr::FetchReply { length, .. }
             | Repr::Handler { length, .. }
             | Repr::Control { length } => length,
-            Repr::FetchRequest { .. } => FETCH_REQUEST_BYTES as u32,
-            Repr::FetchRefused { .. }
-            | Repr::StoreRefused { .. }
-            | Repr::Ack { .. }
-            | Repr::Nothing => 0,
+            Repr::FetchRequest { .. } | Repr::StoreRefused { .. } => WORDS_BYTES as u32,
+            Repr::FetchRefused { .. } | Repr::Ack { .. } | Repr::Nothing => 0,
         }
     }
 }
@@ -558,9 +579,13 @@ impl fmt::Display for Repr {
                 message,
                 export,
                 reason,
-            } => {
-                write!(f, "store of {message} to {export} refused: {reason}")
-            }
+                offset,
+                length,
+                count,
+            } => write!(
+                f,
+                "store of {message} to {export} at {offset:#x}, {length} bytes, refused: {reason} ({count} in all)"
+            ),
             Repr::Handler { handler, length } => write!(f, "{length} bytes for {handler}"),
             Repr::Control { length } => write!(f, "control message of {length} bytes"),
             Repr::Ack { resend: false } => f.write_str("ack"),

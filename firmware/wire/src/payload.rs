@@ -1,4 +1,4 @@
-//! The one payload that a packet's fields determine: that of a fetch request.
+//! The payloads that a packet's fields determine: those of a fetch request and of a refused store.
 
 use core::fmt;
 use core::ops::Deref;
@@ -6,47 +6,73 @@ use core::ops::Deref;
 use crate::error::WireError;
 use crate::ids::Key;
 
-/// Payload of a fetch request: bytes wanted, then the key that the reply must show.
-pub(crate) const FETCH_REQUEST_BYTES: usize = 24;
+/// Bytes of either payload: three words.
+pub(crate) const WORDS_BYTES: usize = 24;
 
+/// Reads a fetch request: bytes wanted, then the key that the reply must show.
 pub(crate) fn read_fetch_request(length: u32, inline: &[u8]) -> Result<(u64, Key), WireError> {
-    if length as usize != FETCH_REQUEST_BYTES {
+    let [want_bytes, low, high] = read_words("fetch request payload", length, inline)?;
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&low);
+    key[8..].copy_from_slice(&high);
+    Ok((u64::from_le_bytes(want_bytes), Key(key)))
+}
+
+/// Reads a refused store: its offset and length, then the number of stores that the packet tells of.
+pub(crate) fn read_store_refused(length: u32, inline: &[u8]) -> Result<[u64; 3], WireError> {
+    Ok(read_words("refused store payload", length, inline)?.map(u64::from_le_bytes))
+}
+
+fn read_words(field: &'static str, length: u32, inline: &[u8]) -> Result<[[u8; 8]; 3], WireError> {
+    if length as usize != WORDS_BYTES {
         return Err(WireError::Length {
-            field: "fetch request payload",
-            expected_bytes: FETCH_REQUEST_BYTES as u64,
+            field,
+            expected_bytes: WORDS_BYTES as u64,
             found_bytes: u64::from(length),
         });
     }
-    let truncated = WireError::Truncated {
-        field: "fetch request payload",
-        needed_bytes: FETCH_REQUEST_BYTES as u64,
-        found_bytes: inline.len() as u64,
-    };
-    let (want_bytes, rest) = inline.split_first_chunk::<8>().ok_or(truncated)?;
-    let reply_key = rest.first_chunk::<16>().ok_or(truncated)?;
-    Ok((u64::from_le_bytes(*want_bytes), Key(*reply_key)))
+    match inline.as_chunks::<8>().0 {
+        [first, second, third, ..] => Ok([*first, *second, *third]),
+        _ => Err(WireError::Truncated {
+            field,
+            needed_bytes: WORDS_BYTES as u64,
+            found_bytes: inline.len() as u64,
+        }),
+    }
 }
 
-/// A payload that [`Repr::emit`](crate::Repr::emit) made itself: empty, or that of a fetch request. Dereferences to its bytes.
+/// A payload that [`Repr::emit`](crate::Repr::emit) made itself: empty, or three words. Dereferences to its bytes.
 #[derive(Clone, Copy)]
 pub struct InlinePayload {
-    bytes: [u8; FETCH_REQUEST_BYTES],
+    bytes: [u8; WORDS_BYTES],
     used: u8,
 }
 
 impl InlinePayload {
     pub(crate) const EMPTY: InlinePayload = InlinePayload {
-        bytes: [0; FETCH_REQUEST_BYTES],
+        bytes: [0; WORDS_BYTES],
         used: 0,
     };
 
     pub(crate) fn of_fetch_request(want_bytes: u64, reply_key: Key) -> InlinePayload {
-        let mut bytes = [0; FETCH_REQUEST_BYTES];
+        let mut bytes = [0; WORDS_BYTES];
         bytes[..8].copy_from_slice(&want_bytes.to_le_bytes());
         bytes[8..].copy_from_slice(&reply_key.0);
+        Self::full(bytes)
+    }
+
+    pub(crate) fn of_store_refused(words: [u64; 3]) -> InlinePayload {
+        let mut bytes = [0; WORDS_BYTES];
+        for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *to = word.to_le_bytes();
+        }
+        Self::full(bytes)
+    }
+
+    const fn full(bytes: [u8; WORDS_BYTES]) -> InlinePayload {
         InlinePayload {
             bytes,
-            used: FETCH_REQUEST_BYTES as u8,
+            used: WORDS_BYTES as u8,
         }
     }
 }

@@ -94,14 +94,23 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
             vec![],
         )
     });
-    let store_refused = (any::<(u32, u32)>(), refusal()).prop_map(|((message, export), reason)| {
-        let repr = Repr::StoreRefused {
-            message: MessageId(message),
-            export: ExportId(export),
-            reason,
-        };
-        (repr, vec![])
-    });
+    let store_refused = (
+        any::<(u32, u32)>(),
+        refusal(),
+        range(long_length()),
+        1..=u64::MAX,
+    )
+        .prop_map(|((message, export), reason, (offset, length), count)| {
+            let repr = Repr::StoreRefused {
+                message: MessageId(message),
+                export: ExportId(export),
+                reason,
+                offset,
+                length,
+                count,
+            };
+            (repr, vec![])
+        });
     let handler = (any::<u32>(), 0..=MAX_PAYLOAD_BYTES).prop_map(|(handler, length)| {
         let repr = Repr::Handler {
             handler: HandlerId(handler),

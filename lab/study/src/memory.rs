@@ -134,6 +134,7 @@ fn filled(design: AnyDesign, load: Load) -> Result<Nic<AnyDesign>, NicError> {
                 length: PAGE_BYTES as u64,
                 rights: Rights::ALL,
                 revoked: false,
+                refused: Default::default(),
             })?;
         }
     }

@@ -16,6 +16,15 @@ const PENDING: u32 = 1;
 const DONE: u32 = 2;
 const FAILED: u32 = 3;
 
+/// How a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandFailure {
+    /// Why.
+    pub error: CommandError,
+    /// Bytes of a send that may have been stored at most; `u64::MAX`: all of them.
+    pub sent_bytes: u64,
+}
+
 /// The words of one process.
 #[derive(Debug)]
 pub struct CompletionWords {
@@ -23,7 +32,7 @@ pub struct CompletionWords {
     /// Where to look for a free one first.
     hint: AtomicU32,
     /// Why commands failed; empty in good times.
-    errors: Mutex<HashMap<u32, CommandError>>,
+    errors: Mutex<HashMap<u32, CommandFailure>>,
 }
 
 impl Default for CompletionWords {
@@ -71,12 +80,12 @@ impl CompletionWords {
     }
 
     /// The command failed.
-    pub fn fail(&self, index: u32, error: CommandError) {
+    pub fn fail(&self, index: u32, failure: CommandFailure) {
         if let Some(word) = self.words.get(index as usize) {
             self.errors
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .insert(index, error);
+                .insert(index, failure);
             let _ = word.compare_exchange(PENDING, FAILED, Ordering::Release, Ordering::Relaxed);
         }
     }
@@ -92,7 +101,7 @@ impl CompletionWords {
 
     /// If the command is over, gives its word back and says how it ended.
     #[inline]
-    pub fn finish(&self, index: u32) -> Option<Result<(), CommandError>> {
+    pub fn finish(&self, index: u32) -> Option<Result<(), CommandFailure>> {
         let word = self.words.get(index as usize)?;
         match word.load(Ordering::Acquire) {
             DONE => {
@@ -100,14 +109,14 @@ impl CompletionWords {
                 Some(Ok(()))
             }
             FAILED => {
-                let error = self
+                let failure = self
                     .errors
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner)
                     .remove(&index);
                 word.store(FREE, Ordering::Release);
                 // `fail` stores the reason before the word says so.
-                error.map(Err)
+                failure.map(Err)
             }
             _ => None,
         }
@@ -143,9 +152,12 @@ mod tests {
     fn a_failed_command_says_why_once() {
         let words = CompletionWords::new();
         let word = words.take().unwrap();
-        let error = CommandError::PeerGone(NodeId(3));
-        words.fail(word, error);
-        assert_eq!(words.finish(word), Some(Err(error)));
+        let failure = CommandFailure {
+            error: CommandError::PeerGone(NodeId(3)),
+            sent_bytes: 40,
+        };
+        words.fail(word, failure);
+        assert_eq!(words.finish(word), Some(Err(failure)));
         assert_eq!(words.finish(word), None);
     }
 

@@ -27,7 +27,7 @@ use crate::commands::CommandQueue;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
 use crate::error::DriverError;
-use crate::exports::LocalExport;
+use crate::exports::{LeftLanding, LocalExport};
 use crate::imports::Granted;
 use crate::job::Job;
 use crate::log::Log;
@@ -46,6 +46,9 @@ pub const NOTICE_HANDLER: HandlerId = HandlerId(2);
 
 /// The network interface of a process, with the translation design that its job has chosen.
 pub type Interface = Nic<AnyDesign>;
+
+/// Turns that a send takes at most before it goes out, when something has come from its peer.
+const NEWS_TURNS: u32 = 16;
 
 /// A word for each peer, of [`peer_flags`], which imports of that peer share.
 pub(crate) type PeerWords = Arc<[Arc<core::sync::atomic::AtomicU32>]>;
@@ -80,6 +83,8 @@ pub struct Driver {
     to_ring: Vec<NodeId>,
     seen_events: u32,
     pub(crate) exports: Vec<LocalExport>,
+    /// Former landings of redirected exports that a fetch may still read.
+    pub(crate) left_landings: Vec<LeftLanding>,
     pub(crate) outcomes: HashMap<RequestId, Result<Granted, VmmcError>>,
     /// Memory that peers have passed for imports under way, and from whom; `None` when this process had no descriptor left for it.
     pub(crate) passed: HashMap<RequestId, (NodeId, Option<OwnedFd>)>,
@@ -146,6 +151,7 @@ impl Driver {
             blocked: Vec::with_capacity(nodes),
             to_ring: Vec::with_capacity(nodes),
             exports: Vec::new(),
+            left_landings: Vec::new(),
             outcomes: HashMap::new(),
             passed: HashMap::new(),
             teller: Teller::new(words),
@@ -307,7 +313,34 @@ impl Driver {
         self.pages.set_chooser(chooser)
     }
 
-    /// Stores of this process that a peer refused after they had left: a revocation crossed them.
+    /// Takes what `peer` has sent, if anything has come: word of a revocation may be in it, which a send must not miss.
+    #[inline]
+    pub fn take_news(&mut self, peer: NodeId) {
+        if self.transport.has_next(peer) {
+            self.take_all(peer);
+        }
+    }
+
+    #[cold]
+    fn take_all(&mut self, peer: NodeId) {
+        // A turn may serve other peers first.
+        for _ in 0..NEWS_TURNS {
+            self.poll();
+            if !self.transport.has_next(peer) {
+                break;
+            }
+        }
+        if self.owes_program() {
+            self.board.wake(self.job.rank());
+        }
+    }
+
+    /// What was noted of sends by an import that were dropped after their command was done; notes afresh.
+    pub fn take_refused(&mut self, import: mapwire_wire::ImportId) -> mapwire_nic::RefusedStores {
+        self.nic.take_refused(import)
+    }
+
+    /// Messages of this process that a peer refused after they had left: a revocation crossed them.
     #[must_use]
     pub fn refused_stores(&self) -> u64 {
         self.teller.refused_stores

@@ -124,6 +124,16 @@ pub enum DriverError {
         "the export is mapped by its importers (the direct path), so what they store cannot be led elsewhere; export it with the ring path only"
     )]
     RedirectsDirect,
+    /// A redirection to a buffer that is too short.
+    #[error(
+        "a buffer of {landing_bytes} B cannot stand for an export of {export_bytes} B: redirect to one at least as long"
+    )]
+    ShortLanding {
+        /// Bytes of the buffer.
+        landing_bytes: u64,
+        /// Bytes of the export.
+        export_bytes: u64,
+    },
     /// The shared memory.
     #[error(transparent)]
     Shared(#[from] crate::shared::SharedError),

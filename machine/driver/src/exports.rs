@@ -55,6 +55,22 @@ pub(crate) struct LocalExport {
     passed: bool,
     /// Pages that stay pinned as long as the export stands (VMMC §4.4).
     held: Vec<PageRange>,
+    /// Where it is redirected to.
+    landing: Option<HeldLanding>,
+}
+
+/// A buffer that a redirected export lands in, kept and pinned.
+#[derive(Debug)]
+pub(crate) struct HeldLanding {
+    range: PageRange,
+    _buffer: Arc<Mutex<SharedBuffer>>,
+}
+
+/// A former landing, with the export whose fetches may still read it.
+#[derive(Debug)]
+pub(crate) struct LeftLanding {
+    export: ExportId,
+    landing: HeldLanding,
 }
 
 impl core::fmt::Debug for LocalExport {
@@ -126,6 +142,7 @@ impl Driver {
                     direct: request.direct,
                     passed: false,
                     held: held.clone(),
+                    landing: None,
                 });
                 if let Err(error) = self.vmmc.offer(offer) {
                     self.exports.pop();
@@ -172,7 +189,8 @@ impl Driver {
         let Some(index) = self.exports.iter().position(|local| local.id == id) else {
             return Ok(());
         };
-        let local = self.exports.remove(index);
+        let mut local = self.exports.remove(index);
+        self.leave_landing(id, local.landing.take());
         for range in &local.held {
             self.pages.release_export(*range);
             self.trace_pages(TraceOp::Unexport, *range);
@@ -189,45 +207,78 @@ impl Driver {
         Ok(())
     }
 
-    /// Leads what is stored into an export to other memory of this process, or back to its own (UTLB §4.1). What is under
-    /// way when this is called lands in either.
+    /// Lets a buffer of this process stand for an export, or ends that (UTLB §4.1, transfer redirection): stores land there and
+    /// fetches read there. What is under way when this is called uses either. The buffer is kept until no fetch reads it.
     ///
     /// # Errors
-    /// No such export; one that importers have mapped; the limit on pinned pages.
-    pub fn redirect(&mut self, id: ExportId, landing: Option<Landing>) -> Result<(), DriverError> {
+    /// No such export; one that importers have mapped; a buffer shorter than the export; the limit on pinned pages.
+    pub fn redirect(
+        &mut self,
+        id: ExportId,
+        to: Option<&Arc<Mutex<SharedBuffer>>>,
+    ) -> Result<(), DriverError> {
         let index = self
             .exports
             .iter()
             .position(|local| local.id == id)
             .ok_or(mapwire_nic::NicError::UnknownExport(id.0))?;
-        if self.exports[index].direct.is_some() {
+        let local = &self.exports[index];
+        if local.direct.is_some() {
             return Err(DriverError::RedirectsDirect);
         }
-        let fresh = match landing {
-            None => None,
-            Some(landing) => {
-                let range = PageRange::covering(landing.address, landing.length)?;
+        let (landing, held) = match to {
+            None => (None, None),
+            Some(buffer) => {
+                let (address, length) = {
+                    let memory = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+                    (memory.as_ptr() as u64, memory.len() as u64)
+                };
+                if length < local.length {
+                    return Err(DriverError::ShortLanding {
+                        landing_bytes: length,
+                        export_bytes: local.length,
+                    });
+                }
+                let range = PageRange::covering(address, length)?;
                 self.pages.hold_export(&mut self.nic, range)?;
-                Some(range)
+                let held = HeldLanding {
+                    range,
+                    _buffer: Arc::clone(buffer),
+                };
+                (Some(Landing { address, length }), Some(held))
             }
         };
         if let Err(error) = self.nic.redirect(id, landing) {
-            if let Some(range) = fresh {
-                self.pages.release_export(range);
+            if let Some(held) = held {
+                self.pages.release_export(held.range);
             }
             return Err(error.into());
         }
-        let held = &mut self.exports[index].held;
-        let old: Vec<PageRange> = held.drain(1..).collect();
-        held.extend(fresh);
-        if let Some(range) = fresh {
-            self.trace_pages(TraceOp::Export, range);
+        if let Some(held) = &held {
+            self.trace_pages(TraceOp::Export, held.range);
         }
-        for range in old {
-            self.pages.release_export(range);
-            self.trace_pages(TraceOp::Unexport, range);
-        }
+        let old = core::mem::replace(&mut self.exports[index].landing, held);
+        self.leave_landing(id, old);
         Ok(())
+    }
+
+    /// Gives up a former landing as soon as no fetch reads it.
+    fn leave_landing(&mut self, export: ExportId, landing: Option<HeldLanding>) {
+        if let Some(landing) = landing {
+            self.left_landings.push(LeftLanding { export, landing });
+        }
+        self.release_landings();
+    }
+
+    /// Gives up the former landings that no fetch reads any more.
+    pub(crate) fn release_landings(&mut self) {
+        let nic = &self.nic;
+        let over = |left: &mut LeftLanding| !nic.is_answering(left.export);
+        let over: Vec<LeftLanding> = self.left_landings.extract_if(.., over).collect();
+        for LeftLanding { landing, .. } in over {
+            self.pages.release_export(landing.range);
+            self.trace_pages(TraceOp::Unexport, landing.range);
+        }
     }
 
     /// Carries out what the VMMC model asks for.
@@ -405,6 +456,7 @@ mod tests {
             direct: None,
             passed: false,
             held: Vec::new(),
+            landing: None,
         }];
         let (mut notices, mut log) = (VecDeque::new(), Log::new());
         let mut take = |bytes: &[u8]| {

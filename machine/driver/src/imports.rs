@@ -114,6 +114,7 @@ impl Driver {
             length: grant.length,
             rights: grant.rights,
             revoked: false,
+            refused: Default::default(),
         };
         let id = self.nic.import(import)?;
         Ok(LocalImport { id, grant, mapped })

@@ -43,6 +43,7 @@ pub(crate) enum Line {
         from: NodeId,
         export: ExportId,
         reason: Refusal,
+        count: u64,
     },
     Rejected {
         from: NodeId,
@@ -96,7 +97,8 @@ impl Line {
                 from,
                 export,
                 reason,
-            } => tracing::warn!(%from, %export, %reason, "a peer refused a store"),
+                count,
+            } => tracing::warn!(%from, %export, %reason, count, "a peer refused stores"),
             Self::Rejected { from, reason } => {
                 tracing::warn!(%from, ?reason, "a packet was rejected");
             }

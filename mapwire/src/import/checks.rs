@@ -25,7 +25,7 @@ impl Import {
             .as_ref()
             .is_some_and(MappedBuffer::revoked)
         {
-            return Err(self.revoked());
+            return Err(self.held.revoked());
         }
         if !self.held.way.is_settled() {
             self.held.engine.settle(self.held.local.grant.node)?;
@@ -64,13 +64,6 @@ impl Import {
         raw::in_shared(&self.held.node, bytes.as_ptr() as u64, bytes.len() as u64)
     }
 
-    pub(super) fn revoked(&self) -> Error {
-        Error::Revoked {
-            rank: u32::from(self.held.local.grant.node.0),
-            name: self.held.name.clone(),
-        }
-    }
-
     /// Refuses a command that would fail at the exporter: it is gone, or has revoked the export.
     #[inline]
     pub(super) fn refuse_if_over(&self, driver: &Driver) -> Result<()> {
@@ -83,7 +76,7 @@ impl Import {
             .imported(self.held.local.id)
             .is_some_and(|import| import.revoked)
         {
-            return Err(self.revoked());
+            return Err(self.held.revoked());
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! The ring path: commands for the NIC, which takes the bytes from this process's memory or puts them there.
 
-use mapwire_driver::engine::Engine;
+use mapwire_driver::completions::CommandFailure;
 use mapwire_driver::{DriverError, DriverMode};
-use mapwire_nic::CommandError;
-use mapwire_wire::{CommandRepr, NodeId, Refusal, Rights, Signal, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_nic::{CommandError, RefusedStores};
+use mapwire_wire::{CommandRepr, Refusal, Rights, Signal, TRACE_FLAG_DIRECT, TraceOp};
 
-use super::Import;
+use super::{Held, Import};
 use crate::error::{Error, Result};
 
 impl Import {
@@ -39,18 +39,55 @@ impl Import {
             completion,
         };
         let word = self.submit_held(address, length, command, &[])?;
-        self.finish(word)
+        self.held.finish(word, 0)
     }
 
-    /// Waits until a command is over. One that a revocation crossed failed for that reason.
-    pub(super) fn finish(&self, word: u32) -> Result<()> {
-        let grant = &self.held.local.grant;
-        match finish(&self.held.engine, word, grant.node) {
-            Err(Error::Driver(DriverError::Command(
-                CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked),
-            ))) => Err(self.revoked()),
-            outcome => outcome,
+    /// Waits until the exporter has handled all that was sent by the ring before: asks for a fetch of no bytes, whose answer
+    /// comes behind the refusals.
+    pub(super) fn flush_ring(&self) -> Result<()> {
+        let held = &*self.held;
+        let (engine, grant, import) = (&held.engine, &held.local.grant, held.local.id);
+        let word = self.take_word()?;
+        let command = CommandRepr::Fetch {
+            import,
+            offset: 0,
+            address: 0,
+            length: 0,
+            completion: word,
+        };
+        let submitted = engine
+            .wait_for(
+                Some(engine.timeout()),
+                || format!("room in the command queue for a flush of `{}`", held.name),
+                |driver| {
+                    if driver.is_gone(grant.node) {
+                        return Some(Err(driver.why_gone(grant.node)));
+                    }
+                    engine.mark_dirty(driver, grant.node);
+                    match driver.submit(&command, &[]) {
+                        Ok(true) => Some(Ok(())),
+                        Ok(false) => None,
+                        Err(error) => Some(Err(error)),
+                    }
+                },
+            )
+            .and_then(|outcome| outcome);
+        if let Err(error) = submitted {
+            engine.words().cancel(word);
+            return Err(error.into());
         }
+        held.finish(word, 0)?;
+        let refused = engine.lock().take_refused(import);
+        if refused == RefusedStores::default() {
+            return Ok(());
+        }
+        Err(Error::NotStored {
+            rank: u32::from(grant.node.0),
+            name: held.name.clone(),
+            count: if refused.unnamed { 0 } else { refused.count },
+            first: refused.first.map(|first| (first.offset, first.length)),
+            reason: refused.first.map_or(Refusal::Busy, |first| first.reason),
+        })
     }
 
     pub(super) fn submit_long(
@@ -82,13 +119,17 @@ impl Import {
         let peer = self.held.local.grant.node;
         if engine.mode() == DriverMode::Inline {
             let mut driver = engine.lock();
+            driver.take_news(peer);
             self.refuse_if_over(&driver)?;
             engine.mark_dirty(&driver, peer);
             if driver.submit(command, data).map_err(Error::from)? {
                 return Ok(());
             }
         } else {
-            self.refuse_if_over(&engine.lock())?;
+            let mut driver = engine.lock();
+            driver.take_news(peer);
+            self.refuse_if_over(&driver)?;
+            drop(driver);
             if engine.submit(peer, command, data)? {
                 return Ok(());
             }
@@ -114,17 +155,40 @@ impl Import {
     }
 }
 
-/// Waits until the command with completion word `word` is over.
-pub(super) fn finish(engine: &Engine, word: u32, peer: NodeId) -> Result<()> {
-    // The NIC ends every command: done, refused, or failed since the peer is gone. So the wait needs no timeout, and must not have
-    // one: until then the NIC uses the caller's memory. A peer that is stopped is waited for until the launcher ends the job.
-    let words = engine.words();
-    let outcome = words
-        .finish(word)
-        .or_else(|| engine.wait_until(None, |engine| engine.words().finish(word)));
-    match outcome {
-        Some(Ok(())) | None => Ok(()),
-        Some(Err(CommandError::PeerGone(_))) => Err(engine.lock().why_gone(peer).into()),
-        Some(Err(error)) => Err(DriverError::from(error).into()),
+impl Held {
+    /// Waits until the command with completion word `word` is over, which sends `length` bytes. One that a revocation crossed
+    /// failed for that reason.
+    pub(super) fn finish(&self, word: u32, length: u64) -> Result<()> {
+        // The NIC ends every command: done, refused, or failed since the peer is gone. So the wait needs no timeout, and must not
+        // have one: until then the NIC uses the caller's memory. A peer that is stopped is waited for until the launcher ends the
+        // job.
+        let engine = &self.engine;
+        let words = engine.words();
+        let outcome = words
+            .finish(word)
+            .or_else(|| engine.wait_until(None, |engine| engine.words().finish(word)));
+        let Some(Err(CommandFailure { error, sent_bytes })) = outcome else {
+            return Ok(());
+        };
+        let cause = match error {
+            CommandError::PeerGone(peer) => engine.lock().why_gone(peer).into(),
+            CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked) => self.revoked(),
+            error => Error::from(DriverError::from(error)),
+        };
+        Err(match sent_bytes.min(length) {
+            0 => cause,
+            sent_bytes => Error::Partial {
+                sent_bytes,
+                length,
+                cause: Box::new(cause),
+            },
+        })
+    }
+
+    pub(super) fn revoked(&self) -> Error {
+        Error::Revoked {
+            rank: u32::from(self.local.grant.node.0),
+            name: self.name.clone(),
+        }
     }
 }

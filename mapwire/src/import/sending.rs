@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use mapwire_wire::{NodeId, SHORT_BYTES};
+use mapwire_wire::SHORT_BYTES;
 
-use super::Import;
-use super::ring::finish;
-use crate::error::{Error, Result};
-use crate::node::Node;
+use super::{Held, Import};
+use crate::error::Result;
 
 impl Import {
     /// Begins to store `data`, which the caller gives away until [`Sending::wait`] returns it.
@@ -16,6 +14,7 @@ impl Import {
     /// As [`send`](Self::send).
     pub fn send_async<T: Stable>(&self, data: T, offset: u64) -> Result<Sending<T>> {
         let bytes = data.bytes();
+        let length = bytes.len() as u64;
         let word = if self.held.local.mapped.is_some()
             || bytes.len() <= SHORT_BYTES
             || self.is_shared(bytes)
@@ -25,12 +24,12 @@ impl Import {
         } else {
             Some(self.submit_long(bytes, offset, false, None)?)
         };
-        Ok(Sending {
-            node: self.held.node.clone(),
-            to: self.held.local.grant.node,
+        let under_way = UnderWay {
+            held: Arc::clone(&self.held),
             word,
-            data: Some(data),
-        })
+            length,
+        };
+        Ok(Sending { under_way, data })
     }
 }
 
@@ -61,47 +60,56 @@ mod sealed {
 #[derive(Debug)]
 #[must_use = "the data comes back from `wait`"]
 pub struct Sending<T> {
-    node: Node,
-    to: NodeId,
-    word: Option<u32>,
-    data: Option<T>,
+    // Dropped first: it waits until `data` is used no more.
+    under_way: UnderWay,
+    data: T,
 }
 
 impl<T> Sending<T> {
     /// Whether the data may be reused, without waiting. Runs one turn of the driver.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.node.inner.engine.poll();
-        self.word
-            .is_none_or(|word| self.node.inner.engine.words().is_over(word))
+        let engine = &self.under_way.held.engine;
+        engine.poll();
+        self.under_way
+            .word
+            .is_none_or(|word| engine.words().is_over(word))
     }
 
     /// Waits until the data may be reused, and gives it back.
     ///
     /// # Errors
     /// As [`Import::send`].
-    pub fn wait(mut self) -> Result<T> {
-        let outcome = self.finish();
-        let data = self.data.take();
-        outcome?;
-        // It is there until `wait` or `drop` takes it, and this is the one that does.
-        data.ok_or(Error::OutOfRange {
-            offset: 0,
-            length: 0,
-            end: 0,
-            unit: "bytes",
-        })
+    pub fn wait(self) -> Result<T> {
+        let Self {
+            mut under_way,
+            data,
+        } = self;
+        under_way.finish()?;
+        Ok(data)
     }
+}
 
+/// A command that uses memory of this process. Dropping it waits until it is over.
+#[derive(Debug)]
+struct UnderWay {
+    held: Arc<Held>,
+    /// Its completion word, until it has been waited for.
+    word: Option<u32>,
+    /// Bytes that it sends.
+    length: u64,
+}
+
+impl UnderWay {
     fn finish(&mut self) -> Result<()> {
         match self.word.take() {
             None => Ok(()),
-            Some(word) => finish(&self.node.inner.engine, word, self.to),
+            Some(word) => self.held.finish(word, self.length),
         }
     }
 }
 
-impl<T> Drop for Sending<T> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Err(error) = self.finish() {
             tracing::warn!(%error, "a send that nobody waited for failed");

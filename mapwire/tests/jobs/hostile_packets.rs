@@ -213,6 +213,9 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                     message: MessageId(0),
                     export: ExportId(0),
                     reason: WrongKey,
+                    offset: 0,
+                    length: 4,
+                    count: 1,
                 },
                 &[],
             );
@@ -390,6 +393,9 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
                 message,
                 export,
                 reason,
+                offset,
+                length: u64::from(length),
+                count: u64::from(id),
             }
         }
         _ => Repr::Handler {

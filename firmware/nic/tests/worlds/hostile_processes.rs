@@ -110,6 +110,7 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
         length: LENGTH,
         rights: Rights::STORE,
         revoked: false,
+        refused: Default::default(),
     };
     let store_only = world.nic(0).import(entry).unwrap();
     let out_of_range = |offset, length| CommandError::OutOfRange {
@@ -179,6 +180,7 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
                 process: ProcessId(0),
                 completion,
                 error,
+                sent_bytes: 0,
             },
         ] = told[..]
         else {

@@ -70,6 +70,7 @@ fn a_long_send_stops_when_its_export_is_revoked_and_the_sender_is_told_once() {
         from: NodeId(1),
         export,
         reason: Refusal::Revoked,
+        count: 1,
     };
     assert_eq!(refused, [&once]);
     let told = world.take_told(1);
@@ -397,6 +398,7 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
                     process,
                     completion: Some(word),
                     error,
+                    ..
                 } => {
                     assert_eq!(error, CommandError::PeerGone(NodeId(1)));
                     told_words.push((process.0, word));

@@ -175,6 +175,7 @@ fn a_send_from_memory_that_cannot_be_pinned_fails_and_names_the_page() {
         process: ProcessId(0),
         completion: Some(1),
         error: CommandError::NotPinned { address: beyond },
+        sent_bytes: 8,
     };
     let told = world.take_told(0);
     assert!(told.contains(&failed), "{told:?}");
@@ -198,6 +199,7 @@ fn a_fetch_into_memory_that_cannot_be_pinned_fails_once_and_the_next_one_works()
             process: ProcessId(0),
             completion: Some(1),
             error,
+            sent_bytes: 0,
         };
         let told = world.take_told(0);
         assert_eq!(told.iter().filter(|told| **told == failed).count(), 1);
@@ -227,12 +229,14 @@ fn memory_of_an_export_that_cannot_be_pinned_is_refused_as_busy() {
         from: NodeId(1),
         export: export.0,
         reason: busy,
+        count: 1,
     };
     assert!(told.contains(&refused), "{told:?}");
     let failed = Completion::Failed {
         process: ProcessId(0),
         completion: Some(2),
         error: CommandError::Refused(busy),
+        sent_bytes: 0,
     };
     assert!(told.contains(&failed), "{told:?}");
     assert_eq!(world.nodes[1].memory.garbage_writes, 0);

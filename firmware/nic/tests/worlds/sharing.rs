@@ -341,6 +341,7 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
                 length: 8,
                 rights: Rights::ALL,
                 revoked: false,
+                refused: Default::default(),
             };
             nic.import(entry).map(drop)
         }),
@@ -461,6 +462,7 @@ fn what_cannot_be_entered_is_refused_by_name() {
         length: 8,
         rights: Rights::ALL,
         revoked: false,
+        refused: Default::default(),
     };
     assert_eq!(
         nic.import(import).unwrap_err(),

@@ -128,12 +128,16 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 message: MessageId(7),
                 export: ExportId(5),
                 reason: Refusal::OutOfRange,
+                offset: 0x1000,
+                length: 0x10,
+                count: 3,
             },
             data: b"",
-            hex: "01 05 0000 00000000 | 2a000000 11000000 | 00000000000000000000000000000000
-                  05000000 07000000 | 0400000000000000",
-            prints: "[seq 42 ack 17] store of message 7 to export 5 refused: \
-                     the range passes the end of the export",
+            hex: "01 05 0000 18000000 | 2a000000 11000000 | 00000000000000000000000000000000
+                  05000000 07000000 | 0400000000000000
+                  0010000000000000 | 1000000000000000 | 0300000000000000",
+            prints: "[seq 42 ack 17] store of message 7 to export 5 at 0x1000, 16 bytes, refused: \
+                     the range passes the end of the export (3 in all)",
         },
         Vector {
             name: "handler",

@@ -47,6 +47,7 @@ impl Driver {
     /// Gives back pages whose translations have long left the NIC, where there are more than the high-water mark allows
     /// (dynamic handle lookup §IV-B).
     pub(crate) fn reclaim(&mut self) {
+        self.release_landings();
         let Self {
             nic, pages, log, ..
         } = self;

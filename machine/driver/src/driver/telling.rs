@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mapwire_nic::Completion;
 use mapwire_translation::PageRange;
 
-use crate::completions::CompletionWords;
+use crate::completions::{CommandFailure, CompletionWords};
 use crate::exports::LocalExport;
 use crate::log::{Line, Log};
 use crate::notices::{Notice, Notification};
@@ -59,10 +59,12 @@ impl Teller {
             Completion::Failed {
                 completion: Some(completion),
                 error,
+                sent_bytes,
                 ..
             } => {
                 self.release(pages, completion);
-                self.words.fail(completion, error);
+                self.words
+                    .fail(completion, CommandFailure { error, sent_bytes });
             }
             Completion::Failed {
                 completion: None,
@@ -97,12 +99,14 @@ impl Teller {
                 from,
                 export,
                 reason,
+                count,
             } => {
-                self.refused_stores += 1;
+                self.refused_stores = self.refused_stores.saturating_add(count);
                 log.push(Line::StoreRefused {
                     from,
                     export,
                     reason,
+                    count,
                 });
             }
             Completion::Rejected { from, reason } => log.push(Line::Rejected { from, reason }),

@@ -272,6 +272,7 @@ impl World {
             length,
             rights: Rights::ALL,
             revoked: false,
+            refused: Default::default(),
         };
         self.nic(node).import(entry).unwrap()
     }

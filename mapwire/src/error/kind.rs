@@ -1,0 +1,339 @@
+//! The kinds of errors, and which error has which: here and nowhere else.
+
+use core::fmt;
+
+use mapwire_driver::DriverError;
+use mapwire_driver::pages::PagesError;
+use mapwire_driver::shared::SharedError;
+use mapwire_host::faults::{ProtectionError, WatchError};
+use mapwire_host::memory::MemoryError;
+use mapwire_host::pinning::PinError;
+use mapwire_host::views::ViewError;
+use mapwire_nic::{CommandError, NicError};
+use mapwire_transport::rendezvous::RendezvousError;
+use mapwire_transport::shm::channel::ChannelError;
+use mapwire_vmmc::{ProxyError, VmmcError};
+use mapwire_wire::Refusal;
+
+use super::Error;
+use ErrorKind as Kind;
+
+/// What kind of failure an [`Error`] is: what a program decides by. The C library has one code for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument is invalid: an empty name, a length of 0 where at least 1 is needed, no rights.
+    Argument,
+    /// A range passes the end of its buffer, export, import or slice; a rank, lock or barrier number is too large.
+    Range,
+    /// A word is not aligned to its size.
+    Alignment,
+    /// The memory is not mapped in this process, or cannot serve this purpose; a proxy address names no import.
+    Address,
+    /// The import does not carry the right.
+    Rights,
+    /// The exporter does not admit this importer.
+    Refused,
+    /// The export was revoked.
+    Revoked,
+    /// A rank or the launcher has left or died.
+    Gone,
+    /// The time limit passed.
+    Timeout,
+    /// The name is taken, or the object is open already.
+    Exists,
+    /// The call does not fit the present state: a lock that is not held, a redirection of mapped memory.
+    State,
+    /// A limit is reached: memory, address space, pinned pages, descriptors, a table of the NIC.
+    Limit,
+    /// A setting is invalid, or ranks differ in it.
+    Config,
+    /// The operating system refused for another reason.
+    System,
+    /// A peer or the launcher broke the protocol.
+    Protocol,
+    /// Program, library and launcher are of different versions.
+    Version,
+    /// A defect of mapwire.
+    Internal,
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Argument => "invalid argument",
+            Self::Range => "out of range",
+            Self::Alignment => "not aligned",
+            Self::Address => "bad address",
+            Self::Rights => "right not granted",
+            Self::Refused => "refused by the exporter",
+            Self::Revoked => "export revoked",
+            Self::Gone => "peer gone",
+            Self::Timeout => "timed out",
+            Self::Exists => "exists already",
+            Self::State => "invalid in this state",
+            Self::Limit => "limit reached",
+            Self::Config => "invalid setting",
+            Self::System => "operating system error",
+            Self::Protocol => "protocol violated",
+            Self::Version => "versions differ",
+            Self::Internal => "internal error",
+        })
+    }
+}
+
+/// Classifies an error.
+#[cold]
+pub(super) fn of(error: &Error) -> Kind {
+    match error {
+        Error::Config(_) => Kind::Config,
+        Error::Driver(error) => of_driver(error),
+        Error::Shared(error) => of_shared(error),
+        Error::Memory(error) => of_memory(error),
+        Error::Proxy(error) => of_proxy(error),
+        Error::OutOfRange { .. } => Kind::Range,
+        Error::Unaligned(_) => Kind::Alignment,
+        Error::NoRight { .. } => Kind::Rights,
+        Error::Revoked { .. } => Kind::Revoked,
+        Error::Partial { cause, .. } => of(cause),
+        Error::NotStored { reason, .. } => of_refusal(*reason),
+        Error::Deserted { .. } => Kind::Gone,
+        Error::InSharedMemory { .. } => Kind::Address,
+        Error::PinnedAlready { .. } => Kind::State,
+    }
+}
+
+fn of_driver(error: &DriverError) -> Kind {
+    match error {
+        DriverError::Rendezvous(error) => of_rendezvous(error),
+        DriverError::Channel(error) => of_channel(error),
+        DriverError::Vmmc(error) => of_vmmc(error),
+        DriverError::Nic(error) => of_nic(error),
+        DriverError::Command(error) => of_command(error),
+        DriverError::Pages(PagesError::Limit(_) | PagesError::LockedMemory { .. }) => Kind::Limit,
+        DriverError::Pages(PagesError::System(error)) | DriverError::Pinner(error) => of_pin(error),
+        DriverError::Pages(PagesError::Nic(error)) => of_nic(error),
+        DriverError::Memory(error) => of_memory(error),
+        DriverError::Cache(_) => Kind::Config,
+        DriverError::NoDescriptor(_)
+        | DriverError::PeerBroken {
+            breach: mapwire_driver::breach::Breach::NoDescriptor,
+            ..
+        } => Kind::Limit,
+        // What a peer sent, or what this process could not write down.
+        DriverError::Wire(_) | DriverError::PeerBroken { .. } => Kind::Protocol,
+        DriverError::Range(_) | DriverError::NotMapped { .. } => Kind::Address,
+        DriverError::Entropy(_) | DriverError::Thread(_) | DriverError::Trace { .. } => {
+            Kind::System
+        }
+        DriverError::PeerGone(_) => Kind::Gone,
+        DriverError::Timeout { .. } => Kind::Timeout,
+        DriverError::NoSuchRank { .. } | DriverError::ShortLanding { .. } => Kind::Range,
+        DriverError::EmptyExport | DriverError::NoRights => Kind::Argument,
+        DriverError::TooManyOutstanding(_) => Kind::Limit,
+        DriverError::RedirectsDirect => Kind::State,
+        DriverError::Shared(error) => of_shared(error),
+    }
+}
+
+fn of_rendezvous(error: &RendezvousError) -> Kind {
+    use mapwire_transport::rendezvous::message::Refusal;
+    match error {
+        RendezvousError::Unreachable(_)
+        | RendezvousError::JobEnded
+        | RendezvousError::PeerGone(_) => Kind::Gone,
+        RendezvousError::ForeignBroker(_) => Kind::Config,
+        RendezvousError::Refused { why, .. } => match why {
+            Refusal::Version => Kind::Version,
+            Refusal::Taken => Kind::Exists,
+            Refusal::Token | Refusal::Rank | Refusal::Process => Kind::Config,
+        },
+        RendezvousError::Protocol(_) | RendezvousError::Board(_) => Kind::Protocol,
+        RendezvousError::Timeout { .. } => Kind::Timeout,
+        RendezvousError::NoSuchPeer { .. } => Kind::Range,
+        RendezvousError::Os { .. } => Kind::System,
+    }
+}
+
+fn of_channel(error: &ChannelError) -> Kind {
+    match error {
+        ChannelError::Config(_) => Kind::Config,
+        ChannelError::System { .. } => Kind::System,
+        ChannelError::Mismatch { .. } => Kind::Version,
+    }
+}
+
+fn of_vmmc(error: &VmmcError) -> Kind {
+    match error {
+        VmmcError::BadName(_) => Kind::Argument,
+        VmmcError::NameTaken(_) => Kind::Exists,
+        VmmcError::TimedOut { .. } => Kind::Timeout,
+        VmmcError::Refused { reason, .. } => of_refusal(*reason),
+        VmmcError::PeerGone { .. } => Kind::Gone,
+        VmmcError::Malformed { .. } => Kind::Protocol,
+    }
+}
+
+fn of_proxy(error: &ProxyError) -> Kind {
+    match error {
+        ProxyError::PastEnd { .. } => Kind::Range,
+        ProxyError::NoImport(_) | ProxyError::Dropped(_) => Kind::Address,
+        ProxyError::Apart { .. } => Kind::Argument,
+        ProxyError::Full { .. } => Kind::Limit,
+    }
+}
+
+fn of_refusal(refusal: Refusal) -> Kind {
+    match refusal {
+        Refusal::UnknownExport | Refusal::Revoked => Kind::Revoked,
+        Refusal::WrongKey | Refusal::NotPermitted | Refusal::NoSuchName => Kind::Refused,
+        Refusal::OutOfRange | Refusal::TooLong => Kind::Range,
+        Refusal::NoRight => Kind::Rights,
+        Refusal::Busy => Kind::Limit,
+        _ => Kind::Refused,
+    }
+}
+
+fn of_nic(error: &NicError) -> Kind {
+    match error {
+        NicError::OutOfNicMemory { .. } | NicError::TableFull { .. } => Kind::Limit,
+        NicError::UnknownExport(_) => Kind::Revoked,
+        NicError::UnknownNode(..) => Kind::Range,
+        NicError::BadRange { .. } => Kind::Address,
+        // The driver opens its process once, and installs its handlers once.
+        NicError::UnknownProcess(_)
+        | NicError::ProcessOpen(_)
+        | NicError::HandlerTaken(_)
+        | NicError::ZeroKey
+        | NicError::Translation(_) => Kind::Internal,
+    }
+}
+
+fn of_command(error: &CommandError) -> Kind {
+    match error {
+        CommandError::Malformed(_)
+        | CommandError::UnknownImport(_)
+        | CommandError::NotOpen(_)
+        | CommandError::NotAccepted => Kind::Internal,
+        CommandError::NotPinned { .. } | CommandError::NoRoom { .. } => Kind::Limit,
+        CommandError::Revoked(_) => Kind::Revoked,
+        CommandError::OutOfRange { .. } | CommandError::UnknownNode(_) => Kind::Range,
+        CommandError::NoRight { .. } => Kind::Rights,
+        CommandError::UnalignedSignal(_) => Kind::Alignment,
+        CommandError::PeerGone(_) => Kind::Gone,
+        CommandError::Refused(refusal) => of_refusal(*refusal),
+    }
+}
+
+fn of_pin(error: &PinError) -> Kind {
+    match error {
+        PinError::LockedMemory { .. }
+        | PinError::SlotsExhausted { .. }
+        | PinError::TooManyRanges { .. } => Kind::Limit,
+        PinError::NotMapped { .. } => Kind::Address,
+        PinError::NotPinned { .. } | PinError::FrameCount { .. } => Kind::Internal,
+        _ => Kind::System,
+    }
+}
+
+fn of_memory(error: &MemoryError) -> Kind {
+    match error {
+        MemoryError::Zero => Kind::Argument,
+        MemoryError::TooLong { .. }
+        | MemoryError::AddressSpace { .. }
+        | MemoryError::Descriptors { .. } => Kind::Limit,
+        MemoryError::TooShort { .. } | MemoryError::NotSealed => Kind::Protocol,
+        MemoryError::OutOfRange { .. } => Kind::Range,
+        MemoryError::Misaligned { .. } => Kind::Alignment,
+        MemoryError::ReadOnly => Kind::Rights,
+        MemoryError::NotMapped { .. } => Kind::Address,
+        _ => Kind::System,
+    }
+}
+
+fn of_shared(error: &SharedError) -> Kind {
+    match error {
+        SharedError::Model(error) => of_model(error),
+        SharedError::Config(_) => Kind::Config,
+        SharedError::Views(error) => of_views(error),
+        SharedError::Protection(error) => match error {
+            ProtectionError::OutOfRange { .. } => Kind::Internal,
+            ProtectionError::TooManyRanges { .. } | ProtectionError::OutOfMemory { .. } => {
+                Kind::Limit
+            }
+            _ => Kind::System,
+        },
+        SharedError::Watch(error) => match error {
+            WatchError::TooMany => Kind::Limit,
+            WatchError::Overlap { .. } => Kind::Exists,
+            _ => Kind::System,
+        },
+        SharedError::Peer(_) | SharedError::Garbled(_) | SharedError::RankBroken { .. } => {
+            Kind::Protocol
+        }
+        SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
+        SharedError::Open => Kind::Exists,
+        SharedError::NotOpen => Kind::State,
+        SharedError::TooManyThreads(_) => Kind::Limit,
+    }
+}
+
+fn of_model(error: &mapwire_dsm::Error) -> Kind {
+    use mapwire_dsm::Error;
+    match error {
+        Error::NotShared { .. } => Kind::Address,
+        Error::OutOfMemory { .. } => Kind::Limit,
+        Error::ZeroBytes => Kind::Argument,
+        Error::UnknownLock { .. } | Error::UnknownBarrier { .. } | Error::UnknownRank { .. } => {
+            Kind::Range
+        }
+        Error::UnknownThread { .. } | Error::BadParticipants { .. } => Kind::Limit,
+        Error::ThreadBusy { .. }
+        | Error::LockHeld { .. }
+        | Error::LockNotHeld { .. }
+        | Error::BarrierFull { .. }
+        | Error::BroadcastBusy
+        | Error::OtherRoot { .. }
+        | _ => Kind::State,
+    }
+}
+
+fn of_views(error: &ViewError) -> Kind {
+    match error {
+        ViewError::Empty { .. }
+        | ViewError::Base { .. }
+        | ViewError::TooLong { .. }
+        | ViewError::Clash { .. } => Kind::Config,
+        ViewError::AddressSpace { .. } | ViewError::TooManyRanges { .. } => Kind::Limit,
+        ViewError::OutOfRange { .. } => Kind::Range,
+        ViewError::Memory(error) => of_memory(error),
+        _ => Kind::System,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_kind_through_the_layers() {
+        let of = |error: Error| error.kind();
+        let timeout = || VmmcError::TimedOut {
+            node: mapwire_wire::NodeId(1),
+            name: "inbox".to_owned(),
+            waited_ms: 5,
+        };
+        assert_eq!(of(DriverError::from(timeout()).into()), Kind::Timeout);
+        assert_eq!(of(Error::Unaligned(3)), Kind::Alignment);
+        assert_eq!(
+            of(DriverError::from(CommandError::Refused(Refusal::OutOfRange)).into()),
+            Kind::Range
+        );
+        assert_eq!(
+            of(SharedError::from(mapwire_dsm::Error::ZeroBytes).into()),
+            Kind::Argument
+        );
+        assert_eq!(of(MemoryError::Zero.into()), Kind::Argument);
+        assert_eq!(of(SharedError::Open.into()), Kind::Exists);
+    }
+}
