@@ -8,6 +8,7 @@ use mapwire_driver::engine::{Engine, Way};
 use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
 use mapwire_driver::{DriverError, DriverMode};
+use mapwire_host::faults::touch;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
@@ -326,6 +327,8 @@ impl Import {
                 Some(signal) => self.put_signal(data, offset, signal.offset, signal.value),
             };
         }
+        // An error here is one address; a fault in the driver would be the end of the process.
+        touch(data.as_ptr() as usize, data.len(), false)?;
         let short = if signal.is_some() {
             SHORT_SIGNAL_BYTES
         } else {

@@ -34,8 +34,10 @@ pub struct Import {
 pub struct RefusedStores {
     /// How many.
     pub count: u64,
-    /// The first of them.
+    /// The first that the exporter refused.
     pub first: Option<RefusedStore>,
+    /// The first that never left. It was sent after all that the exporter refused.
+    pub first_unsent: Option<RefusedStore>,
     /// The exporter refused more than it could name; some may be of this import.
     pub unnamed: bool,
 }
@@ -52,9 +54,14 @@ pub struct RefusedStore {
 }
 
 impl RefusedStores {
-    pub(crate) fn note(&mut self, store: RefusedStore, count: u64) {
+    fn note(&mut self, store: RefusedStore, count: u64) {
         self.count = self.count.saturating_add(count);
         self.first.get_or_insert(store);
+    }
+
+    pub(crate) fn note_unsent(&mut self, store: RefusedStore) {
+        self.count = self.count.saturating_add(1);
+        self.first_unsent.get_or_insert(store);
     }
 }
 

@@ -115,13 +115,22 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Ends the long command of a process. The peer learns that nothing more comes of a message that it has seen the start of.
+    /// Ends the long command of a process, and takes back its chunks that wait: their memory is the process's again. The peer
+    /// learns that nothing more comes of a message that it has seen the start of.
     fn end_long(&mut self, process: ProcessId) -> Option<Long> {
         let long = self.processes.end(process)?;
         if let Long::Send(sending) = &long
             && sending.begun
             && self.links.is_up(sending.to)
         {
+            self.links.retain(|transmit| {
+                let of_process =
+                    matches!(transmit.source, Source::Memory { process: of, .. } if of == process);
+                !(of_process
+                    && transmit.work == Work::None
+                    && transmit.to == sending.to
+                    && transmit.header.message.get() == sending.message.0)
+            });
             self.close_message(
                 sending.to,
                 sending.key,

@@ -212,7 +212,7 @@ impl<D: TranslationDesign> Nic<D> {
         if self.imports.of_process(process, import).is_ok()
             && let Some(import) = self.imports.0.get_mut(import.0)
         {
-            import.refused.note(store, 1);
+            import.refused.note_unsent(store);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use mapwire_driver::completions::CommandFailure;
 use mapwire_driver::{DriverError, DriverMode};
+use mapwire_host::faults::touch;
 use mapwire_nic::{CommandError, RefusedStores};
 use mapwire_wire::{CommandRepr, Refusal, Rights, Signal, TRACE_FLAG_DIRECT, TraceOp};
 
@@ -29,6 +30,7 @@ impl Import {
             into.copy_from_slice(&copy);
             return Ok(());
         }
+        touch(into.as_mut_ptr() as usize, into.len(), true)?;
         let (address, length) = (into.as_mut_ptr() as u64, into.len() as u64);
         let import = self.held.local.id;
         let command = |completion| CommandRepr::Fetch {
@@ -81,12 +83,13 @@ impl Import {
         if refused == RefusedStores::default() {
             return Ok(());
         }
+        let first = refused.first.or(refused.first_unsent);
         Err(Error::NotStored {
             rank: u32::from(grant.node.0),
             name: held.name.clone(),
             count: if refused.unnamed { 0 } else { refused.count },
-            first: refused.first.map(|first| (first.offset, first.length)),
-            reason: refused.first.map_or(Refusal::Busy, |first| first.reason),
+            first: first.map(|first| (first.offset, first.length)),
+            reason: first.map_or(Refusal::Busy, |first| first.reason),
         })
     }
 

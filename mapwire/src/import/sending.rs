@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mapwire_host::faults::touch;
 use mapwire_wire::SHORT_BYTES;
 
 use super::{Held, Import};
@@ -22,6 +23,7 @@ impl Import {
             self.send(bytes, offset)?;
             None
         } else {
+            touch(bytes.as_ptr() as usize, bytes.len(), false)?;
             Some(self.submit_long(bytes, offset, false, None)?)
         };
         let under_way = UnderWay {

@@ -5,6 +5,7 @@ mod consistency;
 mod designs;
 mod dying;
 mod examples;
+mod flushing;
 mod harness;
 mod hostile_control;
 mod hostile_memory;

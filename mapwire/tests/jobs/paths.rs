@@ -171,12 +171,15 @@ fn a_handler_runs_after_delivery_and_may_itself_send() {
 }
 
 #[test]
-fn a_redirected_export_lands_elsewhere_and_comes_back() {
+fn a_buffer_stands_for_a_redirected_export_until_it_comes_back() {
     job(2)
         .run(|rank| {
             let node = rank.node();
             if rank.number == 0 {
-                let (own, landing) = (node.alloc(16_384).unwrap(), node.alloc(9_000).unwrap());
+                let own = node.alloc(9_000).unwrap();
+                own.write(0, &pattern(5, 9_000)).unwrap();
+                own.store_u64(8192, 0).unwrap();
+                let (landing, short) = (node.alloc(16_384).unwrap(), node.alloc(8_999).unwrap());
                 let mut export = node
                     .export_buffer(&own)
                     .ring_only()
@@ -186,20 +189,22 @@ fn a_redirected_export_lands_elsewhere_and_comes_back() {
                 let direct = node.alloc(4096).unwrap();
                 let mut direct = node.export_buffer(&direct).name("direct").start().unwrap();
                 refused(direct.redirect(&landing), &["ring path"]);
+                refused(export.redirect(&short), &["8999 B", "9000 B"]);
                 export.redirect(&landing).unwrap();
                 rank.meet("redirected");
-                rank.read("sent");
-                eventually("the store has landed", || {
-                    landing.load_u64(8192).unwrap() == 7
-                });
+                // The signal lands where the data does, and is watched there.
+                export.wait_signal(8192, 7).unwrap();
                 let mut found = vec![0; 8000];
                 landing.read(100, &mut found).unwrap();
                 assert!(found == pattern(1, 8000));
+                export.read(100, &mut found).unwrap();
+                assert!(found == pattern(1, 8000));
                 own.read(100, &mut found).unwrap();
                 assert!(
-                    found.iter().all(|byte| *byte == 0),
-                    "the export itself is untouched"
+                    found == pattern(5, 9_000)[100..8100],
+                    "the exported memory is untouched"
                 );
+                rank.read("sent");
                 export.redirect_back().unwrap();
                 rank.meet("back");
                 export.wait_signal(8192, 8).unwrap();
@@ -211,17 +216,68 @@ fn a_redirected_export_lands_elsewhere_and_comes_back() {
                 let import = node.import(0, "inbox").rights(Rights::ALL).start().unwrap();
                 rank.meet("redirected");
                 import.put_signal(&pattern(1, 8000), 100, 8192, 7).unwrap();
-                // Within the export, beyond the landing: refused there, and of no effect.
-                import.send(&[9; 16], 9_000).unwrap();
                 let mut back = vec![1; 8000];
                 import.fetch(100, &mut back).unwrap();
-                assert!(
-                    back.iter().all(|byte| *byte == 0),
-                    "a fetch reads the export"
-                );
+                assert!(back == pattern(1, 8000), "a fetch reads the landing");
                 rank.note("sent", "");
                 rank.meet("back");
+                import.fetch(0, &mut back).unwrap();
+                assert!(back == pattern(5, 9_000)[..8000], "and the export again");
                 import.put_signal(&pattern(2, 8000), 100, 8192, 8).unwrap();
+                rank.meet("end");
+            }
+        })
+        .succeeds();
+}
+
+#[test]
+fn redirections_under_fetches_leave_no_page_pinned_and_give_one_place_or_the_other() {
+    const LENGTH: usize = 64 * 4096;
+    job(2)
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let own = node.alloc(LENGTH).unwrap();
+                own.write(0, &vec![1; LENGTH]).unwrap();
+                let mut export = node
+                    .export_buffer(&own)
+                    .ring_only()
+                    .name("inbox")
+                    .start()
+                    .unwrap();
+                rank.meet("exported");
+                for turn in 0..200_u32 {
+                    let landing = node.alloc(LENGTH).unwrap();
+                    landing
+                        .write(0, &vec![(turn % 250 + 2) as u8; LENGTH])
+                        .unwrap();
+                    export.redirect(&landing).unwrap();
+                    // Unmapped as soon as nobody reads it: what still does must not fault.
+                    drop(landing);
+                    if turn % 3 == 0 {
+                        export.redirect_back().unwrap();
+                    }
+                    node.poll();
+                }
+                rank.note("over", "");
+                rank.meet("end");
+            } else {
+                let import = node
+                    .import(0, "inbox")
+                    .rights(Rights::FETCH)
+                    .start()
+                    .unwrap();
+                rank.meet("exported");
+                let mut fetches = 0;
+                while !rank.has("over") {
+                    let mut found = vec![0; LENGTH];
+                    import.fetch(0, &mut found).unwrap();
+                    for page in found.chunks(4096) {
+                        assert!(page[0] != 0 && page.iter().all(|byte| *byte == page[0]));
+                    }
+                    fetches += 1;
+                }
+                assert!(fetches > 0);
                 rank.meet("end");
             }
         })

@@ -113,6 +113,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/faults/conformance.rs", "file"),
     ("machine/host/src/faults/delivery.rs", "file"),
     ("machine/host/src/faults/mod.rs", "mod signals"),
+    ("machine/host/src/faults/mod.rs", "mod touch"),
     ("machine/host/src/faults/mod.rs", "mod uffd_abi"),
     ("machine/host/src/lib.rs", "mod mapping"),
     ("machine/host/src/memory/buffer.rs", "fn copy_between"),

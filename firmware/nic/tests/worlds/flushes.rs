@@ -106,7 +106,8 @@ fn sends_that_a_revocation_overtakes_in_the_queue_are_counted_too() {
     assert_eq!(words(&world.take_told(0)).0, [1]);
     let refused = world.nic(0).take_refused(import);
     assert_eq!(refused.count, 1);
-    assert_eq!(refused.first.map(|first| first.offset), Some(16));
+    assert_eq!(refused.first, None, "it never left");
+    assert_eq!(refused.first_unsent.map(|first| first.offset), Some(16));
 }
 
 #[test]

@@ -464,6 +464,39 @@ fn the_refusal_of_a_store_names_its_message() {
 }
 
 #[test]
+fn a_send_that_failed_touches_its_memory_no_more() {
+    for seed in 0..8 {
+        let (mut world, imports, export) = world(seed);
+        world.submit(0, 0, &long_send(imports[0], 0, HERE, LENGTH, 1), &[]);
+        world.serve(0, 0);
+        for _ in 0..seed {
+            world.transmit(0);
+        }
+        // A chunk waits for room.
+        assert!(world.nic(0).poll_transmit().is_some());
+        world.nic(0).handle_transmit_blocked(NodeId(1));
+        world.nic(0).handle_revoked(NodeId(1), export);
+        world.collect(0);
+        let told = world.take_told(0);
+        let cut = (seed + 1) * PAGE;
+        assert!(
+            matches!(told[..], [Completion::Failed { completion: Some(1), sent_bytes, .. }] if sent_bytes == cut),
+            "{told:?}"
+        );
+        let frames = world.frames(0, 0, HERE, LENGTH);
+        world.unpin(0, 0, HERE, LENGTH);
+        world.drop_frames(0, &frames);
+        world.nic(0).handle_transmit_ready(NodeId(1));
+        world.settle();
+        // The link goes on without a gap.
+        world.submit(0, 1, &short_send(imports[1], 0, &[8], true, None), &[8]);
+        world.nic(0).release(imports[0]);
+        world.settle();
+        assert_eq!(world.nic(1).counters().rejected.out_of_order, 0);
+    }
+}
+
+#[test]
 fn every_chunk_but_the_last_is_a_plain_store() {
     let (mut world, imports, _) = world(9);
     world.log = Some(Vec::new());

@@ -23,6 +23,8 @@ mod probe;
 #[allow(unsafe_code)]
 mod signals;
 #[allow(unsafe_code)]
+mod touch;
+#[allow(unsafe_code)]
 mod uffd_abi;
 mod userfaultfd;
 
@@ -38,6 +40,7 @@ use std::sync::Arc;
 pub use mprotect::Mprotect;
 pub use probe::{Probe, probe, probe_all};
 pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, watch};
+pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};
 pub use userfaultfd::Userfaultfd;
 

@@ -113,19 +113,28 @@ static SLOTS: [Slot; MAX_WATCHES] = [const {
 }; MAX_WATCHES];
 
 /// Who handled a signal before.
-struct Previous {
+pub(super) struct Previous {
     installed: AtomicBool,
     action: AtomicUsize,
     flags: AtomicI32,
 }
 
-static PREVIOUS: [Previous; 2] = [const {
-    Previous {
-        installed: AtomicBool::new(false),
-        action: AtomicUsize::new(libc::SIG_DFL),
-        flags: AtomicI32::new(0),
+impl Previous {
+    pub(super) const fn new() -> Self {
+        Self {
+            installed: AtomicBool::new(false),
+            action: AtomicUsize::new(libc::SIG_DFL),
+            flags: AtomicI32::new(0),
+        }
     }
-}; 2];
+
+    fn set(&self, action: usize, flags: c_int) {
+        self.action.store(action, Ordering::Relaxed);
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+}
+
+static PREVIOUS: [Previous; 2] = [const { Previous::new() }; 2];
 
 /// The process that the watches belong to.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -240,10 +249,7 @@ fn install(signal: FaultSignal) -> Result<(), WatchError> {
     if is_ours(&current) || (previous.installed.load(Ordering::Relaxed) && !replaced) {
         return Ok(());
     }
-    previous
-        .action
-        .store(current.sa_sigaction, Ordering::Relaxed);
-    previous.flags.store(current.sa_flags, Ordering::Relaxed);
+    previous.set(current.sa_sigaction, current.sa_flags);
     let mut ours = zeroed_action();
     ours.sa_sigaction = on_signal as *const () as usize;
     // Not SA_ONSTACK: the protocol needs an ordinary stack. SA_NODEFER: it may fault itself.
@@ -267,6 +273,35 @@ fn install(signal: FaultSignal) -> Result<(), WatchError> {
     sigaction(signal, Some(&ours)).map_err(fail)?;
     previous.installed.store(true, Ordering::Relaxed);
     Ok(())
+}
+
+/// A handler as SA_SIGINFO has it.
+pub(super) type Action = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// Makes `action` the handler of `signal` for good; below [`on_signal`] where that is installed, which runs a protocol and so must
+/// be called by the kernel itself. `before` is told who handled the signal until now.
+pub(super) fn install_below(
+    signal: FaultSignal,
+    action: Action,
+    before: &Previous,
+) -> Result<(), std::io::Error> {
+    let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+    let current = sigaction(signal, None)?;
+    if is_ours(&current) {
+        let previous = signal.previous();
+        before.set(
+            previous.action.load(Ordering::Relaxed),
+            previous.flags.load(Ordering::Relaxed),
+        );
+        previous.set(action as *const () as usize, flags);
+        return Ok(());
+    }
+    before.set(current.sa_sigaction, current.sa_flags);
+    let mut ours = zeroed_action();
+    ours.sa_sigaction = action as *const () as usize;
+    ours.sa_flags = flags;
+    sigaction(signal, Some(&ours)).map(drop)
 }
 
 /// Gives `signal` back to who handled it before, unless somebody took over since.
@@ -326,7 +361,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     let kind = || unsafe { fault_kind(context) };
     if !(code > 0 && serve(signal, address, kind)) {
         // SAFETY: the arguments are those of this very signal.
-        unsafe { pass_on(signal, info, context) };
+        unsafe { pass_on(previous_of(signal), signal, info, context) };
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
@@ -361,16 +396,24 @@ fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> boo
     resolution == Some(Resolution::Retry)
 }
 
-/// Does what would have happened without the watch.
-///
-/// # Safety
-/// The arguments are those of a signal that is being handled.
-unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let previous = if signal == libc::SIGBUS {
+fn previous_of(signal: c_int) -> &'static Previous {
+    if signal == libc::SIGBUS {
         FaultSignal::Bus.previous()
     } else {
         FaultSignal::Segv.previous()
-    };
+    }
+}
+
+/// Does what `previous` would have done.
+///
+/// # Safety
+/// `signal`, `info` and `context` are those of a signal that is being handled.
+pub(super) unsafe fn pass_on(
+    previous: &Previous,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
     let action = previous.action.load(Ordering::Relaxed);
     // SAFETY: `info` is valid by this function's contract.
     let raised_by_kernel = unsafe { (*info).si_code } > 0;
@@ -390,7 +433,6 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         return;
     }
     if previous.flags.load(Ordering::Relaxed) & libc::SA_SIGINFO != 0 {
-        type Action = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
         // SAFETY: the action was installed with SA_SIGINFO, so it has this type.
         let action = unsafe { mem::transmute::<usize, Action>(action) };
         action(signal, info, context);
