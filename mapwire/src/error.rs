@@ -53,6 +53,9 @@ pub enum Error {
         /// Bytes, or elements.
         unit: &'static str,
     },
+    /// A file that shared memory was read from or written to.
+    #[error("the file that shared memory was read from or written to: {0}")]
+    Io(std::io::Error),
     /// A signal's offset.
     #[error("a signal is 8 aligned bytes; offset {0} is not a multiple of 8")]
     Unaligned(u64),

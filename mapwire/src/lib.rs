@@ -11,7 +11,9 @@
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
 //! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
+//! | know that what was sent is in place | [`Import::flush`] |
 //! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |
+//! | read a file into shared memory, or write one from it | [`SharedSlice::read_from`], [`SharedSlice::write_to`] |
 //!
 //! ```no_run
 //! use mapwire::{Node, Rights};
@@ -36,6 +38,7 @@ pub mod environment;
 mod error;
 pub mod errors;
 mod export;
+mod files;
 mod import;
 mod node;
 mod opening;

@@ -60,6 +60,9 @@ pub mod import;
 pub mod shared;
 
 #[allow(unsafe_code)]
+pub mod files;
+
+#[allow(unsafe_code)]
 pub mod counters;
 
 mod arguments;

@@ -14,8 +14,8 @@ use crate::status::mw_status_t;
 /// memory: an access that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs,
 /// one allocation at a time, as a whole.
 ///
-/// System calls do not fault: they give EFAULT for such memory, so hand them private memory. A child by fork(2) must not
-/// touch it.
+/// System calls do not fault: they give EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`,
+/// `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) must not touch it.
 #[derive(Debug)]
 pub struct mw_shared_t {
     pub(crate) shared: Shared,

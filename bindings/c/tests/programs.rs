@@ -37,3 +37,20 @@ fn a_program_chooses_itself_what_is_unpinned() {
         .run(2, &["--pin-limit", "256K"], &[]);
     assert_eq!(output.matches("chose ").count(), 2, "{output}");
 }
+
+#[test]
+fn files_are_read_into_shared_memory_and_written_from_it_wherever_its_pages_are() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile("files");
+    for faults in [&["--faults", "sigsegv"][..], &[]] {
+        let output = program.run(2, faults, &[]);
+        assert_eq!(output.matches("files are right").count(), 2, "{output}");
+    }
+}
+
+#[test]
+fn a_flush_says_what_was_not_stored_and_unmapped_memory_is_refused() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("flush").run(2, &[], &[]);
+    assert_eq!(output.matches("flushed").count(), 2, "{output}");
+}

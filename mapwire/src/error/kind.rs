@@ -92,6 +92,7 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Memory(error) => of_memory(error),
         Error::Proxy(error) => of_proxy(error),
         Error::OutOfRange { .. } => Kind::Range,
+        Error::Io(_) => Kind::System,
         Error::Unaligned(_) => Kind::Alignment,
         Error::NoRight { .. } => Kind::Rights,
         Error::Revoked { .. } => Kind::Revoked,

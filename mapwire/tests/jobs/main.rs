@@ -5,6 +5,7 @@ mod consistency;
 mod designs;
 mod dying;
 mod examples;
+mod files;
 mod flushing;
 mod harness;
 mod hostile_control;

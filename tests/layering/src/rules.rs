@@ -92,6 +92,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/c/src/lib.rs", "mod counters"),
     ("bindings/c/src/lib.rs", "mod export"),
     ("bindings/c/src/lib.rs", "mod failure"),
+    ("bindings/c/src/lib.rs", "mod files"),
     ("bindings/c/src/lib.rs", "mod growing"),
     ("bindings/c/src/lib.rs", "mod import"),
     ("bindings/c/src/lib.rs", "mod memory"),

@@ -1,0 +1,249 @@
+//! Files read into shared memory and written from it, through private memory: system calls give EFAULT for shared memory.
+
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+use std::io::{Error, Read, Result as IoResult, Write};
+
+use mapwire::SharedSlice;
+
+use crate::arguments::{null, required};
+use crate::failure::{Failure, call};
+use crate::shared::mw_shared_t;
+use crate::status::mw_status_t;
+
+/// Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`,
+/// unless `done` is `NULL`, is how many bytes came, whatever the code: fewer than `length` when the file has ended or the read
+/// failed.
+///
+/// # Errors
+/// `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: read(2) failed; the message says why.
+///
+/// # Safety
+/// `memory` to `memory + length` lies within allocations of
+/// `shared`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_shared_read(
+    shared: Option<&mw_shared_t>,
+    fd: i32,
+    memory: *mut c_void,
+    length: usize,
+    done: Option<&mut MaybeUninit<usize>>,
+) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    unsafe { read(shared, &mut Descriptor(fd), memory, length, done) }
+}
+
+/// Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is how
+/// many bytes were written, whatever the code. What other ranks store meanwhile may be written or not.
+///
+/// # Errors
+/// `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: write(2) failed; the message says why.
+///
+/// # Safety
+/// As `mw_shared_read`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_shared_write(
+    shared: Option<&mw_shared_t>,
+    fd: i32,
+    memory: *const c_void,
+    length: usize,
+    done: Option<&mut MaybeUninit<usize>>,
+) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    unsafe { write(shared, &mut Descriptor(fd), memory, length, done) }
+}
+
+/// As `mw_shared_read`, from `stream`, which is a `FILE *` of stdio.
+///
+/// # Errors
+/// As `mw_shared_read`; `MW_ERR_ARGUMENT`: `stream` is `NULL`.
+///
+/// # Safety
+/// `stream` is an open `FILE *` of the C library that this program uses; else as `mw_shared_read`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_shared_fread(
+    shared: Option<&mw_shared_t>,
+    stream: *mut c_void,
+    memory: *mut c_void,
+    length: usize,
+    done: Option<&mut MaybeUninit<usize>>,
+) -> mw_status_t {
+    if stream.is_null() {
+        return call(|| Err(null("stream")));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { read(shared, &mut Stream(stream), memory, length, done) }
+}
+
+/// As `mw_shared_write`, to `stream`, which is a `FILE *` of stdio. The bytes may stay in its buffer: check fflush(3) or fclose(3).
+///
+/// # Errors
+/// As `mw_shared_write`; `MW_ERR_ARGUMENT`: `stream` is `NULL`.
+///
+/// # Safety
+/// As `mw_shared_fread`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_shared_fwrite(
+    shared: Option<&mw_shared_t>,
+    stream: *mut c_void,
+    memory: *const c_void,
+    length: usize,
+    done: Option<&mut MaybeUninit<usize>>,
+) -> mw_status_t {
+    if stream.is_null() {
+        return call(|| Err(null("stream")));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { write(shared, &mut Stream(stream), memory, length, done) }
+}
+
+/// # Safety
+/// As `mw_shared_read`.
+unsafe fn read(
+    shared: Option<&mw_shared_t>,
+    source: &mut impl Read,
+    memory: *mut c_void,
+    length: usize,
+    done: Option<&mut MaybeUninit<usize>>,
+) -> mw_status_t {
+    let mut counted = Counted {
+        inner: source,
+        bytes: 0,
+    };
+    let status = call(|| {
+        // SAFETY: the caller's promise.
+        let slice = unsafe { slice(shared, memory, length) }?;
+        Ok(slice.read_from(0, length, &mut counted).map(drop)?)
+    });
+    if let Some(done) = done {
+        done.write(counted.bytes);
+    }
+    status
+}
+
+/// # Safety
+/// As `mw_shared_read`.
+unsafe fn write(
+    shared: Option<&mw_shared_t>,
+    sink: &mut impl Write,
+    memory: *const c_void,
+    length: usize,
+    done: Option<&mut MaybeUninit<usize>>,
+) -> mw_status_t {
+    let mut counted = Counted {
+        inner: sink,
+        bytes: 0,
+    };
+    let status = call(|| {
+        // SAFETY: the caller's promise.
+        let slice = unsafe { slice(shared, memory.cast_mut(), length) }?;
+        Ok(slice.write_to(0, length, &mut counted)?)
+    });
+    if let Some(done) = done {
+        done.write(counted.bytes);
+    }
+    status
+}
+
+/// The bytes of shared memory that C names.
+///
+/// # Safety
+/// As `mw_shared_read`.
+unsafe fn slice(
+    shared: Option<&mw_shared_t>,
+    memory: *mut c_void,
+    length: usize,
+) -> Result<SharedSlice<u8>, Failure> {
+    let shared = &required(shared, "shared")?.shared;
+    // SAFETY: the caller promises that the range is of allocations; that it is of the shared memory is checked.
+    Ok(unsafe { SharedSlice::from_address(shared, memory as u64, length) }?)
+}
+
+unsafe extern "C" {
+    #[link_name = "read"]
+    fn read_fd(fd: c_int, to: *mut c_void, count: usize) -> isize;
+    #[link_name = "write"]
+    fn write_fd(fd: c_int, from: *const c_void, count: usize) -> isize;
+    fn fread(to: *mut c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
+    fn fwrite(from: *const c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
+    fn ferror(stream: *mut c_void) -> c_int;
+}
+
+/// A descriptor of the caller's.
+struct Descriptor(c_int);
+
+impl Read for Descriptor {
+    fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
+        // SAFETY: the bytes are private memory of that length; a descriptor that is not open is refused by the kernel.
+        let count = unsafe { read_fd(self.0, to.as_mut_ptr().cast(), to.len()) };
+        usize::try_from(count).map_err(|_| Error::last_os_error())
+    }
+}
+
+impl Write for Descriptor {
+    fn write(&mut self, from: &[u8]) -> IoResult<usize> {
+        // SAFETY: the bytes are private memory of that length; a descriptor that is not open is refused by the kernel.
+        let count = unsafe { write_fd(self.0, from.as_ptr().cast(), from.len()) };
+        usize::try_from(count).map_err(|_| Error::last_os_error())
+    }
+
+    fn flush(&mut self) -> IoResult<()> {
+        Ok(())
+    }
+}
+
+/// A `FILE *`, open while this lives.
+struct Stream(*mut c_void);
+
+impl Read for Stream {
+    fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
+        // SAFETY: the stream is open, by the caller's promise; the bytes are private memory.
+        let count = unsafe { fread(to.as_mut_ptr().cast(), 1, to.len(), self.0) };
+        // SAFETY: as above.
+        if count == 0 && unsafe { ferror(self.0) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        Ok(count)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> IoResult<usize> {
+        // SAFETY: the stream is open, by the caller's promise; the bytes are private memory.
+        let count = unsafe { fwrite(from.as_ptr().cast(), 1, from.len(), self.0) };
+        if count == 0 && !from.is_empty() {
+            return Err(Error::last_os_error());
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> IoResult<()> {
+        Ok(())
+    }
+}
+
+/// Counts the bytes that passed.
+struct Counted<'a, F> {
+    inner: &'a mut F,
+    bytes: usize,
+}
+
+impl<F: Read> Read for Counted<'_, F> {
+    fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
+        let count = self.inner.read(to)?;
+        self.bytes += count;
+        Ok(count)
+    }
+}
+
+impl<F: Write> Write for Counted<'_, F> {
+    fn write(&mut self, from: &[u8]) -> IoResult<usize> {
+        let count = self.inner.write(from)?;
+        self.bytes += count;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> IoResult<()> {
+        self.inner.flush()
+    }
+}
