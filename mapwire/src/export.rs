@@ -270,7 +270,7 @@ impl Export {
     /// Lets a buffer stand for the exported memory until [`redirect_back`](Self::redirect_back) (UTLB §4.1, transfer
     /// redirection): what others store lands in the buffer, at the same offsets, and what they fetch comes from it.
     /// [`read`](Self::read), [`write`](Self::write), [`signal`](Self::signal) and [`wait_signal`](Self::wait_signal) use the
-    /// buffer too. A send or fetch that is under way during the call uses either.
+    /// buffer too. (The paper redirects incoming data and does not say what a fetch reads.) A send or fetch that is under way during the call uses either.
     ///
     /// # Errors
     /// A buffer shorter than the export; an export that importers have mapped: make it with [`ExportBuilder::ring_only`]; the

@@ -10,7 +10,8 @@
  * - Objects belong to the program, which gives each back with its function (mw_*_free, _revoke, _wait, _close). An object may
  *   be used by several threads at once, except while it is given back, unless its functions say otherwise.
  * - Offsets and lengths are in bytes, times in nanoseconds.
- * - Signals: while shared memory is open, the library handles SIGBUS and SIGSEGV in it, and passes all others on.
+ * - Signals: while shared memory is open, the library handles SIGBUS and SIGSEGV in it, and passes all others on. From the first
+ *   send by the ring path on, its handler also finds out whether the memory sent is mapped.
  * - After fork(2) the child must use nothing of the library; exec(2) is fine.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
@@ -150,8 +151,8 @@ typedef struct mw_sending_t mw_sending_t;
  * memory: an access that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs,
  * one allocation at a time, as a whole.
  *
- * System calls do not fault: they give EFAULT for such memory, so hand them private memory. A child by fork(2) must not
- * touch it.
+ * System calls do not fault: they give EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`,
+ * `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) must not touch it.
  */
 typedef struct mw_shared_t mw_shared_t;
 
@@ -277,6 +278,11 @@ typedef struct {
     uint64_t unpins;
     /* Pages pinned now. */
     uint64_t pinned_pages;
+    /*
+     * Sends of this process that returned `MW_OK` and were refused by the exporter afterwards, as far as this process has been
+     * told; `mw_import_flush` says of one import whether there were any.
+     */
+    uint64_t refused_stores;
 } mw_node_counters_t;
 
 /* What a rank did with the shared memory since it was opened. */
@@ -519,10 +525,12 @@ mw_status_t mw_export_wait_signal(const mw_export_t *exported,
                                   uint64_t *seen);
 
 /*
- * Lets what others store into this export land in `buffer` instead, until `mw_export_redirect_back`. Offsets count from the
- * start of the buffer; what passes its end is refused. The export keeps the buffer's memory as long as it needs it.
+ * Lets `buffer` stand for the exported memory until `mw_export_redirect_back`: what others store lands there, at the same offsets,
+ * and what they fetch comes from there; `mw_export_read`, `mw_export_write`, `mw_export_signal` and `mw_export_wait_signal` use it
+ * too. The export keeps the buffer's memory as long as it needs it.
  *
  * Errors:
+ * `MW_ERR_RANGE`: the buffer is shorter than the export.
  * `MW_ERR_STATE`: an export whose importers may have mapped it (make it with `MW_EXPORT_RING_ONLY`), or another thread is in
  * a call with this export. `MW_ERR_LIMIT`: more pages than may be pinned.
  */
@@ -600,12 +608,14 @@ mw_status_t mw_import_proxy_address(const mw_import_t *import,
                                     uint64_t *address);
 
 /*
- * Stores `length` bytes at `offset` of the export. When it returns, `data` may be reused. Whether they are there is not said:
- * put a signal after them, or fetch. What this process sends to another arrives in order.
+ * Stores `length` bytes at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: the exporter may
+ * still refuse what has left, when it revokes the export meanwhile. `mw_import_flush` confirms delivery. What this process sends
+ * to another arrives in order. Once this process has been told that the export is revoked, every send fails.
  *
  * Errors:
  * `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was taken back.
- * `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. Nothing is stored then.
+ * `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. A long send can fail after a
+ * part of it has left: the message then says how many bytes may have been stored at most. Else nothing of it was stored.
  *
  * Required of the caller:
  * `data` points to `length` readable bytes (it may be `NULL` if there are none), which no thread changes during the call.
@@ -678,6 +688,17 @@ mw_status_t mw_sending_is_done(const mw_sending_t *sending,
  * No other thread is in a call with `sending`, or uses it afterwards.
  */
 mw_status_t mw_sending_wait(mw_sending_t *sending);
+
+/*
+ * Waits until all that this process has sent by this import is in place at the exporter. Needs no right to fetch. On the direct
+ * path it is a fence and a look at the exporter's status; on the ring path a message to the exporter and back.
+ *
+ * Errors:
+ * `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as is
+ * known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. Each is reported by one flush. `MW_ERR_GONE`: the
+ * exporter has left or died: what of the sends was stored is not known.
+ */
+mw_status_t mw_import_flush(const mw_import_t *import);
 
 /*
  * Copies `length` bytes from `offset` of the export to `into`. When it returns, they are there.
@@ -831,6 +852,80 @@ mw_status_t mw_shared_broadcast(const mw_shared_t *shared,
  * `MW_ERR_LIMIT`: none, too many, or some wait.
  */
 mw_status_t mw_shared_set_threads(const mw_shared_t *shared, uint32_t threads);
+
+/*
+ * Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`,
+ * unless `done` is `NULL`, is how many bytes came, whatever the code: fewer than `length` when the file has ended or the read
+ * failed.
+ *
+ * Errors:
+ * `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: read(2) failed; the message says why.
+ *
+ * Required of the caller:
+ * `memory` to `memory + length` lies within allocations of
+ * `shared`.
+ */
+mw_status_t mw_shared_read(const mw_shared_t *shared,
+                           int32_t fd,
+                           void *memory,
+                           size_t length,
+                           size_t *done);
+
+/*
+ * Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is how
+ * many bytes were written, whatever the code. What other ranks store meanwhile may be written or not.
+ *
+ * Errors:
+ * `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: write(2) failed; the message says why.
+ *
+ * Required of the caller:
+ * As `mw_shared_read`.
+ */
+mw_status_t mw_shared_write(const mw_shared_t *shared,
+                            int32_t fd,
+                            const void *memory,
+                            size_t length,
+                            size_t *done);
+
+/*
+ * As `mw_shared_read`, from `stream`, which is a `FILE *` of stdio.
+ *
+ * Errors:
+ * As `mw_shared_read`; `MW_ERR_ARGUMENT`: `stream` is `NULL`.
+ *
+ * Required of the caller:
+ * `stream` is an open `FILE *` of the C library that this program uses; else as `mw_shared_read`.
+ */
+mw_status_t mw_shared_fread(const mw_shared_t *shared,
+                            void *stream,
+                            void *memory,
+                            size_t length,
+                            size_t *done);
+
+/*
+ * As `mw_shared_write`, to `stream`, which is a `FILE *` of stdio. The bytes may stay in its buffer: check fflush(3) or fclose(3).
+ *
+ * Errors:
+ * As `mw_shared_write`; `MW_ERR_ARGUMENT`: `stream` is `NULL`.
+ *
+ * Required of the caller:
+ * As `mw_shared_fread`.
+ */
+mw_status_t mw_shared_fwrite(const mw_shared_t *shared,
+                             void *stream,
+                             const void *memory,
+                             size_t length,
+                             size_t *done);
+
+extern ptrdiff_t read_fd(int fd, void *to, size_t count);
+
+extern ptrdiff_t write_fd(int fd, const void *from, size_t count);
+
+extern size_t fread(void *to, size_t size, size_t count, void *stream);
+
+extern size_t fwrite(const void *from, size_t size, size_t count, void *stream);
+
+extern int ferror(void *stream);
 
 /*
  * What the node did so far, in `*counters`, whose `size` is set before.

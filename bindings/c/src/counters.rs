@@ -207,10 +207,8 @@ mod tests {
     #[test]
     fn the_first_version_has_the_size_that_it_had() {
         // When a field is added, `FIRST` stays, and these become `>`.
-        assert_eq!(
-            size_of::<mw_node_counters_t>(),
-            <mw_node_counters_t as Growing>::FIRST
-        );
+        assert_eq!(<mw_node_counters_t as Growing>::FIRST, 17 * 8);
+        assert!(size_of::<mw_node_counters_t>() > <mw_node_counters_t as Growing>::FIRST);
         assert_eq!(
             size_of::<mw_shared_counters_t>(),
             <mw_shared_counters_t as Growing>::FIRST
