@@ -2,6 +2,7 @@
 //! [`kind`](crate::Error::kind) and its message.
 
 pub use mapwire_driver::DriverError;
+pub use mapwire_driver::breach::Breach;
 pub use mapwire_driver::pages::PagesError;
 pub use mapwire_driver::shared::SharedError;
 pub use mapwire_dsm::Error as ModelError;
