@@ -245,7 +245,7 @@ impl Attack {
                 export,
                 fetch: FetchId(random.below(100) as u32),
                 offset,
-                want_bytes: random.within(1, LENGTH),
+                want_bytes: random.below(LENGTH),
                 reply_key: Key([random.byte(); 16]),
             },
             6 | 7 => Repr::FetchReply {
@@ -264,6 +264,9 @@ impl Attack {
                 message,
                 export: ExportId(0x1_0000),
                 reason,
+                offset,
+                length: u64::from(length),
+                count: random.within(1, 50),
             },
             10 => Repr::Handler {
                 handler: HandlerId(random.below(3) as u32),
