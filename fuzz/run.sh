@@ -26,7 +26,7 @@ flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
 flags+=" -Ccodegen-units=1 --cfg fuzzing"
 host=$(rustc -vV | sed -n 's/^host: //p')
 # With --target, the flags reach the targets and not the build scripts.
-RUSTFLAGS="$flags" CARGO_TARGET_DIR=target cargo build --quiet --release --locked --target "$host"
+RUSTFLAGS="$flags" CARGO_TARGET_DIR=target cargo build --quiet --release --locked --target "$host" "${targets[@]/#/--bin=}"
 
 # Fuzzes the target $1, and says what became of it.
 fuzz() {

@@ -24,17 +24,17 @@ fn add(count: &AtomicU64) {
 #[test]
 fn loom_who_takes_the_spin_lock_sees_what_was_done_under_it() {
     loom::model(|| {
-        let lock = Arc::new(SpinLock::new(AtomicU64::new(0)));
-        let turns = |lock: &SpinLock<AtomicU64>| {
-            let turn = |_| lock.try_lock().map(|held| add(&held));
+        let shared = Arc::new((SpinLock::new(()), AtomicU64::new(0)));
+        let turns = |shared: &(SpinLock<()>, AtomicU64)| {
+            let turn = |_| shared.0.try_lock().map(|_held| add(&shared.1));
             (0..2).filter_map(turn).count() as u64
         };
-        let theirs = Arc::clone(&lock);
+        let theirs = Arc::clone(&shared);
         let other = thread::spawn(move || turns(&theirs));
-        let mine = turns(&lock);
+        let mine = turns(&shared);
         let turns = mine + other.join().unwrap();
         assert!(turns >= 1);
-        assert_eq!(lock.lock().load(Ordering::Relaxed), turns);
+        assert_eq!(shared.1.load(Ordering::Relaxed), turns);
     });
 }
 

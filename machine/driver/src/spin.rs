@@ -32,11 +32,12 @@ impl<T> SpinLock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
-        if !self.locked.load(Ordering::Relaxed) && !self.locked.swap(true, Ordering::Acquire) {
-            Some(SpinGuard { lock: self })
-        } else {
-            None
-        }
+        let taken = !self.locked.load(Ordering::Relaxed)
+            && self
+                .locked
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        taken.then(|| SpinGuard { lock: self })
     }
 
     /// Takes the lock, waiting for it.
