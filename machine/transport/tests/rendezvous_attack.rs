@@ -227,7 +227,9 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
     while step < steps || !random.is_spent() {
         step += 1;
         let peer = random.below(5) as u32;
-        let (mut record, fds) = if random.chance(50) {
+        // What lets a client join comes first, mostly.
+        let genuine = random.chance(if step <= 2 { 90 } else { 50 });
+        let (mut record, fds) = if genuine {
             let Some(genuine) = receive(&upstream) else {
                 continue;
             };
