@@ -182,6 +182,12 @@ impl Attack {
         match random.below(8) {
             0 => header.offset.set(near(random, LENGTH)),
             1 => header.length.set(near(random, 600) as u32),
+            // Ends at the end of the export, or just behind it.
+            2 => {
+                let end = LENGTH + random.below(9);
+                let start = end.saturating_sub(u64::from(header.length.get()));
+                header.offset.set(start);
+            }
             _ => {}
         }
         // The transport checks that.
@@ -225,7 +231,8 @@ impl Attack {
             _ => {}
         }
         let offset = random.below(LENGTH);
-        let length = random.within(1, 600) as u32;
+        let most = [16, 600][random.below(2) as usize];
+        let length = random.within(1, most) as u32;
         let message = MessageId(random.below(20) as u32);
         let last = random.chance(60);
         let reason = [Refusal::Busy, Refusal::Revoked][random.below(2) as usize];
