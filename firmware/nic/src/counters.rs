@@ -48,8 +48,8 @@ pub struct Counters {
     pub garbage_pieces: u64,
     /// Refused stores that their sender was not told of, since it takes no answers.
     pub untold_refusals: u64,
-    /// Packets dropped for their sender's link to send again: their translation was missing, or they came behind one that was
-    /// dropped.
+    /// Packets that a link which recovers has dropped: their translation was missing, they came behind one that was dropped, or
+    /// they came twice.
     pub dropped: u64,
     /// Times that a peer asked for packets that it had dropped.
     pub resend_requests: u64,

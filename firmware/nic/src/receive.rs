@@ -68,8 +68,12 @@ impl<D: TranslationDesign> Nic<D> {
         let got = header.sequence.get();
         if let Err(expected) = self.links.take_number(from, got) {
             if recovers {
-                // One before it was dropped, and this one will come again behind that.
                 self.counters.dropped += 1;
+                // A packet beyond the one that is due follows one that was dropped, and comes again behind it. A packet before
+                // it was taken already: the ack for it may be lost, so it is owed once more.
+                if (got.wrapping_sub(expected) as i32) < 0 {
+                    self.links.owe_ack(from);
+                }
             } else {
                 self.reject(from, Rejection::OutOfOrder { expected, got });
             }

@@ -107,6 +107,27 @@ fn a_command_is_over_when_its_last_packet_is_acked_and_not_when_it_is_out() {
 }
 
 #[test]
+fn a_packet_that_comes_twice_is_acked_twice_and_applied_once() {
+    let (mut world, import, _) = pair(true);
+    world.submit(0, 0, &long_send(import, 0, HERE, 8, 1), &[]);
+    world.serve(0, 0);
+    assert!(world.transmit(0));
+    let again = world.wires[&(0, 1)][0].clone();
+    assert!(world.receive(0, 1));
+    assert!(world.transmit(1), "an ack by itself");
+    assert!(!world.transmit(1), "one ack is enough");
+    // The ack is lost, and the packet comes once more.
+    world.wires.get_mut(&(1, 0)).unwrap().clear();
+    world.poke(1, 0, THERE, &[0xee; 8]);
+    world.inject(0, 1, &again);
+    assert_eq!(world.peek(1, 0, THERE, 8), [0xee; 8]);
+    assert!(world.transmit(1), "the ack is owed again");
+    assert!(world.receive(1, 0));
+    assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
+    assert!(world.nic(0).idle_towards(NodeId(1)));
+}
+
+#[test]
 fn acks_of_packets_that_were_never_sent_change_nothing() {
     let (mut world, import, _) = pair(true);
     world.submit(0, 0, &long_send(import, 0, HERE, 8, 1), &[]);
