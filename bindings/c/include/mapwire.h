@@ -917,16 +917,6 @@ mw_status_t mw_shared_fwrite(const mw_shared_t *shared,
                              size_t length,
                              size_t *done);
 
-extern ptrdiff_t read_fd(int fd, void *to, size_t count);
-
-extern ptrdiff_t write_fd(int fd, const void *from, size_t count);
-
-extern size_t fread(void *to, size_t size, size_t count, void *stream);
-
-extern size_t fwrite(const void *from, size_t size, size_t count, void *stream);
-
-extern int ferror(void *stream);
-
 /*
  * What the node did so far, in `*counters`, whose `size` is set before.
  *

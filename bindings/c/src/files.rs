@@ -159,31 +159,29 @@ unsafe fn slice(
     Ok(unsafe { SharedSlice::from_address(shared, memory as u64, length) }?)
 }
 
-unsafe extern "C" {
-    #[link_name = "read"]
-    fn read_fd(fd: c_int, to: *mut c_void, count: usize) -> isize;
-    #[link_name = "write"]
-    fn write_fd(fd: c_int, from: *const c_void, count: usize) -> isize;
-    fn fread(to: *mut c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
-    fn fwrite(from: *const c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
-    fn ferror(stream: *mut c_void) -> c_int;
-}
-
 /// A descriptor of the caller's.
 struct Descriptor(c_int);
 
 impl Read for Descriptor {
     fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
+        // Declared here, so that the header of this library does not declare them too.
+        unsafe extern "C" {
+            fn read(fd: c_int, to: *mut c_void, count: usize) -> isize;
+        }
         // SAFETY: the bytes are private memory of that length; a descriptor that is not open is refused by the kernel.
-        let count = unsafe { read_fd(self.0, to.as_mut_ptr().cast(), to.len()) };
+        let count = unsafe { read(self.0, to.as_mut_ptr().cast(), to.len()) };
         usize::try_from(count).map_err(|_| Error::last_os_error())
     }
 }
 
 impl Write for Descriptor {
     fn write(&mut self, from: &[u8]) -> IoResult<usize> {
+        // Declared here, so that the header of this library does not declare them too.
+        unsafe extern "C" {
+            fn write(fd: c_int, from: *const c_void, count: usize) -> isize;
+        }
         // SAFETY: the bytes are private memory of that length; a descriptor that is not open is refused by the kernel.
-        let count = unsafe { write_fd(self.0, from.as_ptr().cast(), from.len()) };
+        let count = unsafe { write(self.0, from.as_ptr().cast(), from.len()) };
         usize::try_from(count).map_err(|_| Error::last_os_error())
     }
 
@@ -197,6 +195,11 @@ struct Stream(*mut c_void);
 
 impl Read for Stream {
     fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
+        // Declared here, so that the header of this library does not declare them too.
+        unsafe extern "C" {
+            fn fread(to: *mut c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
+            fn ferror(stream: *mut c_void) -> c_int;
+        }
         // SAFETY: the stream is open, by the caller's promise; the bytes are private memory.
         let count = unsafe { fread(to.as_mut_ptr().cast(), 1, to.len(), self.0) };
         // SAFETY: as above.
@@ -209,6 +212,11 @@ impl Read for Stream {
 
 impl Write for Stream {
     fn write(&mut self, from: &[u8]) -> IoResult<usize> {
+        // Declared here, so that the header of this library does not declare them too.
+        unsafe extern "C" {
+            fn fwrite(from: *const c_void, size: usize, count: usize, stream: *mut c_void)
+            -> usize;
+        }
         // SAFETY: the stream is open, by the caller's promise; the bytes are private memory.
         let count = unsafe { fwrite(from.as_ptr().cast(), 1, from.len(), self.0) };
         if count == 0 && !from.is_empty() {
