@@ -1,5 +1,5 @@
-// Every rank exports an inbox and stores a greeting into that of the next rank:
-// mapwire run -n 4 -- target/debug/examples/messages
+//! Every rank exports an inbox and stores a greeting into that of the next rank:
+//! `mapwire run -n 4 -- target/debug/examples/messages`
 
 use mapwire::{Node, Rights};
 

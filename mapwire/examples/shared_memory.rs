@@ -1,5 +1,5 @@
-// All ranks count in one word of shared memory:
-// mapwire run -n 4 -- target/debug/examples/shared_memory
+//! All ranks count in one word of shared memory:
+//! `mapwire run -n 4 -- target/debug/examples/shared_memory`
 
 use mapwire::{Node, Shared};
 

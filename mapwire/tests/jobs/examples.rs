@@ -1,26 +1,41 @@
 //! The first programs of the README, run as jobs.
 
-use crate::harness::job;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-mod messages {
-    include!("../../examples/messages.rs");
+use crate::harness::{is_rank, job};
 
-    pub(super) fn run() {
-        main().unwrap();
+/// An example, built like this program: with it by `cargo test`, else now.
+fn example(name: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    // target/<profile>/deps/<this program>
+    let profile = program.ancestors().nth(2).unwrap();
+    let path = profile.join("examples").join(name);
+    if !is_rank() && (std::env::var_os("MAPWIRE_LAUNCHER").is_none() || !path.exists()) {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "-p", "mapwire", "--example", name]);
+        if profile.ends_with("release") {
+            command.arg("--release");
+        }
+        command
+            .arg("--target-dir")
+            .arg(profile.parent().unwrap())
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(command.status().unwrap().success());
     }
+    path
 }
 
-mod shared_memory {
-    include!("../../examples/shared_memory.rs");
-
-    pub(super) fn run() {
-        main().unwrap();
-    }
+/// Makes this rank the example.
+fn become_example(path: &Path) {
+    panic!("{}: {}", path.display(), Command::new(path).exec());
 }
 
 #[test]
 fn every_rank_is_greeted_by_the_one_before() {
-    let done = job(3).run(|_| messages::run()).succeeds();
+    let messages = example("messages");
+    let done = job(3).run(|_| become_example(&messages)).succeeds();
     (0..3).fold(done, |done, rank| {
         done.prints(&format!("greetings from rank {rank}\n"), 1)
     });
@@ -28,21 +43,20 @@ fn every_rank_is_greeted_by_the_one_before() {
 
 #[test]
 fn all_ranks_count_in_one_word() {
+    let shared_memory = example("shared_memory");
     job(3)
-        .run(|_| shared_memory::run())
+        .run(|_| become_example(&shared_memory))
         .succeeds()
         .prints("all ranks have counted to 3000\n", 1);
 }
 
 #[test]
 fn first_programs_refuse_one_rank_and_say_how_to_start_more() {
-    for (label, program) in [
-        ("messages", messages::run as fn()),
-        ("memory", shared_memory::run),
-    ] {
+    for name in ["messages", "shared_memory"] {
+        let program = example(name);
         job(1)
-            .called(label)
-            .run(|_| program())
+            .called(name)
+            .run(|_| become_example(&program))
             .code(2)
             .says("start several: mapwire run -n 4");
     }
