@@ -4,6 +4,7 @@ use core::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use mapwire_host::memory::SharedBuffer;
+use mapwire_host::memory::raw::Source;
 
 use crate::error::{Result, check_range};
 use crate::raw;
@@ -81,9 +82,9 @@ impl Buffer {
         raw::store(self.at(offset, size_of::<u64>())?, value)
     }
 
-    /// Bytes to send from. For what copies them and nothing else: they may change meanwhile.
+    /// Bytes to send from.
     #[inline]
-    pub(crate) fn bytes(&self, range: Range<usize>) -> Result<&[u8]> {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> Result<Source<'_>> {
         // A range that ends before it begins has no length, and lies outside as such.
         let length = range.end.checked_sub(range.start).unwrap_or(usize::MAX);
         Ok(raw::bytes(self, self.at(range.start, length)?, length))

@@ -57,8 +57,11 @@ impl<'a> ExportBuilder<'a> {
         self
     }
 
-    /// What importers may do. Memory that can be mapped for storing can also be read, so an export that allows stores only
-    /// takes the ring path.
+    /// What importers may do. Each importer that the export admits can have all of it, whatever it asks for.
+    ///
+    /// Memory that can be mapped for storing can also be read, so an export that allows stores only takes the ring path. One
+    /// that allows fetches only takes the direct path as others do: the kernel refuses importers every way to store
+    /// there.
     pub fn rights(mut self, rights: Rights) -> Self {
         self.rights = rights;
         self

@@ -10,6 +10,7 @@ use mapwire_driver::imports::LocalImport;
 use mapwire_driver::{DriverError, DriverMode};
 use mapwire_host::faults::touch;
 use mapwire_host::memory::MappedBuffer;
+use mapwire_host::memory::raw::Source;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
 use mapwire_wire::{
@@ -188,6 +189,11 @@ impl Import {
     /// which says how much may have been stored at most. With every other error nothing of it was stored.
     #[inline]
     pub fn send(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.send_source(data.into(), offset)
+    }
+
+    #[inline]
+    fn send_source(&self, data: Source<'_>, offset: u64) -> Result<()> {
         if let Some(mapped) = &self.held.local.mapped
             && self.is_open(mapped)
             && mapped.put(offset as usize, data)
@@ -206,6 +212,17 @@ impl Import {
     pub fn put_signal(
         &self,
         data: &[u8],
+        offset: u64,
+        signal_offset: u64,
+        value: u64,
+    ) -> Result<()> {
+        self.put_signal_source(data.into(), offset, signal_offset, value)
+    }
+
+    #[inline]
+    fn put_signal_source(
+        &self,
+        data: Source<'_>,
         offset: u64,
         signal_offset: u64,
         value: u64,
@@ -234,12 +251,12 @@ impl Import {
     /// As [`send`](Self::send).
     pub fn send_notify(&self, data: &[u8], offset: u64) -> Result<()> {
         let Some(mapped) = &self.held.local.mapped else {
-            return self.send_slow(data, offset, true, None);
+            return self.send_slow(data.into(), offset, true, None);
         };
         self.open_direct()?;
         self.check(Rights::STORE, offset, data.len() as u64)?;
         if self.held.way.is_traced() {
-            self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, data);
+            self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, data.into());
         }
         mapped.write(offset as usize, data)?;
         let grant = &self.held.local.grant;
@@ -306,7 +323,7 @@ impl Import {
     /// Everything but a direct store that may go ahead: the ring path, and direct stores that must wait or fail.
     fn send_slow(
         &self,
-        data: &[u8],
+        data: Source<'_>,
         offset: u64,
         notify: bool,
         signal: Option<Signal>,
@@ -323,8 +340,8 @@ impl Import {
                 return Ok(());
             }
             return match signal {
-                None => self.send(data, offset),
-                Some(signal) => self.put_signal(data, offset, signal.offset, signal.value),
+                None => self.send_source(data, offset),
+                Some(signal) => self.put_signal_source(data, offset, signal.offset, signal.value),
             };
         }
         // An error here is one address; a fault in the driver would be the end of the process.
@@ -339,7 +356,7 @@ impl Import {
             let import = self.held.local.id;
             let mut copy = [0; SHORT_BYTES];
             // Copied here, outside the driver's lock: `data` may be shared memory, and fault.
-            copy[..data.len()].copy_from_slice(data);
+            data.copy_to_slice(&mut copy[..data.len()]);
             if self.held.way.is_traced() {
                 self.trace(TraceOp::Send, TRACE_FLAG_INLINE, data);
             }
@@ -355,8 +372,9 @@ impl Import {
         let length = data.len() as u64;
         if self.is_shared(data) {
             // The driver must not fault: send a copy that cannot.
-            let copy = data.to_vec();
-            let word = self.submit_long(&copy, offset, notify, signal)?;
+            let mut copy = vec![0; data.len()];
+            data.copy_to_slice(&mut copy);
+            let word = self.submit_long(copy[..].into(), offset, notify, signal)?;
             return self.held.finish(word, length);
         }
         let word = self.submit_long(data, offset, notify, signal)?;

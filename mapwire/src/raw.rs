@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use mapwire_driver::DriverError;
+use mapwire_host::memory::raw::Source;
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -20,10 +21,9 @@ pub(crate) fn read(address: u64, to: &mut [u8]) {
 
 /// The bytes of a range of `buffer` that was checked, to be sent.
 #[inline]
-pub(crate) fn bytes(_buffer: &Buffer, address: u64, length: usize) -> &[u8] {
-    // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives. Peers may store there while the
-    // slice lives; so it only goes to sends, which copy the bytes and look at none of them.
-    unsafe { core::slice::from_raw_parts(address as *const u8, length) }
+pub(crate) fn bytes(_buffer: &Buffer, address: u64, length: usize) -> Source<'_> {
+    // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives.
+    unsafe { Source::from_raw(address as *const u8, length) }
 }
 
 /// Copies into exported memory or into a buffer.

@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use mapwire_driver::shared::SharedError;
+use mapwire_host::memory::raw;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
@@ -125,9 +126,8 @@ impl<T: Sharable> SharedSlice<T> {
         );
         self.require_open();
         // SAFETY: within an allocation of the shared memory (a slice is made for one, and the index was checked), which is
-        // open (as was checked), so it is mapped; a page that is not open here is fetched by the fault handler. Any bytes are a `T`. The load is volatile,
-        // since another rank may store meanwhile.
-        unsafe { self.as_ptr().add(index).read_volatile() }
+        // open (as was checked), so it is mapped; a page that is not open here is fetched by the fault handler. Any bytes are a `T`.
+        unsafe { raw::load(self.as_ptr().add(index)) }
     }
 
     /// Stores a value at `index`.
@@ -143,7 +143,7 @@ impl<T: Sharable> SharedSlice<T> {
         );
         self.require_open();
         // SAFETY: as in `get`; the fault handler makes this rank the page's only writer first.
-        unsafe { self.as_ptr().add(index).write_volatile(value) }
+        unsafe { raw::store(self.as_ptr().add(index), value) }
     }
 
     /// Copies values out, from `start` on.
@@ -155,7 +155,7 @@ impl<T: Sharable> SharedSlice<T> {
         self.check_open()?;
         let from = self.as_ptr().wrapping_add(start).cast::<u8>();
         // SAFETY: the range was checked, and is mapped as in `get`; `into` is private memory of its own length.
-        unsafe { mapwire_host::memory::raw::copy_out(from, into.as_mut_bytes()) };
+        unsafe { raw::copy_out(from, into.as_mut_bytes()) };
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl<T: Sharable> SharedSlice<T> {
         self.check_open()?;
         let to = self.as_ptr().wrapping_add(start).cast::<u8>();
         // SAFETY: the range was checked, and is mapped as in `get`.
-        unsafe { mapwire_host::memory::raw::copy_in(to, from.as_bytes()) };
+        unsafe { raw::copy_in(to, from.as_bytes()) };
         Ok(())
     }
 

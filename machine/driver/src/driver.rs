@@ -86,8 +86,8 @@ pub struct Driver {
     /// Former landings of redirected exports that a fetch may still read.
     pub(crate) left_landings: Vec<LeftLanding>,
     pub(crate) outcomes: HashMap<RequestId, Result<Granted, VmmcError>>,
-    /// Memory that peers have passed for imports under way, and from whom; `None` when this process had no descriptor left for it.
-    pub(crate) passed: HashMap<RequestId, (NodeId, Option<OwnedFd>)>,
+    /// Memory and statuses that peers have passed for imports under way, by tag, and from whom; `None` when this process had no descriptor left for it.
+    pub(crate) passed: HashMap<u64, (NodeId, Option<OwnedFd>)>,
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,

@@ -1,10 +1,10 @@
 //! Exports of this process: memory made usable by the NIC, offered by name, and taken back.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mapwire_host::memory::SharedBuffer;
+use mapwire_host::memory::{SharedBuffer, Writers};
 use mapwire_host::views::MultiView;
 use mapwire_nic::{Export, Landing};
 use mapwire_translation::PageRange;
@@ -82,6 +82,9 @@ impl core::fmt::Debug for LocalExport {
     }
 }
 
+/// Bit of the tag under which the status of an export is passed; its memory is passed under the tag without it.
+pub(crate) const STATUS_TAG: u64 = 1 << 63;
+
 impl Driver {
     /// Exports memory.
     ///
@@ -102,6 +105,16 @@ impl Driver {
             && self.is_direct(buffer)
         {
             request.direct = None;
+        }
+        if let Some(DirectMemory::Buffer(buffer)) = &request.direct {
+            // Who may not be let in to store is kept out by the kernel.
+            let writers = if request.rights.contains(Rights::STORE) {
+                Writers::All
+            } else {
+                Writers::Present
+            };
+            let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.share(writers)?;
         }
         let range = PageRange::covering(request.address, request.length)?;
         let held = if request.direct.is_none() {
@@ -303,17 +316,14 @@ impl Driver {
                         self.handle_lost_control(to);
                     }
                 }
-                Action::PassMemory {
-                    to,
-                    export,
-                    tag,
-                    writable,
-                } => self.pass_memory(to, export, tag, writable),
+                Action::PassMemory { to, export, tag } => self.pass_memory(to, export, tag),
                 Action::Imported { request, grant } => {
                     self.outcomes.insert(request, Ok(Granted { grant }));
                 }
                 Action::Failed { request, error } => {
-                    self.passed.remove(&request);
+                    let tag = u64::from(request.0);
+                    self.passed.remove(&tag);
+                    self.passed.remove(&(tag | STATUS_TAG));
                     self.outcomes.insert(request, Err(error));
                 }
                 Action::Revoked { from, export } => {
@@ -328,7 +338,7 @@ impl Driver {
         worked
     }
 
-    fn pass_memory(&mut self, to: NodeId, export: ExportId, tag: u64, writable: bool) {
+    fn pass_memory(&mut self, to: NodeId, export: ExportId, tag: u64) {
         let Some(local) = self.exports.iter_mut().find(|local| local.id == export) else {
             return;
         };
@@ -337,18 +347,18 @@ impl Driver {
         };
         local.passed = true;
         let job = &mut self.job;
-        let mut pass = |fd: BorrowedFd<'_>| job.pass(to, tag, fd).map_err(DriverError::from);
+        let mut pass = |memory: BorrowedFd<'_>, status: BorrowedFd<'_>| {
+            job.pass(to, tag, memory)?;
+            Ok(job.pass(to, tag | STATUS_TAG, status)?)
+        };
         let passed = match memory {
-            DirectMemory::Views(views) => pass(views.fd()),
+            DirectMemory::Views(views) => pass(views.fd(), views.status().fd()),
             DirectMemory::Buffer(buffer) => {
                 let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-                if writable {
-                    pass(buffer.fd())
-                } else {
-                    buffer
-                        .read_only_fd()
-                        .map_err(DriverError::from)
-                        .and_then(|fd| pass(fd.as_fd()))
+                match buffer.status() {
+                    Some(status) => pass(buffer.fd(), status.fd()),
+                    // A direct export shares its buffer first, and keeps it shared while it stands.
+                    None => return,
                 }
             }
         };

@@ -1,5 +1,7 @@
 //! Imports of this process: asked for, granted, mapped where they can be.
 
+use std::os::fd::OwnedFd;
+
 use mapwire_host::memory::MappedBuffer;
 use mapwire_nic::Import;
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
@@ -7,6 +9,7 @@ use mapwire_wire::{ImportId, Key, NodeId, Rights};
 
 use crate::driver::{Driver, PROCESS};
 use crate::error::DriverError;
+use crate::exports::STATUS_TAG;
 
 /// An import that the exporter has granted.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +72,9 @@ impl Driver {
         let grant = granted.grant;
         let memory = match grant.direct {
             None => None,
-            Some(_) => match self.passed.remove(&request) {
-                Some((_, Some(fd))) => Some(fd),
-                Some((peer, None)) => {
+            Some(_) => match self.take_memory(request) {
+                Some(Ok(memory)) => Some(memory),
+                Some(Err(peer)) => {
                     self.outcomes.remove(&request);
                     self.job.import_timeouts.remove(&request);
                     self.release_granted(&grant);
@@ -89,18 +92,31 @@ impl Driver {
         Some(self.enter_import(grant, memory))
     }
 
+    /// The memory and the status that a peer has passed for an import, once both are there, or the peer if this process had no
+    /// descriptor left for one of them.
+    fn take_memory(&mut self, request: RequestId) -> Option<Result<(OwnedFd, OwnedFd), NodeId>> {
+        let tags = [u64::from(request.0), u64::from(request.0) | STATUS_TAG];
+        if !tags.iter().all(|tag| self.passed.contains_key(tag)) {
+            return None;
+        }
+        let [memory, status] = tags.map(|tag| self.passed.remove(&tag));
+        let ((peer, memory), (_, status)) = (memory?, status?);
+        Some(memory.zip(status).ok_or(peer))
+    }
+
     fn enter_import(
         &mut self,
         grant: Grant,
-        memory: Option<std::os::fd::OwnedFd>,
+        memory: Option<(OwnedFd, OwnedFd)>,
     ) -> Result<LocalImport, DriverError> {
         let mapped = match memory {
             None => None,
-            Some(fd) => {
+            Some((memory, status)) => {
                 // The length is the exporter's word: `map` holds it against the file.
                 let bytes = usize::try_from(grant.length).unwrap_or(usize::MAX);
                 Some(MappedBuffer::map(
-                    &fd,
+                    &memory,
+                    &status,
                     bytes,
                     grant.rights.contains(Rights::STORE),
                 )?)

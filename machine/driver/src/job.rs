@@ -148,7 +148,7 @@ impl Job {
         if u32::from(to.0) != self.rank {
             return Err(RendezvousError::JobEnded);
         }
-        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno| RendezvousError::Os {
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno| RendezvousError::Os {
             call: "fcntl(F_DUPFD_CLOEXEC)",
             errno,
         })?;

@@ -1,7 +1,7 @@
 //! Moves bytes: what a DMA engine does on a NIC. Frames are resolved to addresses of this process here, and nowhere else.
 //! Also the few calls of the operating system that have no safe form.
 
-use mapwire_host::memory::MappedBuffer;
+use mapwire_host::memory::{MappedBuffer, raw};
 use mapwire_nic::{Dma, Piece, Source, Transmit};
 use mapwire_translation::{Frame, PAGE_BYTES};
 use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
@@ -70,7 +70,7 @@ pub(crate) fn deliver(pages: &Pages, garbage: &mut GarbagePage, dma: &Dma, paylo
         debug_assert!(to.is_aligned());
         // SAFETY: eight aligned bytes (the NIC refuses others) of a page as above; the store is atomic with release order,
         // so whoever acquires the flag sees the data.
-        unsafe { mapwire_host::memory::raw::store_release_u64(to, signal.value) };
+        unsafe { raw::store_release_u64(to, signal.value) };
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn store_minipage(from: *const u8, peer: &MappedBuffer, offset: usize
     // SAFETY: `from` is the start of `length` bytes of the privileged view (`MultiView::privileged` checked them), which stays
     // mapped while the port lives; the destination was checked above, and is another memory. The application may not
     // store to the minipage meanwhile: the model takes its write access away before it asks for this copy.
-    unsafe { core::ptr::copy_nonoverlapping(from, peer.as_ptr().add(offset), length) };
+    unsafe { raw::copy(from, peer.as_ptr().add(offset), length) };
 }
 
 /// Ends the process at once: no destructor runs, as befits a signal handler.

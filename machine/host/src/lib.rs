@@ -7,6 +7,7 @@
 //! | [`pinning`] | pages made usable by the NIC and given back, under the limits of this computer |
 //! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
+//! | [`descriptors`] | descriptors that stay clear of the standard streams |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
@@ -16,6 +17,7 @@
 //! `unsafe` is denied but for the modules that talk to the kernel or touch shared memory.
 #![deny(unsafe_code)]
 
+pub mod descriptors;
 pub mod faults;
 pub mod limits;
 pub mod memory;

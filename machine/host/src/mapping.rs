@@ -11,6 +11,8 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
+use crate::memory::raw::Source;
+
 /// What loads and stores a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rights {
@@ -66,6 +68,14 @@ impl Mapping {
             )
         }?;
         Self::from_raw(start, bytes)
+    }
+
+    /// As [`shared`](Self::shared) from the first byte on, for memory of another process that
+    /// [`verify`](crate::memory::memfd::verify) has approved: it is left out of core dumps.
+    pub(crate) fn foreign(file: impl AsFd, bytes: usize, rights: Rights) -> Result<Self, Errno> {
+        let mapping = Self::shared(file, 0, bytes, rights)?;
+        mapping.advise(0, bytes, Advice::LinuxDontDump)?;
+        Ok(mapping)
     }
 
     /// Reserves `bytes` of address space at exactly `address`, without access and without
@@ -170,14 +180,6 @@ impl Mapping {
         unsafe { rustix::mm::madvise(self.start.as_ptr().add(offset).cast(), bytes, advice) }
     }
 
-    /// The atomic word at `offset`, which must be aligned and must be readable.
-    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
-        assert!(self.contains(offset, 4) && offset.is_multiple_of(4));
-        // SAFETY: within the mapping and aligned (mappings start on a page); every access to
-        // these bytes, in all processes, is atomic.
-        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
-    }
-
     /// The first word, which must be readable.
     #[inline(always)]
     pub(crate) fn first_word32(&self) -> &AtomicU32 {
@@ -188,20 +190,14 @@ impl Mapping {
     /// Copies `from` to byte `offset`; false, and nothing copied, when that is not within the first `bytes`, which must be
     /// writable.
     #[inline(always)]
-    pub(crate) fn put(&self, bytes: usize, offset: usize, from: &[u8]) -> bool {
+    pub(crate) fn put(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
         let bytes = bytes.min(self.bytes());
         if offset > bytes || from.len() > bytes - offset {
             return false;
         }
-        // SAFETY: the range is within the mapping, as just checked, and `from` is other memory: a slice that lay in a mapping
-        // which peers store into would be no slice.
-        unsafe {
-            core::ptr::copy_nonoverlapping(
-                from.as_ptr(),
-                self.start.as_ptr().add(offset),
-                from.len(),
-            );
-        }
+        // SAFETY: the range is within the mapping, as just checked, and `from` is mapped. It is other memory: what a process
+        // sends is its own, and this is a mapping of a peer's.
+        unsafe { from.copy_to(self.start.as_ptr().add(offset)) };
         true
     }
 
@@ -209,8 +205,7 @@ impl Mapping {
     #[inline(always)]
     pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(self.contains(offset, 8) && offset.is_multiple_of(8));
-        // SAFETY: within the mapping and aligned; bytes that are also copied plainly are so in
-        // turns that the protocol on this very word keeps apart.
+        // SAFETY: within the mapping and aligned; copies of these bytes are atomic too.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 }

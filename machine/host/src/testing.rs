@@ -25,6 +25,31 @@ pub(crate) fn count_of(name: &str) -> (usize, usize) {
     (mapped, open)
 }
 
+/// Whether a core dump has the mapping at `address`.
+pub(crate) fn is_dumped(address: usize) -> bool {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut inside = false;
+    for line in smaps.lines() {
+        let range = line.split(' ').next().and_then(|word| word.split_once('-'));
+        let ends = range.and_then(|(start, end)| {
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            Some(number(start)?..number(end)?)
+        });
+        if let Some(range) = ends {
+            inside = range.contains(&address);
+        } else if inside && let Some(flags) = line.strip_prefix("VmFlags:") {
+            return !flags.split(' ').any(|flag| flag == "dd");
+        }
+    }
+    panic!("nothing is mapped at {address:#x}");
+}
+
+/// Closes a descriptor that nobody uses any more. For use in a child.
+pub(crate) fn close(fd: i32) {
+    // SAFETY: the caller says so.
+    assert_eq!(unsafe { libc::close(fd) }, 0);
+}
+
 /// Runs `body` in a process of its own, where limits may be lowered, privileges dropped and
 /// faults left to kill: this test program is started anew with the calling test alone, and comes
 /// back here. `label` tells the children of one test apart. Returns how it ended and its output.

@@ -16,17 +16,18 @@
 //!
 //! The hole is at least 2 MiB: running over the end of a view faults. Application views start
 //! without any access. They are not inherited by a forked child, as only the process that joined
-//! the job can serve their faults, and core dumps have the privileged view alone.
+//! the job can serve their faults. Core dumps have none of them, and of the privileged view the parts in which this rank has
+//! had pages open.
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno as Os;
 use rustix::mm::Advice;
 
 use crate::mapping::{Mapping, Rights};
-use crate::memory::{Errno, MemoryError, Owner, REVOKED, create_memfd};
+use crate::memory::{Errno, MemoryError, Status, Writers, memfd};
 use crate::page::{PAGE_BYTES, round_to_pages};
 
 /// Default address of the privileged view.
@@ -34,6 +35,9 @@ pub const DEFAULT_BASE: usize = 0x3000_0000_0000;
 
 /// Views are aligned to this, and the holes between them are at least as long.
 const ALIGN_BYTES: usize = 2 << 20;
+
+/// Core dumps have the privileged view by blocks, of which there are at most so many.
+const DUMP_BLOCKS: usize = 512;
 
 /// Where the views of a memory lie. A pure function of base, bytes and views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,14 +249,15 @@ pub enum ViewError {
 /// A memory with its privileged view and its application views. Dropping it unmaps them all and
 /// marks the memory as revoked for peers that mapped it.
 ///
-/// Its memfd has the layout of a [`SharedBuffer`](crate::memory::SharedBuffer): a peer maps it
-/// with [`MappedBuffer::map`](crate::memory::MappedBuffer::map).
+/// A peer maps it with [`MappedBuffer::map`](crate::memory::MappedBuffer::map).
 #[derive(Debug)]
 pub struct MultiView {
     layout: ViewLayout,
     file: OwnedFd,
     span: Mapping,
-    owner: Owner,
+    status: Status,
+    /// Bit for each block of the privileged view that core dumps have.
+    dumped: [AtomicU64; DUMP_BLOCKS / 64],
 }
 
 impl MultiView {
@@ -262,7 +267,9 @@ impl MultiView {
     /// Something is mapped there already, or a limit of address space, mapped ranges or
     /// descriptors is reached; each error names the setting to change.
     pub fn new(name: &str, layout: ViewLayout) -> Result<Self, ViewError> {
-        let file = create_memfd(name, layout.bytes)?;
+        let file = memfd::create(name, layout.bytes)?;
+        memfd::finish(&file, Writers::All)?;
+        let status = Status::new(name)?;
         let range = layout.range();
         let span = Mapping::reserve_at(range.start, range.len())
             .map_err(|errno| explain(&layout, errno))?;
@@ -270,29 +277,32 @@ impl MultiView {
             span.replace(offset, bytes, &file, 0, rights)
                 .map_err(|errno| explain(&layout, errno))
         };
-        // The page after the data is the status page of the memfd.
-        map(0, layout.bytes + PAGE_BYTES, Rights::ReadWrite)?;
+        map(0, layout.bytes, Rights::ReadWrite)?;
         for view in 0..layout.views {
             map((view + 1) * layout.stride, layout.bytes, Rights::None)?;
         }
+        let advise = |offset, advice| {
+            span.advise(offset, layout.bytes, advice)
+                .map_err(|errno| ViewError::System {
+                    call: "madvise",
+                    address: layout.base + offset,
+                    bytes: layout.bytes,
+                    errno: errno.into(),
+                })
+        };
+        // A dump gives memory to every page that it writes, also to those that never had any.
+        advise(0, Advice::LinuxDontDump)?;
         for view in 0..layout.views {
             let offset = (view + 1) * layout.stride;
-            // A dump of the privileged view has all that there is.
-            for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
-                span.advise(offset, layout.bytes, advice)
-                    .map_err(|errno| ViewError::System {
-                        call: "madvise",
-                        address: layout.base + offset,
-                        bytes: layout.bytes,
-                        errno: errno.into(),
-                    })?;
-            }
+            advise(offset, Advice::LinuxDontFork)?;
+            advise(offset, Advice::LinuxDontDump)?;
         }
         Ok(Self {
             layout,
             file,
             span,
-            owner: Owner::me(),
+            status,
+            dumped: [const { AtomicU64::new(0) }; DUMP_BLOCKS / 64],
         })
     }
 
@@ -304,6 +314,11 @@ impl MultiView {
     /// The memfd, for peers to map. Its holder may load and store.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Its status, for peers to map.
+    pub fn status(&self) -> &Status {
+        &self.status
     }
 
     /// The application view and the offset in it that `address` lies at.
@@ -355,6 +370,29 @@ impl MultiView {
         self.span.protect(start - self.layout.base, bytes, rights)
     }
 
+    /// Bytes of a block of the privileged view, for core dumps.
+    fn dump_block_bytes(&self) -> usize {
+        (self.layout.bytes / DUMP_BLOCKS + 1).next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// Has core dumps show pages: this rank uses them. Costs a system call for the first pages of a block, else a load. Where the kernel refuses,
+    /// dumps lack the block.
+    pub(crate) fn keep_in_dumps(&self, page: usize, pages: usize) {
+        let block_bytes = self.dump_block_bytes();
+        let end = page.saturating_add(pages).saturating_mul(PAGE_BYTES);
+        let end = end.min(self.layout.bytes);
+        for block in page.saturating_mul(PAGE_BYTES) / block_bytes..end.div_ceil(block_bytes) {
+            let (word, bit) = (&self.dumped[block / 64], 1 << (block % 64));
+            if word.load(Ordering::Relaxed) & bit == 0
+                && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+            {
+                let start = block * block_bytes;
+                let bytes = block_bytes.min(self.layout.bytes - start);
+                let _ = self.span.advise(start, bytes, Advice::LinuxDoDump);
+            }
+        }
+    }
+
     /// Drops the page table entries of whole pages of an application view; contents stay.
     pub(crate) fn zap(&self, view: usize, page: usize, pages: usize) -> Result<(), Os> {
         let (start, bytes) = self
@@ -379,16 +417,6 @@ impl MultiView {
             (page * PAGE_BYTES) as u64,
             (pages * PAGE_BYTES) as u64,
         )
-    }
-}
-
-impl Drop for MultiView {
-    fn drop(&mut self) {
-        if self.owner.is_me() {
-            self.span
-                .word32(self.layout.bytes)
-                .store(REVOKED, Ordering::SeqCst);
-        }
     }
 }
 

@@ -25,7 +25,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use mapwire_host::memory::{MemoryError, Writers, memfd};
+use rustix::fs::SealFlags;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
@@ -105,6 +106,9 @@ pub enum BoardError {
     /// The descriptor is not a board of this version.
     #[error("the board received from the launcher is not usable: {0}")]
     Malformed(&'static str),
+    /// There is no memory for the board, or what came from the launcher is no memory of mapwire.
+    #[error("no board: {0}")]
+    Memory(#[from] MemoryError),
     /// The kernel refused.
     #[error("{call} for the board failed: {errno}")]
     Os {
@@ -134,13 +138,6 @@ const NEWS_LINE_BYTES: usize = 64;
 const STATE: usize = 0;
 const MAIL: usize = 4;
 const PID: usize = 8;
-
-/// No rank can change the size or the seals.
-const SIZE_SEALS: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
-/// Nor store anything: only a mapping that was there before can.
-const NEWS_SEALS: SealFlags = SIZE_SEALS.union(SealFlags::FUTURE_WRITE);
 
 /// The descriptors of a board, which [`Board::open`] takes in the ranks.
 #[derive(Debug)]
@@ -178,28 +175,6 @@ fn os(call: &'static str) -> impl Fn(Errno) -> BoardError {
     move |errno| BoardError::Os { call, errno }
 }
 
-fn create_file(name: &str, bytes: usize) -> Result<OwnedFd, BoardError> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let fd = rustix::fs::memfd_create(name, flags).map_err(os("memfd_create"))?;
-    rustix::fs::ftruncate(&fd, bytes as u64).map_err(os("ftruncate"))?;
-    Ok(fd)
-}
-
-fn seal(fd: &OwnedFd, seals: SealFlags) -> Result<(), BoardError> {
-    rustix::fs::fcntl_add_seals(fd, seals).map_err(os("fcntl(F_ADD_SEALS)"))
-}
-
-/// The length of a file that is sealed as it should be.
-fn sealed_bytes(fd: BorrowedFd<'_>, seals: SealFlags) -> Result<usize, BoardError> {
-    let found = rustix::fs::fcntl_get_seals(fd)
-        .map_err(|_| BoardError::Malformed("not a sealed memory file"))?;
-    if !found.contains(seals) {
-        return Err(BoardError::Malformed("a seal is missing"));
-    }
-    let bytes = rustix::fs::fstat(fd).map_err(os("fstat"))?.st_size;
-    Ok(usize::try_from(bytes).unwrap_or(0))
-}
-
 impl BrokersBoard {
     /// Makes the board of a job, all ranks absent. The descriptors are what [`Board::open`] takes in
     /// the other processes; the memory lives as long as one mapping or descriptor does.
@@ -210,16 +185,17 @@ impl BrokersBoard {
         if ranks == 0 || ranks > MAX_RANKS {
             return Err(BoardError::Ranks(ranks));
         }
-        let bells = create_file("mapwire-bells", bells_bytes(ranks))?;
-        seal(&bells, SIZE_SEALS)?;
-        let news = create_file("mapwire-news", news_bytes(ranks))?;
+        let bells = memfd::create("mapwire-bells", bells_bytes(ranks))?;
+        memfd::finish(&bells, Writers::All)?;
+        let news = memfd::create("mapwire-news", news_bytes(ranks))?;
         let board = Board {
             bells: Region::map(bells.as_fd(), bells_bytes(ranks)).map_err(os("mmap"))?,
             news: Region::map(news.as_fd(), news_bytes(ranks)).map_err(os("mmap"))?,
             ranks,
             pollers: AtomicU32::new(0),
         };
-        seal(&news, NEWS_SEALS)?;
+        // From now on the broker's mapping is the only one that can be written through.
+        memfd::finish(&news, Writers::Present)?;
         let head = |word| board.news.word32(word);
         head(HEAD_VERSION).store(VERSION, Ordering::Relaxed);
         head(HEAD_RANKS).store(ranks, Ordering::Relaxed);
@@ -278,10 +254,14 @@ impl Board {
     /// Maps a board made elsewhere, for storing only the bells. The descriptors may be closed afterwards.
     ///
     /// # Errors
-    /// [`BoardError::Malformed`] if one is no memfd or lacks a seal, or sizes, magic,
+    /// [`BoardError::Memory`] for what [`memfd::verify`] refuses; [`BoardError::Malformed`] if the news could be written, or sizes, magic,
     /// version and number of ranks do not fit together.
     pub fn open(bells: BorrowedFd<'_>, news: BorrowedFd<'_>) -> Result<Self, BoardError> {
-        let bytes = sealed_bytes(news, NEWS_SEALS)?;
+        let bytes = usize::try_from(memfd::verify(news, 0)?).unwrap_or(0);
+        let seals = rustix::fs::fcntl_get_seals(news).map_err(os("fcntl(F_GET_SEALS)"))?;
+        if !seals.contains(SealFlags::FUTURE_WRITE) {
+            return Err(BoardError::Malformed("ranks could write its news"));
+        }
         if bytes < news_bytes(1) || bytes > news_bytes(MAX_RANKS) {
             return Err(BoardError::Malformed("its size fits no job"));
         }
@@ -301,7 +281,7 @@ impl Board {
                 "its size does not fit its number of ranks",
             ));
         }
-        if sealed_bytes(bells, SIZE_SEALS)? != bells_bytes(ranks) {
+        if memfd::verify(bells, 0)? != bells_bytes(ranks) as u64 {
             return Err(BoardError::Malformed(
                 "the size of its bells does not fit its number of ranks",
             ));

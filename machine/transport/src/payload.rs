@@ -1,59 +1,15 @@
 //! What a packet carries: up to three pieces of memory on the way out, a view that must be copied on the way in.
 
-use core::marker::PhantomData;
+use mapwire_host::memory::raw;
+/// A range of memory to send from, valid for `'a`. Unlike a slice it may change meanwhile (a frame of the
+/// application's memory, a mapping shared with a peer); then the packet carries some mix of old and new bytes. It is no part of
+/// a transport's own rings.
+pub use mapwire_host::memory::raw::Source as Piece;
 
-use crate::shm::region::{Region, copy_short};
+use crate::shm::region::Region;
 
 /// The most pieces that one packet's payload is gathered from.
 pub const MAX_PIECES: usize = 3;
-
-/// A range of memory to send from, valid for `'a`. Unlike a slice it may change meanwhile (a frame of the
-/// application's memory, a mapping shared with a peer); then the packet carries some mix of old and new bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
-    pub(crate) address: *const u8,
-    pub(crate) len_bytes: usize,
-    lifetime: PhantomData<&'a [u8]>,
-}
-
-impl Piece<'_> {
-    /// A piece of no bytes.
-    pub const EMPTY: Self = Self {
-        address: core::ptr::NonNull::dangling().as_ptr(),
-        len_bytes: 0,
-        lifetime: PhantomData,
-    };
-
-    /// The `len_bytes` bytes from `address` on.
-    ///
-    /// # Safety
-    /// For the lifetime of the value, the range is mapped and readable, and is no part of a transport's own rings.
-    #[inline(always)]
-    pub unsafe fn from_raw(address: *const u8, len_bytes: usize) -> Self {
-        Self {
-            address,
-            len_bytes,
-            lifetime: PhantomData,
-        }
-    }
-
-    /// Length in bytes.
-    #[inline(always)]
-    pub fn len_bytes(&self) -> usize {
-        self.len_bytes
-    }
-}
-
-impl<'a> From<&'a [u8]> for Piece<'a> {
-    #[inline(always)]
-    fn from(bytes: &'a [u8]) -> Self {
-        Self {
-            address: bytes.as_ptr(),
-            len_bytes: bytes.len(),
-            lifetime: PhantomData,
-        }
-    }
-}
 
 /// A payload to send: the bytes of its pieces in order.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +81,7 @@ impl<'a> From<&'a [u8]> for Payload<'a> {
 pub(crate) fn total_bytes(pieces: &[Piece<'_>]) -> usize {
     pieces
         .iter()
-        .fold(0usize, |sum, piece| sum.saturating_add(piece.len_bytes))
+        .fold(0usize, |sum, piece| sum.saturating_add(piece.len()))
 }
 
 /// A received payload.
@@ -157,7 +113,7 @@ impl Received<'_> {
             Self::Inline(bytes) => {
                 let from = &bytes[offset..][..len_bytes];
                 // SAFETY: `from` has `len_bytes`; the caller vouches for `to`, which cannot overlap our copy.
-                unsafe { copy_short(from.as_ptr(), to, len_bytes) };
+                unsafe { raw::copy_in(to, from) };
             }
             // SAFETY: the caller's promise, passed on.
             Self::Bulk(bulk) => unsafe { bulk.copy_to(offset, to, len_bytes) },
@@ -199,6 +155,6 @@ impl BulkPayload<'_> {
         );
         let from = self.region.at(self.offset + offset, len_bytes);
         // SAFETY: `at` checked the source; the caller vouches for the destination, which is outside the region.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, len_bytes) };
+        unsafe { raw::copy(from, to, len_bytes) };
     }
 }

@@ -160,6 +160,7 @@ fn of_channel(error: &ChannelError) -> Kind {
     match error {
         ChannelError::Config(_) => Kind::Config,
         ChannelError::System { .. } => Kind::System,
+        ChannelError::Memory(error) => of_memory(error),
         ChannelError::Mismatch { .. } => Kind::Version,
     }
 }
@@ -243,7 +244,7 @@ fn of_memory(error: &MemoryError) -> Kind {
         MemoryError::TooLong { .. }
         | MemoryError::AddressSpace { .. }
         | MemoryError::Descriptors { .. } => Kind::Limit,
-        MemoryError::TooShort { .. } | MemoryError::NotSealed => Kind::Protocol,
+        MemoryError::TooShort { .. } | MemoryError::NotSealed(_) => Kind::Protocol,
         MemoryError::OutOfRange { .. } => Kind::Range,
         MemoryError::Misaligned { .. } => Kind::Alignment,
         MemoryError::ReadOnly => Kind::Rights,

@@ -13,7 +13,7 @@ impl Import {
     /// As [`send`](Self::send), and a range outside the buffer.
     #[inline]
     pub fn send_from(&self, source: &Buffer, range: Range<usize>, offset: u64) -> Result<()> {
-        self.send(source.bytes(range)?, offset)
+        self.send_source(source.bytes(range)?, offset)
     }
 
     /// As [`put_signal`](Self::put_signal), from the bytes `range` of a buffer.
@@ -29,6 +29,6 @@ impl Import {
         signal_offset: u64,
         value: u64,
     ) -> Result<()> {
-        self.put_signal(source.bytes(range)?, offset, signal_offset, value)
+        self.put_signal_source(source.bytes(range)?, offset, signal_offset, value)
     }
 }

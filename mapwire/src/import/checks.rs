@@ -2,6 +2,7 @@
 
 use mapwire_driver::Driver;
 use mapwire_host::memory::MappedBuffer;
+use mapwire_host::memory::raw::Source;
 use mapwire_wire::{Rights, Signal, TraceOp};
 
 use super::Import;
@@ -55,12 +56,12 @@ impl Import {
 
     /// Writes down an operation that no NIC translates.
     #[cold]
-    pub(super) fn trace(&self, op: TraceOp, flags: u8, bytes: &[u8]) {
+    pub(super) fn trace(&self, op: TraceOp, flags: u8, bytes: Source<'_>) {
         let (address, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
         self.held.engine.lock().trace(op, flags, address, length);
     }
 
-    pub(super) fn is_shared(&self, bytes: &[u8]) -> bool {
+    pub(super) fn is_shared(&self, bytes: Source<'_>) -> bool {
         raw::in_shared(&self.held.node, bytes.as_ptr() as u64, bytes.len() as u64)
     }
 

@@ -3,6 +3,7 @@
 use mapwire_driver::completions::CommandFailure;
 use mapwire_driver::{DriverError, DriverMode};
 use mapwire_host::faults::touch;
+use mapwire_host::memory::raw::Source;
 use mapwire_nic::{CommandError, RefusedStores};
 use mapwire_wire::{CommandRepr, Refusal, Rights, Signal, TRACE_FLAG_DIRECT, TraceOp};
 
@@ -16,7 +17,7 @@ impl Import {
         if let Some(mapped) = &self.held.local.mapped {
             self.open_direct()?;
             if self.held.way.is_traced() {
-                self.trace(TraceOp::Fetch, TRACE_FLAG_DIRECT, into);
+                self.trace(TraceOp::Fetch, TRACE_FLAG_DIRECT, (&*into).into());
                 return Ok(mapped.read(offset as usize, into)?);
             }
             return self.fetch(offset, into);
@@ -24,7 +25,7 @@ impl Import {
         if into.is_empty() {
             return Ok(());
         }
-        if self.is_shared(into) {
+        if self.is_shared((&*into).into()) {
             let mut copy = vec![0; into.len()];
             self.fetch_slow(offset, &mut copy)?;
             into.copy_from_slice(&copy);
@@ -95,7 +96,7 @@ impl Import {
 
     pub(super) fn submit_long(
         &self,
-        data: &[u8],
+        data: Source<'_>,
         offset: u64,
         notify: bool,
         signal: Option<Signal>,

@@ -18,13 +18,13 @@ impl Import {
         let length = bytes.len() as u64;
         let word = if self.held.local.mapped.is_some()
             || bytes.len() <= SHORT_BYTES
-            || self.is_shared(bytes)
+            || self.is_shared(bytes.into())
         {
             self.send(bytes, offset)?;
             None
         } else {
             touch(bytes.as_ptr() as usize, bytes.len(), false)?;
-            Some(self.submit_long(bytes, offset, false, None)?)
+            Some(self.submit_long(bytes.into(), offset, false, None)?)
         };
         let under_way = UnderWay {
             held: Arc::clone(&self.held),

@@ -173,3 +173,81 @@ fn list_of(command: &mut std::process::Command) -> Vec<String> {
         .map(str::to_owned)
         .collect()
 }
+
+/// Asks the kernel for the right to store into a mapped page.
+fn gets_writable(address: *mut u8) -> bool {
+    // SAFETY: the rights of a page that nothing of Rust lies in; its contents stay.
+    unsafe { libc::mprotect(address.cast(), 4096, libc::PROT_READ | libc::PROT_WRITE) == 0 }
+}
+
+#[test]
+fn the_kernel_keeps_importers_from_writing_what_they_may_only_read() {
+    job(2)
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let [readable, both] = [0; 2].map(|_| node.alloc(4096).unwrap());
+                let builder = node.export_buffer(&readable).name("readable");
+                let _exports = (
+                    builder.rights(Rights::FETCH).start().unwrap(),
+                    node.export_buffer(&both).name("both").start().unwrap(),
+                );
+                readable.write(0, b"exporter").unwrap();
+                rank.meet("written");
+                rank.meet("end");
+            } else {
+                let [readable, both] = [("readable", Rights::FETCH), ("both", Rights::ALL)]
+                    .map(|(name, rights)| node.import(0, name).rights(rights).start().unwrap());
+                assert!(readable.is_direct() && both.is_direct());
+                assert!(!gets_writable(readable.as_ptr().unwrap()));
+                assert!(gets_writable(both.as_ptr().unwrap()));
+                rank.meet("written");
+                let mut found = [0; 8];
+                readable.fetch(0, &mut found).unwrap();
+                assert_eq!(&found, b"exporter");
+                // The status pages, by which an exporter tells all importers of a revocation.
+                let statuses: Vec<String> = mappings("mapwire-alloc")
+                    .into_iter()
+                    .filter(|line| line.contains(" r--s "))
+                    .collect();
+                assert_eq!(statuses.len(), 3, "{statuses:#?}");
+                for line in statuses {
+                    let start = line.split('-').next().unwrap();
+                    let start = usize::from_str_radix(start, 16).unwrap();
+                    assert!(!gets_writable(std::ptr::with_exposed_provenance_mut(start)));
+                }
+                rank.meet("end");
+            }
+        })
+        .succeeds();
+}
+
+#[test]
+fn what_a_program_without_standard_streams_prints_reaches_nothing_of_mapwire() {
+    for pinner in ["mlock", "io_uring"] {
+        job(2)
+            .called(pinner)
+            .option("--pinner", pinner)
+            .run(|rank| {
+                for stream in 0..3 {
+                    // SAFETY: nothing here uses the standard streams any more.
+                    assert_eq!(unsafe { libc::close(stream) }, 0);
+                }
+                let node = rank.node();
+                let shared = rank.shared(&node);
+                let buffer = node.alloc(4096).unwrap();
+                let _export = node.export_buffer(&buffer).name("inbox").start().unwrap();
+                let import = node.import(1 - rank.number, "inbox").start().unwrap();
+                import.send(&[1; 2000], 0).unwrap();
+                shared.barrier().unwrap();
+                for stream in 0..3 {
+                    // SAFETY: asks about a number; no descriptor is touched.
+                    let flags = unsafe { libc::fcntl(stream, libc::F_GETFD) };
+                    assert_eq!(flags, -1, "descriptor {stream} is taken");
+                }
+                drop(import);
+                shared.close().unwrap();
+            })
+            .succeeds();
+    }
+}

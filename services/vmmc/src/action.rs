@@ -34,7 +34,7 @@ pub enum Action {
         /// The encoded message.
         message: Vec<u8>,
     },
-    /// Pass the memory of an export to a node under a tag: writable if `writable`, else for reading only.
+    /// Pass the memory of an export to a node under a tag.
     PassMemory {
         /// Where to.
         to: NodeId,
@@ -42,8 +42,6 @@ pub enum Action {
         export: ExportId,
         /// The number of the importer's request.
         tag: u64,
-        /// Whether the importer may store.
-        writable: bool,
     },
     /// An import that was asked for is there.
     Imported {

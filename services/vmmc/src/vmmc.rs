@@ -375,8 +375,7 @@ impl Vmmc {
         }
         let (export, key, length) = (offer.export, offer.key, offer.length);
         // A mapping that can be written can be read: what is mapped for storing carries both rights.
-        let writable = rights.contains(Rights::STORE);
-        let rights = if offer.direct && writable {
+        let rights = if offer.direct && rights.contains(Rights::STORE) {
             offer.rights
         } else {
             rights
@@ -389,7 +388,6 @@ impl Vmmc {
                 to: from,
                 export,
                 tag,
-                writable,
             });
         }
         self.send(

@@ -11,6 +11,7 @@ use mapwire_wire::NodeId;
 use super::{Driver, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
+use crate::exports::STATUS_TAG;
 use crate::log::Line;
 
 impl Driver {
@@ -69,7 +70,7 @@ impl Driver {
     /// Keeps memory that an import under way waits for. What nobody asked for is closed, so that no peer can use up this process's
     /// descriptors.
     fn take_passed(&mut self, from: NodeId, tag: u64, fd: Option<OwnedFd>) {
-        let Ok(request) = u32::try_from(tag).map(RequestId) else {
+        let Ok(request) = u32::try_from(tag & !STATUS_TAG).map(RequestId) else {
             return;
         };
         let granted = || match self.outcomes.get(&request) {
@@ -77,7 +78,7 @@ impl Driver {
             _ => false,
         };
         if self.vmmc.awaits(from, request) || granted() {
-            self.passed.entry(request).or_insert((from, fd));
+            self.passed.entry(tag).or_insert((from, fd));
         }
     }
 

@@ -199,6 +199,9 @@ impl Protection for PageProtection {
         from: Access,
         to: Access,
     ) -> Result<(), ProtectionError> {
+        if to != Access::None {
+            self.views().keep_in_dumps(first_page, pages);
+        }
         match self {
             Self::Userfaultfd(backend) => backend.set(view, first_page, pages, from, to),
             Self::Mprotect(backend) => backend.set(view, first_page, pages, from, to),

@@ -6,6 +6,7 @@
 use core::ffi::c_void;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
+use crate::descriptors::above_stdio;
 use rustix::io::Errno as Os;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Updater, opcode};
 use rustix::mm::UserfaultfdFlags;
@@ -86,10 +87,13 @@ pub fn open_userfaultfd() -> Result<OwnedFd, (Os, Os)> {
         let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         // SAFETY: the opcode takes its flags by value and answers with a new descriptor.
         unsafe { rustix::ioctl::ioctl(&device, DeviceNew(flags.bits() as usize)) }
+            .and_then(above_stdio)
     };
     by_device().or_else(|device| {
         // SAFETY: the descriptor is used by this crate alone, on ranges that it owns.
-        unsafe { rustix::mm::userfaultfd(flags) }.map_err(|call| (device, call))
+        unsafe { rustix::mm::userfaultfd(flags) }
+            .and_then(above_stdio)
+            .map_err(|call| (device, call))
     })
 }
 

@@ -3,16 +3,20 @@
 use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, SealFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::mm::Advice;
 
-use super::memfd::{self, Owner, STANDING};
-use super::{MemoryError, raw, revocation};
+use super::MemoryError;
+use super::memfd::{self, Writers};
+use super::raw::{self, Source};
+use super::revocation;
+use super::status::{PeerStatus, Status};
 use crate::mapping::{Mapping, Rights};
 
 /// Memory that peers of this host can map; the exporter's side.
 ///
-/// Zeroed at first. Dropping it revokes it: importers keep the memory as an orphan.
+/// Zeroed and private at first, until it is [shared](Self::share). Dropping it revokes it: importers keep the memory
+/// as an orphan.
 #[derive(Debug)]
 pub struct SharedBuffer {
     name: String,
@@ -20,8 +24,8 @@ pub struct SharedBuffer {
     data_bytes: usize,
     file: OwnedFd,
     mapping: Mapping,
-    no_new_writers: bool,
-    owner: Owner,
+    /// Who may store, and what tells importers of a revocation; there once the memory is shared.
+    shared: Option<(Writers, Status)>,
 }
 
 impl SharedBuffer {
@@ -32,9 +36,9 @@ impl SharedBuffer {
     /// # Errors
     /// Zero bytes, more than the address space or a limit allows, or no descriptor left.
     pub fn allocate(name: &str, bytes: usize) -> Result<Self, MemoryError> {
-        let (data_bytes, all_bytes) = memfd::layout(bytes)?;
-        let file = memfd::create(name, bytes)?;
-        let mapping = Mapping::shared(&file, 0, all_bytes, Rights::ReadWrite)
+        let data_bytes = memfd::whole_pages(bytes)?;
+        let file = memfd::create(name, data_bytes)?;
+        let mapping = Mapping::shared(&file, 0, data_bytes, Rights::ReadWrite)
             .map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
         Ok(Self {
             name: name.to_owned(),
@@ -42,8 +46,7 @@ impl SharedBuffer {
             data_bytes,
             file,
             mapping,
-            no_new_writers: false,
-            owner: Owner::me(),
+            shared: None,
         })
     }
 
@@ -64,7 +67,7 @@ impl SharedBuffer {
         self.bytes
     }
 
-    /// Bytes of the data pages: [`len`](Self::len) rounded up. The status page is not counted.
+    /// Bytes of its pages: [`len`](Self::len) rounded up.
     pub fn mapped_bytes(&self) -> usize {
         self.data_bytes
     }
@@ -77,32 +80,39 @@ impl SharedBuffer {
         prefault(&self.mapping, self.data_bytes, true)
     }
 
-    /// The memfd, which gives its holder loads and stores. Another one after each revocation.
+    /// Makes the memory ready for importers: gives its memfd and that of its status, for
+    /// [`MappedBuffer::map`]. Other ones after each revocation, and when `writers` differs from that of an earlier call: the
+    /// buffer then moves, as [`revoke`](Self::revoke) says.
+    ///
+    /// # Errors
+    /// No descriptor, memory or address space left, or a kernel older than 5.1.
+    pub fn share(
+        &mut self,
+        writers: Writers,
+    ) -> Result<(BorrowedFd<'_>, BorrowedFd<'_>), MemoryError> {
+        if matches!(&self.shared, Some((earlier, _)) if *earlier != writers) {
+            self.revoke()?;
+        }
+        let status = match self.shared.take() {
+            Some((_, status)) => status,
+            None => {
+                let status = Status::new(&self.name)?;
+                memfd::finish(&self.file, writers)?;
+                status
+            }
+        };
+        let (_, status) = self.shared.insert((writers, status));
+        Ok((self.file.as_fd(), status.fd()))
+    }
+
+    /// Its memfd. [`share`](Self::share) it before another process gets it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// A new descriptor of the memory that maps for loads only.
-    ///
-    /// # Errors
-    /// No descriptor left, or `/proc` is not mounted.
-    pub fn read_only_fd(&self) -> Result<OwnedFd, MemoryError> {
-        use std::os::fd::AsRawFd;
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| MemoryError::of_call("open(/proc/self/fd)", self.bytes, errno))
-    }
-
-    /// From now on nobody can map the memory for stores any more, whatever descriptor he holds.
-    /// This buffer itself, and mappings that exist, keep theirs.
-    ///
-    /// # Errors
-    /// The kernel is older than 5.1 (`EINVAL`).
-    pub fn forbid_new_writers(&mut self) -> Result<(), MemoryError> {
-        rustix::fs::fcntl_add_seals(&self.file, SealFlags::FUTURE_WRITE)
-            .map_err(|errno| MemoryError::of_call("fcntl(F_ADD_SEALS)", self.bytes, errno))?;
-        self.no_new_writers = true;
-        Ok(())
+    /// Its status, once it is [shared](Self::share).
+    pub fn status(&self) -> Option<&Status> {
+        self.shared.as_ref().map(|(_, status)| status)
     }
 
     /// Moves this buffer onto fresh memory with the same contents at the same address; the old
@@ -115,28 +125,25 @@ impl SharedBuffer {
     /// # Errors
     /// As [`allocate`](Self::allocate). The export then stands as before.
     pub fn revoke(&mut self) -> Result<(), MemoryError> {
-        let all_bytes = self.mapping.bytes();
-        let fresh_file = memfd::create(&self.name, self.bytes)?;
+        let fresh_file = memfd::create(&self.name, self.data_bytes)?;
         {
-            let fresh = Mapping::shared(&fresh_file, 0, all_bytes, Rights::ReadWrite)
+            let fresh = Mapping::shared(&fresh_file, 0, self.data_bytes, Rights::ReadWrite)
                 .map_err(|errno| MemoryError::of_call("mmap", self.bytes, errno))?;
             // Marked before the copy: what an importer stored before it could see the mark is
             // copied, what it stores after may be lost, and it can know.
-            revocation::revoke(self.status());
+            self.set_revoked(true);
             let moved = self.copy_extents(&fresh).and_then(|()| {
                 self.mapping
-                    .replace(0, all_bytes, &fresh_file, 0, Rights::ReadWrite)
+                    .replace(0, self.data_bytes, &fresh_file, 0, Rights::ReadWrite)
                     .map_err(|errno| MemoryError::of_call("mmap", self.bytes, errno))
             });
             if let Err(error) = moved {
-                self.status().store(STANDING, Ordering::SeqCst);
+                self.set_revoked(false);
                 return Err(error);
             }
         }
         self.file = fresh_file;
-        if self.no_new_writers {
-            self.forbid_new_writers()?;
-        }
+        self.shared = None;
         Ok(())
     }
 
@@ -158,8 +165,10 @@ impl SharedBuffer {
         Ok(())
     }
 
-    fn status(&self) -> &core::sync::atomic::AtomicU32 {
-        self.mapping.word32(self.data_bytes)
+    fn set_revoked(&self, revoked: bool) {
+        if let Some((_, status)) = &self.shared {
+            status.set_revoked(revoked);
+        }
     }
 
     /// Copies `from` to byte `offset` of the buffer.
@@ -198,66 +207,61 @@ impl SharedBuffer {
     }
 }
 
-impl Drop for SharedBuffer {
-    fn drop(&mut self) {
-        if self.owner.is_me() {
-            revocation::revoke(self.status());
-        }
-    }
-}
-
 /// An importer's mapping of a peer's [`SharedBuffer`].
 #[derive(Debug)]
 pub struct MappedBuffer {
     bytes: usize,
     writable: bool,
     data: Mapping,
-    status: Mapping,
+    status: PeerStatus,
 }
 
 impl MappedBuffer {
-    /// Maps the exporter's memory of `bytes`, for loads and, if `writable`, for stores. The
-    /// descriptor may be closed afterwards.
+    /// Maps the exporter's memory of `bytes`, for loads and, if `writable`, for stores, and its status. The descriptors may
+    /// be closed afterwards.
     ///
     /// # Errors
-    /// The memory is shorter than claimed or could become so, the descriptor lacks the right to
-    /// store (`EACCES`, or `EPERM` if the exporter forbade new writers), or there is no address
-    /// space.
-    pub fn map(file: impl AsFd, bytes: usize, writable: bool) -> Result<Self, MemoryError> {
-        let (data_bytes, _) = memfd::layout(bytes)?;
-        memfd::verify(&file, bytes)?;
+    /// Memory that [`memfd::verify`] refuses, memory that its exporter shares for loads only (`EPERM`) if `writable`, or no
+    /// address space.
+    pub fn map(
+        file: impl AsFd,
+        status: impl AsFd,
+        bytes: usize,
+        writable: bool,
+    ) -> Result<Self, MemoryError> {
+        let data_bytes = memfd::whole_pages(bytes)?;
+        memfd::verify(&file, data_bytes)?;
         let rights = if writable {
             Rights::ReadWrite
         } else {
             Rights::Read
         };
-        let fail = |errno| MemoryError::of_call("mmap", bytes, errno);
-        let data = Mapping::shared(&file, 0, data_bytes, rights).map_err(fail)?;
-        let status = Mapping::shared(
-            &file,
-            data_bytes as u64,
-            crate::page::PAGE_BYTES,
-            Rights::Read,
-        )
-        .map_err(fail)?;
+        let data = Mapping::foreign(&file, data_bytes, rights)
+            .map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
         Ok(Self {
             bytes,
             writable,
             data,
-            status,
+            status: PeerStatus::map(status)?,
         })
+    }
+
+    /// The exporter's [`flags`]. One load.
+    #[inline(always)]
+    pub fn status(&self) -> u32 {
+        self.status.word().load(Ordering::Acquire)
     }
 
     /// Whether the exporter moved away: stores no longer reach it. One load.
     #[inline(always)]
     pub fn revoked(&self) -> bool {
-        revocation::is_revoked(self.status.first_word32())
+        revocation::is_revoked(self.status.word())
     }
 
     /// Whether all stores that this thread has made here are part of the export, also if it is
     /// revoked from now on. A full fence and one load.
     pub fn stores_arrived(&self) -> bool {
-        revocation::stores_arrived(self.status.first_word32())
+        revocation::stores_arrived(self.status.word())
     }
 
     /// First byte; on a page boundary. Stays mapped after a revocation.
@@ -287,14 +291,20 @@ impl MappedBuffer {
     /// Copies `from` to byte `offset` of the export, as [`write`](Self::write) does; false when that would be an error.
     /// The short way, for stores that should cost no more than a copy.
     #[inline(always)]
-    pub fn put(&self, offset: usize, from: &[u8]) -> bool {
-        self.writable && self.data.put(self.bytes, offset, from)
+    pub fn put<'a>(&self, offset: usize, from: impl Into<Source<'a>>) -> bool {
+        self.writable && self.data.put(self.bytes, offset, from.into())
     }
 
     /// As [`put`](Self::put), then stores `value` in one piece at `signal_offset`, after the bytes; false, and nothing is stored,
     /// when either would be an error.
     #[inline(always)]
-    pub fn put_signal(&self, offset: usize, from: &[u8], signal_offset: usize, value: u64) -> bool {
+    pub fn put_signal<'a>(
+        &self,
+        offset: usize,
+        from: impl Into<Source<'a>>,
+        signal_offset: usize,
+        value: u64,
+    ) -> bool {
         let holds_signal = signal_offset.is_multiple_of(size_of::<u64>())
             && signal_offset < self.bytes
             && self.bytes - signal_offset >= size_of::<u64>();
@@ -311,11 +321,19 @@ impl MappedBuffer {
     ///
     /// # Errors
     /// The range leaves the export, or it was mapped for loads only.
-    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
+    pub fn write<'a>(&self, offset: usize, from: impl Into<Source<'a>>) -> Result<(), MemoryError> {
+        let from = from.into();
         if !self.writable {
             return Err(MemoryError::ReadOnly);
         }
-        write(&self.data, self.bytes, offset, from)
+        if self.data.put(self.bytes, offset, from) {
+            return Ok(());
+        }
+        Err(MemoryError::OutOfRange {
+            offset,
+            bytes: from.len(),
+            len: self.bytes,
+        })
     }
 
     /// Copies bytes of the export from `offset` to `to`.
@@ -398,6 +416,6 @@ fn read(from: &Mapping, len: usize, offset: usize, to: &mut [u8]) -> Result<(), 
 #[allow(unsafe_code)]
 fn copy_between(from: &Mapping, to: &Mapping, offset: usize, bytes: usize) {
     assert!(offset + bytes <= from.bytes() && offset + bytes <= to.bytes());
-    // SAFETY: both ranges were just checked; both mappings allow what is done to them.
-    unsafe { raw::copy_within(from.as_ptr().add(offset), to.as_ptr().add(offset), bytes) };
+    // SAFETY: both ranges were just checked; both mappings allow what is done to them, and are apart.
+    unsafe { raw::copy(from.as_ptr().add(offset), to.as_ptr().add(offset), bytes) };
 }

@@ -1,70 +1,101 @@
-//! The memfd behind every memory that peers can map.
+//! The memfd behind every memory that processes share: how it is made, and what one from another
+//! process must be before it is mapped.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::MemoryError;
-use crate::page::{PAGE_BYTES, check_page_size, round_to_pages};
+use crate::descriptors::above_stdio;
+use crate::page::{check_page_size, round_to_pages};
 
-/// Status of an export that stands.
-pub(crate) const STANDING: u32 = 0;
-/// Status of an export that was revoked.
-pub(crate) const REVOKED: u32 = 1;
-
-/// Bytes of data pages and of the whole memfd for a buffer of `bytes`.
-pub(crate) fn layout(bytes: usize) -> Result<(usize, usize), MemoryError> {
+/// Bytes of the whole pages that hold `bytes`.
+pub(crate) fn whole_pages(bytes: usize) -> Result<usize, MemoryError> {
     if bytes == 0 {
         return Err(MemoryError::Zero);
     }
-    let too_long = MemoryError::TooLong { bytes };
-    let data = round_to_pages(bytes).ok_or(too_long.clone())?;
-    let all = data.checked_add(PAGE_BYTES).ok_or(too_long.clone())?;
-    if isize::try_from(all).is_err() {
-        return Err(too_long);
-    }
-    Ok((data, all))
+    round_to_pages(bytes)
+        .filter(|&pages| isize::try_from(pages).is_ok())
+        .ok_or(MemoryError::TooLong { bytes })
 }
 
-/// A memfd for a buffer of `bytes`: data pages and the status page, sealed in its length.
+/// Makes a memfd of `bytes`, a multiple of the page size, sealed in its length. Call [`finish`]
+/// before another process gets it.
 ///
-/// `name` shows in `/proc/PID/maps`; bytes that a name cannot hold are replaced.
-pub(crate) fn create(name: &str, bytes: usize) -> Result<OwnedFd, MemoryError> {
+/// `name` shows in `/proc/PID/maps`; bytes that a name cannot hold are dropped.
+///
+/// # Errors
+/// No descriptor left, too many bytes, or pages of another size.
+pub fn create(name: &str, bytes: usize) -> Result<OwnedFd, MemoryError> {
     check_page_size()?;
-    let (_, all) = layout(bytes)?;
     let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
-    let file = rustix::fs::memfd_create(
-        shown_name(name),
-        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-    )
-    .map_err(fail("memfd_create"))?;
-    rustix::fs::ftruncate(&file, all as u64).map_err(fail("ftruncate"))?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create(shown_name(name), flags)
+        .and_then(above_stdio)
+        .map_err(fail("memfd_create"))?;
+    rustix::fs::ftruncate(&file, bytes as u64).map_err(fail("ftruncate"))?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
         .map_err(fail("fcntl(F_ADD_SEALS)"))?;
     Ok(file)
 }
 
-/// Whether `file` is long enough for a buffer of `bytes` and can never become shorter.
-pub(crate) fn verify(file: impl AsFd, bytes: usize) -> Result<(), MemoryError> {
-    let (_, all) = layout(bytes)?;
-    let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
-    // The seals first: a length read before them could change in between.
-    let seals = match rustix::fs::fcntl_get_seals(&file) {
-        Ok(seals) => seals,
-        Err(rustix::io::Errno::INVAL) => return Err(MemoryError::NotSealed),
-        Err(errno) => return Err(fail("fcntl(F_GET_SEALS)")(errno)),
+/// Who may store into a memfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Every process that gets the descriptor.
+    All,
+    /// The process that has mapped it already, through that mapping alone: the kernel refuses every new
+    /// writable mapping and every `write`.
+    Present,
+}
+
+/// Completes the seals of a memfd: from now on nobody can add another, so nobody who gets the
+/// descriptor can take the right to store away from the others.
+///
+/// # Errors
+/// The kernel is older than 5.1 (`EINVAL`) and `writers` is [`Writers::Present`].
+pub fn finish(file: impl AsFd, writers: Writers) -> Result<(), MemoryError> {
+    let seals = match writers {
+        Writers::All => SealFlags::SEAL,
+        Writers::Present => SealFlags::SEAL | SealFlags::FUTURE_WRITE,
     };
-    if !seals.contains(SealFlags::SHRINK) {
-        return Err(MemoryError::NotSealed);
+    rustix::fs::fcntl_add_seals(file, seals)
+        .map_err(|errno| MemoryError::of_call("fcntl(F_ADD_SEALS)", 0, errno))
+}
+
+/// Checks a descriptor from another process before it is mapped: no load or store of its first
+/// `bytes` can fault, whatever its other holders do. Gives its length in bytes.
+///
+/// It must be a memfd of base pages (a huge page can run out on access, which is a SIGBUS), have
+/// at least `bytes`, and be sealed against shrinking, growing and further seals.
+///
+/// # Errors
+/// [`MemoryError::NotSealed`] and [`MemoryError::TooShort`], and what the kernel says.
+pub fn verify(file: impl AsFd, bytes: usize) -> Result<u64, MemoryError> {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    const LENGTH: SealFlags = SealFlags::SHRINK
+        .union(SealFlags::GROW)
+        .union(SealFlags::SEAL);
+    let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
+    let magic = rustix::fs::fstatfs(&file).map_err(fail("fstatfs"))?.f_type;
+    if magic as u64 & 0xffff_ffff != TMPFS_MAGIC {
+        return Err(MemoryError::NotSealed("no memfd of base pages"));
+    }
+    // The seals first: a length read before them could change in between.
+    let seals = rustix::fs::fcntl_get_seals(&file).map_err(fail("fcntl(F_GET_SEALS)"))?;
+    if !seals.contains(LENGTH) {
+        return Err(MemoryError::NotSealed(
+            "not sealed against shrinking, growing and further seals",
+        ));
     }
     let found_bytes = rustix::fs::fstat(&file).map_err(fail("fstat"))?.st_size as u64;
-    if found_bytes < all as u64 {
+    if found_bytes < bytes as u64 {
         return Err(MemoryError::TooShort {
             found_bytes,
-            needed_bytes: all as u64,
+            needed_bytes: bytes as u64,
         });
     }
-    Ok(())
+    Ok(found_bytes)
 }
 
 /// The process that made something. A forked child has a copy of the value, but must not undo

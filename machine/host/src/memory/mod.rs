@@ -1,13 +1,13 @@
-//! Memory that a process lends to its peers on the same host, and raw access to memory.
+//! Memory that a process shares with its peers on the same host, and raw access to memory.
 //!
 //! [`SharedBuffer`] is the exporter's side: memory behind a memfd, so nothing is left on disk or
 //! in `/dev/shm` whatever happens to the processes. [`MappedBuffer`] is an importer's mapping of
 //! it. A store through either is seen by the other without any call.
 //!
-//! # Layout of the memfd
-//! Whole pages of data, then one page whose first word is the *status*: 0 while the export
-//! stands, 1 once it was revoked. The memfd is sealed against shrinking and growing, and an
-//! importer refuses one that is not: an exporter cannot make an importer's loads fault.
+//! # Two memfds
+//! One holds whole pages of data, the other one page whose first word is the [`Status`]. Both are
+//! sealed in length and against further seals, and an importer maps only what
+//! [`memfd::verify`] approves: no exporter can make an importer's loads fault.
 //!
 //! # Revocation (VMMC §4)
 //! [`SharedBuffer::revoke`] moves the exporter onto fresh memory with the same contents at the
@@ -15,17 +15,18 @@
 //! harmless and need no check; [`MappedBuffer::revoked`] tells them.
 //!
 //! # Who may write
-//! [`SharedBuffer::read_only_fd`] gives a descriptor that maps for loads only. It guards against
-//! mistakes, not against an enemy with the same user id, who could reopen it for writing through
-//! `/proc`; [`SharedBuffer::forbid_new_writers`] does, for a buffer nobody else may store into.
+//! The kernel enforces it by seals. The exporter alone writes the status, and the data too when the
+//! buffer is shared for loads only ([`Writers::Present`]): its own mapping is older than the seal, and
+//! nobody gets another that is writable, by `/proc/self/fd` neither.
 //!
 //! ```
-//! use mapwire_host::memory::{MappedBuffer, SharedBuffer};
+//! use mapwire_host::memory::{MappedBuffer, SharedBuffer, Writers};
 //!
 //! let mut export = SharedBuffer::allocate("inbox", 10_000)?;
-//! // A peer gets the descriptor over a Unix socket, and maps it.
-//! let import = MappedBuffer::map(export.fd(), 10_000, true)?;
-//! import.write(64, b"hello")?;
+//! let (memory, status) = export.share(Writers::All)?;
+//! // A peer gets both descriptors over a Unix socket, and maps them.
+//! let import = MappedBuffer::map(memory, status, 10_000, true)?;
+//! import.write(64, &b"hello"[..])?;
 //! import.store_release_u64(0, 1)?;
 //!
 //! assert_eq!(export.load_acquire_u64(0)?, 1);
@@ -39,16 +40,19 @@
 //! ```
 
 mod buffer;
-mod memfd;
+pub mod memfd;
 #[allow(unsafe_code)]
 pub mod raw;
 mod revocation;
+mod status;
 #[cfg(test)]
 mod tests;
 
 pub use buffer::{MappedBuffer, SharedBuffer};
-pub(crate) use memfd::{Owner, REVOKED, create as create_memfd};
+pub(crate) use memfd::Owner;
+pub use memfd::Writers;
 pub use raw::memory_is_mapped;
+pub use status::{Status, flags};
 
 pub use crate::errno::Errno;
 pub use crate::maps::check_memory;
@@ -89,19 +93,16 @@ pub enum MemoryError {
         limit: crate::limits::Limit,
     },
     /// An import claims more than the exporter's memory holds.
-    #[error("the exporter's memory has {found_bytes} bytes, its export needs {needed_bytes}")]
+    #[error("memory from another process has {found_bytes} bytes and must have {needed_bytes}")]
     TooShort {
         /// Bytes of the memfd.
         found_bytes: u64,
-        /// Bytes that the export needs, its status page included.
+        /// Bytes that it must have.
         needed_bytes: u64,
     },
-    /// The exporter could make loads of an importer fault.
-    #[error(
-        "the exporter's memory is not sealed against shrinking, \
-         so its loads could fault at any time: it was not made by mapwire"
-    )]
-    NotSealed,
+    /// Memory from another process whose loads could fault, or whose seals could change.
+    #[error("memory from another process is {0}: mapwire did not make it")]
+    NotSealed(&'static str),
     /// A range leaves the buffer.
     #[error("bytes {offset}..{offset}+{bytes} leave a buffer of {len} bytes")]
     OutOfRange {

@@ -1,53 +1,221 @@
 //! Loads, stores and copies at raw addresses: the only place where bytes of shared memory move.
 //!
-//! Memory shared with another process can change at any time. These functions therefore never
-//! make a reference to it; a copy that races with a writer yields some mixture of bytes, and
-//! whoever needs whole data orders it by a word stored last ([`store_release_u64`]) and loaded
-//! first ([`load_acquire_u64`]).
+//! # Memory that others change
+//! Other threads and other processes may store to shared memory at any time. Rust gives such a race a meaning
+//! only where each access is atomic, so every copy here stands for a loop of relaxed atomic loads and stores of single
+//! bytes. A copy that races with a writer yields some mixture of old and new bytes, and nothing more is
+//! claimed of it; whoever needs whole data orders it by a word stored last
+//! ([`store_release_u64`]) and loaded first ([`load_acquire_u64`]).
+//!
+//! Rust has no fast form of that loop yet. On x86_64 and aarch64 an `asm!` block does it: moves for up to 16 bytes,
+//! else a call of the C library's `memcpy`. The compiler sees an opaque block that reads and writes memory: it
+//! assumes nothing about the bytes and merges, repeats or splits no access. What the processor does is a correct
+//! form of the loop, as each byte is loaded and stored by an ordinary instruction, which never tears a byte.
+//! `memcpy` must not be called in the ordinary way: the compiler knows its name, and takes it for plain
+//! accesses. A block of 4 or 8 aligned bytes is copied in one piece.
+//!
+//! Elsewhere, under Miri, and with `--cfg mapwire_bytewise` (for ThreadSanitizer, which takes `memcpy` for plain accesses)
+//! the loop itself is compiled.
+//!
+//! No reference to bytes of shared memory is ever made.
 
+use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::page::PAGE_BYTES;
 
+/// Whether copies are compiled as the loop that they stand for.
+const BYTEWISE: bool = cfg!(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, mapwire_bytewise))
+)));
+
+/// Copies `bytes` from one address to another. Either or both may be changed by others meanwhile.
+///
+/// # Safety
+/// `from` is mapped for loads and `to` for stores, `bytes` long each; they do not overlap.
+#[inline(always)]
+pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: this function's contract, passed on; each range of lengths has its function.
+    unsafe {
+        if bytes > 16 {
+            moves::long(from, to, bytes);
+        } else if bytes >= 8 {
+            moves::two_words_of_8(from, to, bytes);
+        } else if bytes >= 4 {
+            moves::two_words_of_4(from, to, bytes);
+        } else {
+            moves::each_byte(from, to, bytes);
+        }
+    }
+}
+
+/// Bytes to copy from, which others may change meanwhile unless they are of a slice. So it is no slice itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    address: *const u8,
+    bytes: usize,
+    is_slice: bool,
+    memory: PhantomData<&'a [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self {
+            address: bytes.as_ptr(),
+            bytes: bytes.len(),
+            is_slice: true,
+            memory: PhantomData,
+        }
+    }
+}
+
+impl Source<'_> {
+    /// No bytes.
+    pub const EMPTY: Self = Self {
+        address: ptr::NonNull::dangling().as_ptr(),
+        bytes: 0,
+        is_slice: false,
+        memory: PhantomData,
+    };
+
+    /// The `bytes` bytes from `address` on.
+    ///
+    /// # Safety
+    /// They are mapped for loads while the value lives.
+    #[inline(always)]
+    pub unsafe fn from_raw(address: *const u8, bytes: usize) -> Self {
+        Self {
+            address,
+            bytes,
+            is_slice: false,
+            memory: PhantomData,
+        }
+    }
+
+    /// How many.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// First address.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.address
+    }
+
+    /// Copies them to the address `to`.
+    ///
+    /// # Safety
+    /// `to` is mapped for stores, for as many bytes, and does not overlap them.
+    #[inline(always)]
+    pub unsafe fn copy_to(&self, to: *mut u8) {
+        // SAFETY: mapped, by the promise of `from_raw` or as a slice, whose bytes these still are; the rest is this function's
+        // contract.
+        unsafe {
+            if BYTEWISE && self.is_slice {
+                copy_in(to, core::slice::from_raw_parts(self.address, self.bytes));
+            } else {
+                copy(self.address, to, self.bytes);
+            }
+        }
+    }
+
+    /// Copies them to `to`, which has their length.
+    ///
+    /// # Panics
+    /// If it has another.
+    #[inline(always)]
+    pub fn copy_to_slice(&self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.bytes, "a copy of another length");
+        // SAFETY: an exclusive slice of their length overlaps nothing that others use.
+        unsafe { self.copy_to(to.as_mut_ptr()) };
+    }
+}
+
 /// Copies `from` to the address `to`.
 ///
 /// # Safety
 /// `to..to + from.len()` is mapped for stores and does not overlap `from`.
-#[inline]
+#[inline(always)]
 pub unsafe fn copy_in(to: *mut u8, from: &[u8]) {
-    // SAFETY: mapped, writable and apart from `from`, by this function's contract.
-    unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
+    // SAFETY: this function's contract, passed on.
+    unsafe {
+        if BYTEWISE {
+            bytes::each_of_slice(from, to);
+        } else {
+            copy(from.as_ptr(), to, from.len());
+        }
+    }
 }
 
 /// Copies the bytes at the address `from` to `to`.
 ///
 /// # Safety
 /// `from..from + to.len()` is mapped for loads and does not overlap `to`.
-#[inline]
+#[inline(always)]
 pub unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
-    // SAFETY: mapped, readable and apart from `to`, by this function's contract.
-    unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
+    // SAFETY: this function's contract, passed on.
+    unsafe { copy(from, to.as_mut_ptr(), to.len()) }
 }
 
-/// Copies `bytes` from one address to another; the ranges may overlap.
+/// Loads a value, in one piece if it is an aligned word of at most 8 bytes.
 ///
 /// # Safety
-/// `from` is mapped for loads and `to` for stores, `bytes` long each.
-#[inline]
-pub unsafe fn copy_within(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: both ranges are mapped as needed, by this function's contract.
-    unsafe { ptr::copy(from, to, bytes) }
+/// `from` is mapped for loads and aligned, and any bytes are a `T`.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(from: *const T) -> T {
+    // SAFETY: mapped and aligned, by this function's contract, and the alignment of `T` is that of the atomic of its size; the
+    // bytes of such an atomic are a `T`. A load does not write.
+    unsafe {
+        match (size_of::<T>(), align_of::<T>()) {
+            (8, 8) => {
+                let word = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+                core::mem::transmute_copy(&word)
+            }
+            (4, 4) => {
+                let word = AtomicU32::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+                core::mem::transmute_copy(&word)
+            }
+            (bytes, _) => {
+                let mut value = core::mem::MaybeUninit::<T>::uninit();
+                copy(from.cast(), value.as_mut_ptr().cast(), bytes);
+                value.assume_init()
+            }
+        }
+    }
 }
 
-/// Sets `bytes` at `to` to zero.
+/// Stores a value, in one piece if it is an aligned word of at most 8 bytes.
 ///
 /// # Safety
-/// `to..to + bytes` is mapped for stores.
-#[inline]
-pub unsafe fn clear(to: *mut u8, bytes: usize) {
-    // SAFETY: mapped and writable, by this function's contract.
-    unsafe { ptr::write_bytes(to, 0, bytes) }
+/// `to` is mapped for stores and aligned, and `T` has no padding.
+#[inline(always)]
+pub unsafe fn store<T: Copy>(to: *mut T, mut value: T) {
+    // SAFETY: mapped and aligned, by this function's contract, and the alignment of `T` is that of the atomic of its size; the
+    // bytes of a `T` without padding are such an atomic.
+    unsafe {
+        match (size_of::<T>(), align_of::<T>()) {
+            (8, 8) => {
+                let word = core::mem::transmute_copy(&value);
+                AtomicU64::from_ptr(to.cast()).store(word, Ordering::Relaxed);
+            }
+            (4, 4) => {
+                let word = core::mem::transmute_copy(&value);
+                AtomicU32::from_ptr(to.cast()).store(word, Ordering::Relaxed);
+            }
+            (bytes, _) => copy((&raw mut value).cast(), to.cast(), bytes),
+        }
+    }
 }
 
 /// Stores `value` in one piece, after every store made before it.
@@ -94,6 +262,149 @@ pub unsafe fn load_acquire_u32(from: *const u32) -> u32 {
     unsafe { AtomicU32::from_ptr(from.cast_mut()) }.load(Ordering::Acquire)
 }
 
+/// The forms of a copy: each is a loop of relaxed atomic accesses to single bytes.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, mapwire_bytewise))
+))]
+mod moves {
+    use core::arch::asm;
+
+    pub(super) use super::bytes::each_byte;
+
+    /// Copies 4 to 8 bytes: the first 4 and the last 4.
+    ///
+    /// # Safety
+    /// As [`copy`](super::copy).
+    #[inline(always)]
+    pub(super) unsafe fn two_words_of_4(from: *const u8, to: *mut u8, bytes: usize) {
+        let last = bytes - 4;
+        // SAFETY: both words lie within the ranges that the caller vouches for.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                "mov {head:e}, dword ptr [{from}]",
+                "mov {tail:e}, dword ptr [{from} + {last}]",
+                "mov dword ptr [{to}], {head:e}",
+                "mov dword ptr [{to} + {last}], {tail:e}",
+                from = in(reg) from, to = in(reg) to, last = in(reg) last,
+                head = out(reg) _, tail = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                "ldr {head:w}, [{from}]",
+                "ldr {tail:w}, [{from}, {last}]",
+                "str {head:w}, [{to}]",
+                "str {tail:w}, [{to}, {last}]",
+                from = in(reg) from, to = in(reg) to, last = in(reg) last,
+                head = out(reg) _, tail = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// Copies 8 to 16 bytes: the first 8 and the last 8.
+    ///
+    /// # Safety
+    /// As [`copy`](super::copy).
+    #[inline(always)]
+    pub(super) unsafe fn two_words_of_8(from: *const u8, to: *mut u8, bytes: usize) {
+        let last = bytes - 8;
+        // SAFETY: both words lie within the ranges that the caller vouches for.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                "mov {head}, qword ptr [{from}]",
+                "mov {tail}, qword ptr [{from} + {last}]",
+                "mov qword ptr [{to}], {head}",
+                "mov qword ptr [{to} + {last}], {tail}",
+                from = in(reg) from, to = in(reg) to, last = in(reg) last,
+                head = out(reg) _, tail = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                "ldr {head}, [{from}]",
+                "ldr {tail}, [{from}, {last}]",
+                "str {head}, [{to}]",
+                "str {tail}, [{to}, {last}]",
+                from = in(reg) from, to = in(reg) to, last = in(reg) last,
+                head = out(reg) _, tail = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// Copies any number of bytes.
+    ///
+    /// # Safety
+    /// As [`copy`](super::copy).
+    #[inline]
+    pub(super) unsafe fn long(from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: the block calls `memcpy` by the C calling convention: arguments in its registers, all that a callee may
+        // change given as changed, the stack aligned (no `nostack`). The ranges are the caller's promise.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                "call {memcpy}",
+                memcpy = in(reg) libc::memcpy as *const (),
+                inout("rdi") to => _, inout("rsi") from => _, inout("rdx") bytes => _,
+                clobber_abi("C"),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                "blr {memcpy}",
+                memcpy = in(reg) libc::memcpy as *const (),
+                inout("x0") to => _, inout("x1") from => _, inout("x2") bytes => _,
+                clobber_abi("C"),
+            );
+        }
+    }
+}
+
+/// The same by the loop that they stand for.
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, mapwire_bytewise))
+)))]
+mod moves {
+    pub(super) use super::bytes::{
+        each_byte, each_byte as long, each_byte as two_words_of_4, each_byte as two_words_of_8,
+    };
+}
+
+mod bytes {
+    use core::sync::atomic::{AtomicU8, Ordering};
+
+    /// As [`each_byte`] from bytes that nobody changes.
+    ///
+    /// # Safety
+    /// As [`copy_in`](super::copy_in).
+    #[inline(always)]
+    pub(super) unsafe fn each_of_slice(from: &[u8], to: *mut u8) {
+        for (at, &byte) in from.iter().enumerate() {
+            // SAFETY: a byte of the range that the caller vouches for.
+            unsafe { AtomicU8::from_ptr(to.add(at)) }.store(byte, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies byte by byte.
+    ///
+    /// # Safety
+    /// As [`copy`](super::copy).
+    #[inline(always)]
+    pub(super) unsafe fn each_byte(from: *const u8, to: *mut u8, bytes: usize) {
+        for at in 0..bytes {
+            // SAFETY: a byte of each range that the caller vouches for; a load does not write.
+            unsafe {
+                let byte = AtomicU8::from_ptr(from.add(at).cast_mut()).load(Ordering::Relaxed);
+                AtomicU8::from_ptr(to.add(at)).store(byte, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// Whether every page of `address..address + bytes` is mapped, with whatever rights.
 ///
 /// An answer of the moment: another thread may unmap it right after. One system call per 2 MiB,
@@ -122,4 +433,80 @@ pub fn memory_is_mapped(address: usize, bytes: usize) -> bool {
         at += part;
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::UnsafeCell;
+
+    use super::*;
+
+    /// Memory that all threads touch without agreement.
+    struct Commons(UnsafeCell<[u64; 64]>);
+
+    // SAFETY: its bytes are reached by the functions of this module alone.
+    unsafe impl Sync for Commons {}
+
+    #[test]
+    fn copies_of_every_length_and_alignment_move_these_bytes_and_no_others() {
+        let source: Vec<u8> = (1..=200).collect();
+        for bytes in (0..150).step_by(if cfg!(miri) { 13 } else { 1 }) {
+            for (skip_from, skip_to) in [(0, 0), (1, 0), (0, 3), (5, 7)] {
+                let mut place = vec![0_u8; 200];
+                // SAFETY: both ranges lie within their own allocations.
+                unsafe { copy_in(place[skip_to..].as_mut_ptr(), &source[skip_from..][..bytes]) };
+                let (before, rest) = place.split_at(skip_to);
+                let (moved, after) = rest.split_at(bytes);
+                assert_eq!(moved, &source[skip_from..][..bytes]);
+                assert!(before.iter().chain(after).all(|&byte| byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_every_size_come_back() {
+        fn back<T: Copy + PartialEq + core::fmt::Debug>(value: T, mut place: T) {
+            // SAFETY: a variable of its own type.
+            unsafe {
+                store(&raw mut place, value);
+                assert_eq!(load((&raw mut place).cast_const()), value);
+            }
+        }
+        back(7_u8, 0);
+        back(0x1234_u16, 0);
+        back(-5_i32, 0);
+        back(2.5_f64, 0.0);
+        back(1_u128 << 100, 0);
+        back([1_u32, 2, 3], [0; 3]);
+        back([9_u8; 4], [0; 4]);
+        back((), ());
+    }
+
+    /// Miri and ThreadSanitizer find a race here when any of the accesses is a plain one.
+    #[test]
+    fn threads_may_copy_to_and_from_the_same_memory_at_once() {
+        let commons = Commons(UnsafeCell::new([0; 64]));
+        let commons = &commons;
+        let rounds = if cfg!(miri) { 3 } else { 2_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..2_u8 {
+                scope.spawn(move || {
+                    let start = commons.0.get().cast::<u8>();
+                    for round in 0..rounds {
+                        for bytes in [1, 3, 4, 7, 8, 16, 100] {
+                            let mut seen = vec![0; bytes];
+                            // SAFETY: 512 bytes lie there, and `seen` is this thread's own.
+                            unsafe {
+                                copy_in(start.add(5), &vec![thread + 1; bytes]);
+                                copy_out(start.add(5), &mut seen);
+                                store(start.cast::<u32>().add(100), round);
+                                load(start.cast::<u32>().add(100));
+                            }
+                            assert!(seen.iter().all(|byte| [1, 2].contains(byte)));
+                        }
+                    }
+                });
+            }
+        });
+    }
 }

@@ -10,20 +10,20 @@ use core::sync::atomic::fence;
 #[cfg(all(test, loom))]
 use loom::sync::atomic::fence;
 
-use super::memfd::{REVOKED, STANDING};
+use super::status::flags::REVOKED;
 
 /// The status word of an export; loom's model has one of its own.
 pub(crate) trait StatusWord {
-    /// Stores the status.
-    fn store(&self, status: u32, order: Ordering);
+    /// Sets bits of the status.
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
     /// Loads the status.
     fn load(&self, order: Ordering) -> u32;
 }
 
 impl StatusWord for AtomicU32 {
     #[inline(always)]
-    fn store(&self, status: u32, order: Ordering) {
-        Self::store(self, status, order);
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        Self::fetch_or(self, bits, order)
     }
 
     #[inline(always)]
@@ -34,14 +34,14 @@ impl StatusWord for AtomicU32 {
 
 /// Marks an export as revoked. The caller then sees every store after which its importer still found it standing.
 pub(crate) fn revoke(word: &impl StatusWord) {
-    word.store(REVOKED, Ordering::Release);
+    word.fetch_or(REVOKED, Ordering::Release);
     fence(Ordering::SeqCst);
 }
 
 /// Whether an importer has not been told of a revocation. Says nothing of stores that it has made: see [`stores_arrived`].
 #[inline(always)]
 pub(crate) fn is_revoked(word: &impl StatusWord) -> bool {
-    word.load(Ordering::Acquire) != STANDING
+    word.load(Ordering::Acquire) & REVOKED != 0
 }
 
 /// Whether all stores that this thread has made are part of the export, also when it is revoked from now on.
@@ -59,8 +59,8 @@ mod loom_tests {
     type Word = loom::sync::atomic::AtomicU32;
 
     impl StatusWord for Word {
-        fn store(&self, status: u32, order: Ordering) {
-            Word::store(self, status, order);
+        fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+            Word::fetch_or(self, bits, order)
         }
         fn load(&self, order: Ordering) -> u32 {
             Word::load(self, order)
@@ -77,7 +77,7 @@ mod loom_tests {
     fn race(arrived: impl Fn(&Word) -> bool + Copy + Send + Sync + 'static) {
         loom::model(move || {
             let export = Arc::new(Export {
-                status: Word::new(STANDING),
+                status: Word::new(0),
                 data: Word::new(0),
             });
             let theirs = Arc::clone(&export);

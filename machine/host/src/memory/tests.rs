@@ -1,20 +1,36 @@
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 
 use super::*;
+use crate::mapping::{Mapping, Rights};
 use crate::page::PAGE_BYTES;
-use crate::testing::{count_of, in_child, lower_limit};
+use crate::testing::{close, count_of, in_child, is_dumped, lower_limit};
+
+/// Shares a buffer and maps it, as a peer would.
+fn imported(
+    buffer: &mut SharedBuffer,
+    bytes: usize,
+    writable: bool,
+) -> Result<MappedBuffer, MemoryError> {
+    let writers = if writable {
+        Writers::All
+    } else {
+        Writers::Present
+    };
+    let (memory, status) = buffer.share(writers)?;
+    MappedBuffer::map(memory, status, bytes, writable)
+}
 
 #[test]
 fn what_the_exporter_stores_the_importer_loads_and_the_other_way_round() {
-    let buffer = SharedBuffer::allocate("both-ways", 5000).unwrap();
+    let mut buffer = SharedBuffer::allocate("both-ways", 5000).unwrap();
     assert_eq!(
         (buffer.len(), buffer.mapped_bytes()),
         (5000, 2 * PAGE_BYTES)
     );
     assert_eq!(buffer.as_ptr().addr() % PAGE_BYTES, 0);
-    let import = MappedBuffer::map(buffer.fd(), 5000, true).unwrap();
+    let import = imported(&mut buffer, 5000, true).unwrap();
     buffer.write(4990, b"0123456789").unwrap();
     let mut bytes = [0; 10];
     import.read(4990, &mut bytes).unwrap();
@@ -26,8 +42,8 @@ fn what_the_exporter_stores_the_importer_loads_and_the_other_way_round() {
 
 #[test]
 fn nothing_reaches_past_the_bytes_asked_for() {
-    let buffer = SharedBuffer::allocate("edges", 5000).unwrap();
-    let import = MappedBuffer::map(buffer.fd(), 5000, true).unwrap();
+    let mut buffer = SharedBuffer::allocate("edges", 5000).unwrap();
+    let import = imported(&mut buffer, 5000, true).unwrap();
     let error = buffer.write(4999, b"ab").unwrap_err();
     assert_eq!(
         error,
@@ -37,7 +53,7 @@ fn nothing_reaches_past_the_bytes_asked_for() {
             len: 5000
         }
     );
-    assert!(import.write(usize::MAX, b"ab").is_err());
+    assert!(import.write(usize::MAX, &b"ab"[..]).is_err());
     assert!(import.read(5001, &mut []).is_err());
     assert!(import.read(5000, &mut []).is_ok());
     assert!(buffer.store_release_u64(4996, 1).is_err());
@@ -52,44 +68,97 @@ fn nothing_reaches_past_the_bytes_asked_for() {
 
 #[test]
 fn an_importer_of_loads_only_cannot_store() {
-    let buffer = SharedBuffer::allocate("loads", 100).unwrap();
-    let read_only = buffer.read_only_fd().unwrap();
-    let import = MappedBuffer::map(&read_only, 100, false).unwrap();
+    let mut buffer = SharedBuffer::allocate("loads", 100).unwrap();
+    let import = imported(&mut buffer, 100, false).unwrap();
     buffer.write(0, b"x").unwrap();
     let mut byte = [0];
     import.read(0, &mut byte).unwrap();
     assert_eq!(&byte, b"x");
-    assert_eq!(import.write(0, b"y"), Err(MemoryError::ReadOnly));
+    assert_eq!(import.write(0, &b"y"[..]), Err(MemoryError::ReadOnly));
     assert_eq!(import.store_release_u64(0, 1), Err(MemoryError::ReadOnly));
-    let error = MappedBuffer::map(&read_only, 100, true).unwrap_err();
-    assert!(
-        matches!(error, MemoryError::System { call: "mmap", .. }),
-        "{error}"
-    );
+}
+
+/// Opens what a descriptor stands for once more, for loads and stores.
+fn reopened(fd: BorrowedFd<'_>) -> OwnedFd {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap()
+}
+
+/// That no holder of a descriptor can store there, in any way.
+fn nobody_can_store(fd: BorrowedFd<'_>) {
+    for fd in [fd.try_clone_to_owned().unwrap(), reopened(fd)] {
+        assert!(Mapping::shared(&fd, 0, PAGE_BYTES, Rights::ReadWrite).is_err());
+        let read_only = Mapping::shared(&fd, 0, PAGE_BYTES, Rights::Read).unwrap();
+        assert!(read_only.protect(0, PAGE_BYTES, Rights::ReadWrite).is_err());
+        assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        assert!(rustix::fs::fallocate(&fd, punch, 0, PAGE_BYTES as u64).is_err());
+        assert!(rustix::fs::ftruncate(&fd, 0).is_err());
+        assert!(rustix::fs::fcntl_add_seals(&fd, SealFlags::WRITE).is_err());
+    }
 }
 
 #[test]
-fn no_new_writer_is_let_in_once_forbidden_also_after_a_revocation() {
+fn what_is_shared_for_loads_only_is_written_by_its_exporter_alone_also_after_a_revocation() {
     let mut buffer = SharedBuffer::allocate("writers", 100).unwrap();
-    buffer.forbid_new_writers().unwrap();
-    assert!(MappedBuffer::map(buffer.fd(), 100, true).is_err());
-    buffer.write(0, b"mine").unwrap();
+    for round in [b"1st", b"2nd"] {
+        let (memory, status) = buffer.share(Writers::Present).unwrap();
+        nobody_can_store(memory);
+        assert!(MappedBuffer::map(memory, status, 100, true).is_err());
+        let import = MappedBuffer::map(memory, status, 100, false).unwrap();
+        buffer.write(0, round).unwrap();
+        let mut bytes = [0; 3];
+        import.read(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, round);
+        buffer.revoke().unwrap();
+    }
+}
+
+#[test]
+fn an_importer_can_neither_write_the_status_nor_seal_the_memory_against_others() {
+    let mut buffer = SharedBuffer::allocate("status", 100).unwrap();
+    let (memory, status) = buffer.share(Writers::All).unwrap();
+    nobody_can_store(status);
+    for seal in [SealFlags::WRITE, SealFlags::FUTURE_WRITE, SealFlags::SEAL] {
+        assert!(rustix::fs::fcntl_add_seals(memory, seal).is_err());
+        assert!(rustix::fs::fcntl_add_seals(reopened(memory), seal).is_err());
+    }
+    let import = MappedBuffer::map(memory, status, 100, true).unwrap();
+    assert!(!import.revoked());
     buffer.revoke().unwrap();
-    assert!(MappedBuffer::map(buffer.fd(), 100, true).is_err());
-    buffer.write(0, b"mine").unwrap();
-    let import = MappedBuffer::map(buffer.fd(), 100, false).unwrap();
-    let mut bytes = [0; 4];
-    import.read(0, &mut bytes).unwrap();
-    assert_eq!(&bytes, b"mine");
+    assert!(import.revoked(), "the exporter itself still writes it");
+}
+
+#[test]
+fn a_buffer_that_is_shared_otherwise_than_before_moves() {
+    let mut buffer = SharedBuffer::allocate("otherwise", 100).unwrap();
+    buffer.write(0, b"kept").unwrap();
+    let reader = imported(&mut buffer, 100, false).unwrap();
+    let writer = imported(&mut buffer, 100, true).unwrap();
+    assert!(reader.revoked());
+    writer.write(4, &b"!"[..]).unwrap();
+    let next = imported(&mut buffer, 100, false).unwrap();
+    assert!(writer.revoked());
+    let mut bytes = [0; 5];
+    next.read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"kept!");
+}
+
+#[test]
+fn mappings_of_others_memory_are_left_out_of_core_dumps() {
+    let mut buffer = SharedBuffer::allocate("undumped", 100).unwrap();
+    let import = imported(&mut buffer, 100, true).unwrap();
+    assert!(!is_dumped(import.as_ptr().addr()));
+    assert!(is_dumped(buffer.as_ptr().addr()));
 }
 
 #[test]
 fn revocation_leaves_the_importer_an_orphan_and_the_exporter_its_contents() {
     let bytes = 40 * PAGE_BYTES + 17;
     let mut buffer = SharedBuffer::allocate("orphan", bytes).unwrap();
-    let import = MappedBuffer::map(buffer.fd(), bytes, true).unwrap();
+    let import = imported(&mut buffer, bytes, true).unwrap();
     let pattern: Vec<u8> = (0..bytes).map(|i| (i / 7) as u8).collect();
-    import.write(0, &pattern).unwrap();
+    import.write(0, &pattern[..]).unwrap();
     let address = buffer.as_ptr();
     buffer.revoke().unwrap();
     assert_eq!(buffer.as_ptr(), address);
@@ -98,7 +167,7 @@ fn revocation_leaves_the_importer_an_orphan_and_the_exporter_its_contents() {
     buffer.read(0, &mut after).unwrap();
     assert!(after == pattern);
     // Stores of the importer harm nobody, and stores of the exporter are no longer seen.
-    import.write(0, b"orphan").unwrap();
+    import.write(0, &b"orphan"[..]).unwrap();
     buffer.write(8, b"fresh").unwrap();
     buffer.read(0, &mut after).unwrap();
     assert_eq!(after[..8], pattern[..8]);
@@ -106,7 +175,7 @@ fn revocation_leaves_the_importer_an_orphan_and_the_exporter_its_contents() {
     import.read(8, &mut seen).unwrap();
     assert_eq!(seen, pattern[8..13]);
     // A new importer gets the fresh memory.
-    let next = MappedBuffer::map(buffer.fd(), bytes, false).unwrap();
+    let next = imported(&mut buffer, bytes, false).unwrap();
     next.read(8, &mut seen).unwrap();
     assert_eq!(&seen, b"fresh");
     assert!(!next.revoked());
@@ -132,39 +201,78 @@ fn revoking_a_sparse_buffer_copies_only_what_was_touched() {
 
 #[test]
 fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
-    let buffer = SharedBuffer::allocate("short", 100).unwrap();
-    let error = MappedBuffer::map(buffer.fd(), PAGE_BYTES + 1, true).unwrap_err();
+    let mut buffer = SharedBuffer::allocate("short", 100).unwrap();
+    let error = imported(&mut buffer, PAGE_BYTES + 1, true).unwrap_err();
     assert_eq!(
         error,
         MemoryError::TooShort {
-            found_bytes: 8192,
-            needed_bytes: 12288
+            found_bytes: 4096,
+            needed_bytes: 8192
         }
     );
 
+    let (_, status) = buffer.share(Writers::All).unwrap();
+    let status = status.try_clone_to_owned().unwrap();
+    let refused = |memory: BorrowedFd<'_>, status: BorrowedFd<'_>| {
+        let error = MappedBuffer::map(memory, status, 100, false).unwrap_err();
+        assert!(matches!(error, MemoryError::NotSealed(_)), "{error}");
+    };
     let unsealed = rustix::fs::memfd_create("unsealed", MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&unsealed, 1 << 20).unwrap();
-    assert_eq!(
-        MappedBuffer::map(&unsealed, 100, true).unwrap_err(),
-        MemoryError::NotSealed
-    );
-    rustix::fs::fcntl_add_seals(&unsealed, SealFlags::SHRINK).unwrap();
-    MappedBuffer::map(&unsealed, 100, true).unwrap();
+    refused(unsealed.as_fd(), status.as_fd());
+    refused(buffer.fd(), unsealed.as_fd());
+    for seal in [SealFlags::SHRINK, SealFlags::GROW, SealFlags::SEAL] {
+        refused(unsealed.as_fd(), status.as_fd());
+        rustix::fs::fcntl_add_seals(&unsealed, seal).unwrap();
+    }
+    MappedBuffer::map(&unsealed, &status, 100, true).unwrap();
 
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
-    assert_eq!(
-        MappedBuffer::map(file.as_fd(), 100, false).unwrap_err(),
-        MemoryError::NotSealed
-    );
+    refused(file.as_fd(), status.as_fd());
 
     // The seal holds: the exporter cannot take the memory away, only empty it.
     assert!(rustix::fs::ftruncate(buffer.fd(), 0).is_err());
-    let import = MappedBuffer::map(buffer.fd(), 100, true).unwrap();
+    let import = imported(&mut buffer, 100, true).unwrap();
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(buffer.fd(), punch, 0, 8192).unwrap();
     let mut byte = [1];
     import.read(0, &mut byte).unwrap();
     assert_eq!(byte, [0]);
+}
+
+#[test]
+fn memory_of_huge_pages_is_refused_since_they_can_run_out_on_a_load() {
+    let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    let huge = rustix::fs::memfd_create("huge", flags).unwrap();
+    rustix::fs::ftruncate(&huge, 2 << 20).unwrap();
+    rustix::fs::fcntl_add_seals(&huge, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+    rustix::fs::fcntl_add_seals(&huge, SealFlags::SEAL).unwrap();
+    let mut buffer = SharedBuffer::allocate("base", 100).unwrap();
+    let (memory, status) = buffer.share(Writers::All).unwrap();
+    for (memory, status) in [(huge.as_fd(), status), (memory, huge.as_fd())] {
+        assert_eq!(
+            MappedBuffer::map(memory, status, 100, false).unwrap_err(),
+            MemoryError::NotSealed("no memfd of base pages")
+        );
+    }
+}
+
+#[test]
+fn what_a_program_prints_without_standard_streams_lands_in_no_memory() {
+    in_child("closed", || {
+        let own = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        assert!(own >= 3);
+        for stream in 0..3 {
+            close(stream);
+        }
+        let mut buffer = SharedBuffer::allocate("closed", 100).unwrap();
+        let (memory, status) = buffer.share(Writers::All).unwrap();
+        let fds = [memory.as_raw_fd(), status.as_raw_fd()];
+        let uffd = crate::faults::open_userfaultfd().map(|fd| fd.as_raw_fd());
+        let stdout_is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();
+        let right = fds.iter().all(|&fd| fd > 2) && uffd.is_ok_and(|fd| fd > 2);
+        std::process::exit(i32::from(!(right && stdout_is_closed)));
+    });
 }
 
 #[test]
@@ -180,9 +288,9 @@ fn no_bytes_and_too_many_bytes_are_errors() {
     // A file may be as long as that, an address space is not.
     let error = SharedBuffer::allocate("huge", 1 << 50).unwrap_err();
     assert!(matches!(error, MemoryError::AddressSpace { .. }), "{error}");
-    let buffer = SharedBuffer::allocate("none", 1).unwrap();
+    let mut buffer = SharedBuffer::allocate("none", 1).unwrap();
     assert_eq!(
-        MappedBuffer::map(buffer.fd(), 0, true).unwrap_err(),
+        imported(&mut buffer, 0, true).unwrap_err(),
         MemoryError::Zero
     );
 }
@@ -213,8 +321,8 @@ fn without_descriptors_the_limit_is_named() {
 fn nothing_is_left_when_buffers_are_dropped() {
     for _ in 0..3 {
         let mut buffer = SharedBuffer::allocate("leakcheck/ with\nodd\0name", 10_000).unwrap();
-        let import = MappedBuffer::map(buffer.fd(), 10_000, true).unwrap();
-        assert_eq!(count_of("leakcheck"), (3, 1));
+        let import = imported(&mut buffer, 10_000, true).unwrap();
+        assert_eq!(count_of("leakcheck"), (4, 2));
         buffer.revoke().unwrap();
         assert_eq!(count_of("leakcheck"), (3, 1));
         drop(buffer);
@@ -225,7 +333,7 @@ fn nothing_is_left_when_buffers_are_dropped() {
 
 #[test]
 fn mapped_memory_is_told_from_unmapped() {
-    let buffer = SharedBuffer::allocate("mapped", 3 << 20).unwrap();
+    let mut buffer = SharedBuffer::allocate("mapped", 3 << 20).unwrap();
     let start = buffer.as_ptr().addr();
     assert!(memory_is_mapped(start, 3 << 20));
     assert!(memory_is_mapped(start + 5, 0));
@@ -233,18 +341,18 @@ fn mapped_memory_is_told_from_unmapped() {
     assert!(!memory_is_mapped(start, usize::MAX - start));
     assert!(!memory_is_mapped(usize::MAX - 1, 5));
     assert_eq!(check_memory(start, 3 << 20, true), Ok(()));
-    let import = MappedBuffer::map(buffer.fd(), 100, false).unwrap();
+    let import = imported(&mut buffer, 100, false).unwrap();
     assert!(check_memory(import.as_ptr().addr(), 100, true).is_err());
 }
 
 #[test]
 fn a_word_stored_last_is_seen_with_what_was_stored_before_it() {
-    let buffer = SharedBuffer::allocate("order", 4096).unwrap();
-    let import = MappedBuffer::map(buffer.fd(), 4096, true).unwrap();
+    let mut buffer = SharedBuffer::allocate("order", 4096).unwrap();
+    let import = imported(&mut buffer, 4096, true).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 1..2000u64 {
-                import.write(64, &round.to_le_bytes()).unwrap();
+                import.write(64, &round.to_le_bytes()[..]).unwrap();
                 import.store_release_u64(0, round).unwrap();
                 while buffer.load_acquire_u64(8).unwrap() != round {
                     std::thread::yield_now();
@@ -267,8 +375,8 @@ fn a_word_stored_last_is_seen_with_what_was_stored_before_it() {
 #[allow(unsafe_code)]
 fn a_forked_child_that_drops_its_copy_revokes_nothing() {
     in_child("fork", || {
-        let buffer = SharedBuffer::allocate("fork", 100).unwrap();
-        let import = MappedBuffer::map(buffer.fd(), 100, false).unwrap();
+        let mut buffer = SharedBuffer::allocate("fork", 100).unwrap();
+        let import = imported(&mut buffer, 100, false).unwrap();
         // SAFETY: this process has no other thread that matters; the child only drops and ends.
         unsafe {
             let pid = libc::fork();
@@ -286,12 +394,12 @@ fn a_forked_child_that_drops_its_copy_revokes_nothing() {
 
 #[test]
 fn a_prefaulted_buffer_has_all_its_memory() {
-    let buffer = SharedBuffer::allocate("prefault", 64 * PAGE_BYTES).unwrap();
+    let mut buffer = SharedBuffer::allocate("prefault", 64 * PAGE_BYTES).unwrap();
     assert_eq!(rustix::fs::fstat(buffer.fd()).unwrap().st_blocks, 0);
     buffer.prefault().unwrap();
     assert_eq!(rustix::fs::fstat(buffer.fd()).unwrap().st_blocks, 64 * 8);
     for writable in [false, true] {
-        let import = MappedBuffer::map(buffer.fd(), 64 * PAGE_BYTES, writable).unwrap();
+        let import = imported(&mut buffer, 64 * PAGE_BYTES, writable).unwrap();
         import.prefault().unwrap();
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
+use crate::faults::{Access, FaultBackend, PageProtection, Protection};
 use crate::memory::{MappedBuffer, check_memory};
-use crate::testing::{count_of, free_base, in_child, lower_limit};
+use crate::testing::{count_of, free_base, in_child, is_dumped, lower_limit};
 
 #[test]
 fn an_address_is_located_in_its_view_and_nowhere_else() {
@@ -69,9 +70,9 @@ fn views_are_closed_at_first_and_the_privileged_view_is_open() {
 fn a_peer_maps_the_memory_and_learns_when_it_is_gone() {
     let layout = ViewLayout::new(free_base(), 8 * PAGE_BYTES, 2).unwrap();
     let views = MultiView::new("peer", layout).unwrap();
-    let peer = MappedBuffer::map(views.fd(), layout.bytes, true).unwrap();
+    let peer = MappedBuffer::map(views.fd(), views.status().fd(), layout.bytes, true).unwrap();
     peer.store_release_u64(16, 99).unwrap();
-    let import = MappedBuffer::map(views.fd(), layout.bytes, false).unwrap();
+    let import = MappedBuffer::map(views.fd(), views.status().fd(), layout.bytes, false).unwrap();
     assert_eq!(import.load_acquire_u64(16), Ok(99));
     assert!(!peer.revoked());
     drop(views);
@@ -104,6 +105,33 @@ fn every_page_of_a_large_memory_costs_nothing_until_it_is_touched() {
 }
 
 #[test]
+fn a_core_dump_has_what_this_rank_used_once_and_nothing_else() {
+    let layout = ViewLayout::new(free_base(), 1 << 30, 2).unwrap();
+    let views = std::sync::Arc::new(MultiView::new("dumps", layout).unwrap());
+    let pages = PageProtection::new(FaultBackend::Sigsegv, std::sync::Arc::clone(&views)).unwrap();
+    let dumped = |page: usize| is_dumped(layout.base + page * PAGE_BYTES);
+    assert!(!dumped(0) && !dumped(100_000));
+    pages
+        .set(1, 100_000, 2, Access::None, Access::Read)
+        .unwrap();
+    pages
+        .set(1, layout.pages() - 1, 1, Access::None, Access::Write)
+        .unwrap();
+    assert!(dumped(100_000) && dumped(100_001) && dumped(layout.pages() - 1));
+    assert!(!dumped(0) && !dumped(50_000) && !dumped(layout.pages() / 2));
+    for view in 0..2 {
+        assert!(!is_dumped(
+            layout.view_range(view).start + 100_000 * PAGE_BYTES
+        ));
+    }
+    // A block that was dumped before stays so when its pages are closed.
+    pages
+        .set(1, 100_000, 2, Access::Read, Access::None)
+        .unwrap();
+    assert!(dumped(100_000));
+}
+
+#[test]
 fn a_base_outside_of_user_space_is_explained() {
     let layout = ViewLayout::new(1 << 56, 4096, 1).unwrap();
     let error = MultiView::new("outside", layout).unwrap_err();
@@ -133,7 +161,7 @@ fn nothing_is_left_mapped_or_open() {
     for _ in 0..3 {
         let layout = ViewLayout::new(free_base(), 8 * PAGE_BYTES, 5).unwrap();
         let views = MultiView::new("viewleak", layout).unwrap();
-        assert_eq!(count_of("viewleak"), (6, 1));
+        assert_eq!(count_of("viewleak"), (7, 2));
         drop(views);
         assert_eq!(count_of("viewleak"), (0, 0));
         let inside = |r: &crate::maps::MappedRange| layout.range().contains(&r.start);

@@ -183,21 +183,22 @@ fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
 fn an_unsealed_or_foreign_file_is_no_board() {
     let (_board, files) = BrokersBoard::create(1).unwrap();
     let news = |fd: &OwnedFd| Board::open(files.bells.as_fd(), fd.as_fd()).map(drop);
-    let fd = create_file("x", 4096).unwrap();
-    assert!(matches!(news(&fd), Err(BoardError::Malformed(_))));
-    seal(&fd, SIZE_SEALS.difference(SealFlags::SEAL)).unwrap();
-    // It could still be written.
-    assert!(matches!(news(&fd), Err(BoardError::Malformed(_))));
-    seal(&fd, NEWS_SEALS).unwrap();
+    let memory = || memfd::create("x", 4096).unwrap();
+    let unsealed = memory();
+    assert!(matches!(news(&unsealed), Err(BoardError::Memory(_))));
     assert!(matches!(
-        news(&fd),
+        Board::open(unsealed.as_fd(), files.news.as_fd()),
+        Err(BoardError::Memory(_))
+    ));
+    let writable = memory();
+    memfd::finish(&writable, Writers::All).unwrap();
+    assert!(matches!(news(&writable), Err(BoardError::Malformed(_))));
+    let empty = memory();
+    memfd::finish(&empty, Writers::Present).unwrap();
+    assert!(matches!(
+        news(&empty),
         Err(BoardError::Malformed("wrong magic"))
     ));
     let null = std::fs::File::open("/dev/null").unwrap();
     assert!(news(&null.into()).is_err());
-    let unsealed = create_file("x", 4096).unwrap();
-    assert!(matches!(
-        Board::open(unsealed.as_fd(), files.news.as_fd()),
-        Err(BoardError::Malformed(_))
-    ));
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use mapwire_host::descriptors::above_stdio;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -110,6 +111,7 @@ impl Client {
             SocketFlags::CLOEXEC,
             None,
         )
+        .and_then(above_stdio)
         .map_err(os("socket"))?;
         // A full listen queue makes connect wait; this bounds it.
         let limit = timeout.max(Duration::from_millis(1));

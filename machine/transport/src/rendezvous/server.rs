@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use mapwire_host::descriptors::above_stdio;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -121,7 +122,9 @@ impl Broker {
         let os = |call| move |errno| BoardError::Os { call, errno };
         let (board, BoardFiles { bells, news }) = BrokersBoard::create(ranks)?;
         let address = JobAddress::random().map_err(os("getrandom"))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os("epoll_create1"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .and_then(above_stdio)
+            .map_err(os("epoll_create1"))?;
         let door = Door::open(&address, &epoll)?;
         Ok(Self {
             address,

@@ -9,6 +9,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use mapwire_host::descriptors::above_stdio;
+
 use super::message::{BYTES, Record};
 
 /// What one look at the socket gave.
@@ -82,7 +84,7 @@ pub(super) fn receive(socket: impl AsFd) -> Received {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             for right in rights {
                 fds += 1;
-                fd = Some(right);
+                fd = above_stdio(right).ok();
             }
         }
     }
@@ -96,8 +98,8 @@ pub(super) fn receive(socket: impl AsFd) -> Received {
     let Ok(record) = <Record>::try_from(&bytes[..got.bytes]) else {
         return Received::Garbage;
     };
-    // There was room for another descriptor, so the kernel could not give it a number.
-    if got.flags.contains(ReturnFlags::CTRUNC) {
+    // There was room for another descriptor, so the kernel could not give it a number, or none above 2.
+    if got.flags.contains(ReturnFlags::CTRUNC) || fds > 0 && fd.is_none() {
         return Received::NoDescriptor(record);
     }
     Received::Record { record, fd, fds }

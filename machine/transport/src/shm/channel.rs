@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use mapwire_host::memory::{MemoryError, Writers, memfd};
 
 use super::region::Region;
 use super::ring::{BadRingConfig, Consumer, Producer, RingConfig};
@@ -18,9 +18,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"mapwchan");
 const VERSION: u64 = 2;
 const PREFIX_BYTES: usize = 4096;
 const PREFIX_WORDS: usize = 3;
-const SEALS: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
 
 /// Which end of a channel a process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +57,9 @@ pub enum ChannelError {
         /// The kernel's answer.
         source: rustix::io::Errno,
     },
+    /// There is no memory for a channel, or what came from the broker is no memory of mapwire.
+    #[error("no channel: {0}")]
+    Memory(#[from] MemoryError),
     /// The file is not a channel of this configuration.
     #[error(
         "not a channel of this program: {what} is {found:#x}, expected {expected:#x}; start all ranks from the same build with the same settings"
@@ -100,10 +100,8 @@ impl Channel {
                 source,
             }
         };
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("mapwire-channel", flags).map_err(failed("create"))?;
-        rustix::fs::ftruncate(&fd, len_bytes as u64).map_err(failed("size"))?;
-        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(failed("seal"))?;
+        let fd = memfd::create("mapwire-channel", len_bytes)?;
+        memfd::finish(&fd, Writers::All)?;
         let region = Region::map(fd.as_fd(), PREFIX_BYTES).map_err(failed("map"))?;
         for (index, word) in prefix(config).into_iter().enumerate() {
             region.word64(index * 8).store(word, Ordering::Release);
@@ -131,17 +129,9 @@ impl Channel {
             })
         };
 
-        let length = rustix::fs::fstat(fd).map_err(failed("measure"))?.st_size as u64;
+        let length = memfd::verify(fd, 0)?;
         if length != len_bytes as u64 {
             return mismatch("its length in bytes", length, len_bytes as u64);
-        }
-        let seals = rustix::fs::fcntl_get_seals(fd).map_err(failed("check the seals of"))?;
-        if !seals.contains(SEALS) {
-            return mismatch(
-                "its set of seals",
-                u64::from(seals.bits()),
-                u64::from(SEALS.bits()),
-            );
         }
         let region = Region::map(fd, len_bytes).map_err(failed("map"))?;
         let names = [

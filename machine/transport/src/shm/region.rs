@@ -22,8 +22,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps the first `len_bytes` of `fd`, shared, readable and writable. The caller has checked that the file is
-    /// that long and cannot shrink.
+    /// Maps the first `len_bytes` of `fd`, shared, readable and writable, and left out of core dumps. The caller has checked
+    /// that the file is that long and cannot shrink.
     pub(crate) fn map(fd: BorrowedFd<'_>, len_bytes: usize) -> rustix::io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice cannot alias anything of ours.
         let base = unsafe {
@@ -36,7 +36,10 @@ impl Region {
                 0,
             )
         }?;
-        Self::from_raw(base, len_bytes)
+        let region = Self::from_raw(base, len_bytes)?;
+        // SAFETY: the advice concerns the mapping just made, and changes no byte.
+        unsafe { rustix::mm::madvise(base, len_bytes, Advice::LinuxDontDump) }?;
+        Ok(region)
     }
 
     /// Maps the first `len_bytes` of `fd`, shared, for reading only: [`Self::at`] may then be used for reads, and of words
@@ -112,37 +115,6 @@ impl Region {
         assert!(offset.is_multiple_of(4), "word not aligned");
         // SAFETY: in range (checked by `at`), aligned (the base is a page), and accessed as an atomic only.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
-    }
-
-    /// Copies `len_bytes` from `source` to `offset`.
-    ///
-    /// # Safety
-    /// `source` is valid for reads of `len_bytes` and outside this region.
-    #[inline(always)]
-    pub(crate) unsafe fn copy_in(&self, offset: usize, source: *const u8, len_bytes: usize) {
-        let to = self.at(offset, len_bytes);
-        // SAFETY: `to` is in range by `at`; the caller vouches for the source.
-        unsafe { core::ptr::copy_nonoverlapping(source, to, len_bytes) };
-    }
-}
-
-/// Copies a payload that fits a slot. The common lengths, a word or two, take no call.
-///
-/// # Safety
-/// As for `core::ptr::copy_nonoverlapping`.
-#[inline(always)]
-pub(crate) unsafe fn copy_short(source: *const u8, to: *mut u8, len_bytes: usize) {
-    // SAFETY: the caller's promise; both words of the first case lie within `len_bytes`.
-    unsafe {
-        if (8..=16).contains(&len_bytes) {
-            let last = len_bytes - 8;
-            let (head, tail) = (source.cast::<u64>(), source.add(last).cast::<u64>());
-            let (head, tail) = (head.read_unaligned(), tail.read_unaligned());
-            to.cast::<u64>().write_unaligned(head);
-            to.add(last).cast::<u64>().write_unaligned(tail);
-        } else {
-            core::ptr::copy_nonoverlapping(source, to, len_bytes);
-        }
     }
 }
 

@@ -25,7 +25,7 @@ pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
 use super::PeerCorrupt;
 use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
 use super::packed;
-use super::region::{Region, copy_short};
+use super::region::Region;
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
 
 mod consumer;

@@ -218,8 +218,7 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
         Action::PassMemory {
             to: IMPORTER,
             export,
-            tag: u64::from(first.0),
-            writable: false
+            tag: u64::from(first.0)
         }
     );
     assert_eq!(
@@ -227,8 +226,7 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
         Action::PassMemory {
             to: IMPORTER,
             export,
-            tag: u64::from(second.0),
-            writable: true
+            tag: u64::from(second.0)
         }
     );
     let grants: Vec<Grant> = seen

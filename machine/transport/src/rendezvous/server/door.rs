@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use mapwire_host::descriptors::above_stdio;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -37,6 +38,7 @@ impl Door {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .and_then(above_stdio)
                 .map_err(os("socket"))?;
         let place = address.socket().map_err(os("abstract address"))?;
         rustix::net::bind(&listener, &place).map_err(os("bind"))?;
@@ -60,7 +62,7 @@ impl Broker {
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPT_BURST {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::accept_with(&self.door.listener, flags) {
+            match rustix::net::accept_with(&self.door.listener, flags).and_then(above_stdio) {
                 Ok(socket) => self.admit(socket, now),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::AGAIN) => return,

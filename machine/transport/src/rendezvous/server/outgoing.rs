@@ -14,8 +14,8 @@ use super::Broker;
 
 /// Records that wait for one rank, sent to it or held until it joins. More is `PassLost`.
 const QUEUE_LIMIT: usize = 8192;
-/// Most descriptors of one rank that may wait for another. More is `PassLost`.
-const PAIR_QUOTA: u64 = 64;
+/// Most descriptors of one rank that may wait for another, two for each import. More is `PassLost`.
+const PAIR_QUOTA: u64 = 128;
 /// Descriptors that are kept for the launcher's own needs: so many, and so many for each rank.
 const RESERVED: u64 = 64;
 const RESERVED_PER_RANK: u64 = 8;

@@ -58,9 +58,8 @@ impl Producer {
             // what a slot's first cache line holds behind its first word.
             unsafe {
                 let to = line.as_mut_ptr().cast::<u8>().add(packed::HEAD_BYTES);
-                copy_short(piece.address, to, len_bytes);
-                let to = slot.add(HEADER_OFFSET).cast();
-                core::ptr::copy_nonoverlapping(line.as_ptr(), to, line.len());
+                piece.copy_to(to);
+                store_words(slot.add(HEADER_OFFSET), &line);
             }
             self.cursor
                 .publish(memory, bulk_end, payload_bytes | PACKED);
@@ -68,23 +67,23 @@ impl Producer {
         }
         // SAFETY: a slot holds a header behind its first word, and no header lies in a ring.
         unsafe {
-            let to = slot.add(HEADER_OFFSET);
-            core::ptr::copy_nonoverlapping(header.as_ptr(), to, HEADER_BYTES);
+            let words: &[[u8; 8]; HEADER_BYTES / 8] = zerocopy::transmute_ref!(header);
+            store_words(slot.add(HEADER_OFFSET), &words.map(u64::from_ne_bytes));
         }
         if bulk_bytes == 0 {
             let mut to = PAYLOAD_OFFSET;
             for piece in pieces {
                 // SAFETY: a `Piece` is readable while it lives and lies in no ring; all pieces together have at most
                 // INLINE_BYTES, which is what a slot holds from PAYLOAD_OFFSET on.
-                unsafe { copy_short(piece.address, slot.add(to), piece.len_bytes) };
-                to += piece.len_bytes;
+                unsafe { piece.copy_to(slot.add(to)) };
+                to += piece.len();
             }
         } else {
             let mut to = memory.bulk_base + place.bulk_offset;
             for piece in pieces {
                 // SAFETY: a `Piece` is readable while it lives and lies in no ring.
-                unsafe { memory.region.copy_in(to, piece.address, piece.len_bytes) };
-                to += piece.len_bytes;
+                unsafe { piece.copy_to(memory.region.at(to, piece.len())) };
+                to += piece.len();
             }
         }
         self.cursor.publish(memory, bulk_end, payload_bytes);
@@ -132,5 +131,17 @@ impl Producer {
     /// Tells the consumer that no packet will follow those already pushed.
     pub fn close(&mut self) {
         self.memory.set(PRODUCER_CLOSED_OFFSET);
+    }
+}
+
+/// Stores words into a slot.
+///
+/// # Safety
+/// As many words lie at `to`, aligned, in a slot that is the producer's.
+#[inline(always)]
+unsafe fn store_words(to: *mut u8, words: &[u64]) {
+    for (index, &word) in words.iter().enumerate() {
+        // SAFETY: the caller's promise; the consumer loads these words as atomics.
+        unsafe { AtomicU64::from_ptr(to.cast::<u64>().add(index)) }.store(word, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,92 @@
+//! The status of an export: a word that the exporter writes and importers can only read.
+//!
+//! It has a page and a memfd of its own. The exporter maps the page, then seals the memfd against new
+//! writers: its own mapping stays writable, and no importer can ever get one that is.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::memfd::{self, Owner, Writers};
+use super::{MemoryError, revocation};
+use crate::mapping::{Mapping, Rights};
+use crate::page::PAGE_BYTES;
+
+/// Bits of the status word. Importers ignore those they do not know.
+pub mod flags {
+    /// The exporter has moved away: stores no longer reach it.
+    pub const REVOKED: u32 = 1;
+}
+
+/// The exporter's side. Dropping it revokes the export.
+#[derive(Debug)]
+pub struct Status {
+    file: OwnedFd,
+    page: Mapping,
+    owner: Owner,
+}
+
+impl Status {
+    /// A status without flags. `name` shows in `/proc/PID/maps`.
+    ///
+    /// # Errors
+    /// No descriptor, memory or address space left, or a kernel older than 5.1.
+    pub fn new(name: &str) -> Result<Self, MemoryError> {
+        let file = memfd::create(name, PAGE_BYTES)?;
+        let page = Mapping::shared(&file, 0, PAGE_BYTES, Rights::ReadWrite)
+            .map_err(|errno| MemoryError::of_call("mmap", PAGE_BYTES, errno))?;
+        memfd::finish(&file, Writers::Present)?;
+        Ok(Self {
+            file,
+            page,
+            owner: Owner::me(),
+        })
+    }
+
+    /// The memfd, from which its holders can only read.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The word of [`flags`]. Importers load it before each store on the direct path.
+    #[inline(always)]
+    pub fn word(&self) -> &AtomicU32 {
+        self.page.first_word32()
+    }
+
+    /// Marks the export as revoked, or as standing again.
+    pub(super) fn set_revoked(&self, revoked: bool) {
+        if revoked {
+            revocation::revoke(self.word());
+        } else {
+            self.word().fetch_and(!flags::REVOKED, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        if self.owner.is_me() {
+            self.set_revoked(true);
+        }
+    }
+}
+
+/// The importer's side.
+#[derive(Debug)]
+pub(super) struct PeerStatus(Mapping);
+
+impl PeerStatus {
+    /// Maps the exporter's status.
+    pub(super) fn map(file: impl AsFd) -> Result<Self, MemoryError> {
+        memfd::verify(&file, PAGE_BYTES)?;
+        let page = Mapping::foreign(&file, PAGE_BYTES, Rights::Read)
+            .map_err(|errno| MemoryError::of_call("mmap", PAGE_BYTES, errno))?;
+        Ok(Self(page))
+    }
+
+    /// The word, for loads. The exporter may have written anything.
+    #[inline(always)]
+    pub(super) fn word(&self) -> &AtomicU32 {
+        self.0.first_word32()
+    }
+}
