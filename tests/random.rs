@@ -22,7 +22,7 @@ impl Random {
     pub(crate) fn steered(bytes: &[u8]) -> Self {
         Self {
             state: 0,
-            bytes: bytes.to_vec().into_iter(),
+            bytes: Vec::from(bytes).into_iter(),
         }
     }
 
