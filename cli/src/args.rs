@@ -98,8 +98,8 @@ pub(crate) struct JobOptions {
     /// How ranks reach each other
     #[arg(long, value_name = "shm")]
     pub(crate) transport: Option<String>,
-    /// How a rank waits: spin, sleep, or spin briefly and then sleep
-    #[arg(long, value_name = "poll|event|adaptive")]
+    /// How a rank waits: spin, sleep, or spin briefly (for NS nanoseconds, or what a wake-up costs here) and then sleep
+    #[arg(long, value_name = "poll|event|adaptive[:NS]")]
     pub(crate) wait: Option<String>,
     /// How exported buffers are reached: mapped where that is possible, or always through the NIC, as for a trace
     #[arg(long, value_name = "direct|ring")]
@@ -107,8 +107,8 @@ pub(crate) struct JobOptions {
     /// How accesses to shared memory are noticed (default: the best that this computer allows)
     #[arg(long, value_name = "userfaultfd|sigsegv")]
     pub(crate) faults: Option<String>,
-    /// How pages are pinned (default: the best that this computer allows)
-    #[arg(long, value_name = "mlock|io_uring")]
+    /// How pages are pinned (default: cheapest, which is io_uring where it works without a limit, else mlock)
+    #[arg(long, value_name = "cheapest|mlock|io_uring")]
     pub(crate) pinner: Option<String>,
     /// Most memory that a rank may keep pinned (default: what the system allows)
     #[arg(long, value_name = "SIZE")]

@@ -23,7 +23,7 @@ fn values_of(option: &str) -> Vec<&'static str> {
         "transport" => vec!["shm"],
         "wait" => vec!["poll", "event", "adaptive"],
         "faults" => vec!["userfaultfd", "sigsegv"],
-        "pinner" => vec!["mlock", "io_uring"],
+        "pinner" => vec!["cheapest", "mlock", "io_uring"],
         "bind" => vec!["none", "core"],
         "stdout" => vec!["auto", "pty", "pipe"],
         _ => Vec::new(),

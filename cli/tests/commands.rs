@@ -67,7 +67,7 @@ fn a_wrong_configuration_names_the_place_and_the_choices() {
     place
         .run(&["config"])
         .code(2)
-        .says("wait in mapwire.toml: `spin` is not one of poll, event, adaptive");
+        .says("wait in mapwire.toml: invalid way to wait \"spin\"");
     place.write("mapwire.toml", "[run]\nwhait = \"poll\"\n");
     place
         .run(&["run", "-n", "1", "--", "true"])

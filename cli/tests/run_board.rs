@@ -5,7 +5,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Place, as_rank};
-use mapwire_transport::board::RankState;
+use mapwire_transport::bells::Sleeper;
+use mapwire_transport::board::{NAP, RankState};
 use mapwire_transport::rendezvous::{Client, Event, JobAddress};
 
 fn join() -> Client {
@@ -19,8 +20,10 @@ fn await_state(client: &Client, rank: u32, state: RankState) {
     let board = client.board();
     let found = board.sleep(
         client.rank(),
+        Sleeper::Waiting,
         || board.state(rank) == state,
         Some(common::LONG),
+        || NAP,
     );
     assert!(
         found,
@@ -93,8 +96,10 @@ fn body_is_killed() {
         let board = client.board();
         board.sleep(
             0,
+            Sleeper::Waiting,
             || board.state(1) == RankState::Joined,
             Some(common::LONG),
+            || NAP,
         );
         std::thread::sleep(Duration::from_millis(50));
         let me = rustix::process::getpid();
@@ -121,13 +126,21 @@ fn body_is_stopped() {
     if client.rank() == 0 {
         board.sleep(
             0,
+            Sleeper::Waiting,
             || board.state(1) == RankState::Joined,
             Some(common::LONG),
+            || NAP,
         );
         let me = rustix::process::getpid();
         rustix::process::kill_process(me, rustix::process::Signal::STOP).unwrap();
         // The signal may reach another thread first, so this one may get a little further.
-        board.sleep(0, || board.state(1) == RankState::Left, Some(common::LONG));
+        board.sleep(
+            0,
+            Sleeper::Waiting,
+            || board.state(1) == RankState::Left,
+            Some(common::LONG),
+            || NAP,
+        );
     } else {
         await_state(&client, 0, RankState::Stopped);
         common::signal(board.pid(0) as i32, rustix::process::Signal::CONT);

@@ -1,8 +1,9 @@
 //! Memory that importers can map.
 
 use core::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mapwire_driver::engine::AskForWake;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::memory::raw::Source;
 
@@ -90,9 +91,23 @@ impl Buffer {
         Ok(raw::bytes(self, self.at(range.start, length)?, length))
     }
 
+    fn memory(&self) -> MutexGuard<'_, SharedBuffer> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The address of a range within the buffer.
     fn at(&self, offset: usize, length: usize) -> Result<u64> {
         check_range(offset as u64, length as u64, self.length as u64)?;
         Ok((self.address + offset) as u64)
+    }
+}
+
+impl AskForWake for Buffer {
+    fn ask(&self) -> bool {
+        self.memory().ask_for_wake()
+    }
+
+    fn end(&self) {
+        self.memory().end_asking();
     }
 }

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use mapwire_driver::DriverError;
+use mapwire_driver::engine::AskForWake;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::notices::{Notification, NotificationHandler};
 use mapwire_vmmc::Importers;
@@ -132,7 +133,7 @@ impl<'a> ExportBuilder<'a> {
             id,
             address,
             length,
-            _buffer: self.buffer,
+            buffer: self.buffer,
             landing: None,
             name,
             importers,
@@ -148,14 +149,11 @@ pub struct Export {
     address: u64,
     length: u64,
     /// Kept for as long as others may store into it.
-    _buffer: Option<Buffer>,
+    buffer: Option<Buffer>,
     landing: Option<Buffer>,
     name: String,
     importers: Importers,
 }
-
-/// How often a wait for a signal looks whether anybody is left who could store it.
-const DESERTED_CHECK: Duration = Duration::from_millis(200);
 
 impl Export {
     /// Its length in bytes.
@@ -218,26 +216,23 @@ impl Export {
         timeout: Option<Duration>,
     ) -> Result<Option<u64>> {
         let address = self.signal_address(offset)?;
-        let check = || raw::load(address).ok().filter(|&seen| seen >= value);
+        let look = || raw::load(address).ok().filter(|&seen| seen >= value);
         let engine = &self.node.inner.engine;
-        if timeout.is_some() {
-            return Ok(engine.wait_for_memory(timeout, check));
-        }
-        loop {
-            if let Some(seen) = engine.wait_for_memory(Some(DESERTED_CHECK), check) {
-                return Ok(Some(seen));
+        let direct = self.buffer.as_ref().map(|buffer| buffer as &dyn AskForWake);
+        let outcome = engine.wait_for_memory(direct, timeout, |thorough| {
+            if let Some(seen) = look() {
+                return Some(Some(seen));
             }
-            if self.is_deserted() {
-                // What was sent before is in place: the last look was after that.
-                return match check() {
-                    Some(seen) => Ok(Some(seen)),
-                    None => Err(Error::Deserted {
-                        offset,
-                        name: self.name.clone(),
-                        ranks: engine.states(),
-                    }),
-                };
-            }
+            // What was sent before is in place: the last look is after that.
+            (thorough && timeout.is_none() && self.is_deserted()).then(look)
+        });
+        match outcome {
+            Some(None) => Err(Error::Deserted {
+                offset,
+                name: self.name.clone(),
+                ranks: engine.states(),
+            }),
+            found => Ok(found.flatten()),
         }
     }
 

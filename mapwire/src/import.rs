@@ -153,7 +153,8 @@ impl Import {
 
     /// Where the exporter's memory is mapped here, on the direct path: stores through it, and loads, need no call at all (the
     /// proxy space is then real address space, as on SHRIMP). They are ordered as this processor orders stores, and after a
-    /// revocation they reach nobody.
+    /// revocation they reach nobody. They wake nobody either: an exporter that sleeps in `wait_signal` sees them after 10 ms at
+    /// most.
     #[must_use]
     pub fn as_ptr(&self) -> Option<*mut u8> {
         self.held.local.mapped.as_ref().map(MappedBuffer::as_ptr)
@@ -198,6 +199,7 @@ impl Import {
             && self.is_open(mapped)
             && mapped.put(offset as usize, data)
         {
+            self.wake_awaiting(mapped);
             return Ok(());
         }
         self.send_slow(data, offset, false, None)
@@ -231,6 +233,7 @@ impl Import {
             && self.is_open(mapped)
             && mapped.put_signal(offset as usize, data, signal_offset as usize, value)
         {
+            self.wake_awaiting(mapped);
             return Ok(());
         }
         self.check_signal(signal_offset)?;
@@ -337,6 +340,7 @@ impl Import {
                 if let Some(signal) = signal {
                     mapped.store_release_u64(signal.offset as usize, signal.value)?;
                 }
+                self.wake_awaiting(mapped);
                 return Ok(());
             }
             return match signal {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mapwire_driver::engine::Engine;
+use mapwire_driver::engine::{AskForWake, Engine};
 use mapwire_driver::job::Job;
 use mapwire_translation::ChooseVictims;
 use mapwire_transport::rendezvous::JobAddress;
@@ -136,15 +136,18 @@ impl Node {
     }
 
     /// Waits until `check` gives something, running the driver meanwhile, in the way that `MAPWIRE_WAIT` says. For
-    /// conditions that others bring about by storing into this process's memory; after a store on the direct path nobody
-    /// rings, so such a condition is looked for by polling.
+    /// conditions that others bring about by storing into this process's memory. What comes by the ring wakes a thread that
+    /// sleeps here. A store on the direct path does not, as nobody knows what `check` looks at: the thread looks again after
+    /// 200 µs at first, and after 10 ms at most. [`Export::wait_signal`](crate::Export::wait_signal) is woken at once.
     #[inline]
     pub fn wait_until<T>(
         &self,
         timeout: Option<core::time::Duration>,
         mut check: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        self.inner.engine.wait_until(timeout, |_| check())
+        self.inner
+            .engine
+            .wait_for_memory(Some(&Unasked), timeout, |_| check())
     }
 
     /// Counters of the NIC.
@@ -208,4 +211,15 @@ impl Drop for Polling<'_> {
     fn drop(&mut self) {
         self.node.inner.engine.leave_polling();
     }
+}
+
+/// Memory that is not known: nobody is asked to wake whoever waits for it.
+struct Unasked;
+
+impl AskForWake for Unasked {
+    fn ask(&self) -> bool {
+        true
+    }
+
+    fn end(&self) {}
 }

@@ -1,7 +1,7 @@
 //! Benches that take several ranks: the bench starts a job of itself, by the very launcher that users run, and its ranks go
 //! through the same measurements in step. Rank 0 measures and reports; the others do what it says.
 
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use mapwire::{Buffer, Export, Import, Node, Rights};
 
@@ -36,6 +36,19 @@ impl Job<'_> {
         if !stdio::is_open() {
             return Ok(());
         }
+        let status = self.command(plan, json)?.status()?;
+        self.check(status)
+    }
+
+    /// Runs the job to its end. What its ranks print.
+    pub(crate) fn output(&self, plan: Plan) -> Result<String, BenchError> {
+        let mut command = self.command(plan, true)?;
+        let output = command.stderr(std::process::Stdio::inherit()).output()?;
+        self.check(output.status)?;
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    fn command(&self, plan: Plan, json: bool) -> Result<Command, BenchError> {
         let program = std::env::current_exe()?;
         let mut command = Command::new(&program);
         command
@@ -51,7 +64,11 @@ impl Job<'_> {
         if plan.quick {
             command.arg("--quick");
         }
-        let status = command.env(ROLE, self.case).status()?;
+        command.env(ROLE, self.case);
+        Ok(command)
+    }
+
+    fn check(&self, status: ExitStatus) -> Result<(), BenchError> {
         if status.success() {
             Ok(())
         } else if status.code() == Some(128 + libc::SIGPIPE) {

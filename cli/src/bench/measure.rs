@@ -60,6 +60,23 @@ pub(crate) struct Figure {
     pub(crate) dropped: usize,
 }
 
+impl Figure {
+    /// Of value and baseline of each run.
+    pub(crate) fn of_pairs(pairs: &[(f64, f64)]) -> Self {
+        let of = |part: fn(&(f64, f64)) -> f64| pairs.iter().map(part).collect::<Vec<_>>();
+        let (mut values, mut baselines) = (of(|pair| pair.0), of(|pair| pair.1));
+        Self {
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            value: median(&mut values),
+            baseline: median(&mut baselines),
+            ratio: median(&mut of(|pair| pair.0 / pair.1)),
+            runs: pairs.len(),
+            dropped: 0,
+        }
+    }
+}
+
 /// No run counted: the machine changed its speed in each.
 #[derive(Debug, thiserror::Error)]
 #[error(

@@ -19,6 +19,7 @@ mod study;
 mod translation;
 #[allow(unsafe_code)]
 mod views;
+mod waiting;
 #[allow(unsafe_code)]
 mod words;
 
@@ -93,6 +94,11 @@ const BENCHES: &[Bench] = &[
         name: "barrier",
         summary: "an empty barrier of 2 and 4 ranks, beside a flag round trip",
         run: shared::barrier,
+    },
+    Bench {
+        name: "waiting",
+        summary: "idle ranks, wake-ups, hops, barriers and locks beside futexes; 4 ranks that share processors",
+        run: waiting::waiting,
     },
     Bench {
         name: "study",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mapwire_host::waiting::WaitStrategy;
 use mapwire_translation::{DesignConfig, Policy};
 use mapwire_transport::board::MAX_RANKS;
 
@@ -91,10 +92,13 @@ fn check(key: &str, text: &str) -> Checked {
             )),
         },
         "transport" => transport(text),
-        "wait" => one_of(&["poll", "event", "adaptive"], text),
+        "wait" => match text.trim().parse::<WaitStrategy>() {
+            Ok(strategy) => Ok(strategy.to_string()),
+            Err(error) => Err(error.to_string()),
+        },
         "path" => one_of(&["direct", "ring"], text),
         "faults" => one_of(&["userfaultfd", "sigsegv"], text),
-        "pinner" => one_of(&["mlock", "io_uring"], text),
+        "pinner" => one_of(&["cheapest", "mlock", "io_uring"], text),
         "bind" => one_of(&["none", "core"], text),
         "stdout" => one_of(&["auto", "pty", "pipe"], text),
         "tag" => one_of(&["true", "false"], text),
@@ -182,6 +186,7 @@ mod tests {
             ("ranks", "100000", "at most 4096"),
             ("ranks", "-3", "`-3` is not a number of ranks"),
             ("wait", "spin", "poll, event, adaptive"),
+            ("wait", "adaptive:", "adaptive:N"),
             ("transport", "udp", "use shm"),
             ("path", "both", "direct, ring"),
             ("shared", "4X", "--shared"),
@@ -213,6 +218,7 @@ mod tests {
         assert_eq!(value("MAPWIRE_SHARED"), Some("1073741824"));
         assert_eq!(value("MAPWIRE_WAIT"), Some("adaptive"));
         assert_eq!(value("MAPWIRE_STOP_GRACE"), None);
+        assert!(outcome("wait", "adaptive:500").is_ok());
         assert_eq!(value("MAPWIRE_FAULTS"), None, "left to each rank");
         assert_eq!(
             outcome("stop_grace", "0.5").unwrap().stop_grace,

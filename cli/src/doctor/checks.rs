@@ -294,8 +294,8 @@ fn userfaultfd_doors() -> Finding {
 
 fn pinner(kind: PinnerKind, result: Result<(), String>, any: bool) -> Finding {
     let check = match kind {
-        PinnerKind::Mlock => "mlock",
         PinnerKind::IoUring => "io_uring",
+        PinnerKind::Mlock | PinnerKind::Cheapest => "mlock",
     };
     match (result, kind) {
         (Ok(()), _) => Finding::ok(check, "pins a page"),
@@ -304,9 +304,7 @@ fn pinner(kind: PinnerKind, result: Result<(), String>, any: bool) -> Finding {
             format!("{why}; pages are pinned by mlock, which is slower"),
             "sudo sysctl -w kernel.io_uring_disabled=0, or allow io_uring in the container (seccomp profile)",
         ),
-        (Err(why), PinnerKind::Mlock) if any => {
-            Finding::warn(check, why, "ulimit -l, see `locked memory`")
-        }
+        (Err(why), _) if any => Finding::warn(check, why, "ulimit -l, see `locked memory`"),
         (Err(why), _) => Finding::fail(check, why, "allow mlock or io_uring, see `locked memory`"),
     }
 }

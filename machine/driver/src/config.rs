@@ -85,7 +85,7 @@ impl Default for DriverConfig {
         Self {
             mode: DriverMode::Inline,
             wait: WaitStrategy::default(),
-            pinner: PinnerKind::Mlock,
+            pinner: PinnerKind::Cheapest,
             pin_limit_bytes: None,
             translation: DesignConfig::default(),
             policy: Policy::Lru,

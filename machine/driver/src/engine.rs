@@ -8,12 +8,15 @@
 mod shared_calls;
 mod waits;
 
+pub use waits::AskForWake;
+
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use mapwire_host::waiting::WaitStrategy;
+use mapwire_host::waiting::{Patience, WaitStrategy};
+use mapwire_transport::bells::Wake;
 use mapwire_transport::board::{Board, RankState};
 use mapwire_wire::{CommandRepr, NodeId};
 
@@ -36,8 +39,7 @@ pub struct Engine {
     mode: DriverMode,
     wait: WaitStrategy,
     timeout: Duration,
-    /// There are more ranks than processors: who is waited for may need the processor that spins.
-    crowded: bool,
+    patience: Patience,
     words: Arc<CompletionWords>,
     peers: PeerWords,
     threads: Threads,
@@ -113,13 +115,18 @@ impl Engine {
         let (rank, size) = (job.rank(), job.size());
         let words = Arc::new(CompletionWords::new());
         let peers: PeerWords = (0..size).map(|_| Arc::default()).collect();
-        let driver = Driver::new(
+        let mut driver = Driver::new(
             config,
             job,
             Arc::clone(&board),
             Arc::clone(&peers),
             Arc::clone(&words),
         )?;
+        let look = || {
+            driver.poll();
+        };
+        let patience = Patience::new(config.wait, size as usize, look);
+        mapwire_host::barrier::register();
         let engine = Arc::new(Self {
             driver: SpinLock::new(driver),
             board,
@@ -128,7 +135,7 @@ impl Engine {
             mode: config.mode,
             wait: config.wait,
             timeout: config.timeout,
-            crowded: size as usize > mapwire_host::limits::processors(),
+            patience,
             words,
             peers,
             threads: Threads::new(),
@@ -244,6 +251,12 @@ impl Engine {
         Ok(submitted)
     }
 
+    /// Wakes the threads of `rank` that wait: what this process has stored to its memory may be what they wait for.
+    #[cold]
+    pub fn wake_waiting(&self, rank: NodeId) {
+        self.board.wake(u32::from(rank.0), Wake::Waiting);
+    }
+
     /// Whether a rank is known to have failed, rather than left.
     #[must_use]
     pub fn has_died(&self, rank: NodeId) -> bool {
@@ -270,7 +283,7 @@ impl Engine {
     /// Stops the service thread and leaves the job. Idempotent.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.board.wake(self.rank);
+        self.board.wake(self.rank, Wake::All);
         let thread = self
             .service
             .lock()

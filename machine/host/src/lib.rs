@@ -8,6 +8,7 @@
 //! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
 //! | [`descriptors`] | descriptors that stay clear of the standard streams |
+//! | [`barrier`] | a fence between processes that one side pays for both |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
@@ -17,6 +18,7 @@
 //! `unsafe` is denied but for the modules that talk to the kernel or touch shared memory.
 #![deny(unsafe_code)]
 
+pub mod barrier;
 pub mod descriptors;
 pub mod faults;
 pub mod limits;

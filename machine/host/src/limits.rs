@@ -132,6 +132,23 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Processors of this computer that are switched on, as `/sys` says; [`processors`] where it does not.
+pub fn online_processors() -> usize {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    count_of_ranges(&online).unwrap_or(0).max(processors())
+}
+
+/// How many numbers `0-3,8,10-11` names.
+fn count_of_ranges(text: &str) -> Option<usize> {
+    let mut count = 0;
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        count += last.checked_sub(first)? + 1;
+    }
+    Some(count)
+}
+
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         struct Known<T>(Option<T>);
@@ -196,6 +213,14 @@ mod tests {
         let text = limits.to_string();
         assert_eq!(text.lines().count(), 10, "{text}");
         assert!(text.contains(&limits.kernel));
+    }
+
+    #[test]
+    fn processors_are_counted_from_their_ranges() {
+        assert_eq!(count_of_ranges("0-3,8,10-11\n"), Some(7));
+        assert_eq!(count_of_ranges("0\n"), Some(1));
+        assert_eq!(count_of_ranges(""), None);
+        assert!(online_processors() >= processors());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! They answer three questions without a system call: does a thread of that rank poll (may I skip
 //! the wake-up), has a rank come or gone, and does a message wait for me at the broker.
 //!
-//! * **The bells** hold a 128-byte line a rank: `polling` and `bell`. All ranks write them. How many
+//! * **The [bells](crate::bells)** hold a 128-byte line a rank: `polling` and two bells. All ranks write them. How many
 //!   threads poll is counted in the process; only the first that begins and the last that ends store to
 //!   the line, since senders' processors have it.
 //! * **The news** hold a 128-byte header (magic, version, number of ranks, `events`), then a 64-byte line a
@@ -16,20 +16,21 @@
 //!
 //! The doorbell rule (both sides need their fence; this is Dekker's pattern):
 //! a sender publishes, then calls [`Board::ring`]; a sleeper calls [`Board::leave_polling`] and then
-//! [`Board::sleep`], whose `recheck` looks at the rings once more after the fence.
+//! [`Board::sleep`], which marks its bell and whose `recheck` looks at the rings once more after the
+//! fence.
 //!
 //! All methods may be called from a signal handler: they allocate nothing and take no lock. A rank
 //! number outside the job reads as an absent rank, and writes to it do nothing.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mapwire_host::memory::{MemoryError, Writers, memfd};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
-use rustix::thread::futex;
 
+use crate::bells::{Bells, Sleeper, Wake};
 use crate::shm::Region;
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
@@ -123,7 +124,8 @@ pub enum BoardError {
 const BELL_LINE_BYTES: usize = 128;
 /// Words of such a line, by their offset.
 const POLLING: usize = 0;
-const BELL: usize = 4;
+const WAITING: usize = 4;
+const SERVICE: usize = 8;
 
 /// Bytes of the head of the news.
 const HEAD_BYTES: usize = 128;
@@ -299,6 +301,14 @@ impl Board {
         (rank < self.ranks).then(|| self.bells.word32(rank as usize * BELL_LINE_BYTES + word))
     }
 
+    fn bells_of(&self, rank: u32) -> Option<Bells<'_>> {
+        Some(Bells {
+            polling: self.bell_of(rank, POLLING)?,
+            waiting: self.bell_of(rank, WAITING)?,
+            service: self.bell_of(rank, SERVICE)?,
+        })
+    }
+
     /// A word of a rank's news; of a rank's board it may only be loaded, and relaxed.
     #[inline]
     fn news_of(&self, rank: u32, word: usize) -> Option<&AtomicU32> {
@@ -343,16 +353,8 @@ impl Board {
         false
     }
 
-    /// Whether some thread is said to poll for `rank`.
-    #[must_use]
-    #[inline]
-    pub fn is_polling(&self, rank: u32) -> bool {
-        self.bell_of(rank, POLLING)
-            .is_some_and(|polling| polling.load(Ordering::Relaxed) != 0)
-    }
-
     /// Tells `rank` that something was published for it. Contains the sender's fence; costs a
-    /// system call only if nobody polls there. Returns whether it made that call.
+    /// system call only if nobody polls there and somebody sleeps. Returns whether it woke anybody.
     pub fn ring(&self, rank: u32) -> bool {
         fence(Ordering::SeqCst);
         self.hint(rank)
@@ -361,59 +363,35 @@ impl Board {
     /// As [`Board::ring`] without its fence: for a caller that has made one since it published, or for a
     /// peer that looks again by itself, as at times it is not woken although it sleeps.
     pub fn hint(&self, rank: u32) -> bool {
-        if rank >= self.ranks || self.is_polling(rank) {
-            return false;
-        }
-        self.wake(rank);
-        true
+        self.bells_of(rank).is_some_and(|bells| bells.ring())
     }
 
-    /// Rings the bell of `rank` whether or not somebody polls there: all its sleepers look again.
-    pub fn wake(&self, rank: u32) {
-        if let Some(bell) = self.bell_of(rank, BELL) {
-            bell.fetch_add(1, Ordering::SeqCst);
-            let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX as u32);
+    /// Wakes sleepers of `rank`, whether or not somebody polls there: all of `who` look again.
+    pub fn wake(&self, rank: u32, who: Wake) {
+        if let Some(bells) = self.bells_of(rank) {
+            bells.wake(who);
         }
     }
 
     /// Sleeps until `recheck` says that there is something to do, or `timeout` has passed (`None`:
-    /// no limit). `recheck` runs before the first sleep, after each ring, and every [`NAP`]. Returns
-    /// its last answer: `false` means that the time is over.
+    /// no limit). `recheck` runs before the first sleep, after each ring, and after each nap, which last
+    /// as long as `nap` says: [`NAP`] at most. Returns its last answer: `false` means that the time is
+    /// over. Reads the clock only with a timeout.
     ///
     /// The calling thread must not be counted as polling: call [`Board::leave_polling`] before, and
-    /// [`Board::enter_polling`] after. A thread that never polls just sleeps.
+    /// [`Board::enter_polling`] after. A thread that never polls just sleeps. What a sender publishes
+    /// while this returns may ring nobody: look once more after a full fence.
     pub fn sleep(
         &self,
         rank: u32,
+        sleeper: Sleeper,
         mut recheck: impl FnMut() -> bool,
         timeout: Option<Duration>,
+        mut nap: impl FnMut() -> Duration,
     ) -> bool {
-        let Some(bell) = self.bell_of(rank, BELL) else {
-            return recheck();
-        };
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        loop {
-            let seen = bell.load(Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            if recheck() {
-                return true;
-            }
-            let nap = match deadline {
-                None => NAP,
-                Some(end) => match end.checked_duration_since(Instant::now()) {
-                    None | Some(Duration::ZERO) => return false,
-                    Some(left) => left.min(NAP),
-                },
-            };
-            let limit = rustix::time::Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(nap.subsec_nanos()),
-            };
-            match futex::wait(bell, futex::Flags::empty(), seen, Some(&limit)) {
-                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-                // No futex on this mapping, which no supported kernel answers: doze, don't spin.
-                Err(_) => std::thread::sleep(Duration::from_millis(1).min(nap)),
-            }
+        match self.bells_of(rank) {
+            Some(bells) => bells.sleep(sleeper, recheck, timeout, || nap().min(NAP)),
+            None => recheck(),
         }
     }
 

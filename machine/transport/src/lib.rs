@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bells;
 pub mod board;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

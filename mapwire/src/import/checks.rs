@@ -16,6 +16,14 @@ impl Import {
         self.held.way.is_clear() && !mapped.revoked()
     }
 
+    /// After a direct store: wakes the exporter's threads that sleep until one comes.
+    #[inline(always)]
+    pub(super) fn wake_awaiting(&self, mapped: &MappedBuffer) {
+        if mapped.is_awaited() {
+            self.held.engine.wake_waiting(self.held.local.grant.node);
+        }
+    }
+
     /// Makes a direct store possible, or says why it is not: waits for what was sent before by the ring.
     #[cold]
     pub(super) fn open_direct(&self) -> Result<()> {

@@ -25,3 +25,4 @@ mod sending_from;
 mod sharing;
 mod tracing;
 mod unaligned;
+mod waiting;

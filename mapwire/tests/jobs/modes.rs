@@ -20,7 +20,7 @@ fn everything(rank: &Rank) {
         std::env::var("MAPWIRE_WAIT").unwrap()
     );
     assert!(config.mode == DriverMode::Inline || config.mode == DriverMode::Thread);
-    assert!(config.wait != WaitStrategy::Adaptive { spin_ns: 0 });
+    assert!(config.wait != WaitStrategy::Adaptive { spin_ns: Some(0) });
 
     let other = 1 - rank.number;
     for name in ["direct", "ring"] {
@@ -83,8 +83,9 @@ fn everything(rank: &Rank) {
 
 #[test]
 fn everything_works_with_the_driver_in_the_callers_thread_however_it_waits() {
-    for wait in ["poll", "event", "adaptive"] {
-        let job = job(2).called(wait).with("MAPWIRE_DRIVER", "inline");
+    for wait in ["poll", "event", "adaptive", "adaptive:500"] {
+        let name = wait.replace(':', "-");
+        let job = job(2).called(name).with("MAPWIRE_DRIVER", "inline");
         job.option("--wait", wait).run(everything).succeeds();
     }
 }

@@ -1,6 +1,7 @@
 //! What the NIC asks of its host: translations that it cannot supply itself.
 
 use mapwire_translation::TranslationDesign;
+use mapwire_transport::bells::Wake;
 
 use super::Driver;
 use crate::log::Line;
@@ -12,7 +13,7 @@ impl Driver {
     pub(super) fn handle_misses(&mut self) -> bool {
         if self.nic.translation().drops_on_miss() {
             // The service thread looks for misses whenever it is woken.
-            self.board.wake(self.job.rank());
+            self.board.wake(self.job.rank(), Wake::Service);
             return false;
         }
         let mut worked = false;

@@ -1,9 +1,11 @@
 //! How threads run the duty cycle while they wait: every wait of a thread, and the rounds of the service thread.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 
 use mapwire_host::waiting::{Spinner, WaitStrategy, now_ns};
+use mapwire_transport::bells::{Sleeper, Wake};
+use mapwire_transport::board::NAP;
 use mapwire_wire::NodeId;
 
 use super::{Engine, Place};
@@ -17,8 +19,12 @@ use crate::notices::Notice;
 /// a peer has read their memory.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
-/// How long a thread sleeps that waits for memory which a peer stores into directly.
-const MEMORY_NAP: Duration = Duration::from_micros(200);
+/// How long a thread sleeps at first, and at most, that waits for memory which a peer may store into without a call.
+const FIRST_MEMORY_NAP: Duration = Duration::from_micros(200);
+const LONGEST_MEMORY_NAP: Duration = Duration::from_millis(10);
+
+/// Looks of a thread that spins between two thorough ones.
+const THOROUGH_LOOKS: u32 = 1 << 16;
 
 /// Looks of a waiting thread before it rings for what it sent: about as long as the answer of a peer that polls takes.
 const LOOKS_BEFORE_RINGING: u32 = 8;
@@ -76,30 +82,21 @@ impl Engine {
         }
     }
 
-    /// Waits for memory of this process to become what `check` looks for, stored by a peer on either path.
+    /// Waits for memory of this process to become what `check` looks for, stored by a peer on either path. `check` is told
+    /// whether to look thoroughly: before the thread sleeps, whenever it wakes, and now and then while it spins.
     ///
-    /// On the direct path nobody rings, so the wait polls, and sleeps at most 200 µs between looks when the strategy
-    /// is to sleep.
+    /// With `direct`, peers can store to the memory without the driver. Senders are then asked to wake this thread while it
+    /// sleeps. A store by a mere pointer, and where senders' processors cannot be made to see the request, is found
+    /// by naps: they last 200 µs at first, and 10 ms at most.
     pub fn wait_for_memory<T>(
         &self,
+        direct: Option<&dyn AskForWake>,
         timeout: Option<Duration>,
-        mut check: impl FnMut() -> Option<T>,
+        mut check: impl FnMut(bool) -> Option<T>,
     ) -> Option<T> {
-        let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
-        loop {
-            let left =
-                deadline_ns.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now_ns())));
-            let nap = match self.wait {
-                WaitStrategy::Poll => left,
-                _ => Some(left.map_or(MEMORY_NAP, |left| left.min(MEMORY_NAP))),
-            };
-            if let Some(found) = self.wait_until(nap, |_| check()) {
-                return Some(found);
-            }
-            if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
-                return check();
-            }
-        }
+        self.wait(timeout, direct, |engine, thorough| {
+            (engine.poll(), check(thorough))
+        })
     }
 
     /// Runs one turn of the duty cycle, and what the program is owed after it: handlers of notifications that came, and lines
@@ -134,10 +131,11 @@ impl Engine {
             } else {
                 driver.ring_due();
             }
-            driver.owes_program()
+            // A peer may wait for what this thread was just granted, and this thread may compute from here on.
+            driver.owes_program() || driver.is_holding()
         };
         if owing {
-            self.board.wake(self.rank);
+            self.board.wake(self.rank, Wake::Service);
         }
     }
 
@@ -193,7 +191,7 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut(&Self) -> Option<T>,
     ) -> Option<T> {
-        self.wait(timeout, |engine, _| (engine.poll(), check(engine)))
+        self.wait(timeout, None, |engine, _| (engine.poll(), check(engine)))
     }
 
     /// Runs the duty cycle and `check` in one hold of the driver, until there is something or the time is over.
@@ -205,12 +203,12 @@ impl Engine {
         mut check: impl FnMut(&mut Driver) -> Option<T>,
     ) -> Option<T> {
         let mut looks = 0;
-        let patience = if self.crowded || self.wait == WaitStrategy::Event {
-            0
-        } else {
+        let patience = if self.patience.spins() {
             LOOKS_BEFORE_RINGING
+        } else {
+            0
         };
-        let found = self.wait(timeout, |engine, sleeping| {
+        let found = self.wait(timeout, None, |engine, sleeping| {
             let mut driver = match engine.driver.try_lock() {
                 Some(driver) => driver,
                 // Somebody else runs the cycle. Before sleeping the check must be made all the same.
@@ -238,7 +236,7 @@ impl Engine {
                 Place::Program if owing => engine.serve_program(notice),
                 // A handler of the program may do anything, as may its log, and so must not run in a signal handler: the
                 // service thread runs it.
-                Place::FaultHandler if owing => engine.board.wake(engine.rank),
+                Place::FaultHandler if owing => engine.board.wake(engine.rank, Wake::Service),
                 _ => {}
             }
             (worked, found)
@@ -251,64 +249,95 @@ impl Engine {
     }
 
     /// The wait of all waits: calls `step`, which polls and checks, as the strategy says. `step` is told whether the thread
-    /// sleeps if it finds nothing.
+    /// sleeps if it finds nothing. Before it sleeps, whoever stores to `direct` is asked to wake it.
     #[inline]
     fn wait<T>(
         &self,
         timeout: Option<Duration>,
+        direct: Option<&dyn AskForWake>,
         mut step: impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
         if let (_, Some(found)) = step(self, false) {
             return Some(found);
         }
         let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
-        let mut spinner = Spinner::new(self.wait, self.crowded);
-        let mut looks = 0_u32;
-        self.board.enter_polling(self.rank);
+        let is_late = || deadline_ns.is_some_and(|deadline| now_ns() >= deadline);
+        let mut spinner = self.patience.begin();
+        if spinner.spins() {
+            self.board.enter_polling(self.rank);
+            let found = self.spin(&mut spinner, &is_late, &mut step);
+            let fenced = self.board.leave_polling(self.rank);
+            if found.is_some() {
+                self.patience.succeeded();
+                self.end(fenced);
+                return found;
+            }
+            self.patience.failed();
+        }
+        let mut naps = Naps::new(direct);
         let found = loop {
-            let (worked, found) = step(self, false);
+            let found = self.sleep(deadline_ns, &mut naps, &mut step);
+            if found.is_some() {
+                break found;
+            }
+            if is_late() {
+                break step(self, true).1;
+            }
+        };
+        fence(Ordering::SeqCst);
+        self.end(true);
+        found
+    }
+
+    /// Looks until something is found, the spin is over, or it is late. The thread counts as polling.
+    #[inline]
+    fn spin<T>(
+        &self,
+        spinner: &mut Spinner,
+        is_late: &impl Fn() -> bool,
+        step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
+    ) -> Option<T> {
+        let mut looks = 0_u32;
+        loop {
+            let (worked, found) = step(self, looks.is_multiple_of(THOROUGH_LOOKS) && looks > 0);
             if worked {
                 spinner.reset();
                 self.wake_sleepers();
             }
             if found.is_some() {
-                break found;
+                return found;
             }
             looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(1024)
-                && deadline_ns.is_some_and(|deadline| now_ns() >= deadline)
-            {
-                break None;
+            if !spinner.spin() || looks.is_multiple_of(1024) && is_late() {
+                return None;
             }
-            if spinner.spin() {
-                continue;
-            }
-            self.board.leave_polling(self.rank);
-            let found = self.sleep(deadline_ns, &mut step);
-            self.board.enter_polling(self.rank);
-            if found.is_some() {
-                break found;
-            }
-            if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
-                break step(self, true).1;
-            }
-        };
-        let fenced = self.board.leave_polling(self.rank);
-        // What came while this thread counted as polling rang nobody: look once more, now that it does not.
+        }
+    }
+
+    /// The end of a wait. What came while this thread counted as polling, or was about to look, rang nobody: looks once more,
+    /// now that it does not.
+    #[inline]
+    fn end(&self, fenced: bool) {
         self.end_quietly(fenced);
         self.wake_sleepers();
-        found
     }
 
     /// Sleeps until there may be something to do; gives what `step` found.
     fn sleep<T>(
         &self,
         deadline_ns: Option<u64>,
+        naps: &mut Naps<'_>,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
         let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(now_ns()));
         let nap = {
             let mut driver = self.driver.lock();
+            if driver.is_holding() {
+                drop(driver);
+                // A few microseconds, which a sleep would turn into many.
+                core::hint::spin_loop();
+                return step(self, true).1;
+            }
             driver.flush();
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
             let due = driver.next_deadline().map(left);
@@ -322,15 +351,23 @@ impl Engine {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.board.sleep(
             self.rank,
+            Sleeper::Waiting,
             || {
                 let (worked, this) = step(self, true);
                 found = this;
                 if worked {
                     self.wake_sleepers();
                 }
-                found.is_some() || self.driver.lock().has_work()
+                if found.is_some() {
+                    return true;
+                }
+                let driver = self.driver.lock();
+                // What was done may want to go on sooner than this thread would look again.
+                driver.has_work()
+                    || worked && (driver.is_blocked() || driver.next_deadline().is_some())
             },
             nap,
+            || naps.next(),
         );
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         found
@@ -340,7 +377,7 @@ impl Engine {
     #[inline]
     pub(super) fn wake_sleepers(&self) {
         if self.sleepers.load(Ordering::SeqCst) != 0 {
-            self.board.wake(self.rank);
+            self.board.wake(self.rank, Wake::Waiting);
         }
     }
 
@@ -360,16 +397,11 @@ impl Engine {
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
-        let polling = self.mode == DriverMode::Thread;
+        let mut spinner = self.patience.begin();
+        if self.mode != DriverMode::Thread {
+            spinner.give_up();
+        }
         self.board.enter_polling(self.rank);
-        let mut spinner = Spinner::new(
-            if polling {
-                self.wait
-            } else {
-                WaitStrategy::Event
-            },
-            self.crowded,
-        );
         loop {
             if self.serve_misses() || self.poll() {
                 spinner.reset();
@@ -401,12 +433,58 @@ impl Engine {
         };
         self.board.sleep(
             self.rank,
+            Sleeper::Service,
             || {
                 let driver = self.driver.lock();
                 self.stop.load(Ordering::Acquire) || driver.has_work() || driver.has_misses()
             },
             Some(nap.unwrap_or(Duration::from_secs(1))),
+            || NAP,
         );
         true
+    }
+}
+
+/// Memory whose importers can be asked to wake this process after a store to it.
+pub trait AskForWake {
+    /// Begins to ask. Whether importers that store from now on are sure to see it, or have stored before.
+    fn ask(&self) -> bool;
+    /// Ends it.
+    fn end(&self);
+}
+
+/// How long a thread sleeps at a time, without being woken. Asks importers to wake it for as long as this lives.
+struct Naps<'a> {
+    direct: Option<&'a dyn AskForWake>,
+    next: Duration,
+    longest: Duration,
+}
+
+impl<'a> Naps<'a> {
+    fn new(direct: Option<&'a dyn AskForWake>) -> Self {
+        let (next, longest) = match direct.map(|direct| direct.ask()) {
+            None => (NAP, NAP),
+            Some(true) => (FIRST_MEMORY_NAP, LONGEST_MEMORY_NAP),
+            Some(false) => (FIRST_MEMORY_NAP, FIRST_MEMORY_NAP),
+        };
+        Self {
+            direct,
+            next,
+            longest,
+        }
+    }
+
+    fn next(&mut self) -> Duration {
+        let next = self.next;
+        self.next = (next * 2).min(self.longest);
+        next
+    }
+}
+
+impl Drop for Naps<'_> {
+    fn drop(&mut self) {
+        if let Some(direct) = self.direct {
+            direct.end();
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The exporter's buffer and the importer's mapping of it.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::SeekFrom;
@@ -10,7 +10,9 @@ use super::MemoryError;
 use super::memfd::{self, Writers};
 use super::raw::{self, Source};
 use super::revocation;
+use super::status::flags::AWAITED;
 use super::status::{PeerStatus, Status};
+use crate::barrier;
 use crate::mapping::{Mapping, Rights};
 
 /// Memory that peers of this host can map; the exporter's side.
@@ -26,6 +28,8 @@ pub struct SharedBuffer {
     mapping: Mapping,
     /// Who may store, and what tells importers of a revocation; there once the memory is shared.
     shared: Option<(Writers, Status)>,
+    /// Threads that want to be woken after a store.
+    awaiting: AtomicU32,
 }
 
 impl SharedBuffer {
@@ -47,6 +51,7 @@ impl SharedBuffer {
             file,
             mapping,
             shared: None,
+            awaiting: AtomicU32::new(0),
         })
     }
 
@@ -97,6 +102,7 @@ impl SharedBuffer {
             Some((_, status)) => status,
             None => {
                 let status = Status::new(&self.name)?;
+                status.set_awaited(*self.awaiting.get_mut() != 0);
                 memfd::finish(&self.file, writers)?;
                 status
             }
@@ -168,6 +174,29 @@ impl SharedBuffer {
     fn set_revoked(&self, revoked: bool) {
         if let Some((_, status)) = &self.shared {
             status.set_revoked(revoked);
+        }
+    }
+
+    fn set_awaited(&self, awaited: bool) {
+        if let Some((_, status)) = &self.shared {
+            status.set_awaited(awaited);
+        }
+    }
+
+    /// Begins to ask importers to wake this process after each store ([`MappedBuffer::is_awaited`]); look at the memory once
+    /// more after this call. Whether all see it who have not stored before: where the kernel lacks `membarrier`, some may
+    /// not. A revocation ends it. Takes a few microseconds.
+    pub fn ask_for_wake(&self) -> bool {
+        if self.awaiting.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.set_awaited(true);
+        }
+        barrier::heavy()
+    }
+
+    /// Ends [`ask_for_wake`](Self::ask_for_wake). Once for each call of that.
+    pub fn end_asking(&self) {
+        if self.awaiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.set_awaited(false);
         }
     }
 
@@ -262,6 +291,13 @@ impl MappedBuffer {
     /// revoked from now on. A full fence and one load.
     pub fn stores_arrived(&self) -> bool {
         revocation::stores_arrived(self.status.word())
+    }
+
+    /// Whether the exporter wants to be woken after a store: to be asked after the store. One load.
+    #[inline(always)]
+    pub fn is_awaited(&self) -> bool {
+        barrier::light();
+        self.status.word().load(Ordering::Relaxed) & AWAITED != 0
     }
 
     /// First byte; on a page boundary. Stays mapped after a revocation.

@@ -15,6 +15,8 @@ use crate::page::PAGE_BYTES;
 pub mod flags {
     /// The exporter has moved away: stores no longer reach it.
     pub const REVOKED: u32 = 1;
+    /// A thread of the exporter sleeps until a peer stores, and wants to be woken.
+    pub const AWAITED: u32 = 2;
 }
 
 /// The exporter's side. Dropping it revokes the export.
@@ -59,6 +61,15 @@ impl Status {
             revocation::revoke(self.word());
         } else {
             self.word().fetch_and(!flags::REVOKED, Ordering::SeqCst);
+        }
+    }
+
+    /// Asks importers to wake this process after a store, or no longer.
+    pub(super) fn set_awaited(&self, awaited: bool) {
+        if awaited {
+            self.word().fetch_or(flags::AWAITED, Ordering::SeqCst);
+        } else {
+            self.word().fetch_and(!flags::AWAITED, Ordering::SeqCst);
         }
     }
 }

@@ -7,12 +7,13 @@
 //! | [`MlockPinner`] | `mlock` | the page's number | RLIMIT_MEMLOCK of the process |
 //! | [`UringPinner`] | a registered buffer of an io_uring | a slot of its table, and the page in it | slots; RLIMIT_MEMLOCK of the user |
 //!
-//! `mlock` keeps pages in memory, though the kernel may still move them; a registered buffer
+//! [`CheapestPinner`], the default, uses both. `mlock` keeps pages in memory, though the kernel may still move them; a registered buffer
 //! also keeps them where they are, as a NIC needs, and costs a third.
 //!
 //! A pinner pins what it is told to: which pages are pinned already, and which to give up, is
 //! known to [`mapwire_translation::UserTable`]. Neither pinner allocates in a call.
 
+mod cheapest;
 #[cfg(test)]
 mod conformance;
 mod mlock;
@@ -25,6 +26,7 @@ use core::str::FromStr;
 
 use mapwire_translation::{Frame, Page, PageRange};
 
+pub use cheapest::CheapestPinner;
 pub use mlock::MlockPinner;
 pub use uring::{DEFAULT_SLOTS, MAX_SLOTS, UringPinner};
 
@@ -63,8 +65,11 @@ pub trait Pinner: Send + fmt::Debug {
 }
 
 /// Which pinner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Default, Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PinnerKind {
+    /// [`CheapestPinner`].
+    #[default]
+    Cheapest,
     /// [`MlockPinner`].
     Mlock,
     /// [`UringPinner`].
@@ -72,7 +77,7 @@ pub enum PinnerKind {
 }
 
 impl PinnerKind {
-    /// Every pinner, the preferred one first.
+    /// Each way to pin by itself, the cheaper one first.
     pub const ALL: [Self; 2] = [Self::IoUring, Self::Mlock];
 
     /// A pinner of this kind.
@@ -81,6 +86,7 @@ impl PinnerKind {
     /// The kernel refuses it; the error says which setting to change.
     pub fn open(self) -> Result<Box<dyn Pinner>, PinError> {
         Ok(match self {
+            Self::Cheapest => Box::new(CheapestPinner::new()),
             Self::Mlock => Box::new(MlockPinner::new()),
             Self::IoUring => Box::new(UringPinner::new(DEFAULT_SLOTS)?),
         })
@@ -103,6 +109,7 @@ impl PinnerKind {
 impl fmt::Display for PinnerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Cheapest => "cheapest",
             Self::Mlock => "mlock",
             Self::IoUring => "io_uring",
         })
@@ -111,7 +118,9 @@ impl fmt::Display for PinnerKind {
 
 /// A word that names no pinner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is no way to pin pages: use mlock or io_uring (MAPWIRE_PINNER)")]
+#[error(
+    "invalid way to pin pages {found:?}: use cheapest, mlock or io_uring (MAPWIRE_PINNER, --pinner)"
+)]
 pub struct ParsePinnerError {
     found: String,
 }
@@ -120,7 +129,7 @@ impl FromStr for PinnerKind {
     type Err = ParsePinnerError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL
+        [Self::Cheapest, Self::Mlock, Self::IoUring]
             .into_iter()
             .find(|kind| kind.to_string() == word)
             .ok_or_else(|| ParsePinnerError {

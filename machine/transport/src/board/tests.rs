@@ -1,6 +1,7 @@
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 fn second_mapping(files: &BoardFiles) -> Board {
     Board::open(files.bells.as_fd(), files.news.as_fd()).unwrap()
@@ -116,20 +117,7 @@ fn a_rank_outside_the_job_reads_as_absent_and_cannot_be_written() {
     assert_eq!(board.state(1), RankState::Absent);
     assert_eq!(board.events(), 0);
     assert!(!board.ring(7));
-    assert!(!board.sleep(7, || false, None));
-}
-
-#[test]
-fn a_sender_rings_only_when_nobody_polls() {
-    let (board, _files) = BrokersBoard::create(2).unwrap();
-    assert!(board.ring(1));
-    board.enter_polling(1);
-    assert!(!board.ring(1));
-    board.enter_polling(1);
-    board.leave_polling(1);
-    assert!(!board.ring(1));
-    board.leave_polling(1);
-    assert!(board.ring(1));
+    assert!(!board.sleep(7, Sleeper::Waiting, || false, None, || NAP));
 }
 
 #[test]
@@ -141,7 +129,13 @@ fn a_sleeper_wakes_at_the_ring() {
         let (board, flag) = (second_mapping(&files), flag.clone());
         std::thread::spawn(move || {
             let start = Instant::now();
-            let woke = board.sleep(1, || flag.load(Ordering::Acquire), None);
+            let woke = board.sleep(
+                1,
+                Sleeper::Waiting,
+                || flag.load(Ordering::Acquire),
+                None,
+                || NAP,
+            );
             (woke, start.elapsed())
         })
     };
@@ -154,15 +148,6 @@ fn a_sleeper_wakes_at_the_ring() {
 }
 
 #[test]
-fn sleep_gives_up_at_its_timeout() {
-    let (board, _files) = BrokersBoard::create(1).unwrap();
-    let start = Instant::now();
-    assert!(!board.sleep(0, || false, Some(Duration::from_millis(30))));
-    assert!(start.elapsed() >= Duration::from_millis(30));
-    assert!(!board.sleep(0, || false, Some(Duration::ZERO)));
-}
-
-#[test]
 fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
     let (board, files) = BrokersBoard::create(1).unwrap();
     let flag = Arc::new(AtomicBool::new(false));
@@ -172,7 +157,15 @@ fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
         .store(u32::MAX, Ordering::SeqCst);
     let sleeper = {
         let (board, flag) = (second_mapping(&files), flag.clone());
-        std::thread::spawn(move || board.sleep(0, || flag.load(Ordering::Acquire), None))
+        std::thread::spawn(move || {
+            board.sleep(
+                0,
+                Sleeper::Waiting,
+                || flag.load(Ordering::Acquire),
+                None,
+                || NAP,
+            )
+        })
     };
     flag.store(true, Ordering::Release);
     assert!(!board.ring(0), "the mark says that somebody polls");

@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::message::{ToBroker, ToRank};
 use super::socket::{self, Received};
 use super::{JobAddress, RendezvousError};
+use crate::bells::Wake;
 use crate::board::{Board, RankState};
 
 /// How long a request may wait for a broker that does not take it. It always takes them, unless it
@@ -513,7 +514,7 @@ impl Client {
                 return;
             }
             end.broker.store(true, Ordering::Release);
-            board.wake(rank);
+            board.wake(rank, Wake::All);
             on_end();
         };
         std::thread::Builder::new()

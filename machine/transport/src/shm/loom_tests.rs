@@ -154,15 +154,65 @@ fn loom_slots_and_bulk_area_mix() {
     exchange(&[UNIT, 0, UNIT, 0]);
 }
 
-/// The words of one rank's line on the board, and what a futex does. The order of steps is that of
-/// [`Board::ring`](crate::board::Board::ring), `leave_polling` and `sleep`.
+/// Marks of a bell, as in [`bells`](crate::bells).
+const MARKS: u32 = 3;
+const ASLEEP: u32 = 1;
+const RUNG: u32 = 2;
+const RING: u32 = 4;
+
+/// A bell, and what a futex does with it.
+struct Bell {
+    word: AtomicU32,
+    queue: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Bell {
+    fn new() -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            queue: Mutex::new(()),
+            wake: Condvar::new(),
+        }
+    }
+
+    fn mark(&self, mark: u32) -> u32 {
+        let marked = |seen: u32| Some(seen & !MARKS | mark);
+        let (set, fetch) = (Ordering::SeqCst, Ordering::Relaxed);
+        self.word.fetch_update(set, fetch, marked).unwrap() & !MARKS | mark
+    }
+
+    /// The mark that was there; with [`ASLEEP`] one thread was woken.
+    fn ring(&self) -> u32 {
+        let rung = |seen: u32| (seen & MARKS == ASLEEP).then(|| (seen ^ ASLEEP ^ RUNG) + RING);
+        let (set, fetch) = (Ordering::SeqCst, Ordering::Relaxed);
+        match self.word.fetch_update(set, fetch, rung) {
+            Ok(seen) => {
+                let _held = self.queue.lock().unwrap();
+                self.wake.notify_one();
+                seen & MARKS
+            }
+            Err(seen) => seen & MARKS,
+        }
+    }
+
+    /// Sleeps while the bell is `old`, as a futex does: compared and queued in one step, and woken by a ring alone.
+    fn wait(&self, old: u32) {
+        let held = self.queue.lock().unwrap();
+        if self.word.load(Ordering::Acquire) == old {
+            drop(self.wake.wait(held).unwrap());
+        }
+    }
+}
+
+/// The words of one rank's line on the board. The order of steps is that of [`Board::ring`](crate::board::Board::ring),
+/// `leave_polling` and `sleep`.
 struct Rank {
     /// Threads that poll, a count of the process's own.
     pollers: AtomicU32,
     polling: AtomicU32,
-    bell: AtomicU32,
-    queue: Mutex<()>,
-    wake: Condvar,
+    waiting: Bell,
+    service: Bell,
 }
 
 impl Rank {
@@ -171,9 +221,8 @@ impl Rank {
         Arc::new(Self {
             pollers: AtomicU32::new(1),
             polling: AtomicU32::new(1),
-            bell: AtomicU32::new(0),
-            queue: Mutex::new(()),
-            wake: Condvar::new(),
+            waiting: Bell::new(),
+            service: Bell::new(),
         })
     }
 
@@ -190,22 +239,25 @@ impl Rank {
         }
     }
 
-    /// After publishing: wakes the rank unless somebody there polls.
+    /// After publishing: wakes a thread of the rank unless somebody there polls.
     fn ring(&self) {
         fence(Ordering::SeqCst);
-        if self.polling.load(Ordering::Relaxed) == 0 {
-            let _held = self.queue.lock().unwrap();
-            self.bell.fetch_add(1, Ordering::Release);
-            self.wake.notify_all();
+        if self.polling.load(Ordering::Relaxed) == 0 && self.waiting.ring() == 0 {
+            self.service.ring();
         }
     }
 
-    /// Sleeps until the bell differs from `old`, as a futex does: compared and queued in one step.
-    fn wait(&self, old: u32) {
-        let mut held = self.queue.lock().unwrap();
-        while self.bell.load(Ordering::Acquire) == old {
-            held = self.wake.wait(held).unwrap();
+    /// Sleeps on `bell` until `look` says so; it is called once more after the mark.
+    fn sleep(bell: &Bell, mut look: impl FnMut() -> bool) {
+        loop {
+            let seen = bell.mark(ASLEEP);
+            fence(Ordering::SeqCst);
+            if look() {
+                break;
+            }
+            bell.wait(seen);
         }
+        bell.mark(0);
     }
 }
 
@@ -233,15 +285,55 @@ fn loom_a_sleeper_never_misses_a_packet() {
                     break;
                 }
                 rank.leave();
-                let old = rank.bell.load(Ordering::Acquire);
-                fence(Ordering::SeqCst);
-                if cursor.ready(&*ring).is_none() {
-                    rank.wait(old);
-                }
+                Rank::sleep(&rank.waiting, || cursor.ready(&*ring).is_some());
                 rank.enter();
             }
         }
         sender.join().unwrap();
+    });
+}
+
+/// Two packets, of which a thread that waits takes the first and goes on, while the service thread sleeps.
+#[test]
+fn loom_what_a_thread_leaves_that_goes_on_wakes_the_service_thread() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let sent = Arc::new(AtomicU32::new(0));
+        let taken = Arc::new(AtomicU32::new(0));
+        let rank = Arc::new(Rank {
+            pollers: AtomicU32::new(0),
+            polling: AtomicU32::new(0),
+            waiting: Bell::new(),
+            service: Bell::new(),
+        });
+        let take = |sent: &AtomicU32, taken: &AtomicU32| {
+            let seen = sent.load(Ordering::SeqCst);
+            taken.fetch_max(seen, Ordering::SeqCst);
+            seen
+        };
+        let (their_sent, their_rank) = (Arc::clone(&sent), Arc::clone(&rank));
+        let sender = thread::spawn(move || {
+            for _ in 0..2 {
+                their_sent.fetch_add(1, Ordering::SeqCst);
+                their_rank.ring();
+            }
+        });
+        let (my_sent, my_taken, my_rank) =
+            (Arc::clone(&sent), Arc::clone(&taken), Arc::clone(&rank));
+        let waiter = thread::spawn(move || {
+            Rank::sleep(&my_rank.waiting, || take(&my_sent, &my_taken) > 0);
+            // The end of a wait: polls, leaves, and looks once more.
+            my_rank.enter();
+            my_rank.leave();
+            take(&my_sent, &my_taken);
+        });
+        // The service thread: asleep for ever, which loom reports, if both packets were sent and nobody took the second.
+        Rank::sleep(&rank.service, || {
+            take(&sent, &taken) == 2 || taken.load(Ordering::SeqCst) == 2
+        });
+        sender.join().unwrap();
+        waiter.join().unwrap();
     });
 }
 
@@ -252,6 +344,7 @@ fn loom_what_is_published_while_two_threads_begin_and_end_to_poll_is_seen_or_rin
     model.check(|| {
         let full = Arc::new(AtomicBool::new(false));
         let rank = Rank::polling();
+        rank.service.mark(ASLEEP);
         let (their_full, their_rank) = (Arc::clone(&full), Arc::clone(&rank));
         let sender = thread::spawn(move || {
             their_full.store(true, Ordering::Release);
@@ -267,7 +360,7 @@ fn loom_what_is_published_while_two_threads_begin_and_end_to_poll_is_seen_or_rin
         let seen = full.load(Ordering::Acquire);
         let seen = other.join().unwrap() || seen;
         sender.join().unwrap();
-        let rung = rank.bell.load(Ordering::Acquire) != 0;
+        let rung = rank.service.word.load(Ordering::Acquire) & MARKS == RUNG;
         drop((full, rank));
         if !seen && !rung {
             panic!("nobody looks");
@@ -308,12 +401,12 @@ fn loom_finds_the_lost_wake_up_of_a_sleeper_that_does_not_check_again() {
             their_rank.ring();
         });
         let seen = full.load(Ordering::Acquire);
-        let old = rank.bell.load(Ordering::Acquire);
         if !seen {
             rank.leave();
+            rank.waiting.mark(ASLEEP);
         }
         sender.join().unwrap();
-        let rung = rank.bell.load(Ordering::Acquire) != old;
+        let rung = rank.waiting.word.load(Ordering::Acquire) & MARKS == RUNG;
         // Not an assertion on the spot: loom must first be rid of its objects.
         drop((full, rank));
         if !seen && !rung {

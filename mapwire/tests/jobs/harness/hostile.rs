@@ -86,7 +86,8 @@ impl RawChannel {
                 Err(PushError::Full) => {
                     assert!(Instant::now() < end, "the victim takes no more");
                     // It may be asleep since this side sends nothing back.
-                    self.board.wake(self.peer);
+                    self.board
+                        .wake(self.peer, mapwire_transport::bells::Wake::All);
                     self.drain();
                     std::thread::yield_now();
                 }

@@ -1,0 +1,169 @@
+//! What ranks would do by futexes alone, in memory of rank 0 that all have mapped; and the ring of signals beside it.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use mapwire::{Buffer, Export, Import, Node, Rights, Shared};
+use mapwire_host::waiting::{futex_wait, futex_wake};
+
+use super::super::BenchError;
+use super::super::words::Words;
+
+/// A cache line for each word, each rank's own from here on.
+const LINE: usize = 64;
+const ARRIVED: usize = 0;
+const ROUND: usize = LINE;
+const TICKET: usize = 2 * LINE;
+const STAMP: usize = 3 * LINE;
+const SAID: usize = 4 * LINE;
+const SLOTS: usize = 16 * LINE;
+/// Where the grants of the lock lie, behind the slots of 64 ranks.
+const GRANTS: usize = SLOTS + 64 * LINE;
+const BYTES: usize = GRANTS + 64 * LINE;
+/// Pairs that rank 1 may say to rank 0, behind all that.
+const PAIRS: usize = 128;
+
+/// Words to sleep on.
+pub(super) struct Futexes {
+    words: Words,
+    _kept: (Option<(Buffer, Export)>, Option<Import>),
+}
+
+impl Futexes {
+    /// Joins the ranks. Collective.
+    pub(super) fn new(node: &Node) -> Result<Self, BenchError> {
+        let room = BYTES + PAIRS * 16;
+        if node.rank() == 0 {
+            let buffer = node.alloc(room)?;
+            let export = node.export_buffer(&buffer).name("bench.futexes").start()?;
+            let words = Words::of_buffer(&buffer);
+            let _kept = (Some((buffer, export)), None);
+            Ok(Self { words, _kept })
+        } else {
+            let import = node
+                .import(0, "bench.futexes")
+                .rights(Rights::ALL)
+                .start()?;
+            let words = Words::of_import(&import)?;
+            let _kept = (None, Some(import));
+            Ok(Self { words, _kept })
+        }
+    }
+
+    /// Gives `turn` to a rank.
+    pub(super) fn pass(&self, rank: usize, turn: u32) {
+        let word = self.words.futex(SLOTS + rank * LINE);
+        word.store(turn, Release);
+        futex_wake(word, 1);
+    }
+
+    /// Waits until this rank is given `turn`.
+    pub(super) fn wait(&self, rank: usize, turn: u32) {
+        let word = self.words.futex(SLOTS + rank * LINE);
+        loop {
+            let seen = word.load(Acquire);
+            if seen >= turn {
+                return;
+            }
+            futex_wait(word, seen, None);
+        }
+    }
+
+    pub(super) fn barrier(&self, ranks: usize) {
+        let (arrived, round) = (self.words.futex(ARRIVED), self.words.futex(ROUND));
+        let mine = round.load(Acquire);
+        if arrived.fetch_add(1, AcqRel) as usize + 1 == ranks {
+            arrived.store(0, Release);
+            round.fetch_add(1, AcqRel);
+            futex_wake(round, u32::MAX);
+        } else {
+            while round.load(Acquire) == mine {
+                futex_wait(round, mine, None);
+            }
+        }
+    }
+
+    /// Takes a lock in the order of asking, and gives it to the next.
+    pub(super) fn locked(&self, ranks: usize) {
+        let grant = |ticket: u32| self.words.futex(GRANTS + ticket as usize % ranks * LINE);
+        let ticket = self.words.futex(TICKET).fetch_add(1, AcqRel);
+        let word = grant(ticket);
+        // The first ticket is granted by the memory's zeros.
+        loop {
+            let seen = word.load(Acquire);
+            if seen == ticket {
+                break;
+            }
+            futex_wait(word, seen, None);
+        }
+        let next = grant(ticket.wrapping_add(1));
+        next.store(ticket.wrapping_add(1), Release);
+        futex_wake(next, 1);
+    }
+
+    pub(super) fn stamp(&self, now_ns: u64) {
+        self.words.store(STAMP, now_ns);
+    }
+
+    pub(super) fn stamped(&self) -> u64 {
+        self.words.load(STAMP)
+    }
+
+    /// What rank 1 has measured, told to rank 0. Collective of two ranks.
+    pub(super) fn gather(
+        &self,
+        node: &Node,
+        shared: &Shared,
+        pairs: &[(f64, f64)],
+        percent: f64,
+    ) -> Result<(Vec<(f64, f64)>, f64), BenchError> {
+        let count = pairs.len().min(PAIRS);
+        if node.rank() == 1 {
+            self.words.store(SAID, percent.to_bits());
+            for (index, (value, raw)) in pairs[..count].iter().enumerate() {
+                self.words.store(BYTES + 16 * index, value.to_bits());
+                self.words.store(BYTES + 16 * index + 8, raw.to_bits());
+            }
+        }
+        shared.barrier()?;
+        let said = |offset| f64::from_bits(self.words.load(offset));
+        let pair = |index| (said(BYTES + 16 * index), said(BYTES + 16 * index + 8));
+        Ok(((0..count).map(pair).collect(), said(SAID)))
+    }
+}
+
+/// Signals from each rank to the next.
+pub(super) struct Ring {
+    inbox: Export,
+    next: Import,
+}
+
+impl Ring {
+    /// Joins the ranks. Collective.
+    pub(super) fn new(node: &Node, ring_path: bool) -> Result<Self, BenchError> {
+        let name = if ring_path {
+            "bench.hop.ring"
+        } else {
+            "bench.hop"
+        };
+        let buffer = node.alloc(4096)?;
+        let export = node.export_buffer(&buffer).name(name);
+        let export = if ring_path {
+            export.ring_only()
+        } else {
+            export
+        };
+        let inbox = export.start()?;
+        let next = node.import((node.rank() + 1) % node.size(), name);
+        let next = next.rights(Rights::ALL).start()?;
+        Ok(Self { inbox, next })
+    }
+
+    pub(super) fn pass(&self, turn: u64) -> Result<(), BenchError> {
+        Ok(self.next.put_signal(&[], 0, 0, turn)?)
+    }
+
+    pub(super) fn wait(&self, turn: u64) -> Result<(), BenchError> {
+        self.inbox.wait_signal(0, turn)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! The bells of a rank, in memory that all ranks share: who sleeps there, and how he is woken.
+//!
+//! A rank has two bells. The threads of the program that wait sleep on one, the service thread on the
+//! other ([`Sleeper`]). A sleeper marks its bell before it looks for the last time; whoever rings changes
+//! the mark and wakes one thread. A thread that waits serves whatever comes, so it is woken rather
+//! than the service thread, never both. Until that thread has looked, further senders make no system
+//! call.
+//!
+//! A mark that another process sets or takes off for no reason costs a needless wake-up, or a delay
+//! of the longest nap.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+/// Marks of a bell; 0 when nobody sleeps there. The bits above count the rings.
+const MARKS: u32 = 3;
+/// Somebody has lain down since the last ring.
+const ASLEEP: u32 = 1;
+/// The bell was rung, and who slept there is about to look.
+const RUNG: u32 = 2;
+const RING: u32 = 4;
+
+/// Who sleeps, and so on which bell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleeper {
+    /// A thread of the program that waits, and serves whatever comes meanwhile.
+    Waiting,
+    /// The service thread, which serves while no thread waits.
+    Service,
+}
+
+/// Who is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// All threads that wait.
+    Waiting,
+    /// The service thread.
+    Service,
+    /// Both.
+    All,
+}
+
+/// The bells of a rank.
+pub(crate) struct Bells<'a> {
+    /// Not 0 while a thread of the rank polls.
+    pub(crate) polling: &'a AtomicU32,
+    /// On which threads sleep that wait.
+    pub(crate) waiting: &'a AtomicU32,
+    /// On which the service thread sleeps.
+    pub(crate) service: &'a AtomicU32,
+}
+
+impl Bells<'_> {
+    /// Wakes a thread of the rank if nobody polls there and somebody sleeps. Whether it woke anybody.
+    /// The caller has made a full fence since it published.
+    pub(crate) fn ring(&self) -> bool {
+        if self.polling.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        // Who finds a bell rung leaves it to the thread that was woken; it looks after this.
+        match ring_one(self.waiting) {
+            0 => ring_one(self.service) == ASLEEP && wake(self.service, 1),
+            mark => mark == ASLEEP && wake(self.waiting, 1),
+        }
+    }
+
+    /// Wakes all of `who`, marked or not.
+    pub(crate) fn wake(&self, who: Wake) {
+        for (bell, other) in [(self.waiting, Wake::Service), (self.service, Wake::Waiting)] {
+            if who != other {
+                bell.fetch_add(RING, Ordering::SeqCst);
+                wake(bell, i32::MAX as u32);
+            }
+        }
+    }
+
+    /// See [`Board::sleep`](crate::board::Board::sleep).
+    pub(crate) fn sleep(
+        &self,
+        sleeper: Sleeper,
+        mut recheck: impl FnMut() -> bool,
+        timeout: Option<Duration>,
+        mut nap: impl FnMut() -> Duration,
+    ) -> bool {
+        let bell = match sleeper {
+            Sleeper::Waiting => self.waiting,
+            Sleeper::Service => self.service,
+        };
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let found = loop {
+            let seen = mark(bell, ASLEEP);
+            fence(Ordering::SeqCst);
+            if recheck() {
+                break true;
+            }
+            let limit = match deadline {
+                None => nap(),
+                Some(end) => match end.checked_duration_since(Instant::now()) {
+                    None | Some(Duration::ZERO) => break false,
+                    Some(left) => left.min(nap()),
+                },
+            };
+            let until = rustix::time::Timespec {
+                tv_sec: limit.as_secs() as i64,
+                tv_nsec: i64::from(limit.subsec_nanos()),
+            };
+            match futex::wait(bell, futex::Flags::empty(), seen, Some(&until)) {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
+                // No futex on this mapping, which no supported kernel answers: doze, don't spin.
+                Err(_) => std::thread::sleep(Duration::from_millis(1).min(limit)),
+            }
+        };
+        // Others of this bell that still sleep are woken by this thread, or by the service thread.
+        mark(bell, 0);
+        found
+    }
+}
+
+/// Rings a bell where somebody sleeps. The mark that was there.
+fn ring_one(bell: &AtomicU32) -> u32 {
+    let rung =
+        |seen: u32| (seen & MARKS == ASLEEP).then(|| (seen ^ ASLEEP ^ RUNG).wrapping_add(RING));
+    match bell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, rung) {
+        Ok(seen) | Err(seen) => seen & MARKS,
+    }
+}
+
+/// Sets the mark of a bell; the bell then.
+fn mark(bell: &AtomicU32, mark: u32) -> u32 {
+    let marked = |seen: u32| Some(seen & !MARKS | mark);
+    match bell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, marked) {
+        Ok(seen) | Err(seen) => seen & !MARKS | mark,
+    }
+}
+
+fn wake(bell: &AtomicU32, sleepers: u32) -> bool {
+    futex::wake(bell, futex::Flags::empty(), sleepers).is_ok_and(|woken| woken > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    const NAP: Duration = Duration::from_secs(5);
+
+    #[derive(Default)]
+    struct Words([AtomicU32; 3]);
+
+    impl Words {
+        fn bells(&self) -> Bells<'_> {
+            let [polling, waiting, service] = &self.0;
+            Bells {
+                polling,
+                waiting,
+                service,
+            }
+        }
+    }
+
+    #[test]
+    fn a_sender_rings_only_when_nobody_polls() {
+        let words = Words::default();
+        let bells = words.bells();
+        for (polling, rung) in [(1, false), (0, true)] {
+            bells.polling.store(polling, Ordering::SeqCst);
+            let asleep = mark(bells.service, ASLEEP);
+            bells.ring();
+            assert_eq!(bells.service.load(Ordering::SeqCst) != asleep, rung);
+        }
+    }
+
+    #[test]
+    fn a_bell_that_was_rung_is_not_rung_again_before_its_sleeper_has_looked() {
+        let words = Words::default();
+        let bells = words.bells();
+        let all = || [bells.waiting, bells.service].map(|bell| bell.load(Ordering::SeqCst));
+        mark(bells.waiting, ASLEEP);
+        mark(bells.service, ASLEEP);
+        bells.ring();
+        assert_eq!(all(), [RING | RUNG, ASLEEP]);
+        bells.ring();
+        assert_eq!(
+            all(),
+            [RING | RUNG, ASLEEP],
+            "who was woken has not looked yet"
+        );
+        // The thread that waited goes on: it is the service thread's turn.
+        mark(bells.waiting, 0);
+        bells.ring();
+        assert_eq!(all(), [RING, RING | RUNG]);
+        bells.ring();
+        assert_eq!(all(), [RING, RING | RUNG]);
+    }
+
+    #[test]
+    fn a_ring_wakes_the_thread_that_waits_and_leaves_the_service_thread_asleep() {
+        let words = Words::default();
+        let bells = words.bells();
+        let flags = [(); 2].map(|()| AtomicBool::new(false));
+        let looks = [(); 2].map(|()| AtomicU32::new(0));
+        thread::scope(|scope| {
+            let sleeper = |index: usize, who| {
+                let (bells, flags, looks) = (&bells, &flags, &looks);
+                scope.spawn(move || {
+                    let look = || {
+                        looks[index].fetch_add(1, Ordering::SeqCst);
+                        flags[index].load(Ordering::SeqCst)
+                    };
+                    bells.sleep(who, look, None, || NAP)
+                })
+            };
+            let service = sleeper(0, Sleeper::Service);
+            let waiting = sleeper(1, Sleeper::Waiting);
+            while looks.iter().any(|n| n.load(Ordering::SeqCst) == 0) {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(50));
+            let start = Instant::now();
+            flags[1].store(true, Ordering::SeqCst);
+            bells.ring();
+            assert!(waiting.join().unwrap());
+            assert_eq!(looks[0].load(Ordering::SeqCst), 1);
+            // Nobody waits now.
+            flags[0].store(true, Ordering::SeqCst);
+            bells.ring();
+            assert!(service.join().unwrap());
+            assert!(start.elapsed() < NAP, "woken, not by itself");
+        });
+    }
+
+    #[test]
+    fn sleep_gives_up_at_its_timeout() {
+        let words = Words::default();
+        let bells = words.bells();
+        let start = Instant::now();
+        let limit = Duration::from_millis(30);
+        assert!(!bells.sleep(Sleeper::Waiting, || false, Some(limit), || NAP));
+        assert!(start.elapsed() >= limit);
+        assert!(!bells.sleep(Sleeper::Waiting, || false, Some(Duration::ZERO), || NAP));
+    }
+}
