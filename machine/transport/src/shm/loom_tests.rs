@@ -196,6 +196,13 @@ impl Bell {
         }
     }
 
+    /// Wakes whoever sleeps here, marked or not.
+    fn wake(&self) {
+        let _held = self.queue.lock().unwrap();
+        self.word.fetch_add(RING, Ordering::SeqCst);
+        self.wake.notify_all();
+    }
+
     /// Sleeps while the bell is `old`, as a futex does: compared and queued in one step, and woken by a ring alone.
     fn wait(&self, old: u32) {
         let held = self.queue.lock().unwrap();
@@ -326,7 +333,10 @@ fn loom_what_a_thread_leaves_that_goes_on_wakes_the_service_thread() {
             // The end of a wait: polls, leaves, and looks once more.
             my_rank.enter();
             my_rank.leave();
-            take(&my_sent, &my_taken);
+            if take(&my_sent, &my_taken) == 2 {
+                // Nothing is left to serve; only this model's thread must end.
+                my_rank.service.wake();
+            }
         });
         // The service thread: asleep for ever, which loom reports, if both packets were sent and nobody took the second.
         Rank::sleep(&rank.service, || {
