@@ -242,8 +242,15 @@ impl Engine {
             (worked, found)
         });
         // A wait that is over at its first look ends without another.
-        if looks == 1 && patience > 0 {
-            self.driver.lock().ring_due();
+        if looks == 1 {
+            let is_holding = {
+                let mut driver = self.driver.lock();
+                driver.ring_due();
+                driver.is_holding()
+            };
+            if is_holding {
+                self.board.wake(self.rank, Wake::Service);
+            }
         }
         found
     }
@@ -436,7 +443,10 @@ impl Engine {
             Sleeper::Service,
             || {
                 let driver = self.driver.lock();
-                self.stop.load(Ordering::Acquire) || driver.has_work() || driver.has_misses()
+                self.stop.load(Ordering::Acquire)
+                    || driver.has_work()
+                    || driver.has_misses()
+                    || driver.is_holding()
             },
             Some(nap.unwrap_or(Duration::from_secs(1))),
             || NAP,
