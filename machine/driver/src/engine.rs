@@ -5,6 +5,7 @@
 //! and sleeps again (event-driven rather than polled, Millipage §3.3). In [`DriverMode::Thread`] the service thread polls all
 //! the time, and other threads only write commands and watch completion words.
 
+mod holding;
 mod shared_calls;
 mod waits;
 
@@ -15,6 +16,7 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use mapwire_host::masking;
 use mapwire_host::waiting::{Patience, WaitStrategy};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::{Board, RankState};
@@ -26,8 +28,10 @@ use crate::driver::{Driver, PeerWords, peer_flags};
 use crate::error::DriverError;
 use crate::job::Job;
 use crate::log::Line;
-use crate::spin::{SpinGuard, SpinLock};
+use crate::spin::SpinLock;
 use crate::threads::Threads;
+pub use holding::DriverGuard;
+use holding::Interrupts;
 
 /// The driver of a process, shared by its threads.
 #[derive(Debug)]
@@ -47,6 +51,7 @@ pub struct Engine {
     service: Mutex<Option<JoinHandle<()>>>,
     /// Threads of this process that sleep on its bell, the service thread left out.
     sleepers: AtomicU32,
+    interrupts: Interrupts,
     /// The shared memory's application views; 0 while it is not open.
     shared_start: AtomicUsize,
     shared_end: AtomicUsize,
@@ -87,24 +92,6 @@ pub enum Place {
     FaultHandler,
 }
 
-/// The driver, held.
-#[derive(Debug)]
-pub struct DriverGuard<'a>(SpinGuard<'a, Driver>);
-
-impl core::ops::Deref for DriverGuard<'_> {
-    type Target = Driver;
-
-    fn deref(&self) -> &Driver {
-        &self.0
-    }
-}
-
-impl core::ops::DerefMut for DriverGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Driver {
-        &mut self.0
-    }
-}
-
 impl Engine {
     /// Starts the driver of this process in `job`.
     ///
@@ -142,14 +129,18 @@ impl Engine {
             stop: AtomicBool::new(false),
             service: Mutex::new(None),
             sleepers: AtomicU32::new(0),
+            interrupts: Interrupts::new(),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),
         });
         // The thread holds no share of the engine: dropping the last share is what stops it.
         let weak = Arc::downgrade(&engine);
+        // The thread starts with signals blocked: handlers of the program run on threads of the program.
+        let masked = masking::mask();
         let thread = std::thread::Builder::new()
             .name("mapwire-service".to_owned())
             .spawn(move || {
+                masking::mask_for_good();
                 let serve = || {
                     while let Some(engine) = weak.upgrade() {
                         if !engine.serve_once() {
@@ -163,6 +154,7 @@ impl Engine {
                 }
             })
             .map_err(DriverError::Thread)?;
+        drop(masked);
         *engine
             .service
             .lock()
@@ -206,12 +198,6 @@ impl Engine {
         &self.words
     }
 
-    /// The driver. Hold it briefly, and touch no memory meanwhile that may fault.
-    #[inline]
-    pub fn lock(&self) -> DriverGuard<'_> {
-        DriverGuard(self.driver.lock())
-    }
-
     /// What says whether direct stores to `peer` may go ahead.
     #[must_use]
     pub fn way_to(&self, peer: NodeId) -> Way {
@@ -240,7 +226,7 @@ impl Engine {
         command: &CommandRepr,
         data: &[u8],
     ) -> Result<bool, DriverError> {
-        let mut driver = self.driver.lock();
+        let mut driver = self.lock();
         self.mark_dirty(&driver, to);
         if self.mode == DriverMode::Inline {
             return driver.submit(command, data);
@@ -294,7 +280,7 @@ impl Engine {
         {
             let _ = thread.join();
         }
-        self.driver.lock().leave();
+        self.lock().leave();
         while let Some(line) = self.next_line() {
             line.write();
         }
@@ -302,7 +288,7 @@ impl Engine {
 
     /// The next line of the log, taken in a hold of its own.
     fn next_line(&self) -> Option<Line> {
-        self.driver.lock().log.pop()
+        self.lock().log.pop()
     }
 }
 

@@ -5,26 +5,38 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering;
 
-use crate::sync::{AtomicBool, spin_loop, yield_now};
+use crate::sync::{AtomicUsize, spin_loop, yield_now};
 
 /// Spins before the processor is given away: the holder may be a thread that this one displaced.
 const SPINS_BEFORE_YIELD: u32 = 200;
 
+thread_local! {
+    /// Its address tells threads apart, for less than a thread id costs.
+    static ME: u8 = const { 0 };
+}
+
+/// A number of the calling thread that no other live thread has. Never 0.
+#[inline]
+fn me() -> usize {
+    ME.with(|me| core::ptr::from_ref(me).addr())
+}
+
 /// A spin lock. Not fair, not re-entrant.
 #[derive(Debug, Default)]
 pub(crate) struct SpinLock<T> {
-    locked: AtomicBool,
+    /// The thread that holds it; 0 when it is free.
+    owner: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, and `locked` lets one guard exist at a time; handing the value from
+// SAFETY: the value is reached only through a guard, and `owner` lets one guard exist at a time; handing the value from
 // thread to thread in turn needs `T: Send`, as with a mutex.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
-            locked: AtomicBool::new(false),
+            owner: AtomicUsize::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -32,12 +44,17 @@ impl<T> SpinLock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
-        let taken = !self.locked.load(Ordering::Relaxed)
+        let is_free = self.owner.load(Ordering::Relaxed) == 0
             && self
-                .locked
-                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .owner
+                .compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        taken.then(|| SpinGuard { lock: self })
+        is_free.then(|| SpinGuard { lock: self })
+    }
+
+    /// Whether the calling thread holds the lock: it would wait for itself.
+    pub(crate) fn is_mine(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == me()
     }
 
     /// Takes the lock, waiting for it.
@@ -70,7 +87,7 @@ impl<T> Deref for SpinGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the only one: `locked` was false when it was made and is true until it is dropped.
+        // SAFETY: this guard is the only one: `owner` was 0 when it was made and is this thread until it is dropped.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -86,7 +103,7 @@ impl<T> DerefMut for SpinGuard<'_, T> {
 impl<T> Drop for SpinGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.locked.store(false, Ordering::Release);
+        self.lock.owner.store(0, Ordering::Release);
     }
 }
 
@@ -110,7 +127,12 @@ mod tests {
         assert_eq!(*lock.lock(), 4 * turns);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
+        assert!(lock.is_mine());
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!lock.is_mine()));
+        });
         drop(held);
+        assert!(!lock.is_mine());
         assert!(lock.try_lock().is_some());
     }
 }

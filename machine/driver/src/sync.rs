@@ -4,7 +4,7 @@
 pub(crate) use std::{
     hint::spin_loop,
     sync::Mutex,
-    sync::atomic::{AtomicBool, AtomicU32},
+    sync::atomic::{AtomicU32, AtomicUsize},
     thread::yield_now,
 };
 
@@ -12,6 +12,6 @@ pub(crate) use std::{
 pub(crate) use loom::{
     hint::spin_loop,
     sync::Mutex,
-    sync::atomic::{AtomicBool, AtomicU32},
+    sync::atomic::{AtomicU32, AtomicUsize},
     thread::yield_now,
 };

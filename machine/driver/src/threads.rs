@@ -2,7 +2,7 @@
 //! allocating, since a thread's first use may be a page fault.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::shared::MAX_THREADS;
 
@@ -17,8 +17,36 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Threads {
     table: u32,
-    /// The kernel's thread id of each number; 0 when free.
+    /// The kernel's thread id of each number; 0 when free; below 0 while a signal handler uses the number.
     owners: [AtomicI32; MAX_THREADS],
+    /// Whether the thread of each number is in an operation. Only that thread reads and writes it.
+    busy: [AtomicBool; MAX_THREADS],
+}
+
+/// An operation of the calling thread, under a number that no other operation has until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Operation<'a> {
+    threads: &'a Threads,
+    number: u16,
+    /// Whether the number was taken for this operation alone.
+    is_borrowed: bool,
+}
+
+impl Operation<'_> {
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        let number = usize::from(self.number);
+        if self.is_borrowed {
+            self.threads.owners[number].store(0, Ordering::Release);
+        } else {
+            self.threads.busy[number].store(false, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Threads {
@@ -26,7 +54,28 @@ impl Threads {
         Self {
             table: NEXT_TABLE.fetch_add(1, Ordering::Relaxed),
             owners: [const { AtomicI32::new(0) }; MAX_THREADS],
+            busy: [const { AtomicBool::new(false) }; MAX_THREADS],
         }
+    }
+
+    /// Begins an operation of the calling thread. One that interrupts another of this thread, since a signal handler faulted,
+    /// borrows a number; `None` when none is left.
+    #[inline]
+    pub(crate) fn begin(&self) -> Option<Operation<'_>> {
+        let number = self.current()?;
+        let is_borrowed = self.busy[usize::from(number)].swap(true, Ordering::Relaxed);
+        let number = if is_borrowed { self.borrow()? } else { number };
+        Some(Operation {
+            threads: self,
+            number,
+            is_borrowed,
+        })
+    }
+
+    #[cold]
+    fn borrow(&self) -> Option<u16> {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        self.take_or_free(-tid)
     }
 
     /// The calling thread's number; `None` when as many live threads have one already.
@@ -43,12 +92,24 @@ impl Threads {
     #[cold]
     fn assign(&self) -> Option<u16> {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let number = self.find(tid).or_else(|| self.take(tid)).or_else(|| {
-            self.free_dead();
-            self.take(tid)
-        })?;
+        let number = match self.find(tid) {
+            Some(number) => number,
+            None => {
+                let number = self.take_or_free(tid)?;
+                // The thread that had it before may have ended in an operation.
+                self.busy[usize::from(number)].store(false, Ordering::Relaxed);
+                number
+            }
+        };
         LAST.set((self.table, number));
         Some(number)
+    }
+
+    fn take_or_free(&self, owner: i32) -> Option<u16> {
+        self.take(owner).or_else(|| {
+            self.free_dead();
+            self.take(owner)
+        })
     }
 
     fn find(&self, tid: i32) -> Option<u16> {
@@ -74,7 +135,7 @@ impl Threads {
     fn free_dead(&self) {
         for owner in &self.owners {
             let tid = owner.load(Ordering::Relaxed);
-            if tid != 0 && !crate::mover::thread_lives(tid) {
+            if tid > 0 && !crate::mover::thread_lives(tid) {
                 let _ = owner.compare_exchange(tid, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }
@@ -93,6 +154,20 @@ mod tests {
         let other = std::thread::scope(|scope| scope.spawn(|| threads.current()).join().unwrap());
         assert_ne!(mine, other);
         assert!(mine.is_some() && other.is_some());
+    }
+
+    #[test]
+    fn an_operation_that_interrupts_another_of_its_thread_has_a_number_of_its_own() {
+        let threads = Threads::new();
+        let outer = threads.begin().unwrap();
+        assert_eq!(Some(outer.number()), threads.current());
+        for _ in 0..3 * MAX_THREADS {
+            let inner = threads.begin().unwrap();
+            assert_ne!(inner.number(), outer.number());
+        }
+        let own = outer.number();
+        drop(outer);
+        assert_eq!(threads.begin().unwrap().number(), own);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
 //! | [`descriptors`] | descriptors that stay clear of the standard streams |
 //! | [`barrier`] | a fence between processes that one side pays for both |
+//! | [`masking`] | signal handlers of the program kept off a thread for a while |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
@@ -22,6 +23,8 @@ pub mod barrier;
 pub mod descriptors;
 pub mod faults;
 pub mod limits;
+#[allow(unsafe_code)]
+pub mod masking;
 pub mod memory;
 pub mod page;
 pub mod pinning;

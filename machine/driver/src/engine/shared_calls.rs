@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use mapwire_dsm::{Dsm, Error as ModelError, Outcome, Progress};
 use mapwire_host::faults::{FaultInfo, Resolution};
+use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
 
 use super::{Engine, Place};
@@ -33,12 +34,14 @@ impl Engine {
         place: Place,
         begin: impl FnOnce(&mut SharedPort, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
-        let thread = self
+        let _mask = self.mask();
+        let operation = self
             .threads
-            .current()
+            .begin()
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
+        let thread = operation.number();
         let over = {
-            let mut driver = self.driver.lock();
+            let mut driver = self.lock();
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
             port.check()?;
             let begun = begin(port, thread);
@@ -85,7 +88,7 @@ impl Engine {
             .current()
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let done = {
-            let mut driver = self.driver.lock();
+            let mut driver = self.lock();
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
             let done = command(port.dsm_mut(), thread);
             driver.serve_shared();
@@ -101,12 +104,13 @@ impl Engine {
     /// # Errors
     /// [`SharedError::Open`] when there is one.
     pub fn open_shared(&self, port: SharedPort) -> Result<(), SharedError> {
-        let mut driver = self.driver.lock();
+        let mut driver = self.lock();
         if driver.shared.is_some() {
             return Err(SharedError::Open);
         }
         let range = port.views().layout().views_range();
         driver.shared = Some(Box::new(port));
+        self.interrupts.open();
         self.shared_end.store(range.end, Ordering::Release);
         self.shared_start.store(range.start, Ordering::Release);
         Ok(())
@@ -115,11 +119,14 @@ impl Engine {
     /// Takes the shared memory away.
     pub fn close_shared(&self) -> Option<Box<SharedPort>> {
         self.shared_start.store(0, Ordering::Release);
-        self.driver.lock().shared.take()
+        let port = self.lock().shared.take();
+        self.interrupts.close();
+        port
     }
 
     /// Serves a page fault in the shared memory's views, in the thread that faulted.
     pub fn handle_fault(&self, info: &FaultInfo) -> Resolution {
+        let _masked = masking::in_fault_handler();
         let outcome = self.shared_operation(Place::FaultHandler, |port, thread| {
             let Some((view, offset)) = port.views().locate(info.address) else {
                 return Err(ModelError::NotShared {
@@ -158,28 +165,31 @@ impl Engine {
     /// The access is allowed already: another thread was faster, or the kernel, short of memory, dropped the page's entry.
     /// Sets the protection once more, for the latter case.
     fn reopen(&self, address: usize) {
-        if let Some(port) = &mut self.driver.lock().shared {
+        if let Some(port) = &mut self.lock().shared {
             port.reopen(address);
         }
     }
 
-    /// Says on standard error why an access cannot be served. Runs in a signal handler: the text is made on the stack.
+    /// Says on standard error why an access cannot be served.
     fn report(&self, address: usize, error: &dyn core::fmt::Display) {
+        self.say(format_args!(
+            "access to shared memory at {address:#x}: {error}"
+        ));
+    }
+
+    /// Says something on standard error. May run in a signal handler: the text is made on the stack.
+    pub(super) fn say(&self, what: core::fmt::Arguments<'_>) {
         use std::io::Write;
         let mut text = [0_u8; 512];
         let mut left = &mut text[..];
         // A text that does not fit is cut; that is no error here.
-        let _ = writeln!(
-            left,
-            "mapwire: rank {}: access to shared memory at {address:#x}: {error}",
-            self.rank
-        );
+        let _ = writeln!(left, "mapwire: rank {}: {what}", self.rank);
         let used = 512 - left.len();
         let _ = rustix::io::write(rustix::stdio::stderr(), &text[..used]);
     }
 }
 
 #[cold]
-fn exit_now() -> ! {
+pub(super) fn exit_now() -> ! {
     crate::mover::exit(EXIT_LOST)
 }

@@ -3,6 +3,7 @@
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 
+use mapwire_host::masking::{self, Mask};
 use mapwire_host::waiting::{Spinner, WaitStrategy, now_ns};
 use mapwire_transport::bells::{Sleeper, Wake};
 use mapwire_transport::board::NAP;
@@ -28,6 +29,9 @@ const THOROUGH_LOOKS: u32 = 1 << 16;
 
 /// Looks of a waiting thread before it rings for what it sent: about as long as the answer of a peer that polls takes.
 const LOOKS_BEFORE_RINGING: u32 = 8;
+
+/// Looks of a waiting thread between two questions whether a signal waits for it: a system call each.
+const LOOKS_BETWEEN_SIGNALS: u32 = 256;
 
 fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -59,7 +63,7 @@ impl Engine {
         };
         loop {
             let settled = self.wait_until(Some(nap), |engine| {
-                let mut driver = engine.driver.lock();
+                let mut driver = engine.lock();
                 if driver.is_gone(peer) {
                     return Some(Err(driver.why_gone(peer)));
                 }
@@ -103,7 +107,7 @@ impl Engine {
     /// of its log. Whether anything was done.
     #[inline]
     pub fn poll(&self) -> bool {
-        let (worked, owing, notice) = match self.driver.try_lock() {
+        let (worked, owing, notice) = match self.try_lock() {
             None => return false,
             Some(mut driver) => (
                 driver.poll(),
@@ -123,7 +127,7 @@ impl Engine {
     #[inline]
     fn end_quietly(&self, fenced: bool) {
         let owing = {
-            let mut driver = self.driver.lock();
+            let mut driver = self.lock();
             if driver.has_work() {
                 driver.poll();
             } else if fenced {
@@ -143,6 +147,10 @@ impl Engine {
     /// never in the page-fault handler.
     #[cold]
     fn serve_program(&self, first: Option<Notice>) {
+        masking::unmasked(|| self.serve_program_from(first));
+    }
+
+    fn serve_program_from(&self, first: Option<Notice>) {
         let mut next = (first, None);
         loop {
             let (notice, line) = next;
@@ -156,7 +164,7 @@ impl Engine {
             {
                 handler(notification);
             }
-            let mut driver = self.driver.lock();
+            let mut driver = self.lock();
             if !driver.owes_program() {
                 return;
             }
@@ -209,10 +217,10 @@ impl Engine {
             0
         };
         let found = self.wait(timeout, None, |engine, sleeping| {
-            let mut driver = match engine.driver.try_lock() {
+            let mut driver = match engine.try_lock() {
                 Some(driver) => driver,
                 // Somebody else runs the cycle. Before sleeping the check must be made all the same.
-                None if sleeping => engine.driver.lock(),
+                None if sleeping => engine.lock(),
                 None => return (false, None),
             };
             looks += 1;
@@ -244,7 +252,7 @@ impl Engine {
         // A wait that is over at its first look ends without another.
         if looks == 1 {
             let is_holding = {
-                let mut driver = self.driver.lock();
+                let mut driver = self.lock();
                 driver.ring_due();
                 driver.is_holding()
             };
@@ -264,6 +272,8 @@ impl Engine {
         direct: Option<&dyn AskForWake>,
         mut step: impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
+        // One mask for the whole wait: handlers of the program run while this thread sleeps, and between looks when one is due.
+        let mut mask = self.mask();
         if let (_, Some(found)) = step(self, false) {
             return Some(found);
         }
@@ -272,7 +282,7 @@ impl Engine {
         let mut spinner = self.patience.begin();
         if spinner.spins() {
             self.board.enter_polling(self.rank);
-            let found = self.spin(&mut spinner, &is_late, &mut step);
+            let found = self.spin(&mut spinner, &mut mask, &is_late, &mut step);
             let fenced = self.board.leave_polling(self.rank);
             if found.is_some() {
                 self.patience.succeeded();
@@ -283,7 +293,7 @@ impl Engine {
         }
         let mut naps = Naps::new(direct);
         let found = loop {
-            let found = self.sleep(deadline_ns, &mut naps, &mut step);
+            let found = masking::unmasked(|| self.sleep(deadline_ns, &mut naps, &mut step));
             if found.is_some() {
                 break found;
             }
@@ -301,6 +311,7 @@ impl Engine {
     fn spin<T>(
         &self,
         spinner: &mut Spinner,
+        mask: &mut Option<Mask>,
         is_late: &impl Fn() -> bool,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
@@ -317,6 +328,15 @@ impl Engine {
             looks = looks.wrapping_add(1);
             if !spinner.spin() || looks.is_multiple_of(1024) && is_late() {
                 return None;
+            }
+            if looks.is_multiple_of(LOOKS_BETWEEN_SIGNALS) {
+                *mask = mask.take().or_else(|| self.mask());
+                if mask.is_some() && masking::is_signal_due() {
+                    // The handler may take long, and this thread does not poll meanwhile.
+                    self.leave_polling();
+                    masking::unmasked(|| ());
+                    self.enter_polling();
+                }
             }
         }
     }
@@ -338,7 +358,7 @@ impl Engine {
     ) -> Option<T> {
         let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(now_ns()));
         let nap = {
-            let mut driver = self.driver.lock();
+            let mut driver = self.lock();
             if driver.is_holding() {
                 drop(driver);
                 // A few microseconds, which a sleep would turn into many.
@@ -370,7 +390,7 @@ impl Engine {
                 if found.is_some() {
                     return true;
                 }
-                let driver = self.driver.lock();
+                let driver = self.lock();
                 // What was done may want to go on sooner than this thread would look again.
                 driver.has_work()
                     || worked && (driver.is_blocked() || driver.next_deadline().is_some())
@@ -392,7 +412,7 @@ impl Engine {
 
     /// Serves misses that the NIC has left to this thread, and the packets that waited for them. Whether there were any.
     fn serve_misses(&self) -> bool {
-        let mut driver = self.driver.lock();
+        let mut driver = self.lock();
         if !driver.has_misses() {
             return false;
         }
@@ -416,7 +436,6 @@ impl Engine {
                 spinner.reset();
                 self.wake_sleepers();
             } else if self
-                .driver
                 .try_lock()
                 .is_some_and(|driver| driver.is_holding())
             {
@@ -431,7 +450,7 @@ impl Engine {
             return false;
         }
         let nap = {
-            let mut driver = self.driver.lock();
+            let mut driver = self.lock();
             driver.reclaim();
             driver.flush();
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
@@ -444,7 +463,7 @@ impl Engine {
             self.rank,
             Sleeper::Service,
             || {
-                let driver = self.driver.lock();
+                let driver = self.lock();
                 self.stop.load(Ordering::Acquire)
                     || driver.has_work()
                     || driver.has_misses()

@@ -1,0 +1,149 @@
+//! How threads take the driver.
+//!
+//! A signal handler of the program that touches shared memory may fault, and its fault needs the driver. So while shared
+//! memory is open and the program has handlers, a thread blocks signals before it takes the driver: no handler then
+//! interrupts the thread that holds it. A program without handlers pays nothing. Handlers installed after the memory was
+//! opened are looked for now and then.
+
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use mapwire_host::masking::{self, Mask};
+
+use super::Engine;
+use crate::driver::Driver;
+use crate::spin::SpinGuard;
+
+/// Holds of the driver between two looks for a handler of one signal: the system call then costs a few nanoseconds a hold.
+const HOLDS_A_LOOK: u32 = 64;
+
+/// No shared memory is open, so no handler can fault on it.
+const CLOSED: u8 = 0;
+/// Shared memory is open; no handler is known.
+const WATCHING: u8 = 1;
+/// Shared memory is open, and the program has handlers.
+const MASKING: u8 = 2;
+
+/// Whether signal handlers may want the driver.
+#[derive(Debug)]
+pub(super) struct Interrupts {
+    state: AtomicU8,
+    holds: AtomicU32,
+}
+
+impl Interrupts {
+    pub(super) const fn new() -> Self {
+        Self {
+            state: AtomicU8::new(CLOSED),
+            holds: AtomicU32::new(0),
+        }
+    }
+
+    /// Shared memory is about to be opened.
+    pub(super) fn open(&self) {
+        let found = masking::any_handler();
+        let state = if found { MASKING } else { WATCHING };
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// Shared memory is closed.
+    pub(super) fn close(&self) {
+        self.state.store(CLOSED, Ordering::Release);
+    }
+
+    /// Keeps handlers off the calling thread if any may want the driver.
+    #[inline]
+    fn mask(&self) -> Option<Mask> {
+        match self.state.load(Ordering::Relaxed) {
+            CLOSED => None,
+            WATCHING => self.watch(),
+            _ => Some(masking::mask()),
+        }
+    }
+
+    fn watch(&self) -> Option<Mask> {
+        // Counts of several threads may be lost: they are counts of about.
+        let holds = self.holds.load(Ordering::Relaxed).wrapping_add(1);
+        self.holds.store(holds, Ordering::Relaxed);
+        if !holds.is_multiple_of(HOLDS_A_LOOK) || !masking::next_handler() {
+            return None;
+        }
+        let found = self.state.compare_exchange(
+            WATCHING,
+            MASKING,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        found.is_ok().then(masking::mask)
+    }
+}
+
+/// The driver, held. Handlers that may want it are kept off this thread until it has been let go.
+#[derive(Debug)]
+pub struct DriverGuard<'a> {
+    // Dropped in this order.
+    driver: SpinGuard<'a, Driver>,
+    _mask: Option<Mask>,
+}
+
+impl Deref for DriverGuard<'_> {
+    type Target = Driver;
+
+    #[inline]
+    fn deref(&self) -> &Driver {
+        &self.driver
+    }
+}
+
+impl DerefMut for DriverGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+}
+
+impl Engine {
+    /// The driver. Hold it briefly, and touch no memory meanwhile that may fault.
+    #[inline]
+    pub fn lock(&self) -> DriverGuard<'_> {
+        let mask = self.mask();
+        let driver = match self.driver.try_lock() {
+            Some(driver) => driver,
+            None => self.lock_busy(),
+        };
+        DriverGuard {
+            driver,
+            _mask: mask,
+        }
+    }
+
+    /// The driver, if no other thread holds it.
+    #[inline]
+    pub(super) fn try_lock(&self) -> Option<DriverGuard<'_>> {
+        let mask = self.mask();
+        let driver = self.driver.try_lock()?;
+        Some(DriverGuard {
+            driver,
+            _mask: mask,
+        })
+    }
+
+    /// Keeps handlers off the calling thread while it does more than hold the driver once.
+    #[inline]
+    pub(super) fn mask(&self) -> Option<Mask> {
+        self.interrupts.mask()
+    }
+
+    #[cold]
+    fn lock_busy(&self) -> SpinGuard<'_, Driver> {
+        if self.driver.is_mine() {
+            // A handler that was not known has interrupted this thread, and touched shared memory.
+            self.say(format_args!(
+                "a signal handler touched shared memory on a thread that was inside mapwire: install handlers before the \
+                 shared memory is opened"
+            ));
+            super::shared_calls::exit_now();
+        }
+        self.driver.lock()
+    }
+}
