@@ -54,3 +54,13 @@ fn a_flush_says_what_was_not_stored_and_unmapped_memory_is_refused() {
     let output = installed.compile("flush").run(2, &[], &[]);
     assert_eq!(output.matches("flushed").count(), 2, "{output}");
 }
+
+#[test]
+fn a_signal_handler_that_touches_shared_memory_interrupts_any_thread_and_hangs_none() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile("alarms");
+    for faults in ["userfaultfd", "sigsegv"] {
+        let output = program.run(2, &["--faults", faults], &[]);
+        assert_eq!(output.matches("all counted").count(), 2, "{output}");
+    }
+}

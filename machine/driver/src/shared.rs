@@ -57,6 +57,12 @@ pub enum SharedError {
         rank(.0)
     )]
     RankClosed(NodeId),
+    /// A rank asked for memory before it had joined.
+    #[error(
+        "rank {} asked for shared memory before it had opened it; end the job, its memory is no longer consistent",
+        rank(.0)
+    )]
+    NoView(NodeId),
     /// A rank broke the rules of the link, and counts as gone.
     #[error("rank {} is broken ({breach}), and with it the shared memory that it owned", rank(.peer))]
     RankBroken {
@@ -105,6 +111,8 @@ enum Broken {
     Link(NodeId, Breach),
     Peer(PeerError),
     Garbled(NodeId),
+    /// It has shown no privileged view to store into.
+    NoView(NodeId),
     Protection(ProtectionError),
     /// The model named memory that is not there.
     Model,
@@ -291,8 +299,11 @@ impl SharedPort {
                         let noted = capture.record(now_ns, TraceOp::Send, flags, address, bytes);
                         trace_error = trace_error.or(noted.err());
                     }
-                    port.store(to, &minipage);
-                    post(to, &message);
+                    // A grant never goes out without its data.
+                    match port.store(to, &minipage) {
+                        Ok(()) => post(to, &message),
+                        Err(broken) => _ = port.broken.get_or_insert(broken),
+                    }
                 }
                 Action::Protect {
                     minipage,
@@ -341,27 +352,26 @@ impl SharedPort {
     /// Stores a minipage in place in a peer's privileged view: the message that follows it through the ring is published
     /// after it (x86 keeps stores in order; the ring's release store does so everywhere).
     #[inline]
-    fn store(&mut self, to: u16, minipage: &Minipage) {
+    fn store(&self, to: u16, minipage: &Minipage) -> Result<(), Broken> {
         let (offset, length) = (
             minipage.offset_bytes as usize,
             minipage.length_bytes as usize,
         );
+        // Ranks meet before any of them uses the memory, and know each other's views then.
         let Some(Some(peer)) = self.peers.get(usize::from(to)) else {
-            return;
+            return Err(Broken::NoView(NodeId(to)));
         };
-        let from = self.views.privileged(offset, length);
-        match from {
+        match self.views.privileged(offset, length) {
             Ok(from)
                 if offset
                     .checked_add(length)
                     .is_some_and(|end| end <= peer.len()) =>
             {
                 mover::store_minipage(from, peer, offset, length);
+                Ok(())
             }
             // The model names only minipages inside the segment, which every rank maps at the same length.
-            _ => {
-                self.broken.get_or_insert(Broken::Model);
-            }
+            _ => Err(Broken::Model),
         }
     }
 
@@ -419,6 +429,7 @@ impl Broken {
             Self::Link(peer, breach) => SharedError::RankBroken { peer, breach },
             Self::Peer(error) => SharedError::Peer(error),
             Self::Garbled(node) => SharedError::Garbled(node),
+            Self::NoView(node) => SharedError::NoView(node),
             Self::Protection(error) => SharedError::Protection(error),
             Self::Model => SharedError::NotOpen,
         }

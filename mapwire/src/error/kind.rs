@@ -270,7 +270,10 @@ fn of_shared(error: &SharedError) -> Kind {
             WatchError::Overlap { .. } => Kind::Exists,
             _ => Kind::System,
         },
-        SharedError::Peer(_) | SharedError::Garbled(_) | SharedError::RankBroken { .. } => {
+        SharedError::Peer(_)
+        | SharedError::Garbled(_)
+        | SharedError::NoView(_)
+        | SharedError::RankBroken { .. } => {
             Kind::Protocol
         }
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,

@@ -23,6 +23,8 @@ mod refusals;
 mod revocation;
 mod sending_from;
 mod sharing;
+#[allow(unsafe_code)]
+mod signals;
 mod tracing;
 mod unaligned;
 mod waiting;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use mapwire_dsm::{Config as ModelConfig, Dsm, Progress};
+use mapwire_dsm::{Access, Config as ModelConfig, Dsm, MAX_MESSAGE_BYTES, Message, Progress};
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
+use mapwire_transport::payload::Received;
 use mapwire_wire::{NodeId, Rights};
 
 use super::{Driver, SHARED_HANDLER};
@@ -27,18 +28,48 @@ fn driver() -> Driver {
     Driver::new(&DriverConfig::default(), job, board, peers, words).unwrap()
 }
 
-/// Opens shared memory at `base`, asks the peer for a lock, and gives what became of that.
-fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
+/// Opens shared memory at `base`. The peer has shown no view of its own.
+fn open_shared(driver: &mut Driver, base: usize) -> &mut SharedPort {
     let layout = ViewLayout::new(base, 1 << 16, 1).unwrap();
     let views = Arc::new(MultiView::new("test", layout).unwrap());
     let protection = PageProtection::new(FaultBackend::Sigsegv, Arc::clone(&views)).unwrap();
     let config = ModelConfig::new(0, 2, MAX_THREADS as u16, layout.pages() as u32, 1);
-    let mut port = SharedPort::new(Dsm::new(config).unwrap(), views, protection);
+    let port = SharedPort::new(Dsm::new(config).unwrap(), views, protection);
+    driver.shared.insert(Box::new(port))
+}
+
+/// Opens shared memory at `base`, asks the peer for a lock, and gives what became of that.
+fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
+    let port = open_shared(driver, base);
     // The peer manages lock 1.
     assert_eq!(port.dsm_mut().lock(0, 1), Ok(Progress::Pending));
-    driver.shared = Some(Box::new(port));
     driver.serve_shared();
     driver.shared.as_mut()?.take_outcome(0)?.err()
+}
+
+#[test]
+fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
+    let mut driver = driver();
+    let port = open_shared(&mut driver, 0x4200_0000_0000);
+    // This rank manages page 0, and so knows of the minipage at once.
+    port.dsm_mut().alloc(0, 64).unwrap();
+    driver.serve_shared();
+    assert!(driver.shared().unwrap().check().is_ok());
+    assert!(driver.nic.idle_towards(PEER));
+    let request = Message::Request {
+        thread: 0,
+        view: 0,
+        page: 0,
+        access: Access::Read,
+    };
+    let mut bytes = [0; MAX_MESSAGE_BYTES];
+    let length = request.encode(&mut bytes);
+    let port = driver.shared.as_mut().unwrap();
+    port.handle_packet(PEER, &Received::Inline(&bytes[..length]));
+    driver.serve_shared();
+    let error = driver.shared().unwrap().check().unwrap_err();
+    assert!(matches!(error, SharedError::NoView(PEER)), "{error}");
+    assert!(driver.nic.idle_towards(PEER), "no grant without its data");
 }
 
 #[test]

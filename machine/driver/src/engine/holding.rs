@@ -17,6 +17,9 @@ use crate::spin::SpinGuard;
 /// Holds of the driver between two looks for a handler of one signal: the system call then costs a few nanoseconds a hold.
 const HOLDS_A_LOOK: u32 = 64;
 
+/// Signals looked at before a thread sleeps: a few microseconds, as against a wake-up.
+const LOOKS_A_SLEEP: u32 = 8;
+
 /// No shared memory is open, so no handler can fault on it.
 const CLOSED: u8 = 0;
 /// Shared memory is open; no handler is known.
@@ -46,6 +49,22 @@ impl Interrupts {
         self.state.store(state, Ordering::Release);
     }
 
+    /// Looks for handlers that were installed since, where time matters little.
+    pub(super) fn look(&self) {
+        if self.state.load(Ordering::Relaxed) == WATCHING
+            && (0..LOOKS_A_SLEEP).any(|_| masking::next_handler())
+        {
+            self.found();
+        }
+    }
+
+    fn found(&self) -> bool {
+        let found =
+            self.state
+                .compare_exchange(WATCHING, MASKING, Ordering::AcqRel, Ordering::Relaxed);
+        found.is_ok()
+    }
+
     /// Shared memory is closed.
     pub(super) fn close(&self) {
         self.state.store(CLOSED, Ordering::Release);
@@ -68,13 +87,7 @@ impl Interrupts {
         if !holds.is_multiple_of(HOLDS_A_LOOK) || !masking::next_handler() {
             return None;
         }
-        let found = self.state.compare_exchange(
-            WATCHING,
-            MASKING,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
-        found.is_ok().then(masking::mask)
+        self.found().then(masking::mask)
     }
 }
 

@@ -356,6 +356,7 @@ impl Engine {
         naps: &mut Naps<'_>,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
+        self.interrupts.look();
         let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(now_ns()));
         let nap = {
             let mut driver = self.lock();
@@ -435,10 +436,7 @@ impl Engine {
             if self.serve_misses() || self.poll() {
                 spinner.reset();
                 self.wake_sleepers();
-            } else if self
-                .try_lock()
-                .is_some_and(|driver| driver.is_holding())
-            {
+            } else if self.try_lock().is_some_and(|driver| driver.is_holding()) {
                 // A few microseconds, which a sleep would turn into many.
                 core::hint::spin_loop();
             } else if !spinner.spin() || self.stop.load(Ordering::Acquire) {
