@@ -32,6 +32,11 @@ const SEGMENT_NAME: &str = "mapwire.shared.segment";
 ///
 /// Cheap to clone. [`open`](Self::open) and [`close`](Self::close) are collective. System calls do not fault: hand them
 /// private memory, or touch shared memory before.
+///
+/// A signal handler may load and store shared memory, on any thread of the program. It must return (no `longjmp`), and it calls
+/// nothing of this crate. Install handlers before the memory is opened: while it is open and there are handlers, calls that work
+/// on it block signals for a moment, at the price of two system calls. A handler that is installed later is noticed after some
+/// calls; until then the process may end with a message when that handler touches shared memory in the middle of a call.
 #[derive(Clone, Debug)]
 pub struct Shared {
     inner: Arc<Inner>,
