@@ -273,9 +273,7 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::Peer(_)
         | SharedError::Garbled(_)
         | SharedError::NoView(_)
-        | SharedError::RankBroken { .. } => {
-            Kind::Protocol
-        }
+        | SharedError::RankBroken { .. } => Kind::Protocol,
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mapwire::{Shared, SharedSlice};
 
-use crate::harness::{Rank, pattern};
-use crate::sharing::{on_both, one_each};
+use crate::harness::{Rank, job, pattern};
+use crate::sharing::one_each;
 
 const THREADS: usize = 3;
 /// From the end of a handler to the next signal of its thread.
@@ -80,6 +80,25 @@ fn alarm_this_thread(thread: usize) {
     arm(timer);
 }
 
+/// Runs `body` as two ranks with each way of catching faults. The handler is installed, then shared memory opened.
+fn with_handler(body: fn(&Rank, &Shared)) {
+    for faults in ["userfaultfd", "sigsegv"] {
+        job(2)
+            .called(faults)
+            .option("--faults", faults)
+            .option("--shared", "256M")
+            .run(|rank| {
+                handle_alarms();
+                let node = rank.node();
+                let shared = rank.shared(&node);
+                assert_eq!(shared.faults().to_string(), faults);
+                body(rank, &shared);
+                shared.close().unwrap();
+            })
+            .succeeds();
+    }
+}
+
 /// Stops the signals, and waits for the last handlers: what they did is in shared memory then.
 fn quiet() {
     OVER.store(true, Ordering::Relaxed);
@@ -116,7 +135,7 @@ fn words_for_handlers(rank: &Rank, shared: &Shared) -> [SharedSlice<u64>; 2] {
 #[test]
 fn handlers_that_touch_shared_memory_interrupt_threads_that_send_lock_and_wait() {
     const ROUNDS: u64 = 120;
-    on_both(2, |rank, shared| {
+    with_handler(|rank, shared| {
         let node = shared.node();
         let counter = one_each(rank, shared, 1)[0];
         let [added, stored] = words_for_handlers(rank, shared);
@@ -129,7 +148,6 @@ fn handlers_that_touch_shared_memory_interrupt_threads_that_send_lock_and_wait()
             .unwrap();
         let next = (rank.number + 1) % rank.size;
         let import = node.import(next, "inbox").start().unwrap();
-        handle_alarms();
         shared.set_threads(THREADS).unwrap();
         let work = |thread: usize| {
             alarm_this_thread(thread);
