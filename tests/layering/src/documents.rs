@@ -56,24 +56,53 @@ fn has_name(text: &str, stem: &str, name: &str) -> bool {
     })
 }
 
-/// Checks the links of the document `file`, with the text `markdown`, in the folder `root`: each leads to a file that is there;
-/// one that shows a name in code, and leads to a Rust file, finds it in that file.
+/// The anchor that a heading of a Markdown text gets: lower case, spaces as hyphens, no punctuation.
+fn anchor(heading: &str) -> String {
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .chars()
+        .filter_map(|next| match next {
+            ' ' => Some('-'),
+            '-' | '_' => Some(next),
+            _ => next.is_alphanumeric().then(|| next.to_ascii_lowercase()),
+        })
+        .collect()
+}
+
+/// Checks the links of the document `file` of the folder `root`, with the text `markdown`: each leads to a file that is there, seen
+/// from the document, and to a heading of it; one that shows a name in code, and leads to a Rust file, finds it in that file.
 ///
 /// # Errors
-/// A Rust file that cannot be read.
+/// A file that cannot be read.
 pub fn check(root: &Path, file: &str, markdown: &str) -> std::io::Result<Vec<Violation>> {
     let mut found = Vec::new();
+    let document = root.join(file);
+    let folder = document.parent().unwrap_or(root);
     for Link { text, target } in links(markdown) {
-        if target.contains("://") || target.starts_with('#') {
+        if target.contains("://") {
             continue;
         }
-        let path = root.join(&target);
+        let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
+        let path = if path.is_empty() {
+            document.clone()
+        } else {
+            folder.join(path)
+        };
+        let dead = || Violation::DeadLink {
+            file: file.to_owned(),
+            target: target.clone(),
+        };
         if !path.exists() {
-            found.push(Violation::DeadLink {
-                file: file.to_owned(),
-                target,
-            });
+            found.push(dead());
             continue;
+        }
+        if !heading.is_empty() {
+            let linked = std::fs::read_to_string(&path)?;
+            let headings = linked.lines().filter(|line| line.starts_with('#'));
+            if !headings.map(anchor).any(|anchor| anchor == heading) {
+                found.push(dead());
+            }
         }
         let name = text.trim_matches('`');
         let is_code = text.starts_with('`') && !name.contains('/') && target.ends_with(".rs");
@@ -89,13 +118,18 @@ pub fn check(root: &Path, file: &str, markdown: &str) -> std::io::Result<Vec<Vio
     Ok(found)
 }
 
-/// The first code block behind `marker`, without its fences.
+/// The programs that a Markdown text shows: code blocks right behind a line `<!-- FILE -->`. Each with its file.
 #[must_use]
-pub fn block_after<'a>(markdown: &'a str, marker: &str) -> Option<&'a str> {
-    let (_, after) = markdown.split_once(marker)?;
-    let (_, begun) = after.split_once("```")?;
-    let (_, code) = begun.split_once('\n')?;
-    code.split_once("```").map(|(code, _)| code)
+pub fn programs(markdown: &str) -> Vec<(&str, &str)> {
+    markdown
+        .split("\n<!-- ")
+        .skip(1)
+        .filter_map(|part| {
+            let (file, after) = part.split_once(" -->\n```")?;
+            let (_, code) = after.split_once('\n')?;
+            code.split_once("```").map(|(code, _)| (file, code))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -147,9 +181,36 @@ mod tests {
     }
 
     #[test]
-    fn the_block_behind_a_marker_is_found() {
-        let text = "```c\nfirst\n```\nMARK\n\n```c\nsecond\n```\n";
-        assert_eq!(block_after(text, "MARK"), Some("second\n"));
-        assert_eq!(block_after(text, "NONE"), None);
+    fn a_heading_that_is_not_there_is_a_dead_link() {
+        let root = crate::workspace::root();
+        let text =
+            "# A b: `c`\n[x](#a-b-c) [y](#d) [z](ARCHITECTURE.md#layers) [u](ARCHITECTURE.md#none)";
+        let name = std::env::temp_dir().join(format!("mapwire-headings-{}.md", std::process::id()));
+        std::fs::write(&name, text).unwrap();
+        let found = check(
+            &root,
+            name.to_str().unwrap(),
+            &text[..text.find("[z]").unwrap()],
+        );
+        std::fs::remove_file(&name).unwrap();
+        let there = check(&root, "README.md", &text[text.find("[z]").unwrap()..]).unwrap();
+        let targets = |found: Vec<Violation>| -> Vec<String> {
+            let target = |violation| match violation {
+                Violation::DeadLink { target, .. } => target,
+                other => other.to_string(),
+            };
+            found.into_iter().map(target).collect()
+        };
+        assert_eq!(targets(found.unwrap()), ["#d"]);
+        assert_eq!(targets(there), ["ARCHITECTURE.md#none"]);
+    }
+
+    #[test]
+    fn the_programs_behind_their_files_are_found() {
+        let text = "x\n<!-- a.c -->\n```c\nint a;\n```\n<!-- note -->\ntext\n```\nb\n```\n<!-- c/d.rs -->\n```rust\nfn e() {}\n```\n";
+        assert_eq!(
+            programs(text),
+            [("a.c", "int a;\n"), ("c/d.rs", "fn e() {}\n")]
+        );
     }
 }

@@ -18,11 +18,6 @@ pub mod rules;
 pub mod unsafe_code;
 pub mod workspace;
 
-/// The programs of the README, compiled. `mapwire/tests/jobs/examples.rs` runs them as jobs.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
-
 /// What is wrong, where, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
