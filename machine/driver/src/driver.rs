@@ -331,7 +331,7 @@ impl Driver {
             }
         }
         if self.owes_program() {
-            self.board.wake(self.job.rank());
+            self.board.wake(self.job.rank(), mapwire_transport::bells::Wake::Service);
         }
     }
 
