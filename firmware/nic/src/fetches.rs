@@ -39,6 +39,13 @@ pub(crate) struct Fetch {
     pub(crate) completion: u32,
 }
 
+impl Fetch {
+    /// Whether the last of it has come. A flush has no bytes: its answer is being moved until it is done.
+    pub(crate) const fn has_come(&self) -> bool {
+        self.received == self.length && (self.length > 0 || self.moving > 0)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Fetches {
     /// At most [`MAX_FETCHES`].

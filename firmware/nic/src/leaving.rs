@@ -179,7 +179,7 @@ impl<D: TranslationDesign> Nic<D> {
         let Some(fetch) = self.fetches.asked.get_mut(id) else {
             return;
         };
-        let answered = fetch.received == fetch.length || matches!(fetch.fate, Fate::Failed(_));
+        let answered = fetch.has_come() || matches!(fetch.fate, Fate::Failed(_));
         fetch.fate = Fate::Abandoned;
         if answered {
             self.fetches.asked.remove(id);
@@ -227,7 +227,7 @@ impl<D: TranslationDesign> Nic<D> {
         };
         match fetch.fate {
             // All of it has come, and is being moved.
-            Fate::Wanted if fetch.received == fetch.length => {}
+            Fate::Wanted if fetch.has_come() => {}
             Fate::Wanted => self.fail_fetch(FetchId(id), error),
             Fate::Failed(_) => {}
             // Told when its moves are done.

@@ -1,6 +1,7 @@
 /*
  * Files and shared memory: pages that another rank has taken are written to a file whole, and filled from one. 2 ranks.
  */
+#define _GNU_SOURCE /* pread */
 #include "expect.h"
 
 #include <errno.h>

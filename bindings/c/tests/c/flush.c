@@ -1,6 +1,7 @@
 /*
  * A flush says whether what was sent is in place; refused sends are counted; memory that is not mapped is refused. 2 ranks.
  */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "expect.h"
 
 #include <sys/mman.h>
@@ -15,22 +16,26 @@ static uint64_t refused_stores(mw_node_t *node) {
 
 static void receive(mw_node_t *node) {
     mw_buffer_t *buffer;
-    mw_export_t *words;
+    mw_export_t *words, *end_export;
     mw_import_t *back;
     void *memory;
     uint64_t stored = 0;
+    static uint64_t end;
     mw_export_options_t options = {.size = sizeof options, .flags = MW_EXPORT_RING_ONLY};
     OK(mw_buffer_alloc(node, 8 * WORDS, &buffer));
     OK(mw_buffer_ptr(buffer, &memory));
     OK(mw_export_create(node, buffer, "words", &options, &words));
-    OK(mw_import_create(node, 1, "back", NULL, &back));
+    OK(mw_export_create_range(node, &end, sizeof end, "end", NULL, &end_export));
     OK(mw_export_wait_signal(words, 8 * 400, 1, MW_FOREVER, NULL));
     OK(mw_export_revoke(words));
     while (stored < WORDS && ((volatile uint64_t *)memory)[stored] != 0) {
         stored++;
     }
+    OK(mw_import_create(node, 1, "back", NULL, &back));
     OK(mw_import_put_signal(back, NULL, 0, 0, 0, stored));
     OK(mw_import_flush(back));
+    OK(mw_export_wait_signal(end_export, 0, 1, MW_FOREVER, NULL));
+    OK(mw_export_revoke(end_export));
     OK(mw_import_free(back));
     OK(mw_buffer_free(buffer));
 }
@@ -38,7 +43,7 @@ static void receive(mw_node_t *node) {
 static void send(mw_node_t *node) {
     mw_buffer_t *buffer;
     mw_export_t *back;
-    mw_import_t *words;
+    mw_import_t *words, *end;
     mw_status_t status = MW_OK;
     uint64_t sent = 0, stored = 0;
     OK(mw_buffer_alloc(node, 8, &buffer));
@@ -71,6 +76,9 @@ static void send(mw_node_t *node) {
     }
     OK(mw_import_flush(words));
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_flush(NULL));
+    OK(mw_import_create(node, 0, "end", NULL, &end));
+    OK(mw_import_put_signal(end, NULL, 0, 0, 0, 1));
+    OK(mw_import_free(end));
     OK(mw_import_free(words));
     OK(mw_export_revoke(back));
     OK(mw_buffer_free(buffer));

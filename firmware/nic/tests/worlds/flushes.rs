@@ -136,3 +136,33 @@ fn when_more_exports_refuse_than_can_be_named_every_flush_says_so() {
         assert!(world.nic(0).take_refused(import).unnamed);
     }
 }
+
+#[test]
+fn a_flush_to_a_node_that_goes_fails_once() {
+    for transmitted in [false, true] {
+        let (mut world, pairs) = world(5, 1);
+        flush(&mut world, pairs[0].0, 1);
+        world.serve(0, 0);
+        if transmitted {
+            while world.transmit(0) {}
+        }
+        world.nic(0).handle_peer_gone(NodeId(1));
+        world.collect(0);
+        assert_eq!(words(&world.take_told(0)), (vec![], vec![1]));
+    }
+}
+
+#[test]
+fn the_answer_to_a_flush_whose_process_has_closed_is_passed_over() {
+    let (mut world, pairs) = world(6, 1);
+    flush(&mut world, pairs[0].0, 1);
+    world.serve(0, 0);
+    while world.transmit(0) {}
+    let frames = world.frames(0, 0, HERE, LENGTH);
+    world.nic(0).close_process(mapwire_wire::ProcessId(0));
+    world.drop_frames(0, &frames);
+    world.nodes[0].queues.remove(&0);
+    world.settle();
+    assert_eq!(world.nic(0).counters().rejected.total(), 0);
+    assert_eq!(world.take_told(0), []);
+}
