@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use mapwire_nic::{Config, HandlerTarget, MemoryBreakdown, Nic};
 use mapwire_translation::{AnyDesign, ChooseVictims, PageRange};
+use mapwire_transport::bells::Wake;
 use mapwire_transport::board::Board;
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::transport::Transport;
@@ -182,6 +183,10 @@ impl Driver {
             worked = true;
         }
         worked |= self.serve_models();
+        if self.pages.owes_pages() {
+            // To give pages back frees memory, which no thread may do in the fault handler.
+            self.board.wake(self.job.rank(), Wake::Service);
+        }
         if self.capture.is_some() {
             self.take_traced();
         }
@@ -331,7 +336,7 @@ impl Driver {
             }
         }
         if self.owes_program() {
-            self.board.wake(self.job.rank(), mapwire_transport::bells::Wake::Service);
+            self.board.wake(self.job.rank(), Wake::Service);
         }
     }
 

@@ -185,6 +185,12 @@ impl Pages {
         outcome.map_err(|error| self.explain(error))
     }
 
+    /// Whether pages wait for [`reclaim`](Self::reclaim) that have left the NIC.
+    #[inline]
+    pub(crate) fn owes_pages(&self) -> bool {
+        self.host.owes_pages()
+    }
+
     /// Unpins pages whose translations have left the NIC, above the design's high-water mark.
     ///
     /// # Errors

@@ -422,7 +422,7 @@ impl Attack {
             .nodes
             .iter_mut()
             .for_each(|node| node.messages.clear());
-        let export = [THERE..THERE + LENGTH];
+        let export = core::iter::once(THERE..THERE + LENGTH).collect::<Vec<_>>();
         let fair = [
             LANDING.address..LANDING.address + LANDING.length,
             FETCHED..FETCHED + FETCHED_BYTES,

@@ -250,6 +250,12 @@ impl HostSide {
         outcome
     }
 
+    /// Whether pages wait for [`reclaim`](Self::reclaim) that have left the NIC.
+    #[inline]
+    pub fn owes_pages(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     #[cold]
     pub(super) fn note_due(&mut self, range: PageRange) {
         for &page in self.loose.range(range.first..range.end()) {
@@ -261,11 +267,13 @@ impl HostSide {
 
     /// Unpins loose pages that nothing holds any more.
     fn settle<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P) -> HostResult<N, P> {
+        // A page that is mapped no more keeps none of the others.
+        let mut outcome = Ok(());
         while let Some(page) = self.due.pop_first() {
             if self.loose.contains(&page) && !self.user.is_held(page) {
-                self.unpin(nic, pinner, page)?;
+                outcome = outcome.and(self.unpin(nic, pinner, page));
             }
         }
-        Ok(())
+        outcome
     }
 }

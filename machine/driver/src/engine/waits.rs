@@ -366,8 +366,6 @@ impl Engine {
                 core::hint::spin_loop();
                 return step(self, true).1;
             }
-            // The service thread does this when it sleeps, but is not woken while a thread waits.
-            driver.reclaim();
             driver.flush();
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
             let due = driver.next_deadline().map(left);

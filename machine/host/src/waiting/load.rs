@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::descriptors::above_stdio;
 use crate::limits;
 
 /// Watches the load of this computer. Asking takes one or two microseconds, and allocates nothing.
@@ -24,7 +25,9 @@ impl Load {
         let (mine, processors) = (limits::processors(), limits::online_processors());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         Self {
-            file: rustix::fs::open("/proc/loadavg", flags, Mode::empty()).ok(),
+            file: rustix::fs::open("/proc/loadavg", flags, Mode::empty())
+                .and_then(above_stdio)
+                .ok(),
             processors,
             confined: mine < processors && ranks > mine,
         }
