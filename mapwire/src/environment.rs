@@ -16,6 +16,7 @@ pub const VARIABLES: &[&str] = &[
     "MAPWIRE_LOG",
     "MAPWIRE_NIC_MEMORY",
     "MAPWIRE_PINNER",
+    "MAPWIRE_PATH",
     "MAPWIRE_PIN_LIMIT",
     "MAPWIRE_POLICY",
     "MAPWIRE_PREPIN",

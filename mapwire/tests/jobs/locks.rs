@@ -49,15 +49,15 @@ fn a_lock_that_all_want_all_get() {
             let now = total.get(0);
             total.set(0, now + 1);
             drop(held);
-            if now >= 1500 {
+            if now >= 10_000 {
                 break;
             }
             mine.fetch_add(1, Ordering::Relaxed);
         }
         let mine = mine.into_inner();
         println!("rank {} got it {mine} times", rank.number);
-        // Granted in the order of asking, it goes round while all ask. On a loaded machine a rank may ask seldom.
-        assert!(mine > 30, "{mine} of 1500");
+        // Granted in the order of asking, it goes round while all ask. A rank that has slept at the barrier begins to ask late.
+        assert!(mine > 30, "{mine} of 10000");
         shared.barrier().unwrap();
     });
 }

@@ -57,10 +57,8 @@ fn handle_alarms() {
     action.sa_sigaction = on_alarm as extern "C" fn(_, _, _) as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
     // SAFETY: the handler has the type that SA_SIGINFO asks for.
-    assert_eq!(
-        unsafe { libc::sigaction(libc::SIGALRM, &raw const action, null_mut()) },
-        0
-    );
+    let installed = unsafe { libc::sigaction(libc::SIGALRM, &raw const action, null_mut()) };
+    assert_eq!(installed, 0);
 }
 
 /// Sends the calling thread, number `thread` of this rank, signals from here on.
