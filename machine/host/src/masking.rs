@@ -225,10 +225,9 @@ mod tests {
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         action.sa_sigaction = take as extern "C" fn(c_int) as usize;
         // SAFETY: installs a handler of the right type.
-        assert_eq!(
-            unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()) },
-            0
-        );
+        let installed =
+            unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()) };
+        assert_eq!(installed, 0);
         assert!(any_handler());
         assert!((0..SIGNALS).any(|_| next_handler()), "one round finds it");
         assert!(

@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     fn patience(strategy: WaitStrategy) -> Patience {
-        Patience::new(strategy, 1, || core::hint::spin_loop())
+        Patience::new(strategy, 1, core::hint::spin_loop)
     }
 
     /// Looks that a wait makes before it sleeps, up to a million.

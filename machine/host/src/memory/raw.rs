@@ -452,7 +452,7 @@ mod tests {
         let source: Vec<u8> = (1..=200).collect();
         for bytes in (0..150).step_by(if cfg!(miri) { 13 } else { 1 }) {
             for (skip_from, skip_to) in [(0, 0), (1, 0), (0, 3), (5, 7)] {
-                let mut place = vec![0_u8; 200];
+                let mut place = [0_u8; 200];
                 // SAFETY: both ranges lie within their own allocations.
                 unsafe { copy_in(place[skip_to..].as_mut_ptr(), &source[skip_from..][..bytes]) };
                 let (before, rest) = place.split_at(skip_to);
