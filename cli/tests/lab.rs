@@ -171,7 +171,7 @@ fn info_counts_operations_lookups_and_footprints() {
         .code(0)
         .out();
     assert!(
-        text.contains("per node    2.0 pages footprint, 2.5 lookups"),
+        text.contains("per node    1.5 pages footprint, 2.0 lookups of sends and fetches"),
         "{text}"
     );
 }
