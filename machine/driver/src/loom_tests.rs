@@ -11,7 +11,7 @@ use loom::thread;
 use mapwire_nic::CommandError;
 use mapwire_wire::NodeId;
 
-use crate::completions::CompletionWords;
+use crate::completions::{CommandFailure, CompletionWords};
 use crate::spin::SpinLock;
 
 /// Adds 1 in two steps, which only a lock makes one.
@@ -63,8 +63,16 @@ fn loom_finds_a_lock_that_is_released_without_order() {
     });
 }
 
+/// A command that failed before anything was sent.
+fn failure(error: CommandError) -> CommandFailure {
+    CommandFailure {
+        error,
+        sent_bytes: 0,
+    }
+}
+
 /// Waits for a command to be over.
-fn finish(words: &CompletionWords, word: u32) -> Result<(), CommandError> {
+fn finish(words: &CompletionWords, word: u32) -> Result<(), CommandFailure> {
     loop {
         if let Some(outcome) = words.finish(word) {
             return outcome;
@@ -85,10 +93,13 @@ fn loom_a_finished_command_touches_its_memory_no_more_and_says_how_it_ended() {
                 their_memory.store(1, Ordering::Relaxed);
                 match error {
                     None => their_words.complete(word),
-                    Some(error) => their_words.fail(word, error),
+                    Some(error) => their_words.fail(word, failure(error)),
                 }
             });
-            assert_eq!(finish(&words, word).err(), error);
+            assert_eq!(
+                finish(&words, word).err().map(|failure| failure.error),
+                error
+            );
             assert_eq!(memory.load(Ordering::Relaxed), 1);
             driver.join().unwrap();
         });
@@ -102,7 +113,7 @@ fn loom_a_word_is_one_threads_at_a_time_and_starts_anew() {
         let theirs = Arc::clone(&words);
         let other = thread::spawn(move || {
             let word = theirs.take().unwrap();
-            theirs.fail(word, CommandError::PeerGone(NodeId(1)));
+            theirs.fail(word, failure(CommandError::PeerGone(NodeId(1))));
             assert!(theirs.finish(word).unwrap().is_err());
         });
         let mine = words.take().unwrap();

@@ -286,36 +286,38 @@ fn a_full_table_says_how_many_pages_it_holds_and_is_usable_after_one_is_given_ba
 
 #[test]
 fn the_cheapest_pinner_locks_what_the_table_has_no_room_for_and_gives_back_both_kinds_at_once() {
-    let mut pinner = CheapestPinner::new();
-    if pinner.name() == "mlock" {
-        eprintln!("skipped: locked memory is limited or io_uring refused");
-        return;
-    }
-    let most = DEFAULT_SLOTS as usize;
-    let (_memory, first) = buffer(most + 100);
-    let mut frames = vec![Frame::GARBAGE; most + 100];
-    pinner
-        .pin(range(first, 0, most), &mut frames[..most])
-        .unwrap();
-    let locked = kilobytes("VmLck:");
-    pinner
-        .pin(range(first, most, 100), &mut frames[most..])
-        .unwrap();
-    assert_eq!(kilobytes("VmLck:"), locked + 400);
-    assert_eq!(pinner.pinned_pages(), most as u64 + 100);
-    for index in [0, most - 1, most, most + 99] {
-        let address = pinner.address_of(frames[index]).unwrap().addr() as u64;
-        assert_eq!(Page::containing(address), range(first, index, 1).first);
-    }
-    let border = most - 10..most + 10;
-    pinner
-        .unpin(range(first, border.start, 20), &frames[border])
-        .unwrap();
-    assert_eq!(pinner.pinned_pages(), most as u64 + 80);
-    assert_eq!(kilobytes("VmLck:"), locked + 360);
-    pinner
-        .unpin(range(first, most + 10, 90), &frames[most + 10..])
-        .unwrap();
+    in_child("cheapest-both", || {
+        let mut pinner = CheapestPinner::new();
+        if pinner.name() == "mlock" {
+            eprintln!("skipped: locked memory is limited or io_uring refused");
+            return;
+        }
+        let most = DEFAULT_SLOTS as usize;
+        let (_memory, first) = buffer(most + 100);
+        let mut frames = vec![Frame::GARBAGE; most + 100];
+        pinner
+            .pin(range(first, 0, most), &mut frames[..most])
+            .unwrap();
+        let locked = kilobytes("VmLck:");
+        pinner
+            .pin(range(first, most, 100), &mut frames[most..])
+            .unwrap();
+        assert_eq!(kilobytes("VmLck:"), locked + 400);
+        assert_eq!(pinner.pinned_pages(), most as u64 + 100);
+        for index in [0, most - 1, most, most + 99] {
+            let address = pinner.address_of(frames[index]).unwrap().addr() as u64;
+            assert_eq!(Page::containing(address), range(first, index, 1).first);
+        }
+        let border = most - 10..most + 10;
+        pinner
+            .unpin(range(first, border.start, 20), &frames[border])
+            .unwrap();
+        assert_eq!(pinner.pinned_pages(), most as u64 + 80);
+        assert_eq!(kilobytes("VmLck:"), locked + 360);
+        pinner
+            .unpin(range(first, most + 10, 90), &frames[most + 10..])
+            .unwrap();
+    });
 }
 
 #[test]
