@@ -18,7 +18,7 @@ use mapwire_wire::Refusal;
 use super::Error;
 use ErrorKind as Kind;
 
-/// What kind of failure an [`Error`] is: what a program decides by. The C library has one code for each.
+/// What kind of failure an [`Error`](enum@crate::Error) is: what a program decides by. The C library has one code for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -275,7 +275,7 @@ impl MappedBuffer {
         })
     }
 
-    /// The exporter's [`flags`]. One load.
+    /// The exporter's [`flags`](super::status::flags). One load.
     #[inline(always)]
     pub fn status(&self) -> u32 {
         self.status.word().load(Ordering::Acquire)
