@@ -24,7 +24,7 @@ impl Engine {
     }
 
     /// Begins an operation of the calling thread on the shared memory, and waits for its outcome; `Ok(None)` when it was
-    /// over at once. Allocates nothing: it runs in the page-fault handler.
+    /// over at once. It runs in the page-fault handler, and allocates only where a turn serves packets of set-up.
     ///
     /// # Errors
     /// The model's refusal, or that the shared memory is at its end.
