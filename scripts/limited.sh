@@ -40,7 +40,8 @@ limited() {
         "$@"
         return
     fi
-    setsid "$@" &
+    # A shell has what it starts in the background ignore Ctrl-C, which tests send.
+    setsid env --default-signal=INT,QUIT "$@" &
     command=$!
     watch "$command" "$seconds" >/dev/null &
     watcher=$!
