@@ -75,6 +75,14 @@ impl Answers {
         }
     }
 
+    /// Makes room for all that a peer may be owed.
+    pub(crate) fn reserve(&mut self, peer: NodeId) {
+        if let Some(owed) = self.peers.get_mut(usize::from(peer.0)) {
+            owed.serving.reserve_exact(usize::from(MAX_FETCHES_A_LINK));
+            owed.refusals.reserve_exact(MAX_REFUSALS);
+        }
+    }
+
     /// Takes a fetch in; false when the peer has as many as it may.
     pub(crate) fn serve(&mut self, peer: NodeId, serving: Serving) -> bool {
         let index = usize::from(peer.0);

@@ -42,6 +42,11 @@ impl InboundMessages {
         self.0.get_mut(at)
     }
 
+    /// Makes room for all messages that a sender may have open.
+    pub(crate) fn reserve(&mut self) {
+        self.0.reserve_exact(usize::from(MAX_OPEN_MESSAGES));
+    }
+
     /// Enters a message; false when the sender has too many open.
     pub(crate) fn insert(&mut self, entry: Inbound) -> bool {
         if self.0.len() >= usize::from(MAX_OPEN_MESSAGES) {

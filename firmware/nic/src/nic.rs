@@ -231,6 +231,22 @@ impl<D: TranslationDesign> Nic<D> {
         self.completions.pop_front()
     }
 
+    /// Makes room for what packets of `node` may leave behind, so that taking them allocates nothing.
+    pub fn make_room(&mut self, node: NodeId) {
+        self.answers.reserve(node);
+        if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {
+            inbound.reserve();
+        }
+        let nodes = self.inbound.len();
+        self.stalled.reserve(nodes);
+    }
+
+    /// Packets that wait to be transmitted to `node`.
+    #[must_use]
+    pub fn waiting_for(&self, node: NodeId) -> usize {
+        self.links.waiting_for(node)
+    }
+
     /// Whether nothing that was sent or asked is waiting to go to `node`: all such commands have been transmitted. What the
     /// transport still holds, it must be asked itself.
     #[must_use]

@@ -36,6 +36,14 @@ pub(crate) struct Stalled {
 }
 
 impl Stalled {
+    /// Makes room for all that may wait because of one peer more.
+    pub(crate) fn reserve(&mut self, peers: usize) {
+        self.found.reserve(MAX_FOUND);
+        self.requests.reserve(MAX_REQUESTS);
+        self.tries.reserve(peers);
+        self.peers.reserve(peers);
+    }
+
     /// Asks the host, unless it has been asked the same already.
     #[cold]
     pub(crate) fn ask(&mut self, request: HostRequest) {

@@ -1,5 +1,6 @@
 //! One turn of the duty cycle, and the state that it works on.
 
+mod deferring;
 mod misses;
 mod peers;
 mod receiving;
@@ -20,7 +21,7 @@ use mapwire_transport::board::Board;
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::transport::Transport;
 use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
-use mapwire_wire::{HandlerId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId};
+use mapwire_wire::{HandlerId, Key, NodeId, ProcessId};
 
 use crate::breach::Breaches;
 use crate::capture::Capture;
@@ -35,6 +36,7 @@ use crate::log::Log;
 use crate::mover::GarbagePage;
 use crate::pages::Pages;
 use crate::shared::SharedPort;
+use deferring::Deferred;
 use telling::Teller;
 
 /// The process of a NIC that serves one.
@@ -83,6 +85,7 @@ pub struct Driver {
     /// Peers that were sent something and whose bell has not been rung since.
     to_ring: Vec<NodeId>,
     seen_events: u32,
+    deferred: Deferred,
     pub(crate) exports: Vec<LocalExport>,
     /// Former landings of redirected exports that a fetch may still read.
     pub(crate) left_landings: Vec<LeftLanding>,
@@ -93,7 +96,6 @@ pub struct Driver {
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
     pub(crate) capture: Option<Capture>,
-    control: Box<[u8; MAX_CONTROL_BYTES]>,
 }
 
 impl Driver {
@@ -120,6 +122,7 @@ impl Driver {
         };
         let mut nic = Nic::new(nic_config, AnyDesign::new(&config.translation)?)?;
         nic.open_process(PROCESS)?;
+        nic.make_room(me);
         nic.install_handler(SHARED_HANDLER, HandlerTarget::Host)?;
         nic.install_handler(NOTICE_HANDLER, HandlerTarget::Host)?;
         let capture = match &config.trace {
@@ -146,6 +149,7 @@ impl Driver {
             queue: CommandQueue::new()?,
             job,
             seen_events: board.events(),
+            deferred: Deferred::new(nodes),
             board,
             peers,
             breaches: Breaches::new(nodes),
@@ -159,7 +163,6 @@ impl Driver {
             log: Log::new(),
             shared: None,
             capture,
-            control: Box::new([0; MAX_CONTROL_BYTES]),
         })
     }
 
@@ -176,9 +179,13 @@ impl Driver {
     /// [`ring_due`](Self::ring_due) very soon may call it, as peers sleep meanwhile.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
-        let mut worked = self.queue.has_commands() && self.queue.serve(&mut self.nic, PROCESS);
+        if self.deferred.active {
+            return self.turn_in_handler();
+        }
+        let mut worked = self.serve_deferred();
+        worked |= self.queue.has_commands() && self.queue.serve(&mut self.nic, PROCESS);
         worked |= self.receive();
-        if self.job.has_news() || self.board.events() != self.seen_events {
+        if self.has_news() {
             self.housekeep();
             worked = true;
         }
@@ -191,6 +198,21 @@ impl Driver {
             self.take_traced();
         }
         worked
+    }
+
+    /// A turn in the page-fault handler: nothing of it allocates or frees.
+    fn turn_in_handler(&mut self) -> bool {
+        let mut worked = self.receive();
+        worked |= SharedPort::serve(self);
+        worked |= self.transmit();
+        self.tell();
+        worked
+    }
+
+    /// Whether the broker or the board has news.
+    #[inline]
+    fn has_news(&self) -> bool {
+        self.job.has_news() || self.board.events() != self.seen_events
     }
 
     /// Carries out what the models ask for, and sends what came of it.
@@ -232,8 +254,7 @@ impl Driver {
         self.transport.has_input()
             || self.owes_program()
             || self.queue.has_commands()
-            || self.job.has_news()
-            || self.board.events() != self.seen_events
+            || self.has_news()
     }
 
     /// Whether handlers of the program or lines of its log wait for a thread that may run and write them.

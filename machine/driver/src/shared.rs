@@ -261,6 +261,7 @@ impl SharedPort {
     /// Carries out what the model asks for. Whether there was anything.
     #[inline]
     pub(crate) fn serve(driver: &mut Driver) -> bool {
+        let budget = driver.shared_budget();
         let Driver {
             shared,
             nic,
@@ -268,6 +269,7 @@ impl SharedPort {
             ..
         } = driver;
         let Some(port) = shared else { return false };
+        let mut left = budget;
         let mut trace_error = None;
         if let Some(at_ns) = port.dsm.poll_hold() {
             let now_ns = mapwire_host::waiting::now_ns();
@@ -282,7 +284,8 @@ impl SharedPort {
                 lost_to.get_or_insert(NodeId(to));
             }
         };
-        while let Some(action) = port.dsm.poll_action() {
+        while let Some(action) = (left > 0).then(|| port.dsm.poll_action()).flatten() {
+            left -= 1;
             worked = true;
             match action {
                 Action::Send { to, message } => post(to, &message),
@@ -315,6 +318,9 @@ impl SharedPort {
                     }
                 }
             }
+        }
+        if left == 0 {
+            driver.leave_rest();
         }
         if let Some(to) = lost_to {
             Self::handle_lost(driver, to);

@@ -1,6 +1,8 @@
 //! Jobs of real processes under the real launcher. Each test starts `mapwire run` with this program as the ranks; a closure
 //! in the test is what a rank does. After each job nothing may be left of it: see `harness::leaks`.
 
+#[allow(unsafe_code)]
+mod allocations;
 mod consistency;
 mod designs;
 mod dying;

@@ -103,7 +103,7 @@ fn quiet() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-fn word(slice: &SharedSlice<u64>) -> *mut AtomicU64 {
+pub(crate) fn word(slice: &SharedSlice<u64>) -> *mut AtomicU64 {
     std::ptr::with_exposed_provenance_mut(slice.address() as usize)
 }
 
@@ -179,6 +179,53 @@ fn handlers_that_touch_shared_memory_interrupt_threads_that_send_lock_and_wait()
             inbox.read(128 * thread as u64, &mut found).unwrap();
             assert_eq!(found[..], pattern(ROUNDS - 1, 100));
         }
+        shared.barrier().unwrap();
+    });
+}
+#[test]
+fn handlers_that_interrupt_malloc_and_fault_do_not_hang_ranks_that_export_and_import() {
+    const ROUNDS: usize = 25;
+    with_handler(|rank, shared| {
+        let node = shared.node();
+        let [added, stored] = words_for_handlers(rank, shared);
+        let next = (rank.number + 1) % rank.size;
+        let is_over = AtomicBool::new(false);
+        let allocate = |thread: usize| {
+            alarm_this_thread(thread);
+            let mut kept = vec![Vec::new(); 64];
+            let mut turn = thread;
+            while !is_over.load(Ordering::Relaxed) {
+                turn = turn.wrapping_mul(25_214_903_917).wrapping_add(11) & 0xffff_ffff;
+                kept[(turn >> 4) % 64] = vec![turn as u8; (turn >> 12) % 30_000];
+            }
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let allocate = &allocate;
+                scope.spawn(move || allocate(thread));
+            }
+            for round in 0..ROUNDS {
+                let name = format!("inbox-{round}");
+                let inbox = node.alloc(4096).unwrap();
+                let ring = round % 2 == 0;
+                let export = node.export_buffer(&inbox);
+                let export = if ring { export.ring_only() } else { export };
+                let export = export.name(&name).start().unwrap();
+                let import = node.import(next, &name).start().unwrap();
+                import
+                    .put_signal(&pattern(round as u64, 500), 0, 4088, 1)
+                    .unwrap();
+                export.wait_signal(4088, 1).unwrap();
+                let mut found = [0; 500];
+                export.read(0, &mut found).unwrap();
+                assert_eq!(found[..], pattern(round as u64, 500));
+                stored.set(0, round as u64);
+                shared.barrier().unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        quiet();
+        check_handled(rank, shared, &added);
         shared.barrier().unwrap();
     });
 }

@@ -25,7 +25,10 @@ impl Driver {
                 Event::Channel { peer, fd } => {
                     let side = Side::of(self.job.rank(), peer);
                     match Channel::open(&fd, side, self.job.ring()) {
-                        Ok(channel) => self.transport.connect(NodeId(peer as u16), channel),
+                        Ok(channel) => {
+                            self.nic.make_room(NodeId(peer as u16));
+                            self.transport.connect(NodeId(peer as u16), channel);
+                        }
                         Err(error) => {
                             let peer = NodeId(peer as u16);
                             self.log.push(Line::ChannelUnusable { peer, error });
@@ -128,12 +131,21 @@ impl Driver {
             flags.fetch_or(peer_flags::GONE, core::sync::atomic::Ordering::Release);
         }
         self.transport.disconnect(node);
-        self.nic.handle_peer_gone(node);
-        self.vmmc.handle_peer_gone(node);
-        self.passed.retain(|_, (from, _)| *from != node);
         if let Some(shared) = &mut self.shared {
             shared.handle_peer_gone(node, self.breaches.of(node));
         }
+        if self.deferred.active {
+            self.deferred.note_gone(node);
+        } else {
+            self.forget_peer(node);
+        }
+    }
+
+    /// Tells the models that a peer is gone.
+    pub(super) fn forget_peer(&mut self, node: NodeId) {
+        self.nic.handle_peer_gone(node);
+        self.vmmc.handle_peer_gone(node);
+        self.passed.retain(|_, (from, _)| *from != node);
     }
 
     /// Whether a peer has left or died.

@@ -3,7 +3,7 @@
 use mapwire_nic::{BufferId, Completion, Verdict};
 use mapwire_transport::payload::Received;
 use mapwire_transport::transport::{ReceiveError, Transport};
-use mapwire_wire::{MAX_CONTROL_BYTES, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::{MAX_CONTROL_BYTES, Repr, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp};
 
 use super::{Driver, NOTICE_HANDLER, SHARED_HANDLER};
 use crate::breach::Breach;
@@ -21,29 +21,50 @@ impl Driver {
                 Ok(None) => break,
                 Ok(Some(packet)) => packet,
                 Err(ReceiveError::PeerGone(peer)) => {
+                    self.deferred.leave();
                     self.handle_peer_gone(peer);
                     received = true;
                     continue;
                 }
                 Err(ReceiveError::PeerCorrupt { peer, corrupt }) => {
+                    self.deferred.leave();
                     self.handle_breach(peer, corrupt.into());
                     received = true;
                     continue;
                 }
             };
-            received = true;
             let from = packet.from;
+            let payload = packet.payload;
+            let inline = match payload {
+                Received::Inline(bytes) => bytes,
+                Received::Bulk(_) => &[],
+            };
+            if self.deferred.active {
+                // Traces and notifications may make what keeps them grow.
+                let takes = if self.capture.is_some() || self.teller.is_full() {
+                    let parsed = Repr::parse(packet.header, inline);
+                    matches!(
+                        parsed,
+                        Ok(Repr::Handler {
+                            handler: SHARED_HANDLER,
+                            ..
+                        })
+                    )
+                } else {
+                    self.deferred.takes(packet.header.kind)
+                };
+                if !takes {
+                    self.deferred.leave();
+                    break;
+                }
+            }
+            received = true;
             if self.breaches.of(from).is_some() {
                 self.transport.release(from);
                 continue;
             }
             let mut breach = None;
             let mut arrived = None;
-            let payload = packet.payload;
-            let inline = match payload {
-                Received::Inline(bytes) => bytes,
-                Received::Bulk(_) => &[],
-            };
             let trailer = || {
                 let mut bytes = [0; SIGNAL_TRAILER_BYTES];
                 if let Some(offset) = payload.len_bytes().checked_sub(SIGNAL_TRAILER_BYTES) {
@@ -56,7 +77,11 @@ impl Driver {
                 .handle_packet(from, packet.header, inline, trailer, BufferId(0));
             if verdict == Verdict::Wait {
                 // It stays at the head of its ring: the next turn finds it there, when the host has acted.
-                self.serve_misses();
+                if self.deferred.active {
+                    self.deferred.leave();
+                } else {
+                    self.serve_misses();
+                }
                 return true;
             }
             while let Some(dma) = self.nic.poll_dma() {
@@ -88,17 +113,9 @@ impl Driver {
                         }
                     }
                     Completion::Control { length, .. } => {
-                        let bytes = &mut self.control[..(length as usize).min(MAX_CONTROL_BYTES)];
-                        if payload.len_bytes() == bytes.len() {
-                            payload.copy_to_slice(0, bytes);
-                            // All ranks of a job are of one user: the broker has checked each by SO_PEERCRED.
-                            if self
-                                .vmmc
-                                .handle_control(from, self.job.uid(), bytes)
-                                .is_err()
-                            {
-                                breach = Some(Breach::Control);
-                            }
+                        let bytes = payload.len_bytes();
+                        if bytes == length as usize && bytes <= MAX_CONTROL_BYTES {
+                            self.deferred.keep(from, &payload);
                         }
                     }
                     other => {
@@ -113,6 +130,9 @@ impl Driver {
             self.transport.release(from);
             if let Some((address, bytes)) = arrived {
                 self.trace(TraceOp::Receive, TRACE_FLAG_DIRECT, address, bytes);
+            }
+            if !self.deferred.active {
+                self.serve_deferred();
             }
             if let Some(breach) = breach {
                 self.handle_breach(from, breach);

@@ -1,5 +1,6 @@
 //! What goes out: commands to the NIC, packets from it to the peers, and the bells rung for them.
 
+use mapwire_nic::Source;
 use mapwire_transport::transport::{SendError, Transport};
 use mapwire_wire::{CommandRepr, NodeId};
 
@@ -48,6 +49,12 @@ impl Driver {
         let mut sent = false;
         while let Some(packet) = self.nic.poll_transmit() {
             let to = packet.to;
+            if self.deferred.active && matches!(packet.source, Source::Control(_)) {
+                // Its memory would be given back.
+                self.deferred.leave();
+                self.block(to);
+                continue;
+            }
             match mover::transmit(&self.pages, &self.garbage, &mut self.transport, packet) {
                 Ok(()) => {
                     self.nic.handle_transmitted(to);
@@ -57,17 +64,27 @@ impl Driver {
                     }
                 }
                 Err(SendError::WouldBlock(_)) => self.block(to),
+                Err(SendError::NotConnected(_)) if self.deferred.active => {
+                    self.deferred.leave();
+                    self.block(to);
+                }
                 Err(SendError::NotConnected(_)) => {
                     if let Err(error) = self.job.request_connection(to) {
                         self.log.push(Line::NotConnected { to, error });
                     }
                     self.block(to);
                 }
-                Err(SendError::PeerCorrupt { corrupt, .. }) => {
-                    self.handle_breach(to, corrupt.into());
-                }
-                Err(SendError::PeerGone(_) | SendError::TooLong { .. }) => {
-                    self.handle_peer_gone(to);
+                Err(error) => {
+                    match error {
+                        SendError::PeerCorrupt { corrupt, .. } => {
+                            self.handle_breach(to, corrupt.into());
+                        }
+                        _ => self.handle_peer_gone(to),
+                    }
+                    if self.deferred.active {
+                        // The NIC has not been told, and would offer the packet for ever.
+                        self.block(to);
+                    }
                 }
             }
         }

@@ -12,6 +12,9 @@ use crate::log::{Line, Log};
 use crate::notices::{Notice, Notification};
 use crate::pages::Pages;
 
+/// Notifications that wait before the page-fault handler leaves packets in their rings.
+const NOTICES: usize = 256;
+
 /// What is changed when a completion is told.
 #[derive(Debug)]
 pub(crate) struct Teller {
@@ -29,9 +32,14 @@ impl Teller {
         Self {
             words,
             held: vec![None; crate::completions::WORDS],
-            notices: VecDeque::new(),
+            notices: VecDeque::with_capacity(NOTICES),
             refused_stores: 0,
         }
+    }
+
+    /// Whether one more notification might make the queue grow.
+    pub(super) fn is_full(&self) -> bool {
+        self.notices.len() >= NOTICES
     }
 
     /// Lets go of the pages of the transfer with completion word `word`.

@@ -9,6 +9,7 @@ use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
 
 use super::{Engine, Place};
+use crate::driver::Driver;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
 
 /// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
@@ -40,13 +41,13 @@ impl Engine {
             .begin()
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let thread = operation.number();
-        let over = {
+        let (over, owing) = {
             let mut driver = self.lock();
             let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
             port.check()?;
             let begun = begin(port, thread);
             // What began may have ended a hold, also when it is refused.
-            driver.serve_shared();
+            driver.at(place, Driver::serve_shared);
             if begun.is_err() {
                 driver.ring_due();
             }
@@ -59,8 +60,12 @@ impl Engine {
             if over.is_some() {
                 driver.ring_due();
             }
-            over
+            let owing = place == Place::FaultHandler && driver.needs_service();
+            (over, owing)
         };
+        if owing {
+            self.board.wake(self.rank, Wake::Service);
+        }
         // What this thread did may have ended the wait of others here.
         self.wake_sleepers();
         if let Some(over) = over {

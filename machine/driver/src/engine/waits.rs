@@ -98,7 +98,7 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut(bool) -> Option<T>,
     ) -> Option<T> {
-        self.wait(timeout, direct, |engine, thorough| {
+        self.wait(Place::Program, timeout, direct, |engine, thorough| {
             (engine.poll(), check(thorough))
         })
     }
@@ -125,18 +125,22 @@ impl Engine {
     /// thread. `fenced` says that this thread has made a full fence since its last packet left; one that another thread has sent
     /// meanwhile is ordered by the driver's lock, which was taken after it.
     #[inline]
-    fn end_quietly(&self, fenced: bool) {
+    fn end_quietly(&self, place: Place, fenced: bool) {
         let owing = {
             let mut driver = self.lock();
             if driver.has_work() {
-                driver.poll();
+                driver.at(place, Driver::poll);
             } else if fenced {
                 driver.ring_due_fenced();
             } else {
                 driver.ring_due();
             }
+            let owing = match place {
+                Place::Program => driver.owes_program(),
+                Place::FaultHandler => driver.needs_service(),
+            };
             // A peer may wait for what this thread was just granted, and this thread may compute from here on.
-            driver.owes_program() || driver.is_holding()
+            owing || driver.is_holding()
         };
         if owing {
             self.board.wake(self.rank, Wake::Service);
@@ -199,7 +203,9 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut(&Self) -> Option<T>,
     ) -> Option<T> {
-        self.wait(timeout, None, |engine, _| (engine.poll(), check(engine)))
+        self.wait(Place::Program, timeout, None, |engine, _| {
+            (engine.poll(), check(engine))
+        })
     }
 
     /// Runs the duty cycle and `check` in one hold of the driver, until there is something or the time is over.
@@ -216,7 +222,7 @@ impl Engine {
         } else {
             0
         };
-        let found = self.wait(timeout, None, |engine, sleeping| {
+        let found = self.wait(place, timeout, None, |engine, sleeping| {
             let mut driver = match engine.try_lock() {
                 Some(driver) => driver,
                 // Somebody else runs the cycle. Before sleeping the check must be made all the same.
@@ -225,12 +231,15 @@ impl Engine {
             };
             looks += 1;
             let worked = if looks > patience || sleeping {
-                driver.poll()
+                driver.at(place, Driver::poll)
             } else {
-                driver.turn()
+                driver.at(place, Driver::turn)
             };
             let found = check(&mut driver);
-            let owing = driver.owes_program();
+            let owing = match place {
+                Place::Program => driver.owes_program(),
+                Place::FaultHandler => driver.needs_service(),
+            };
             if owing {
                 // What the program is owed may take long.
                 driver.ring_due();
@@ -243,7 +252,7 @@ impl Engine {
             match place {
                 Place::Program if owing => engine.serve_program(notice),
                 // A handler of the program may do anything, as may its log, and so must not run in a signal handler: the
-                // service thread runs it.
+                // service thread runs it, and does all that may allocate.
                 Place::FaultHandler if owing => engine.board.wake(engine.rank, Wake::Service),
                 _ => {}
             }
@@ -268,6 +277,7 @@ impl Engine {
     #[inline]
     fn wait<T>(
         &self,
+        place: Place,
         timeout: Option<Duration>,
         direct: Option<&dyn AskForWake>,
         mut step: impl FnMut(&Self, bool) -> (bool, Option<T>),
@@ -286,7 +296,7 @@ impl Engine {
             let fenced = self.board.leave_polling(self.rank);
             if found.is_some() {
                 self.patience.succeeded();
-                self.end(fenced);
+                self.end(place, fenced);
                 return found;
             }
             self.patience.failed();
@@ -302,7 +312,7 @@ impl Engine {
             }
         };
         fence(Ordering::SeqCst);
-        self.end(true);
+        self.end(place, true);
         found
     }
 
@@ -344,8 +354,8 @@ impl Engine {
     /// The end of a wait. What came while this thread counted as polling, or was about to look, rang nobody: looks once more,
     /// now that it does not.
     #[inline]
-    fn end(&self, fenced: bool) {
-        self.end_quietly(fenced);
+    fn end(&self, place: Place, fenced: bool) {
+        self.end_quietly(place, fenced);
         self.wake_sleepers();
     }
 

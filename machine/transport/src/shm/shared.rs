@@ -45,6 +45,8 @@ pub struct ShmTransport {
     connected: Vec<NodeId>,
     /// Index in `connected` of the peer to be polled first.
     next: usize,
+    /// Links that are over, kept until somebody may free memory.
+    over: Vec<Peer>,
     idle_sweeps: u32,
     max_payload_bytes: usize,
 }
@@ -56,6 +58,7 @@ impl ShmTransport {
             peers: Vec::new(),
             connected: Vec::new(),
             next: 0,
+            over: Vec::new(),
             idle_sweeps: 0,
             max_payload_bytes: config.max_payload_bytes as usize,
         }
@@ -72,6 +75,7 @@ impl ShmTransport {
             ended: false,
         };
         self.peers[index] = Peer::Connected(Box::new(link));
+        self.over.reserve(self.peers.len());
         if !self.connected.contains(&peer) {
             self.connected.push(peer);
         }
@@ -81,6 +85,12 @@ impl ShmTransport {
     pub fn connect_self(&mut self, own: NodeId, config: &RingConfig) -> Result<(), ChannelError> {
         self.connect(own, Channel::loopback(config)?);
         Ok(())
+    }
+
+    /// Closes and unmaps the channels of peers of which [`poll_receive`](Transport::poll_receive) has said that they are over. It
+    /// does not do so itself, since it may be called where no memory may be freed.
+    pub fn bury(&mut self) {
+        self.over.clear();
     }
 
     /// Whether packets can be sent to this peer.
@@ -137,7 +147,8 @@ impl ShmTransport {
 
     #[cold]
     fn forget(&mut self, peer: NodeId) {
-        self.peers[usize::from(peer.0)] = Peer::Gone;
+        let over = core::mem::replace(&mut self.peers[usize::from(peer.0)], Peer::Gone);
+        self.over.push(over);
         self.connected.retain(|&other| other != peer);
         self.next = 0;
     }

@@ -1,0 +1,91 @@
+//! The page-fault handler may have interrupted `malloc`: it must not call it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mapwire::Rights;
+
+use crate::harness::pattern;
+use crate::sharing::{on_both, one_each};
+use crate::signals::word;
+
+/// The system's allocator, counting what this thread asks of it.
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has lost its counter; nobody asks for it any more.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call is passed unchanged to the system's allocator, whose contract is this one's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's obligations are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
+        unsafe { System.realloc(at, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_page_fault_neither_allocates_nor_frees_whatever_comes_meanwhile() {
+    const ACCESSES: u64 = 1500;
+    on_both(2, |rank, shared| {
+        let node = shared.node();
+        let shared_word = one_each(rank, shared, 1)[0];
+        let next = (rank.number + 1) % rank.size;
+        let memory = node.alloc(1 << 16).unwrap();
+        let inbox = node.export_buffer(&memory).ring_only().rights(Rights::ALL);
+        let _inbox = inbox.on_notify(|_| {}).name("inbox").start().unwrap();
+        // Each is taken in a fault of the peer, if it faults then: requests of imports, stores of one packet and of many,
+        // fetches, their answers, notifications.
+        let is_over = AtomicBool::new(false);
+        let disturb = || {
+            let mut found = [0; 3000];
+            while !is_over.load(Ordering::Relaxed) {
+                let import = node.import(next, "inbox").rights(Rights::ALL);
+                let import = import.start().unwrap();
+                import.send(&pattern(1, 100), 0).unwrap();
+                import.send(&pattern(2, 30_000), 0).unwrap();
+                import.fetch(0, &mut found).unwrap();
+                import.send_notify(&pattern(3, 100), 0).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(disturb);
+            let at = word(&shared_word);
+            let calls = || CALLS.with(Cell::get);
+            for access in 0..ACCESSES {
+                let before = calls();
+                // SAFETY: a word of shared memory that is open.
+                unsafe { (*at).fetch_add(1, Ordering::Relaxed) };
+                assert_eq!(calls() - before, 0, "access {access}");
+            }
+            // The peer may wait for answers until it is over there as well.
+            rank.meet("accessed");
+            is_over.store(true, Ordering::Relaxed);
+        });
+        shared.barrier().unwrap();
+        assert_eq!(shared_word.get(0), ACCESSES * rank.size as u64);
+        let counters = shared.counters();
+        assert!(counters.write_faults > 50, "{counters:?}");
+        shared.barrier().unwrap();
+    });
+}
