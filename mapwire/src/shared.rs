@@ -35,8 +35,9 @@ const SEGMENT_NAME: &str = "mapwire.shared.segment";
 ///
 /// A signal handler may load and store shared memory, on any thread of the program. It must return (no `longjmp`), and it calls
 /// nothing of this crate. Install handlers before the memory is opened: while it is open and there are handlers, calls that work
-/// on it block signals for a moment, at the price of two system calls. A handler that is installed later is noticed after some
-/// calls; until then the process may end with a message when that handler touches shared memory in the middle of a call.
+/// on it block signals for a moment, at the price of two system calls. After installing a handler later, call
+/// [`notice_handlers`](Self::notice_handlers). Otherwise it is noticed after some calls, and until then the process may end with
+/// a message when that handler touches shared memory in the middle of a call.
 #[derive(Clone, Debug)]
 pub struct Shared {
     inner: Arc<Inner>,
@@ -138,6 +139,12 @@ impl Shared {
         };
         shared.inner.check_layout(&layout)?;
         Ok(shared)
+    }
+
+    /// Says that the program has installed handlers of signals since the memory was opened, and that they may touch it. Takes
+    /// about 20 microseconds.
+    pub fn notice_handlers(&self) {
+        self.engine().notice_handlers();
     }
 
     /// Allocates `length` zeroed values as a minipage of their own. This rank may store to it at once; others learn its

@@ -78,7 +78,8 @@ fn alarm_this_thread(thread: usize) {
     arm(timer);
 }
 
-/// Runs `body` as two ranks with each way of catching faults. The handler is installed, then shared memory opened.
+/// Runs `body` as two ranks with each way of catching faults. Rank 0 installs the handler before shared memory is opened, rank 1
+/// afterwards, and says so.
 fn with_handler(body: fn(&Rank, &Shared)) {
     for faults in ["userfaultfd", "sigsegv"] {
         job(2)
@@ -86,9 +87,16 @@ fn with_handler(body: fn(&Rank, &Shared)) {
             .option("--faults", faults)
             .option("--shared", "256M")
             .run(|rank| {
-                handle_alarms();
+                let is_late = rank.number == 1;
+                if !is_late {
+                    handle_alarms();
+                }
                 let node = rank.node();
                 let shared = rank.shared(&node);
+                if is_late {
+                    handle_alarms();
+                    shared.notice_handlers();
+                }
                 assert_eq!(shared.faults().to_string(), faults);
                 body(rank, &shared);
                 shared.close().unwrap();

@@ -3,12 +3,13 @@
 //! A signal handler of the program that touches shared memory may fault, and its fault needs the driver. So while shared
 //! memory is open and the program has handlers, a thread blocks signals before it takes the driver: no handler then
 //! interrupts the thread that holds it. A program without handlers pays nothing. Handlers installed after the memory was
-//! opened are looked for now and then.
+//! opened are looked for now and then, and when the program says that there are some.
 
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use mapwire_host::masking::{self, Mask};
+use mapwire_host::waiting::now_ns;
 
 use super::Engine;
 use crate::driver::Driver;
@@ -19,6 +20,9 @@ const HOLDS_A_LOOK: u32 = 64;
 
 /// Signals looked at before a thread sleeps: a few microseconds, as against a wake-up.
 const LOOKS_A_SLEEP: u32 = 8;
+
+/// The service thread looks for handlers of all signals this often, in nanoseconds: that takes about 20 microseconds.
+const THOROUGH_LOOK_NS: u64 = 20_000_000;
 
 /// No shared memory is open, so no handler can fault on it.
 const CLOSED: u8 = 0;
@@ -32,6 +36,8 @@ const MASKING: u8 = 2;
 pub(super) struct Interrupts {
     state: AtomicU8,
     holds: AtomicU32,
+    /// When the service thread looked last.
+    looked_ns: AtomicU64,
 }
 
 impl Interrupts {
@@ -39,17 +45,36 @@ impl Interrupts {
         Self {
             state: AtomicU8::new(CLOSED),
             holds: AtomicU32::new(0),
+            looked_ns: AtomicU64::new(0),
         }
     }
 
     /// Shared memory is about to be opened.
     pub(super) fn open(&self) {
-        let found = masking::any_handler();
-        let state = if found { MASKING } else { WATCHING };
-        self.state.store(state, Ordering::Release);
+        self.state.store(WATCHING, Ordering::Release);
+        self.look_at_all();
     }
 
-    /// Looks for handlers that were installed since, where time matters little.
+    /// Looks for handlers that were installed since.
+    pub(super) fn look_at_all(&self) {
+        if self.state.load(Ordering::Relaxed) == WATCHING && masking::any_handler() {
+            self.found();
+        }
+    }
+
+    /// As [`look_at_all`](Self::look_at_all), now and then; for the service thread.
+    pub(super) fn look_now_and_then(&self) {
+        if self.state.load(Ordering::Relaxed) != WATCHING {
+            return;
+        }
+        let now_ns = now_ns();
+        if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) > THOROUGH_LOOK_NS {
+            self.looked_ns.store(now_ns, Ordering::Relaxed);
+            self.look_at_all();
+        }
+    }
+
+    /// As [`look_at_all`](Self::look_at_all) for a few signals, where a thread is about to sleep.
     pub(super) fn look(&self) {
         if self.state.load(Ordering::Relaxed) == WATCHING
             && (0..LOOKS_A_SLEEP).any(|_| masking::next_handler())
@@ -78,6 +103,12 @@ impl Interrupts {
             WATCHING => self.watch(),
             _ => Some(masking::mask()),
         }
+    }
+
+    /// Whether a thread that has taken the driver without a mask must let it go: handlers were found meanwhile.
+    #[inline]
+    fn wants_mask(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == MASKING
     }
 
     fn watch(&self) -> Option<Mask> {
@@ -124,6 +155,10 @@ impl Engine {
             Some(driver) => driver,
             None => self.lock_busy(),
         };
+        if mask.is_none() && self.interrupts.wants_mask() {
+            drop(driver);
+            return self.lock();
+        }
         DriverGuard {
             driver,
             _mask: mask,
@@ -135,10 +170,20 @@ impl Engine {
     pub(super) fn try_lock(&self) -> Option<DriverGuard<'_>> {
         let mask = self.mask();
         let driver = self.driver.try_lock()?;
+        if mask.is_none() && self.interrupts.wants_mask() {
+            return None;
+        }
         Some(DriverGuard {
             driver,
             _mask: mask,
         })
+    }
+
+    /// Notices handlers of signals that the program has installed since shared memory was opened.
+    pub fn notice_handlers(&self) {
+        self.interrupts.look_at_all();
+        // Whoever holds the driver has taken it without a mask; whoever takes it later sees that it needs one.
+        drop(self.lock());
     }
 
     /// Keeps handlers off the calling thread while it does more than hold the driver once.
@@ -153,7 +198,7 @@ impl Engine {
             // A handler that was not known has interrupted this thread, and touched shared memory.
             self.say(format_args!(
                 "a signal handler touched shared memory on a thread that was inside mapwire: install handlers before the \
-                 shared memory is opened"
+                 shared memory is opened, or call notice_handlers after installing them"
             ));
             super::shared_calls::exit_now();
         }

@@ -455,6 +455,7 @@ impl Engine {
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
+        self.interrupts.look_now_and_then();
         let nap = {
             let mut driver = self.lock();
             driver.reclaim();
