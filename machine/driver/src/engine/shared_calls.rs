@@ -7,6 +7,7 @@ use mapwire_dsm::{Dsm, Error as ModelError, Outcome, Progress};
 use mapwire_host::faults::{FaultInfo, Resolution};
 use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
+use mapwire_transport::bells::Wake;
 
 use super::{Engine, Place};
 use crate::driver::Driver;
