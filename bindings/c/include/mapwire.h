@@ -816,6 +816,15 @@ mw_status_t mw_shared_barrier_of(const mw_shared_t *shared,
                                  uint32_t barrier);
 
 /*
+ * Says that the program has installed signal handlers since the memory was opened, and that they may touch it. Takes about
+ * 20 microseconds.
+ *
+ * Errors:
+ * None but `MW_ERR_ARGUMENT`: no `shared`.
+ */
+mw_status_t mw_shared_notice_handlers(const mw_shared_t *shared);
+
+/*
  * Takes lock number `lock` of 4096, the same in every rank. It is granted in the order of asking. Give it back in the same
  * thread with `mw_shared_unlock`.
  *

@@ -248,7 +248,10 @@ mod tests {
         assert_eq!(installed, 0);
         assert!(any_handler());
         let common = 2 * COMMON.len();
-        assert!((0..common).any(|_| next_handler()), "a common one is found soon");
+        assert!(
+            (0..common).any(|_| next_handler()),
+            "a common one is found soon"
+        );
         assert!(
             !has_handler(libc::SIGSEGV),
             "what the processor raises does not count"

@@ -79,8 +79,8 @@ fn a_page_fault_neither_allocates_nor_frees_whatever_comes_meanwhile() {
                     let before = calls();
                     // SAFETY: a word of shared memory that is open.
                     unsafe {
-                        is_mine = (*at).load(Ordering::Relaxed) % rank.size as u64
-                            == rank.number as u64;
+                        is_mine =
+                            (*at).load(Ordering::Relaxed) % rank.size as u64 == rank.number as u64;
                         (*at).fetch_add(u64::from(is_mine), Ordering::Relaxed);
                     }
                     assert_eq!(calls() - before, 0, "turn {turn}");
