@@ -88,7 +88,7 @@ impl Way {
 pub enum Place {
     /// In a call of the program.
     Program,
-    /// In the page-fault handler: no handler of the program runs. Packets of set-up that come meanwhile may still allocate.
+    /// In the page-fault handler: no handler of the program runs, and nothing allocates or frees.
     FaultHandler,
 }
 

@@ -26,7 +26,7 @@ impl Engine {
     }
 
     /// Begins an operation of the calling thread on the shared memory, and waits for its outcome; `Ok(None)` when it was
-    /// over at once. It runs in the page-fault handler, and allocates only where a turn serves packets of set-up.
+    /// over at once. In the page-fault handler it allocates and frees nothing.
     ///
     /// # Errors
     /// The model's refusal, or that the shared memory is at its end.
