@@ -11,6 +11,7 @@
 //! | [`barrier`] | a fence between processes that one side pays for both |
 //! | [`masking`] | signal handlers of the program kept off a thread for a while |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
+//! | [`processes`] | which process is whose child |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
@@ -28,6 +29,7 @@ pub mod masking;
 pub mod memory;
 pub mod page;
 pub mod pinning;
+pub mod processes;
 pub mod views;
 pub mod waiting;
 

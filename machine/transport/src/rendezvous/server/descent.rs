@@ -1,5 +1,7 @@
 //! Which processes descend from which, by `/proc`.
 
+use mapwire_host::processes::parent_of;
+
 /// Longest line of ancestors that is followed.
 const MAX_ANCESTORS: usize = 1024;
 
@@ -21,13 +23,6 @@ pub(super) fn line_of(pid: u32) -> Vec<u32> {
         line.push(parent);
     }
     line
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // "pid (name) state parent …", and the name may hold anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
