@@ -21,7 +21,7 @@ fn await_state(client: &Client, rank: u32, state: RankState) {
     let found = board.sleep(
         client.rank(),
         Sleeper::Waiting,
-        || board.state(rank) == state,
+        |_| board.state(rank) == state,
         Some(common::LONG),
         || NAP,
     );
@@ -97,7 +97,7 @@ fn body_is_killed() {
         board.sleep(
             0,
             Sleeper::Waiting,
-            || board.state(1) == RankState::Joined,
+            |_| board.state(1) == RankState::Joined,
             Some(common::LONG),
             || NAP,
         );
@@ -127,7 +127,7 @@ fn body_is_stopped() {
         board.sleep(
             0,
             Sleeper::Waiting,
-            || board.state(1) == RankState::Joined,
+            |_| board.state(1) == RankState::Joined,
             Some(common::LONG),
             || NAP,
         );
@@ -137,7 +137,7 @@ fn body_is_stopped() {
         board.sleep(
             0,
             Sleeper::Waiting,
-            || board.state(1) == RankState::Left,
+            |_| board.state(1) == RankState::Left,
             Some(common::LONG),
             || NAP,
         );

@@ -96,11 +96,15 @@ impl<'a> ImportBuilder<'a> {
                 .ask_import(peer, self.name, self.rights, self.token, timeout_ns)?;
         // The model ends the wait itself, and says what was waited for; the margin is for the last message.
         let margin = self.timeout.saturating_add(Duration::from_secs(5));
-        let local = engine.wait_for(
+        let waited = engine.wait_for(
             Some(margin),
             || format!("the import of `{}` from rank {rank}", self.name),
             |driver| driver.take_import(request),
-        )??;
+        );
+        if waited.is_err() {
+            engine.lock().abandon_import(request);
+        }
+        let local = waited??;
         Import::enter(self.node, local, self.name)
     }
 }

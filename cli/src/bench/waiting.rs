@@ -113,6 +113,24 @@ impl Rank<'_> {
         Ok(start.elapsed().as_nanos() as f64 / 1000.0 / times as f64)
     }
 
+    /// Microseconds of a `turn` where all ranks take turns for a while: with a number of turns for each, the first rank would be
+    /// through before the others have woken.
+    fn contended(&self, turn: impl Fn() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+        let window_ns = if self.plan.quick { 20_000_000 } else { 150_000_000 };
+        self.shared.barrier()?;
+        let before = self.futexes.counted();
+        self.shared.barrier()?;
+        let end_ns = now_ns() + window_ns;
+        let mut turns = 0;
+        while now_ns() < end_ns {
+            turn()?;
+            turns += 1;
+        }
+        self.futexes.count(turns);
+        self.shared.barrier()?;
+        Ok(window_ns as f64 / 1000.0 / f64::from(self.futexes.counted() - before))
+    }
+
     /// A rank that waits for a signal for long, and how late it hears one that comes when it has slept.
     fn idle(&self) -> Result<Rows, BenchError> {
         let ring = Ring::new(self.node, false)?;
@@ -249,25 +267,19 @@ impl Rank<'_> {
             .transpose()?;
         let counter = self.shared.broadcast_slice(0, mine)?;
         let (mut bare, mut counted) = (Vec::new(), Vec::new());
-        let times = if self.plan.quick { 20 } else { 200 };
-        let turns = times * self.node.size() as u64;
         for _ in 0..self.rounds() {
-            let raw = self.timed(turns, || {
-                (0..times).for_each(|_| self.futexes.locked(self.node.size()));
+            let raw = self.contended(|| {
+                self.futexes.locked(self.node.size());
                 Ok(())
             })?;
-            let value = self.timed(turns, || {
-                for _ in 0..times {
-                    drop(self.shared.lock(7)?);
-                }
+            let value = self.contended(|| {
+                drop(self.shared.lock(7)?);
                 Ok(())
             })?;
             bare.push((value, raw));
-            let value = self.timed(turns, || {
-                for _ in 0..times {
-                    let _held = self.shared.lock(7)?;
-                    counter.set(0, counter.get(0) + 1);
-                }
+            let value = self.contended(|| {
+                let _held = self.shared.lock(7)?;
+                counter.set(0, counter.get(0) + 1);
                 Ok(())
             })?;
             counted.push((value, raw));

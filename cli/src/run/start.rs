@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
+use mapwire_host::memory::MemoryError;
 use mapwire_transport::rendezvous::Broker;
 use mapwire_transport::shm::channel::{Channel, ChannelError};
 use mapwire_transport::shm::ring::RingConfig;
@@ -27,6 +28,9 @@ pub(super) fn broker(ranks: u32) -> Result<Broker, String> {
 fn as_io(error: ChannelError) -> io::Error {
     match error {
         ChannelError::System { source, .. } => source.into(),
+        ChannelError::Memory(MemoryError::Descriptors { .. }) => {
+            rustix::io::Errno::MFILE.into()
+        }
         error => io::Error::other(error),
     }
 }
@@ -167,11 +171,17 @@ mod tests {
 
     #[test]
     fn a_channel_without_a_descriptor_is_known_as_such() {
-        let error = as_io(ChannelError::System {
+        let of_memory = ChannelError::Memory(MemoryError::Descriptors {
+            bytes: 1,
+            limit: mapwire_host::limits::descriptors(),
+        });
+        let of_system = ChannelError::System {
             what: "create",
             len_bytes: 1,
             source: rustix::io::Errno::MFILE,
-        });
-        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+        };
+        for error in [of_memory, of_system] {
+            assert_eq!(as_io(error).raw_os_error(), Some(libc::EMFILE));
+        }
     }
 }

@@ -482,7 +482,7 @@ impl<D: TranslationDesign> Nic<D> {
         let of_export = |import: &Import| import.node == from && import.export == export;
         self.imports.note_refused(store, count, of_export);
         let of_message = |long: &Long| matches!(long, Long::Send(sending) if sending.to == from && sending.message == message);
-        for process in self.processes.with_long(of_message) {
+        while let Some(process) = self.processes.next_long(of_message) {
             self.give_up(process, CommandError::Refused(reason));
         }
         self.completions.push_back(Completion::StoreRefused {

@@ -1,12 +1,12 @@
 //! Completion words: one for each command under way, written once when it is done (VMMC §4.5), so that a process spins on a
 //! word in its own cache and makes no call.
 
-use std::collections::HashMap;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use mapwire_nic::CommandError;
 
-use crate::sync::{AtomicU32, Mutex};
+use crate::sync::{AtomicU32, Mutex, MutexGuard};
 
 /// Commands with a completion word that a process may have under way.
 pub const WORDS: usize = if cfg!(all(test, loom)) {
@@ -37,8 +37,9 @@ pub struct CompletionWords {
     words: Vec<AtomicU32>,
     /// Where to look for a free one first.
     hint: AtomicU32,
-    /// Why commands failed; empty in good times.
-    errors: Mutex<HashMap<u32, CommandFailure>>,
+    /// Why commands failed, by word. A reason is written while its word is pending and read when that has failed, so that nobody
+    /// waits for these locks; and nothing is allocated, since a command may fail in the page-fault handler.
+    failures: Vec<Mutex<Option<CommandFailure>>>,
 }
 
 impl Default for CompletionWords {
@@ -54,7 +55,7 @@ impl CompletionWords {
         Self {
             words: (0..WORDS).map(|_| AtomicU32::new(FREE)).collect(),
             hint: AtomicU32::new(0),
-            errors: Mutex::new(HashMap::new()),
+            failures: (0..WORDS).map(|_| Mutex::new(None)).collect(),
         }
     }
 
@@ -87,11 +88,10 @@ impl CompletionWords {
 
     /// The command failed.
     pub fn fail(&self, index: u32, failure: CommandFailure) {
-        if let Some(word) = self.words.get(index as usize) {
-            self.errors
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .insert(index, failure);
+        if let Some(word) = self.words.get(index as usize)
+            && word.load(Ordering::Relaxed) == PENDING
+        {
+            *self.failure(index) = Some(failure);
             let _ = word.compare_exchange(PENDING, FAILED, Ordering::Release, Ordering::Relaxed);
         }
     }
@@ -115,17 +115,19 @@ impl CompletionWords {
                 Some(Ok(()))
             }
             FAILED => {
-                let failure = self
-                    .errors
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .remove(&index);
+                let failure = self.failure(index).take();
                 word.store(FREE, Ordering::Release);
                 // `fail` stores the reason before the word says so.
                 failure.map(Err)
             }
             _ => None,
         }
+    }
+
+    fn failure(&self, index: u32) -> MutexGuard<'_, Option<CommandFailure>> {
+        self.failures[index as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives back the word of a command that was never submitted.

@@ -28,6 +28,7 @@ use crate::capture::Capture;
 use crate::commands::CommandQueue;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
+use crate::engine::Place;
 use crate::error::DriverError;
 use crate::exports::{LeftLanding, LocalExport};
 use crate::imports::Granted;
@@ -85,7 +86,7 @@ pub struct Driver {
     /// Peers that were sent something and whose bell has not been rung since.
     to_ring: Vec<NodeId>,
     seen_events: u32,
-    deferred: Deferred,
+    pub(crate) deferred: Deferred,
     pub(crate) exports: Vec<LocalExport>,
     /// Former landings of redirected exports that a fetch may still read.
     pub(crate) left_landings: Vec<LeftLanding>,
@@ -251,8 +252,13 @@ impl Driver {
     /// Whether there is anything to do: asked once more before a thread sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.transport.has_input()
-            || self.owes_program()
+        self.transport.has_input() || self.has_duties()
+    }
+
+    /// As [`has_work`](Self::has_work), without a look at the peers' rings.
+    #[inline]
+    pub(crate) fn has_duties(&self) -> bool {
+        self.owes_program()
             || self.queue.has_commands()
             || self.has_news()
     }
@@ -302,10 +308,12 @@ impl Driver {
             .is_some_and(|port| port.poll_hold().is_some())
     }
 
-    /// When this driver must be polled even if nobody rings, on the monotonic clock.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
+    /// When this driver must be polled at `place` even if nobody rings, on the monotonic clock.
+    pub(crate) fn next_deadline(&self, place: Place) -> Option<u64> {
         let hold = self.shared.as_ref().and_then(|port| port.poll_hold());
-        self.vmmc.poll_at().into_iter().chain(hold).min()
+        // The page-fault handler carries out nothing of imports.
+        let import = (place == Place::Program).then(|| self.vmmc.poll_at());
+        import.flatten().into_iter().chain(hold).min()
     }
 
     /// Carries out what the shared memory asks for, and sends what came of it.
@@ -342,7 +350,7 @@ impl Driver {
     /// Takes what `peer` has sent, if anything has come: word of a revocation may be in it, which a send must not miss.
     #[inline]
     pub fn take_news(&mut self, peer: NodeId) {
-        if self.transport.has_next(peer) {
+        if self.transport.has_next(peer) || self.has_deferred() {
             self.take_all(peer);
         }
     }

@@ -10,6 +10,7 @@ mod shared_calls;
 mod waits;
 
 pub use waits::AskForWake;
+use waits::MemoryNap;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -52,6 +53,7 @@ pub struct Engine {
     /// Threads of this process that sleep on its bell, the service thread left out.
     sleepers: AtomicU32,
     interrupts: Interrupts,
+    memory_nap: MemoryNap,
     /// The shared memory's application views; 0 while it is not open.
     shared_start: AtomicUsize,
     shared_end: AtomicUsize,
@@ -130,6 +132,7 @@ impl Engine {
             service: Mutex::new(None),
             sleepers: AtomicU32::new(0),
             interrupts: Interrupts::new(),
+            memory_nap: MemoryNap::default(),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),
         });
@@ -141,6 +144,7 @@ impl Engine {
             .name("mapwire-service".to_owned())
             .spawn(move || {
                 masking::mask_for_good();
+                mapwire_host::scheduling::ask_for_short_turns();
                 let serve = || {
                     while let Some(engine) = weak.upgrade() {
                         if !engine.serve_once() {

@@ -318,16 +318,19 @@ impl Driver {
                 }
                 Action::PassMemory { to, export, tag } => self.pass_memory(to, export, tag),
                 Action::Imported { request, grant } => {
-                    self.outcomes.insert(request, Ok(Granted { grant }));
+                    let revoked = false;
+                    self.outcomes.insert(request, Ok(Granted { grant, revoked }));
                 }
                 Action::Failed { request, error } => {
-                    let tag = u64::from(request.0);
-                    self.passed.remove(&tag);
-                    self.passed.remove(&(tag | STATUS_TAG));
+                    self.drop_passed(request);
                     self.outcomes.insert(request, Err(error));
                 }
                 Action::Revoked { from, export } => {
                     self.nic.handle_revoked(from, export);
+                    for granted in self.outcomes.values_mut().flatten() {
+                        let grant = &granted.grant;
+                        granted.revoked |= grant.node == from && grant.export == export;
+                    }
                     if let Some(shared) = &mut self.shared {
                         shared.handle_revoked(from, export);
                     }

@@ -16,6 +16,8 @@ use crate::exports::STATUS_TAG;
 pub struct Granted {
     /// What was granted.
     pub grant: Grant,
+    /// It was revoked before it was entered.
+    pub revoked: bool,
 }
 
 /// An import of this process, entered in the NIC, and mapped if it is on the direct path.
@@ -71,17 +73,19 @@ impl Driver {
         };
         let grant = granted.grant;
         let memory = match grant.direct {
-            None => None,
+            None => {
+                // Nothing was promised; what was passed all the same is closed.
+                self.drop_passed(request);
+                None
+            }
             Some(_) => match self.take_memory(request) {
                 Some(Ok(memory)) => Some(memory),
                 Some(Err(peer)) => {
-                    self.outcomes.remove(&request);
-                    self.job.import_timeouts.remove(&request);
-                    self.release_granted(&grant);
+                    self.abandon_import(request);
                     return Some(Err(DriverError::NoDescriptor(peer)));
                 }
                 None if self.is_gone(grant.node) => {
-                    self.outcomes.remove(&request);
+                    self.abandon_import(request);
                     return Some(Err(self.why_gone(grant.node)));
                 }
                 None => return None,
@@ -89,7 +93,27 @@ impl Driver {
         };
         self.outcomes.remove(&request);
         self.job.import_timeouts.remove(&request);
-        Some(self.enter_import(grant, memory))
+        let entered = self.enter_import(granted, memory);
+        if entered.is_err() {
+            self.release_granted(&grant);
+        }
+        Some(entered)
+    }
+
+    /// Gives up an import whose memory has not come, and all that has.
+    pub fn abandon_import(&mut self, request: RequestId) {
+        self.drop_passed(request);
+        self.job.import_timeouts.remove(&request);
+        if let Some(Ok(Granted { grant, .. })) = self.outcomes.remove(&request) {
+            self.release_granted(&grant);
+        }
+    }
+
+    /// Closes what a peer has passed for an import.
+    pub(crate) fn drop_passed(&mut self, request: RequestId) {
+        let tag = u64::from(request.0);
+        self.passed.remove(&tag);
+        self.passed.remove(&(tag | STATUS_TAG));
     }
 
     /// The memory and the status that a peer has passed for an import, once both are there, or the peer if this process had no
@@ -106,7 +130,7 @@ impl Driver {
 
     fn enter_import(
         &mut self,
-        grant: Grant,
+        Granted { grant, revoked }: Granted,
         memory: Option<(OwnedFd, OwnedFd)>,
     ) -> Result<LocalImport, DriverError> {
         let mapped = match memory {
@@ -129,7 +153,7 @@ impl Driver {
             key: grant.key,
             length: grant.length,
             rights: grant.rights,
-            revoked: false,
+            revoked,
             refused: Default::default(),
         };
         let id = self.nic.import(import)?;

@@ -320,7 +320,7 @@ impl SharedPort {
             }
         }
         if left == 0 {
-            driver.leave_rest();
+            driver.deferred.leave();
         }
         if let Some(to) = lost_to {
             Self::handle_lost(driver, to);

@@ -11,6 +11,7 @@
 //! | [`barrier`] | a fence between processes that one side pays for both |
 //! | [`masking`] | signal handlers of the program kept off a thread for a while |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
+//! | [`scheduling`] | how soon a thread that wakes runs |
 //! | [`processes`] | which process is whose child |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
@@ -30,6 +31,8 @@ pub mod memory;
 pub mod page;
 pub mod pinning;
 pub mod processes;
+#[allow(unsafe_code)]
+pub mod scheduling;
 pub mod views;
 pub mod waiting;
 

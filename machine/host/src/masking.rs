@@ -48,7 +48,9 @@ enum Masked {
     No,
     /// Not before the mask is taken off; then this is blocked.
     Until(Set),
-    /// Never on this thread, or not while the fault handler runs.
+    /// Not while the fault handler runs.
+    InFaultHandler,
+    /// Never: a thread of the library.
     Always,
 }
 
@@ -129,6 +131,12 @@ pub fn mask_for_good() {
     MASKED.set(Masked::Always);
 }
 
+/// Whether [`mask_for_good`] was called on the calling thread. It interrupts nothing, whatever it does.
+#[must_use]
+pub fn is_library_thread() -> bool {
+    matches!(MASKED.get(), Masked::Always)
+}
+
 /// Says that the kernel keeps handlers of the program off the calling thread until this is dropped; see
 /// [`in_fault_handler`].
 #[derive(Debug)]
@@ -140,8 +148,12 @@ pub struct InFaultHandler {
 /// Marks the calling thread as one that runs the fault handler, which the kernel runs with signals blocked.
 #[must_use]
 pub fn in_fault_handler() -> InFaultHandler {
+    let before = MASKED.get();
+    if !is_library_thread() {
+        MASKED.set(Masked::InFaultHandler);
+    }
     InFaultHandler {
-        before: MASKED.replace(Masked::Always),
+        before,
         _thread: PhantomData,
     }
 }
@@ -291,6 +303,8 @@ mod tests {
 
         std::thread::spawn(|| {
             mask_for_good();
+            drop(in_fault_handler());
+            assert!(is_library_thread());
             raise();
             unmasked(|| ());
             drop(mask());

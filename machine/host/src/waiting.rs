@@ -185,7 +185,7 @@ pub fn measure_wake_up() -> u64 {
 /// Waits that sleep at once after the threads were found to outnumber the processors; then the kernel is asked again.
 const CROWDED_WAITS: u32 = 16;
 /// Spins in a row that may end in a sleep before the next waits sleep at once, and how many of those at most.
-const FAILURES: u32 = 16;
+const FAILURES: u32 = 4;
 const MOST_IDLE_WAITS: u32 = 64;
 
 /// Decides for all threads of a process whether a wait spins, and for how many looks.
@@ -261,7 +261,8 @@ impl Patience {
     #[inline]
     pub fn succeeded(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
+            let failures = self.failures.load(Ordering::Relaxed) / 2;
+            self.failures.store(failures, Ordering::Relaxed);
         }
     }
 

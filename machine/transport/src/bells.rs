@@ -81,10 +81,11 @@ impl Bells<'_> {
     pub(crate) fn sleep(
         &self,
         sleeper: Sleeper,
-        mut recheck: impl FnMut() -> bool,
+        mut recheck: impl FnMut(bool) -> bool,
         timeout: Option<Duration>,
         mut nap: impl FnMut() -> Duration,
     ) -> bool {
+        let mut was_nap = false;
         let bell = match sleeper {
             Sleeper::Waiting => self.waiting,
             Sleeper::Service => self.service,
@@ -93,7 +94,7 @@ impl Bells<'_> {
         let found = loop {
             let seen = mark(bell, ASLEEP);
             fence(Ordering::SeqCst);
-            if recheck() {
+            if recheck(was_nap) {
                 break true;
             }
             let limit = match deadline {
@@ -107,7 +108,9 @@ impl Bells<'_> {
                 tv_sec: limit.as_secs() as i64,
                 tv_nsec: i64::from(limit.subsec_nanos()),
             };
-            match futex::wait(bell, futex::Flags::empty(), seen, Some(&until)) {
+            let slept = futex::wait(bell, futex::Flags::empty(), seen, Some(&until));
+            was_nap = slept == Err(Errno::TIMEDOUT);
+            match slept {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
                 // No futex on this mapping, which no supported kernel answers: doze, don't spin.
                 Err(_) => std::thread::sleep(Duration::from_millis(1).min(limit)),
@@ -207,7 +210,7 @@ mod tests {
             let sleeper = |index: usize, who| {
                 let (bells, flags, looks) = (&bells, &flags, &looks);
                 scope.spawn(move || {
-                    let look = || {
+                    let look = |_| {
                         looks[index].fetch_add(1, Ordering::SeqCst);
                         flags[index].load(Ordering::SeqCst)
                     };
@@ -239,8 +242,8 @@ mod tests {
         let bells = words.bells();
         let start = Instant::now();
         let limit = Duration::from_millis(30);
-        assert!(!bells.sleep(Sleeper::Waiting, || false, Some(limit), || NAP));
+        assert!(!bells.sleep(Sleeper::Waiting, |_| false, Some(limit), || NAP));
         assert!(start.elapsed() >= limit);
-        assert!(!bells.sleep(Sleeper::Waiting, || false, Some(Duration::ZERO), || NAP));
+        assert!(!bells.sleep(Sleeper::Waiting, |_| false, Some(Duration::ZERO), || NAP));
     }
 }

@@ -375,7 +375,7 @@ impl Board {
 
     /// Sleeps until `recheck` says that there is something to do, or `timeout` has passed (`None`:
     /// no limit). `recheck` runs before the first sleep, after each ring, and after each nap, which last
-    /// as long as `nap` says: [`NAP`] at most. Returns its last answer: `false` means that the time is
+    /// as long as `nap` says: [`NAP`] at most. It is told whether a nap is over and nobody has rung. Returns its last answer: `false` means that the time is
     /// over. Reads the clock only with a timeout.
     ///
     /// The calling thread must not be counted as polling: call [`Board::leave_polling`] before, and
@@ -385,13 +385,13 @@ impl Board {
         &self,
         rank: u32,
         sleeper: Sleeper,
-        mut recheck: impl FnMut() -> bool,
+        mut recheck: impl FnMut(bool) -> bool,
         timeout: Option<Duration>,
         mut nap: impl FnMut() -> Duration,
     ) -> bool {
         match self.bells_of(rank) {
             Some(bells) => bells.sleep(sleeper, recheck, timeout, || nap().min(NAP)),
-            None => recheck(),
+            None => recheck(false),
         }
     }
 

@@ -147,11 +147,15 @@ impl Import {
                 )
             },
             |driver| {
+                // The wait for room may have brought word of a revocation.
+                if let Err(error) = self.refuse_if_over(driver) {
+                    return Some(Err(error));
+                }
                 engine.mark_dirty(driver, peer);
                 match driver.submit(command, data) {
                     Ok(true) => Some(Ok(())),
                     Ok(false) => None,
-                    Err(error) => Some(Err(error)),
+                    Err(error) => Some(Err(Error::from(error))),
                 }
             },
         )??;

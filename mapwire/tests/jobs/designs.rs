@@ -1,5 +1,7 @@
 //! Every translation design under real transfers, in shapes so small that translations fight for room.
 
+use std::sync::Arc;
+
 use mapwire::Rights;
 
 use crate::harness::{Rank, job, pattern};
@@ -263,4 +265,54 @@ fn a_program_may_choose_its_victims_itself_but_only_before_it_pins() {
             rank.meet("end");
         })
         .succeeds();
+}
+
+/// A handler that runs on the service thread sends more than fits the cache, and reads what the other rank stores to, while the
+/// program computes and calls nothing.
+fn a_handler_that_works(rank: &Rank) {
+    const BYTES: usize = 200_000;
+    let node = rank.node();
+    let shared = rank.shared(&node);
+    let words = crate::sharing::one_each(rank, &shared, 1);
+    let inbox = node.alloc(BYTES).unwrap();
+    let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+    let inbox = inbox.rights(Rights::ALL).start().unwrap();
+    let other = 1 - rank.number;
+    let theirs = words[other];
+    let import = Arc::new(node.import(other, "inbox").start().unwrap());
+    let (answer, calls) = (Arc::clone(&import), node.alloc(4096).unwrap());
+    let mut calls = node.export_buffer(&calls).ring_only().name("calls");
+    if rank.number == 0 {
+        calls = calls.on_notify(move |notification| {
+            assert_eq!(theirs.get(0), notification.offset + 1);
+            answer.send(&pattern(notification.offset, BYTES), 0).unwrap();
+            answer.put_signal(&[], 0, 0, u64::MAX - notification.offset).unwrap();
+        });
+    }
+    let _calls = calls.start().unwrap();
+    let call = node.import(other, "calls").start().unwrap();
+    shared.barrier().unwrap();
+    for turn in 0..10 {
+        if rank.number == 0 {
+            rank.read(&format!("answered-{turn}"));
+        } else {
+            words[1].set(0, turn + 1);
+            call.send_notify(&[1], turn).unwrap();
+            inbox.wait_signal(0, u64::MAX - turn).unwrap();
+            rank.note(&format!("answered-{turn}"), "");
+        }
+    }
+    shared.barrier().unwrap();
+    shared.close().unwrap();
+}
+
+#[test]
+fn a_notification_handler_sends_and_reads_shared_memory_under_every_design() {
+    for design in DESIGNS {
+        job(2)
+            .called(design)
+            .option("--translation", design)
+            .run(a_handler_that_works)
+            .succeeds();
+    }
 }

@@ -323,3 +323,28 @@ fn memory_that_was_sent_unmapped_and_sent_again_is_refused_by_address() {
             .succeeds();
     }
 }
+
+#[test]
+fn an_export_that_is_revoked_as_soon_as_it_is_granted_takes_no_sends_for_long() {
+    job(2)
+        .run(|rank| {
+            let node = rank.node();
+            for round in 0..20 {
+                let name = format!("brief-{round}");
+                if rank.number == 0 {
+                    let memory = node.alloc(4096).unwrap();
+                    let brief = node.export_buffer(&memory).ring_only().name(&name);
+                    // The other rank waits for it already.
+                    std::thread::sleep(Duration::from_millis(5));
+                    brief.start().unwrap().revoke().unwrap();
+                    rank.read(&format!("over-{round}"));
+                } else {
+                    if let Ok(import) = node.import(0, &name).start() {
+                        eventually("a send that fails", || import.send(&[1], 0).is_err());
+                    }
+                    rank.note(&format!("over-{round}"), "");
+                }
+            }
+        })
+        .succeeds();
+}

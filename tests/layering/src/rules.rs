@@ -118,6 +118,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/faults/mod.rs", "mod uffd_abi"),
     ("machine/host/src/lib.rs", "mod mapping"),
     ("machine/host/src/lib.rs", "mod masking"),
+    ("machine/host/src/lib.rs", "mod scheduling"),
     ("machine/host/src/memory/buffer.rs", "fn copy_between"),
     ("machine/host/src/memory/buffer.rs", "fn read"),
     ("machine/host/src/memory/buffer.rs", "fn write"),

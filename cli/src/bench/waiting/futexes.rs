@@ -15,6 +15,7 @@ const ROUND: usize = LINE;
 const TICKET: usize = 2 * LINE;
 const STAMP: usize = 3 * LINE;
 const SAID: usize = 4 * LINE;
+const COUNT: usize = 5 * LINE;
 const SLOTS: usize = 16 * LINE;
 /// Where the grants of the lock lie, behind the slots of 64 ranks.
 const GRANTS: usize = SLOTS + 64 * LINE;
@@ -98,6 +99,14 @@ impl Futexes {
         let next = grant(ticket.wrapping_add(1));
         next.store(ticket.wrapping_add(1), Release);
         futex_wake(next, 1);
+    }
+
+    pub(super) fn count(&self, turns: u32) {
+        self.words.futex(COUNT).fetch_add(turns, AcqRel);
+    }
+
+    pub(super) fn counted(&self) -> u32 {
+        self.words.futex(COUNT).load(Acquire)
     }
 
     pub(super) fn stamp(&self, now_ns: u64) {

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use mapwire_host::masking;
 use mapwire_transport::payload::Received;
 use mapwire_wire::{Kind, MAX_CONTROL_BYTES, NodeId};
 
@@ -27,7 +28,7 @@ struct Message {
 
 /// What waits for a thread that may allocate.
 #[derive(Debug)]
-pub(super) struct Deferred {
+pub(crate) struct Deferred {
     /// The page-fault handler runs the driver.
     pub(super) active: bool,
     control: VecDeque<Message>,
@@ -51,7 +52,7 @@ impl Deferred {
     }
 
     /// Something stays where it is.
-    pub(super) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.left = true;
     }
 
@@ -86,7 +87,8 @@ impl Driver {
     /// Does `work` as may be done at `place`.
     #[inline]
     pub(crate) fn at<T>(&mut self, place: Place, work: impl FnOnce(&mut Self) -> T) -> T {
-        self.deferred.active = place == Place::FaultHandler;
+        // A fault on the service thread interrupts nothing, and nobody else would do what it left.
+        self.deferred.active = place == Place::FaultHandler && !masking::is_library_thread();
         let done = work(self);
         self.deferred.active = false;
         done
@@ -121,6 +123,12 @@ impl Driver {
         }
     }
 
+    /// Whether the page-fault handler has left anything to others.
+    #[inline]
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
     /// Whether the service thread is to be woken for what the handler may not do. Says so once, until a thread has done it.
     pub(crate) fn needs_service(&mut self) -> bool {
         let needs = !self.deferred.is_empty()
@@ -128,11 +136,6 @@ impl Driver {
             || self.nic.has_misses()
             || self.has_news();
         needs && !core::mem::replace(&mut self.deferred.told, true)
-    }
-
-    /// Something that the handler may not do is left where it is.
-    pub(crate) fn leave_rest(&mut self) {
-        self.deferred.leave();
     }
 
     /// How many actions of the shared memory may be carried out before packets are sent again. In the handler no queue of

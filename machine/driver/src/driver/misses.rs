@@ -1,5 +1,6 @@
 //! What the NIC asks of its host: translations that it cannot supply itself.
 
+use mapwire_host::masking;
 use mapwire_translation::TranslationDesign;
 use mapwire_transport::bells::Wake;
 
@@ -11,7 +12,7 @@ impl Driver {
     /// the miss event queue); for the others this thread is interrupted (UTLB §6.2). Whether anything was done.
     #[cold]
     pub(super) fn handle_misses(&mut self) -> bool {
-        if self.nic.translation().drops_on_miss() {
+        if self.nic.translation().drops_on_miss() && !masking::is_library_thread() {
             // The service thread looks for misses whenever it is woken.
             self.board.wake(self.job.rank(), Wake::Service);
             return false;

@@ -8,7 +8,7 @@ use mapwire_transport::transport::Transport;
 use mapwire_vmmc::RequestId;
 use mapwire_wire::NodeId;
 
-use super::{Driver, peer_flags};
+use super::{Driver, PeerWords, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
 use crate::exports::STATUS_TAG;
@@ -90,7 +90,13 @@ impl Driver {
         if self.is_gone(node) {
             return;
         }
-        while self.receive() {}
+        // Other peers are served in turn, and may send without end: its own ring holds so many packets and no more.
+        let most = self.job.ring().slots as usize * (self.transport.peers().len() + 1);
+        for _ in 0..most {
+            if !self.transport.has_next(node) || !self.receive() {
+                break;
+            }
+        }
         self.handle_peer_gone(node);
     }
 
@@ -151,9 +157,7 @@ impl Driver {
     /// Whether a peer has left or died.
     #[must_use]
     pub fn is_gone(&self, node: NodeId) -> bool {
-        self.peers.get(usize::from(node.0)).is_none_or(|flags| {
-            flags.load(core::sync::atomic::Ordering::Acquire) & peer_flags::GONE != 0
-        })
+        is_gone(&self.peers, node)
     }
 
     /// Tells the peers and the launcher that this rank leaves, and closes the channels.
@@ -177,4 +181,11 @@ impl Driver {
             self.log.push(Line::LauncherGone(error));
         }
     }
+}
+
+/// See [`Driver::is_gone`].
+pub(super) fn is_gone(peers: &PeerWords, node: NodeId) -> bool {
+    peers.get(usize::from(node.0)).is_none_or(|flags| {
+        flags.load(core::sync::atomic::Ordering::Acquire) & peer_flags::GONE != 0
+    })
 }

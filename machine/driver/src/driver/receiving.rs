@@ -1,10 +1,12 @@
 //! What comes in: packets of the peers, and the completions that follow from them and from commands.
 
-use mapwire_nic::{BufferId, Completion, Verdict};
+use mapwire_translation::{Pinning, TranslationDesign};
+use mapwire_nic::{BufferId, Completion, Rejection, Verdict};
 use mapwire_transport::payload::Received;
 use mapwire_transport::transport::{ReceiveError, Transport};
 use mapwire_wire::{MAX_CONTROL_BYTES, Repr, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp};
 
+use super::peers::is_gone;
 use super::{Driver, NOTICE_HANDLER, SHARED_HANDLER};
 use crate::breach::Breach;
 use crate::mover;
@@ -40,8 +42,11 @@ impl Driver {
                 Received::Bulk(_) => &[],
             };
             if self.deferred.active {
-                // Traces and notifications may make what keeps them grow.
-                let takes = if self.capture.is_some() || self.teller.is_full() {
+                // Traces, notifications and misses may make what keeps them grow.
+                let only_shared = self.capture.is_some()
+                    || self.teller.is_full()
+                    || self.nic.translation().pinning_receive() == Pinning::OnMiss;
+                let takes = if only_shared {
                     let parsed = Repr::parse(packet.header, inline);
                     matches!(
                         parsed,
@@ -58,7 +63,7 @@ impl Driver {
                     break;
                 }
             }
-            received = true;
+            let received_before = core::mem::replace(&mut received, true);
             if self.breaches.of(from).is_some() {
                 self.transport.release(from);
                 continue;
@@ -79,9 +84,9 @@ impl Driver {
                 // It stays at the head of its ring: the next turn finds it there, when the host has acted.
                 if self.deferred.active {
                     self.deferred.leave();
-                } else {
-                    self.serve_misses();
+                    return received_before;
                 }
+                self.serve_misses();
                 return true;
             }
             while let Some(dma) = self.nic.poll_dma() {
@@ -118,6 +123,11 @@ impl Driver {
                             self.deferred.keep(from, &payload);
                         }
                     }
+                    // What a peer sent before it left, and nobody waits for.
+                    Completion::Rejected {
+                        reason: Rejection::UnknownNode,
+                        ..
+                    } if is_gone(&self.peers, from) => {}
                     other => {
                         if let Completion::Rejected { reason, .. } = &other {
                             breach = breach.or(Breach::of(reason));

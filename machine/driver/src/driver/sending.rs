@@ -5,6 +5,7 @@ use mapwire_transport::transport::{SendError, Transport};
 use mapwire_wire::{CommandRepr, NodeId};
 
 use super::{Driver, PROCESS};
+use crate::engine::Place;
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::mover;
@@ -84,6 +85,9 @@ impl Driver {
                     if self.deferred.active {
                         // The NIC has not been told, and would offer the packet for ever.
                         self.block(to);
+                    } else {
+                        // The page-fault handler may have found it out, and left this. Told twice does no harm.
+                        self.forget_peer(to);
                     }
                 }
             }
@@ -130,8 +134,10 @@ impl Driver {
     }
 
     /// Lets peers know how much of their rings is free.
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self, place: Place) {
         self.transport.flush();
-        self.flush_trace();
+        if place == Place::Program {
+            self.flush_trace();
+        }
     }
 }

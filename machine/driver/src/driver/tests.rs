@@ -12,6 +12,7 @@ use super::{Driver, SHARED_HANDLER};
 use crate::breach::Breach;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
+use crate::engine::Place;
 use crate::error::DriverError;
 use crate::job::Job;
 use crate::log::Line;
@@ -118,4 +119,34 @@ fn shared_memory_opened_after_a_rank_has_gone_says_so() {
         matches!(error, Some(SharedError::RankGone(PEER))),
         "{error:?}"
     );
+}
+
+#[test]
+fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a_send() {
+    const ME: NodeId = NodeId(0);
+    let mut driver = driver();
+    assert!(driver.nic.send_control(ME, b"no control message"));
+    driver.transmit();
+    driver.at(Place::FaultHandler, Driver::poll);
+    assert!(driver.has_deferred() && driver.log.is_empty());
+    assert!(driver.needs_service(), "the service thread is woken");
+    assert!(!driver.needs_service(), "once");
+    assert!(driver.has_deferred(), "it looks for this before it sleeps again");
+    driver.take_news(PEER);
+    assert!(!driver.has_deferred());
+    assert!(matches!(driver.log.pop(), Some(Line::PeerBroken { node: ME, .. })));
+}
+
+#[test]
+fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
+    let served = std::thread::spawn(|| {
+        mapwire_host::masking::mask_for_good();
+        let mut driver = driver();
+        driver.nic.send_control(NodeId(0), b"no control message");
+        driver.transmit();
+        let _in_handler = mapwire_host::masking::in_fault_handler();
+        driver.at(Place::FaultHandler, Driver::poll);
+        !driver.has_deferred() && !driver.log.is_empty()
+    });
+    assert!(served.join().unwrap());
 }

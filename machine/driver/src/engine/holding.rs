@@ -18,8 +18,8 @@ use crate::spin::SpinGuard;
 /// Holds of the driver between two looks for a handler of one signal: the system call then costs a few nanoseconds a hold.
 const HOLDS_A_LOOK: u32 = 64;
 
-/// Signals looked at before a thread sleeps: a few microseconds, as against a wake-up.
-const LOOKS_A_SLEEP: u32 = 8;
+/// Signals looked at before a thread sleeps.
+const LOOKS_A_SLEEP: u32 = 2;
 
 /// The service thread looks for handlers of all signals this often, in nanoseconds: that takes about 20 microseconds.
 const THOROUGH_LOOK_NS: u64 = 20_000_000;

@@ -1,6 +1,6 @@
 //! How threads run the duty cycle while they wait: every wait of a thread, and the rounds of the service thread.
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 use core::time::Duration;
 
 use mapwire_host::masking::{self, Mask};
@@ -20,8 +20,8 @@ use crate::notices::Notice;
 /// a peer has read their memory.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
-/// How long a thread sleeps at first, and at most, that waits for memory which a peer may store into without a call.
-const FIRST_MEMORY_NAP: Duration = Duration::from_micros(200);
+/// How long a thread sleeps at least, and at most, that waits for memory which a peer may store into without a call.
+const SHORTEST_MEMORY_NAP: Duration = Duration::from_micros(200);
 const LONGEST_MEMORY_NAP: Duration = Duration::from_millis(10);
 
 /// Looks of a thread that spins between two thorough ones.
@@ -91,7 +91,7 @@ impl Engine {
     ///
     /// With `direct`, peers can store to the memory without the driver. Senders are then asked to wake this thread while it
     /// sleeps. A store by a mere pointer, and where senders' processors cannot be made to see the request, is found
-    /// by naps: they last 200 µs at first, and 10 ms at most.
+    /// by naps of 10 ms at most, and of 200 µs as long as such stores come.
     pub fn wait_for_memory<T>(
         &self,
         direct: Option<&dyn AskForWake>,
@@ -99,7 +99,7 @@ impl Engine {
         mut check: impl FnMut(bool) -> Option<T>,
     ) -> Option<T> {
         self.wait(Place::Program, timeout, direct, |engine, thorough| {
-            (engine.poll(), check(thorough))
+            (engine.look(thorough), check(thorough))
         })
     }
 
@@ -107,7 +107,17 @@ impl Engine {
     /// of its log. Whether anything was done.
     #[inline]
     pub fn poll(&self) -> bool {
-        let (worked, owing, notice) = match self.try_lock() {
+        self.look(false)
+    }
+
+    /// As [`poll`](Self::poll); with `thorough`, also while another thread runs a turn.
+    #[inline]
+    fn look(&self, thorough: bool) -> bool {
+        let held = match thorough {
+            true => Some(self.lock()),
+            false => self.try_lock(),
+        };
+        let (worked, owing, notice) = match held {
             None => return false,
             Some(mut driver) => (
                 driver.poll(),
@@ -203,8 +213,8 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut(&Self) -> Option<T>,
     ) -> Option<T> {
-        self.wait(Place::Program, timeout, None, |engine, _| {
-            (engine.poll(), check(engine))
+        self.wait(Place::Program, timeout, None, |engine, thorough| {
+            (engine.look(thorough), check(engine))
         })
     }
 
@@ -222,7 +232,12 @@ impl Engine {
         } else {
             0
         };
+        let mut skips = patience == 0;
         let found = self.wait(place, timeout, None, |engine, sleeping| {
+            if core::mem::take(&mut skips) && !sleeping {
+                // The look before the sleep is soon enough.
+                return (false, None);
+            }
             let mut driver = match engine.try_lock() {
                 Some(driver) => driver,
                 // Somebody else runs the cycle. Before sleeping the check must be made all the same.
@@ -301,10 +316,12 @@ impl Engine {
             }
             self.patience.failed();
         }
-        let mut naps = Naps::new(direct);
+        let mut naps = Naps::new(direct, &self.memory_nap);
         let found = loop {
-            let found = masking::unmasked(|| self.sleep(deadline_ns, &mut naps, &mut step));
+            let found =
+                masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
             if found.is_some() {
+                naps.learn();
                 break found;
             }
             if is_late() {
@@ -362,6 +379,7 @@ impl Engine {
     /// Sleeps until there may be something to do; gives what `step` found.
     fn sleep<T>(
         &self,
+        place: Place,
         deadline_ns: Option<u64>,
         naps: &mut Naps<'_>,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
@@ -376,21 +394,22 @@ impl Engine {
                 core::hint::spin_loop();
                 return step(self, true).1;
             }
-            driver.flush();
+            driver.flush(place);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
-            let due = driver.next_deadline().map(left);
+            let due = driver.next_deadline(place).map(left);
             [deadline_ns.map(left), blocked, due]
                 .into_iter()
                 .flatten()
                 .min()
         };
-        let mut found = None;
+        let (mut found, mut was_napping) = (None, false);
         // Counted before the check: a thread that does afterwards what this one waits for sees it and rings.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.board.sleep(
             self.rank,
             Sleeper::Waiting,
-            || {
+            |was_nap| {
+                was_napping = was_nap;
                 let (worked, this) = step(self, true);
                 found = this;
                 if worked {
@@ -400,13 +419,19 @@ impl Engine {
                     return true;
                 }
                 let driver = self.lock();
-                // What was done may want to go on sooner than this thread would look again.
-                driver.has_work()
-                    || worked && (driver.is_blocked() || driver.next_deadline().is_some())
+                // A turn that found nothing has seen all rings. What was done may want to go on sooner than this thread would
+                // look again. The page-fault handler has woken the service thread for what it may not do itself.
+                let is_duty = place == Place::Program && driver.has_duties();
+                is_duty
+                    || worked
+                        && (driver.has_work()
+                            || driver.is_blocked()
+                            || driver.next_deadline(place).is_some())
             },
             nap,
             || naps.next(),
         );
+        naps.was_napping = was_napping;
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         found
     }
@@ -419,10 +444,11 @@ impl Engine {
         }
     }
 
-    /// Serves misses that the NIC has left to this thread, and the packets that waited for them. Whether there were any.
-    fn serve_misses(&self) -> bool {
+    /// Serves misses that the NIC has left to this thread, the packets that waited for them, and what the page-fault handler has
+    /// left. Whether there were any.
+    fn serve_left(&self) -> bool {
         let mut driver = self.lock();
-        if !driver.has_misses() {
+        if !driver.has_misses() && !driver.has_deferred() {
             return false;
         }
         driver.serve_misses();
@@ -441,7 +467,7 @@ impl Engine {
         }
         self.board.enter_polling(self.rank);
         loop {
-            if self.serve_misses() || self.poll() {
+            if self.serve_left() || self.poll() {
                 spinner.reset();
                 self.wake_sleepers();
             } else if self.try_lock().is_some_and(|driver| driver.is_holding()) {
@@ -459,21 +485,22 @@ impl Engine {
         let nap = {
             let mut driver = self.lock();
             driver.reclaim();
-            driver.flush();
+            driver.flush(Place::Program);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
             let due = driver
-                .next_deadline()
+                .next_deadline(Place::Program)
                 .map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
             blocked.into_iter().chain(due).min()
         };
         self.board.sleep(
             self.rank,
             Sleeper::Service,
-            || {
+            |_| {
                 let driver = self.lock();
                 self.stop.load(Ordering::Acquire)
                     || driver.has_work()
                     || driver.has_misses()
+                    || driver.has_deferred()
                     || driver.is_holding()
             },
             Some(nap.unwrap_or(Duration::from_secs(1))),
@@ -491,24 +518,54 @@ pub trait AskForWake {
     fn end(&self);
 }
 
+/// How long threads of this process nap first that wait for memory: as short as can be while naps find what peers store by mere
+/// pointers, and longer with each wait that ends by a wake-up.
+#[derive(Debug)]
+pub(super) struct MemoryNap(AtomicU64);
+
+impl Default for MemoryNap {
+    fn default() -> Self {
+        Self(AtomicU64::new(as_ns(SHORTEST_MEMORY_NAP)))
+    }
+}
+
+impl MemoryNap {
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    fn learn(&self, by_nap: bool) {
+        let next = match by_nap {
+            true => SHORTEST_MEMORY_NAP,
+            false => (self.get() * 2).min(LONGEST_MEMORY_NAP),
+        };
+        self.0.store(as_ns(next), Ordering::Relaxed);
+    }
+}
+
 /// How long a thread sleeps at a time, without being woken. Asks importers to wake it for as long as this lives.
 struct Naps<'a> {
     direct: Option<&'a dyn AskForWake>,
+    first: &'a MemoryNap,
     next: Duration,
     longest: Duration,
+    /// The last sleep ended by itself.
+    was_napping: bool,
 }
 
 impl<'a> Naps<'a> {
-    fn new(direct: Option<&'a dyn AskForWake>) -> Self {
+    fn new(direct: Option<&'a dyn AskForWake>, first: &'a MemoryNap) -> Self {
         let (next, longest) = match direct.map(|direct| direct.ask()) {
             None => (NAP, NAP),
-            Some(true) => (FIRST_MEMORY_NAP, LONGEST_MEMORY_NAP),
-            Some(false) => (FIRST_MEMORY_NAP, FIRST_MEMORY_NAP),
+            Some(true) => (first.get(), LONGEST_MEMORY_NAP),
+            Some(false) => (SHORTEST_MEMORY_NAP, SHORTEST_MEMORY_NAP),
         };
         Self {
             direct,
+            first,
             next,
             longest,
+            was_napping: false,
         }
     }
 
@@ -516,6 +573,13 @@ impl<'a> Naps<'a> {
         let next = self.next;
         self.next = (next * 2).min(self.longest);
         next
+    }
+
+    /// What was waited for is there.
+    fn learn(&self) {
+        if self.longest == LONGEST_MEMORY_NAP {
+            self.first.learn(self.was_napping);
+        }
     }
 }
 

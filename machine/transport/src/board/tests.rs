@@ -117,7 +117,7 @@ fn a_rank_outside_the_job_reads_as_absent_and_cannot_be_written() {
     assert_eq!(board.state(1), RankState::Absent);
     assert_eq!(board.events(), 0);
     assert!(!board.ring(7));
-    assert!(!board.sleep(7, Sleeper::Waiting, || false, None, || NAP));
+    assert!(!board.sleep(7, Sleeper::Waiting, |_| false, None, || NAP));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_sleeper_wakes_at_the_ring() {
             let woke = board.sleep(
                 1,
                 Sleeper::Waiting,
-                || flag.load(Ordering::Acquire),
+                |_| flag.load(Ordering::Acquire),
                 None,
                 || NAP,
             );
@@ -161,7 +161,7 @@ fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
             board.sleep(
                 0,
                 Sleeper::Waiting,
-                || flag.load(Ordering::Acquire),
+                |_| flag.load(Ordering::Acquire),
                 None,
                 || NAP,
             )
