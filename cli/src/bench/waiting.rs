@@ -116,7 +116,11 @@ impl Rank<'_> {
     /// Microseconds of a `turn` where all ranks take turns for a while: with a number of turns for each, the first rank would be
     /// through before the others have woken.
     fn contended(&self, turn: impl Fn() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-        let window_ns = if self.plan.quick { 20_000_000 } else { 150_000_000 };
+        let window_ns = if self.plan.quick {
+            20_000_000
+        } else {
+            150_000_000
+        };
         self.shared.barrier()?;
         let before = self.futexes.counted();
         self.shared.barrier()?;

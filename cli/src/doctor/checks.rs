@@ -298,9 +298,10 @@ fn pinner(kind: PinnerKind, result: Result<(), String>, any: bool) -> Finding {
         PinnerKind::Mlock | PinnerKind::Cheapest => "mlock",
     };
     match (result, kind) {
-        (Ok(()), PinnerKind::IoUring) => {
-            Finding::ok(check, "pins a page; used by default, as it is cheaper than mlock")
-        }
+        (Ok(()), PinnerKind::IoUring) => Finding::ok(
+            check,
+            "pins a page; used by default, as it is cheaper than mlock",
+        ),
         (Ok(()), _) => Finding::ok(check, "pins a page"),
         (Err(why), PinnerKind::IoUring) if any => Finding::warn(
             check,

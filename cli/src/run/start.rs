@@ -28,9 +28,7 @@ pub(super) fn broker(ranks: u32) -> Result<Broker, String> {
 fn as_io(error: ChannelError) -> io::Error {
     match error {
         ChannelError::System { source, .. } => source.into(),
-        ChannelError::Memory(MemoryError::Descriptors { .. }) => {
-            rustix::io::Errno::MFILE.into()
-        }
+        ChannelError::Memory(MemoryError::Descriptors { .. }) => rustix::io::Errno::MFILE.into(),
         error => io::Error::other(error),
     }
 }

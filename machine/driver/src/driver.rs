@@ -258,9 +258,7 @@ impl Driver {
     /// As [`has_work`](Self::has_work), without a look at the peers' rings.
     #[inline]
     pub(crate) fn has_duties(&self) -> bool {
-        self.owes_program()
-            || self.queue.has_commands()
-            || self.has_news()
+        self.owes_program() || self.queue.has_commands() || self.has_news()
     }
 
     /// Whether handlers of the program or lines of its log wait for a thread that may run and write them.

@@ -184,12 +184,6 @@ impl Engine {
         self.timeout
     }
 
-    /// How threads wait.
-    #[must_use]
-    pub fn wait_strategy(&self) -> WaitStrategy {
-        self.wait
-    }
-
     /// Who runs the duty cycle.
     #[must_use]
     pub fn mode(&self) -> DriverMode {

@@ -319,7 +319,8 @@ impl Driver {
                 Action::PassMemory { to, export, tag } => self.pass_memory(to, export, tag),
                 Action::Imported { request, grant } => {
                     let revoked = false;
-                    self.outcomes.insert(request, Ok(Granted { grant, revoked }));
+                    self.outcomes
+                        .insert(request, Ok(Granted { grant, revoked }));
                 }
                 Action::Failed { request, error } => {
                     self.drop_passed(request);

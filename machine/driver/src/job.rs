@@ -157,17 +157,6 @@ impl Job {
         Ok(())
     }
 
-    /// Starts the watch over the broker's end: `on_end` runs in a thread of its own.
-    ///
-    /// # Errors
-    /// When the thread cannot be started.
-    pub fn watch(&self, on_end: impl FnOnce() + Send + 'static) -> Result<(), std::io::Error> {
-        match &self.client {
-            Some(client) => client.watch(on_end),
-            None => Ok(()),
-        }
-    }
-
     /// Leaves the job in good order: peers learn that this rank left, rather than died.
     ///
     /// # Errors

@@ -255,10 +255,4 @@ impl Pages {
     pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
         self.host.set_chooser(chooser)
     }
-
-    /// Who pins.
-    #[must_use]
-    pub fn pinner_name(&self) -> &'static str {
-        self.pinner.pinner.name()
-    }
 }

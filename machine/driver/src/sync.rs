@@ -3,15 +3,15 @@
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::{Mutex, MutexGuard},
     sync::atomic::{AtomicU32, AtomicUsize},
+    sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::{Mutex, MutexGuard},
     sync::atomic::{AtomicU32, AtomicUsize},
+    sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

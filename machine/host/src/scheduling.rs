@@ -14,9 +14,7 @@ pub fn ask_for_short_turns() {
     let mut wish: libc::sched_attr = unsafe { core::mem::zeroed() };
     wish.size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: reads how the calling thread is scheduled into a structure of the size given.
-    let read = unsafe {
-        libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, wish.size, 0)
-    };
+    let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, wish.size, 0) };
     if read != 0 || wish.sched_policy != libc::SCHED_OTHER as u32 {
         // What the user has chosen otherwise stays.
         return;

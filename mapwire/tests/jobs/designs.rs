@@ -285,8 +285,12 @@ fn a_handler_that_works(rank: &Rank) {
     if rank.number == 0 {
         calls = calls.on_notify(move |notification| {
             assert_eq!(theirs.get(0), notification.offset + 1);
-            answer.send(&pattern(notification.offset, BYTES), 0).unwrap();
-            answer.put_signal(&[], 0, 0, u64::MAX - notification.offset).unwrap();
+            answer
+                .send(&pattern(notification.offset, BYTES), 0)
+                .unwrap();
+            answer
+                .put_signal(&[], 0, 0, u64::MAX - notification.offset)
+                .unwrap();
         });
     }
     let _calls = calls.start().unwrap();

@@ -1,7 +1,7 @@
 //! What comes in: packets of the peers, and the completions that follow from them and from commands.
 
-use mapwire_translation::{Pinning, TranslationDesign};
 use mapwire_nic::{BufferId, Completion, Rejection, Verdict};
+use mapwire_translation::{Pinning, TranslationDesign};
 use mapwire_transport::payload::Received;
 use mapwire_transport::transport::{ReceiveError, Transport};
 use mapwire_wire::{MAX_CONTROL_BYTES, Repr, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp};

@@ -131,10 +131,16 @@ fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a
     assert!(driver.has_deferred() && driver.log.is_empty());
     assert!(driver.needs_service(), "the service thread is woken");
     assert!(!driver.needs_service(), "once");
-    assert!(driver.has_deferred(), "it looks for this before it sleeps again");
+    assert!(
+        driver.has_deferred(),
+        "it looks for this before it sleeps again"
+    );
     driver.take_news(PEER);
     assert!(!driver.has_deferred());
-    assert!(matches!(driver.log.pop(), Some(Line::PeerBroken { node: ME, .. })));
+    assert!(matches!(
+        driver.log.pop(),
+        Some(Line::PeerBroken { node: ME, .. })
+    ));
 }
 
 #[test]

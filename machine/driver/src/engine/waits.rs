@@ -318,8 +318,7 @@ impl Engine {
         }
         let mut naps = Naps::new(direct, &self.memory_nap);
         let found = loop {
-            let found =
-                masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
+            let found = masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
             if found.is_some() {
                 naps.learn();
                 break found;
@@ -461,19 +460,22 @@ impl Engine {
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
-        let mut spinner = self.patience.begin();
-        if self.mode != DriverMode::Thread {
-            spinner.give_up();
-        }
+        // Where other threads run the cycle, how they wait is none of this thread's business.
+        let is_alone = self.mode == DriverMode::Thread;
+        let mut spinner = is_alone.then(|| self.patience.begin());
         self.board.enter_polling(self.rank);
         loop {
             if self.serve_left() || self.poll() {
-                spinner.reset();
+                if let Some(spinner) = &mut spinner {
+                    spinner.reset();
+                }
                 self.wake_sleepers();
             } else if self.try_lock().is_some_and(|driver| driver.is_holding()) {
                 // A few microseconds, which a sleep would turn into many.
                 core::hint::spin_loop();
-            } else if !spinner.spin() || self.stop.load(Ordering::Acquire) {
+            } else if !spinner.as_mut().is_some_and(Spinner::spin)
+                || self.stop.load(Ordering::Acquire)
+            {
                 break;
             }
         }

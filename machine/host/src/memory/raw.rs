@@ -240,28 +240,6 @@ pub unsafe fn load_acquire_u64(from: *const u64) -> u64 {
     unsafe { AtomicU64::from_ptr(from.cast_mut()) }.load(Ordering::Acquire)
 }
 
-/// Stores `value` in one piece, after every store made before it.
-///
-/// # Safety
-/// `to` is mapped for stores and a multiple of 4.
-#[inline]
-pub unsafe fn store_release_u32(to: *mut u32, value: u32) {
-    debug_assert!(to.is_aligned());
-    // SAFETY: mapped and aligned, by this function's contract.
-    unsafe { AtomicU32::from_ptr(to) }.store(value, Ordering::Release);
-}
-
-/// Loads in one piece, before every load made after it.
-///
-/// # Safety
-/// `from` is mapped for loads and a multiple of 4.
-#[inline]
-pub unsafe fn load_acquire_u32(from: *const u32) -> u32 {
-    debug_assert!(from.is_aligned());
-    // SAFETY: mapped and aligned, by this function's contract; a load does not write.
-    unsafe { AtomicU32::from_ptr(from.cast_mut()) }.load(Ordering::Acquire)
-}
-
 /// The forms of a copy: each is a loop of relaxed atomic accesses to single bytes.
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),

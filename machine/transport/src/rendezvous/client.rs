@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
@@ -14,7 +13,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::message::{ToBroker, ToRank};
 use super::socket::{self, Received};
 use super::{JobAddress, RendezvousError};
-use crate::bells::Wake;
 use crate::board::{Board, RankState};
 
 /// How long a request may wait for a broker that does not take it. It always takes them, unless it
@@ -65,14 +63,6 @@ pub enum Event {
     JobEnded,
 }
 
-#[derive(Debug, Default)]
-struct End {
-    /// The broker has gone. Set by the watcher thread, or by a read that met the end.
-    broker: AtomicBool,
-    /// This client is being dropped, so that the end of the connection is its own doing.
-    client: AtomicBool,
-}
-
 /// A rank's connection to the broker.
 ///
 /// [`Client::poll`] is free of system calls while nothing waits. Requests ([`Client::connect`],
@@ -80,12 +70,12 @@ struct End {
 /// [`Client::leave`] tells the job that this rank died.
 #[derive(Debug)]
 pub struct Client {
-    socket: Arc<OwnedFd>,
+    socket: OwnedFd,
     board: Arc<Board>,
     rank: u32,
     /// The board's mail count up to which the socket has been emptied.
     seen_mail: u32,
-    end: Arc<End>,
+    /// The broker has gone, and that was said.
     reported_end: bool,
     /// Events that a blocking helper met while it waited for another.
     kept: VecDeque<Event>,
@@ -158,11 +148,10 @@ impl Client {
             ));
         }
         Ok(Self {
-            socket: Arc::new(socket),
+            socket,
             board: Arc::new(board),
             rank,
             seen_mail: 0,
-            end: Arc::new(End::default()),
             reported_end: false,
             kept: VecDeque::with_capacity(64),
         })
@@ -220,20 +209,11 @@ impl Client {
         &self.board
     }
 
-    /// Whether the broker is known to have gone. Learnt by [`Client::poll`] when it reads, or at
-    /// once if [`Client::watch`] was called.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.end.broker.load(Ordering::Acquire)
-    }
-
     /// Whether [`Client::poll`] would look at the socket: the cheap test for polling loops and for
     /// the recheck of a sleep.
     #[must_use]
     pub fn has_news(&self) -> bool {
-        !self.kept.is_empty()
-            || self.board.mail(self.rank) != self.seen_mail
-            || (self.has_ended() && !self.reported_end)
+        !self.kept.is_empty() || self.board.mail(self.rank) != self.seen_mail
     }
 
     /// The next event, if one waits. No system call while the board's mail count stands still;
@@ -256,7 +236,7 @@ impl Client {
             return None;
         }
         let mail = self.board.mail(self.rank);
-        let (record, fd, fds) = match socket::receive(&*self.socket) {
+        let (record, fd, fds) = match socket::receive(&self.socket) {
             Received::Record { record, fd, fds } => (record, fd, fds),
             Received::NoDescriptor(record) => match ToRank::parse(&record, 1) {
                 Ok(ToRank::Channel { peer }) if self.is_peer(peer) => {
@@ -294,7 +274,6 @@ impl Client {
 
     fn closed(&mut self) -> Option<Event> {
         self.seen_mail = self.board.mail(self.rank);
-        self.end.broker.store(true, Ordering::Release);
         if std::mem::replace(&mut self.reported_end, true) {
             None
         } else {
@@ -356,7 +335,7 @@ impl Client {
     ) -> Result<(), RendezvousError> {
         let deadline = Instant::now() + SEND_TIMEOUT;
         loop {
-            match socket::send(&*self.socket, &message.encode(), fd) {
+            match socket::send(&self.socket, &message.encode(), fd) {
                 Ok(()) => return Ok(()),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
                     return Err(RendezvousError::JobEnded);
@@ -492,44 +471,12 @@ impl Client {
             states: describe_states(&self.board),
         }
     }
-
-    /// Starts a sleeping thread that learns at once when the broker goes: it makes
-    /// [`Client::has_ended`] true, rings this rank's bell, then calls `on_end`. `on_end` does not
-    /// run when the client itself is dropped.
-    ///
-    /// # Errors
-    /// No thread could be started.
-    pub fn watch(&self, on_end: impl FnOnce() + Send + 'static) -> Result<(), std::io::Error> {
-        let (socket, board, end) = (self.socket.clone(), self.board.clone(), self.end.clone());
-        let rank = self.rank;
-        let body = move || {
-            let gone = loop {
-                let mut fds = [PollFd::new(&*socket, PollFlags::RDHUP)];
-                match poll(&mut fds, None) {
-                    Err(Errno::INTR) => {}
-                    outcome => break outcome,
-                }
-            };
-            if gone.is_err() || end.client.load(Ordering::Acquire) {
-                return;
-            }
-            end.broker.store(true, Ordering::Release);
-            board.wake(rank, Wake::All);
-            on_end();
-        };
-        std::thread::Builder::new()
-            .name("mapwire-watch".into())
-            .stack_size(64 * 1024)
-            .spawn(body)?;
-        Ok(())
-    }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.end.client.store(true, Ordering::Release);
-        // Not only closed: the watcher thread still holds the socket, and wakes by this.
-        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        // Not only closed: a forked child may still hold the socket.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 }
 

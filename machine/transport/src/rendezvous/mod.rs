@@ -7,7 +7,7 @@
 //! memory, and the broker sleeps.
 //!
 //! * [`JobAddress`]: socket name and token, as `MAPWIRE_JOB` carries them.
-//! * [`Client`]: a rank's side. One socket, no thread unless [`Client::watch`] is called.
+//! * [`Client`]: a rank's side. One socket, no thread.
 //! * [`Broker`]: the launcher's side, a state machine over one pollable descriptor.
 //! * [`message`]: the records, and their strict parser.
 //!

@@ -81,7 +81,6 @@ struct Rank {
     /// The process that was started for it.
     process: Option<u32>,
     joined: bool,
-    left: bool,
     connection: Option<usize>,
     held: VecDeque<Outgoing>,
     lost_at: Option<Instant>,
@@ -181,12 +180,6 @@ impl Broker {
     #[must_use]
     pub fn has_joined(&self, rank: u32) -> bool {
         self.ranks.get(rank as usize).is_some_and(|r| r.joined)
-    }
-
-    /// Whether `rank` said that it leaves.
-    #[must_use]
-    pub fn has_left(&self, rank: u32) -> bool {
-        self.ranks.get(rank as usize).is_some_and(|r| r.left)
     }
 
     /// When [`Broker::handle_ready`] wants to be called even if the descriptor is not readable.
@@ -323,7 +316,6 @@ impl Broker {
                 self.pass(rank, to, tag, fd, now);
             }
             (Some(rank), Ok(ToBroker::Leave), None) => {
-                self.ranks[rank as usize].left = true;
                 self.gone(rank, RankState::Left);
             }
             _ => self.broken(at, now),

@@ -93,11 +93,6 @@ impl ShmTransport {
         self.over.clear();
     }
 
-    /// Whether packets can be sent to this peer.
-    pub fn is_connected(&self, peer: NodeId) -> bool {
-        matches!(self.link(peer), Some(link) if !link.ended)
-    }
-
     /// Peers with a connection, in no particular order.
     pub fn peers(&self) -> &[NodeId] {
         &self.connected
