@@ -274,9 +274,9 @@ fn a_handler_that_works(rank: &Rank) {
     let node = rank.node();
     let shared = rank.shared(&node);
     let words = crate::sharing::one_each(rank, &shared, 1);
-    let inbox = node.alloc(BYTES).unwrap();
+    let inbox = node.alloc(BYTES + 8).unwrap();
     let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
-    let inbox = inbox.rights(Rights::ALL).start().unwrap();
+    let inbox = inbox.start().unwrap();
     let other = 1 - rank.number;
     let theirs = words[other];
     let import = Arc::new(node.import(other, "inbox").start().unwrap());
@@ -289,7 +289,7 @@ fn a_handler_that_works(rank: &Rank) {
                 .send(&pattern(notification.offset, BYTES), 0)
                 .unwrap();
             answer
-                .put_signal(&[], 0, 0, u64::MAX - notification.offset)
+                .put_signal(&[], 0, BYTES as u64, notification.offset + 1)
                 .unwrap();
         });
     }
@@ -302,7 +302,10 @@ fn a_handler_that_works(rank: &Rank) {
         } else {
             words[1].set(0, turn + 1);
             call.send_notify(&[1], turn).unwrap();
-            inbox.wait_signal(0, u64::MAX - turn).unwrap();
+            inbox.wait_signal(BYTES as u64, turn + 1).unwrap();
+            let mut found = vec![0; BYTES];
+            inbox.read(0, &mut found).unwrap();
+            assert!(found == pattern(turn, BYTES), "turn {turn}");
             rank.note(&format!("answered-{turn}"), "");
         }
     }
