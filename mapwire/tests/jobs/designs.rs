@@ -270,7 +270,7 @@ fn a_program_may_choose_its_victims_itself_but_only_before_it_pins() {
 /// A handler that runs on the service thread sends more than fits the cache, and reads what the other rank stores to, while the
 /// program computes and calls nothing.
 fn a_handler_that_works(rank: &Rank) {
-    const BYTES: usize = 200_000;
+    const BYTES: usize = 80_000;
     let node = rank.node();
     let shared = rank.shared(&node);
     let words = crate::sharing::one_each(rank, &shared, 1);
@@ -296,7 +296,7 @@ fn a_handler_that_works(rank: &Rank) {
     let _calls = calls.start().unwrap();
     let call = node.import(other, "calls").start().unwrap();
     shared.barrier().unwrap();
-    for turn in 0..10 {
+    for turn in 0..5 {
         if rank.number == 0 {
             rank.read(&format!("answered-{turn}"));
         } else {

@@ -1,5 +1,6 @@
 //! How threads run the duty cycle while they wait: every wait of a thread, and the rounds of the service thread.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use core::time::Duration;
 
@@ -37,17 +38,45 @@ fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+thread_local! {
+    /// How often the calling thread has begun to poll and not ended it: a wait within a wait, or within what a program polls.
+    static POLLS: Cell<u32> = const { Cell::new(0) };
+}
+
 impl Engine {
-    /// Counts the calling thread as one that polls, until [`leave_polling`](Self::leave_polling): peers then ring nobody.
+    /// Counts the calling thread as one that polls, until [`leave_polling`](Self::leave_polling): peers then ring nobody, but
+    /// while it sleeps.
     pub fn enter_polling(&self) {
-        self.board.enter_polling(self.rank);
+        let _mask = self.mask();
+        self.begin_polling();
     }
 
     /// Ends [`enter_polling`](Self::enter_polling), and looks once more at what came meanwhile.
     pub fn leave_polling(&self) {
-        self.board.leave_polling(self.rank);
+        {
+            let _mask = self.mask();
+            self.end_polling();
+        }
         self.poll();
         self.wake_sleepers();
+    }
+
+    /// Counts the calling thread, which no signal handler interrupts here, as one that polls.
+    #[inline]
+    fn begin_polling(&self) {
+        let polls = POLLS.get();
+        POLLS.set(polls + 1);
+        if polls == 0 {
+            self.board.enter_polling(self.rank);
+        }
+    }
+
+    /// Ends [`begin_polling`](Self::begin_polling). Whether this contained a full fence.
+    #[inline]
+    fn end_polling(&self) -> bool {
+        let polls = POLLS.get() - 1;
+        POLLS.set(polls);
+        polls == 0 && self.board.leave_polling(self.rank)
     }
 
     /// Waits until all that this process has sent to `peer` is delivered there.
@@ -306,9 +335,9 @@ impl Engine {
         let is_late = || deadline_ns.is_some_and(|deadline| now_ns() >= deadline);
         let mut spinner = self.patience.begin();
         if spinner.spins() {
-            self.board.enter_polling(self.rank);
+            self.begin_polling();
             let found = self.spin(&mut spinner, &mut mask, &is_late, &mut step);
-            let fenced = self.board.leave_polling(self.rank);
+            let fenced = self.end_polling();
             if found.is_some() {
                 self.patience.succeeded();
                 self.end(place, fenced);
@@ -317,6 +346,11 @@ impl Engine {
             self.patience.failed();
         }
         let mut naps = Naps::new(direct, &self.memory_nap);
+        // Who sleeps does not poll, also where a wait around this one does, or the program.
+        let polls = POLLS.replace(0);
+        if polls != 0 {
+            self.board.leave_polling(self.rank);
+        }
         let found = loop {
             let found = masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
             if found.is_some() {
@@ -327,6 +361,10 @@ impl Engine {
                 break step(self, true).1;
             }
         };
+        POLLS.set(polls);
+        if polls != 0 {
+            self.board.enter_polling(self.rank);
+        }
         fence(Ordering::SeqCst);
         self.end(place, true);
         found
@@ -463,7 +501,7 @@ impl Engine {
         // Where other threads run the cycle, how they wait is none of this thread's business.
         let is_alone = self.mode == DriverMode::Thread;
         let mut spinner = is_alone.then(|| self.patience.begin());
-        self.board.enter_polling(self.rank);
+        self.begin_polling();
         loop {
             if self.serve_left() || self.poll() {
                 if let Some(spinner) = &mut spinner {
@@ -479,7 +517,7 @@ impl Engine {
                 break;
             }
         }
-        self.board.leave_polling(self.rank);
+        self.end_polling();
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
