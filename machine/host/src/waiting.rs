@@ -1,7 +1,7 @@
 //! Ways of waiting for memory to change: spin, sleep, or first the one and then the other.
 //!
 //! A spin is a number of looks, so that no wait reads the clock. What a look takes is measured once a
-//! process, and so is what a wake-up costs here, which is how long `adaptive` spins: whoever spins for
+//! process, and so is what a wake-up costs here, which is how long `adaptive` spins, once or twice: whoever spins for
 //! the price of a wake-up loses at most as much as sleeping at once would have cost.
 //!
 //! That holds while the processor has nothing else to do. [`Patience`] therefore watches how spins end:
@@ -124,12 +124,12 @@ pub fn futex_wake(word: &AtomicU32, sleepers: u32) -> usize {
 }
 
 /// Bounds of what a wake-up is believed to cost, in nanoseconds.
-const WAKE_NS: core::ops::RangeInclusive<u64> = 2_000..=50_000;
+const WAKE_NS: core::ops::RangeInclusive<u64> = 2_000..=100_000;
 /// Wake-ups that are measured at most, and for how long.
 const PINGS: u32 = 9;
 const PINGS_NS: u64 = 2_000_000;
 
-/// Nanoseconds that a wake-up takes from one thread to another: the lower quartile of a few, there and back. Takes 2 ms at most
+/// Nanoseconds that a wake-up takes from one thread to another: the median of a few, there and back. Takes 2 ms at most
 /// on an idle machine.
 pub fn measure_wake_up() -> u64 {
     let word = AtomicU32::new(0);
@@ -175,21 +175,55 @@ pub fn measure_wake_up() -> u64 {
             }
         }
     });
-    // The cheaper ones: others may start at the same time, as the ranks of a job do, and be in the way of some.
     taken_ns.sort_unstable();
-    let quartile = taken_ns.get(taken_ns.len() / 4).copied();
-    quartile
+    let median = taken_ns.get(taken_ns.len() / 2).copied();
+    median
         .unwrap_or(*WAKE_NS.end())
         .clamp(*WAKE_NS.start(), *WAKE_NS.end())
 }
 
 /// Waits that sleep at once after the threads were found to outnumber the processors; then the kernel is asked again.
 const CROWDED_WAITS: u32 = 16;
-/// Spins in a row that may end in a sleep before the next waits sleep at once, and how many of those at most.
-const FAILURES: u32 = 2;
-const MOST_IDLE_WAITS: u32 = 256;
-/// Failures that are counted: after so many, most waits sleep at once, and two spins that find something change that.
-const MOST_FAILURES: u32 = 9;
+/// What a process does while its spins find nothing.
+#[derive(Debug, Clone, Copy)]
+struct Habit {
+    /// Wake-ups that a spin lasts.
+    wake_ups: u64,
+    /// What a wake-up is believed to cost at least, in nanoseconds.
+    least_ns: u64,
+    /// Spins in a row that may end in a sleep before the next waits sleep at once; each one more doubles how many.
+    failures: u32,
+    /// Waits that sleep at once, at most.
+    most_sleeps: u32,
+}
+
+impl Habit {
+    /// There is a processor for each rank. A spin lasts long enough for the answer of a peer that had to be woken: or a
+    /// late answer would make two ranks send each other to sleep from then on.
+    const ROOMY: Self = Self {
+        wake_ups: 2,
+        // The measurement may have met one that stayed on its processor, which costs a tenth.
+        least_ns: 40_000,
+        failures: 16,
+        most_sleeps: 64,
+    };
+    /// Ranks share processors: a spin keeps one from those who could end it.
+    const CROWDED: Self = Self {
+        wake_ups: 1,
+        least_ns: 0,
+        failures: 2,
+        most_sleeps: 256,
+    };
+
+    fn spin_ns(self) -> u64 {
+        self.wake_ups * measure_wake_up().max(self.least_ns)
+    }
+
+    /// Failures that are counted at most, so that a few spins which find something change everything.
+    const fn most_failures(self) -> u32 {
+        self.failures + self.most_sleeps.ilog2()
+    }
+}
 
 /// Decides for all threads of a process whether a wait spins, and for how many looks.
 #[derive(Debug)]
@@ -199,6 +233,7 @@ pub struct Patience {
     /// The strategy is never to sleep, but there are more ranks than processors.
     yields: bool,
     load: Load,
+    habit: Habit,
     /// Waits to come that sleep at once.
     sleeps: AtomicU32,
     /// Spins in a row that ended in a sleep.
@@ -209,11 +244,15 @@ impl Patience {
     /// For a process of a job of `ranks` on this host, which waits as `strategy` says. `look` is what a thread does
     /// between two decisions; it is called a few hundred times, to see how long it takes.
     pub fn new(strategy: WaitStrategy, ranks: usize, look: impl FnMut()) -> Self {
+        let habit = match ranks > crate::limits::processors() {
+            true => Habit::CROWDED,
+            false => Habit::ROOMY,
+        };
         let looks = match strategy {
             WaitStrategy::Poll => u32::MAX,
             WaitStrategy::Event => 0,
             WaitStrategy::Adaptive { spin_ns } => {
-                let spin_ns = spin_ns.unwrap_or_else(measure_wake_up);
+                let spin_ns = spin_ns.unwrap_or_else(|| habit.spin_ns());
                 let looks = spin_ns * 1000 / look_ps(look);
                 looks.min(u64::from(u32::MAX - 1)) as u32
             }
@@ -222,6 +261,7 @@ impl Patience {
             looks,
             yields: strategy == WaitStrategy::Poll && ranks > crate::limits::processors(),
             load: Load::of_job(ranks),
+            habit,
             sleeps: AtomicU32::new(0),
             failures: AtomicU32::new(0),
         }
@@ -272,15 +312,16 @@ impl Patience {
     /// A spin found nothing, and the thread sleeps.
     #[cold]
     pub fn failed(&self) {
-        let failures = self.failures.load(Ordering::Relaxed).min(MOST_FAILURES) + 1;
+        let failures = self.failures.load(Ordering::Relaxed) + 1;
+        let failures = failures.min(self.habit.most_failures());
         self.failures.store(failures, Ordering::Relaxed);
         let crowded = if self.load.is_crowded() {
             CROWDED_WAITS
         } else {
             0
         };
-        let doublings = failures.saturating_sub(FAILURES);
-        let sleeps = ((1_u32 << doublings) - 1).clamp(crowded, MOST_IDLE_WAITS);
+        let doublings = failures.saturating_sub(self.habit.failures);
+        let sleeps = ((1_u32 << doublings) - 1).clamp(crowded, self.habit.most_sleeps);
         self.sleeps.store(sleeps, Ordering::Relaxed);
     }
 }
