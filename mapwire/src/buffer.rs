@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mapwire_driver::engine::AskForWake;
+use mapwire_driver::engine::{AskForWake, Asked};
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::memory::raw::Source;
 
@@ -103,8 +103,11 @@ impl Buffer {
 }
 
 impl AskForWake for Buffer {
-    fn ask(&self) -> bool {
-        self.memory().ask_for_wake()
+    fn ask(&self) -> Asked {
+        match self.memory().ask_for_wake() {
+            true => Asked::Sure,
+            false => Asked::Unsure,
+        }
     }
 
     fn end(&self) {

@@ -1,8 +1,9 @@
 //! A process's place in a job.
 
+use core::marker::PhantomData;
 use std::sync::Arc;
 
-use mapwire_driver::engine::{AskForWake, Engine};
+use mapwire_driver::engine::{AskForWake, Asked, Engine};
 use mapwire_driver::job::Job;
 use mapwire_translation::ChooseVictims;
 use mapwire_transport::rendezvous::JobAddress;
@@ -132,7 +133,10 @@ impl Node {
     #[must_use = "the thread counts as polling while the guard lives"]
     pub fn polling(&self) -> Polling<'_> {
         self.inner.engine.enter_polling();
-        Polling { node: self }
+        Polling {
+            node: self,
+            _thread: PhantomData,
+        }
     }
 
     /// Waits until `check` gives something, running the driver meanwhile, in the way that `MAPWIRE_WAIT` says. For
@@ -205,6 +209,8 @@ impl Node {
 #[derive(Debug)]
 pub struct Polling<'a> {
     node: &'a Node,
+    /// What is counted is the thread.
+    _thread: PhantomData<*const ()>,
 }
 
 impl Drop for Polling<'_> {
@@ -217,8 +223,8 @@ impl Drop for Polling<'_> {
 struct Unasked;
 
 impl AskForWake for Unasked {
-    fn ask(&self) -> bool {
-        true
+    fn ask(&self) -> Asked {
+        Asked::Nobody
     }
 
     fn end(&self) {}

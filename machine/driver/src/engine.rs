@@ -9,8 +9,8 @@ mod holding;
 mod shared_calls;
 mod waits;
 
-pub use waits::AskForWake;
 use waits::MemoryNap;
+pub use waits::{AskForWake, Asked};
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;

@@ -244,7 +244,12 @@ impl Patience {
     /// For a process of a job of `ranks` on this host, which waits as `strategy` says. `look` is what a thread does
     /// between two decisions; it is called a few hundred times, to see how long it takes.
     pub fn new(strategy: WaitStrategy, ranks: usize, look: impl FnMut()) -> Self {
-        let habit = match ranks > crate::limits::processors() {
+        // A rank that is bound to one processor says nothing of how many the others have.
+        let (mine, all) = (
+            crate::limits::processors(),
+            crate::limits::online_processors(),
+        );
+        let habit = match ranks > all || mine > 1 && ranks > mine {
             true => Habit::CROWDED,
             false => Habit::ROOMY,
         };

@@ -103,3 +103,34 @@ fn everything_works_with_the_driver_in_a_thread_of_its_own_however_it_waits() {
         job.option("--wait", wait).run(everything).succeeds();
     }
 }
+
+#[test]
+fn a_wait_that_panics_while_its_thread_polls_leaves_a_node_that_works() {
+    job(2)
+        .option("--wait", "event")
+        .run(|rank| {
+            let node = rank.node();
+            let memory = node.alloc(4096).unwrap();
+            let inbox = node.export_buffer(&memory).ring_only().name("inbox");
+            let inbox = inbox.start().unwrap();
+            let wait = || {
+                let _polling = node.polling();
+                let check = || -> Option<()> { std::panic::resume_unwind(Box::new(())) };
+                node.wait_until(None, check);
+            };
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
+            let next = node.import(1 - rank.number, "inbox").start().unwrap();
+            let start = std::time::Instant::now();
+            for turn in 1..=20 {
+                next.put_signal(&[], 0, 0, turn).unwrap();
+                inbox.wait_signal(0, turn).unwrap();
+            }
+            assert!(
+                start.elapsed().as_secs() < 2,
+                "nobody is rung: {:?}",
+                start.elapsed()
+            );
+            rank.meet("end");
+        })
+        .succeeds();
+}

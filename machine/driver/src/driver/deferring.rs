@@ -134,6 +134,7 @@ impl Driver {
         let needs = !self.deferred.is_empty()
             || self.owes_program()
             || self.nic.has_misses()
+            || self.queue.has_commands()
             || self.has_news();
         needs && !core::mem::replace(&mut self.deferred.told, true)
     }

@@ -6,7 +6,7 @@ use mapwire_dsm::{Access, Config as ModelConfig, Dsm, MAX_MESSAGE_BYTES, Message
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_transport::payload::Received;
-use mapwire_wire::{NodeId, Rights};
+use mapwire_wire::{CommandRepr, ImportId, NodeId, Rights};
 
 use super::{Driver, SHARED_HANDLER};
 use crate::breach::Breach;
@@ -155,4 +155,21 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
         !driver.has_deferred() && !driver.log.is_empty()
     });
     assert!(served.join().unwrap());
+}
+
+#[test]
+fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
+    let mut driver = driver();
+    let command = CommandRepr::ShortSend {
+        import: ImportId(0),
+        offset: 0,
+        length: 0,
+        notify: false,
+        signal: None,
+    };
+    assert!(driver.enqueue(&command, &[]).unwrap());
+    driver.at(Place::FaultHandler, Driver::poll);
+    assert!(driver.needs_service());
+    driver.poll();
+    assert!(!driver.queue.has_commands());
 }

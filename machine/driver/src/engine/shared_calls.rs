@@ -65,7 +65,7 @@ impl Engine {
             (over, owing)
         };
         if owing {
-            self.board.wake(self.rank, Wake::Service);
+            self.board.wake(self.rank, Wake::All);
         }
         // What this thread did may have ended the wait of others here.
         self.wake_sleepers();

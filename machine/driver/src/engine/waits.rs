@@ -57,7 +57,7 @@ impl Engine {
             let _mask = self.mask();
             self.end_polling();
         }
-        self.poll();
+        self.look(true);
         self.wake_sleepers();
     }
 
@@ -182,7 +182,7 @@ impl Engine {
             owing || driver.is_holding()
         };
         if owing {
-            self.board.wake(self.rank, Wake::Service);
+            self.board.wake(self.rank, Wake::All);
         }
     }
 
@@ -296,8 +296,8 @@ impl Engine {
             match place {
                 Place::Program if owing => engine.serve_program(notice),
                 // A handler of the program may do anything, as may its log, and so must not run in a signal handler: the
-                // service thread runs it, and does all that may allocate.
-                Place::FaultHandler if owing => engine.board.wake(engine.rank, Wake::Service),
+                // service thread runs it, and does all that may allocate. That may sleep as one that waits, in such a handler.
+                Place::FaultHandler if owing => engine.board.wake(engine.rank, Wake::All),
                 _ => {}
             }
             (worked, found)
@@ -346,11 +346,7 @@ impl Engine {
             self.patience.failed();
         }
         let mut naps = Naps::new(direct, &self.memory_nap);
-        // Who sleeps does not poll, also where a wait around this one does, or the program.
-        let polls = POLLS.replace(0);
-        if polls != 0 {
-            self.board.leave_polling(self.rank);
-        }
+        let asleep = Asleep::begin(self);
         let found = loop {
             let found = masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
             if found.is_some() {
@@ -361,10 +357,7 @@ impl Engine {
                 break step(self, true).1;
             }
         };
-        POLLS.set(polls);
-        if polls != 0 {
-            self.board.enter_polling(self.rank);
-        }
+        drop(asleep);
         fence(Ordering::SeqCst);
         self.end(place, true);
         found
@@ -550,10 +543,46 @@ impl Engine {
     }
 }
 
+/// Who sleeps does not poll, also where a wait around this one does, or the program. Polls again once this is dropped.
+struct Asleep<'a> {
+    engine: &'a Engine,
+    polls: u32,
+}
+
+impl<'a> Asleep<'a> {
+    fn begin(engine: &'a Engine) -> Self {
+        let polls = POLLS.replace(0);
+        if polls != 0 {
+            engine.board.leave_polling(engine.rank);
+        }
+        Self { engine, polls }
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        POLLS.set(self.polls);
+        if self.polls != 0 {
+            self.engine.board.enter_polling(self.engine.rank);
+        }
+    }
+}
+
+/// Who will wake whoever waits for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Importers that store from now on are sure to see that they are asked, or have stored before.
+    Sure,
+    /// They may not see it.
+    Unsure,
+    /// Nobody was asked.
+    Nobody,
+}
+
 /// Memory whose importers can be asked to wake this process after a store to it.
 pub trait AskForWake {
-    /// Begins to ask. Whether importers that store from now on are sure to see it, or have stored before.
-    fn ask(&self) -> bool;
+    /// Begins to ask.
+    fn ask(&self) -> Asked;
     /// Ends it.
     fn end(&self);
 }
@@ -586,7 +615,8 @@ impl MemoryNap {
 /// How long a thread sleeps at a time, without being woken. Asks importers to wake it for as long as this lives.
 struct Naps<'a> {
     direct: Option<&'a dyn AskForWake>,
-    first: &'a MemoryNap,
+    /// What this wait teaches.
+    first: Option<&'a MemoryNap>,
     next: Duration,
     longest: Duration,
     /// The last sleep ended by itself.
@@ -595,14 +625,16 @@ struct Naps<'a> {
 
 impl<'a> Naps<'a> {
     fn new(direct: Option<&'a dyn AskForWake>, first: &'a MemoryNap) -> Self {
-        let (next, longest) = match direct.map(|direct| direct.ask()) {
+        let asked = direct.map(|direct| direct.ask());
+        let (next, longest) = match asked {
             None => (NAP, NAP),
-            Some(true) => (first.get(), LONGEST_MEMORY_NAP),
-            Some(false) => (SHORTEST_MEMORY_NAP, SHORTEST_MEMORY_NAP),
+            Some(Asked::Sure) => (first.get(), LONGEST_MEMORY_NAP),
+            Some(Asked::Unsure) => (SHORTEST_MEMORY_NAP, SHORTEST_MEMORY_NAP),
+            Some(Asked::Nobody) => (SHORTEST_MEMORY_NAP, LONGEST_MEMORY_NAP),
         };
         Self {
             direct,
-            first,
+            first: (asked == Some(Asked::Sure)).then_some(first),
             next,
             longest,
             was_napping: false,
@@ -617,8 +649,8 @@ impl<'a> Naps<'a> {
 
     /// What was waited for is there.
     fn learn(&self) {
-        if self.longest == LONGEST_MEMORY_NAP {
-            self.first.learn(self.was_napping);
+        if let Some(first) = self.first {
+            first.learn(self.was_napping);
         }
     }
 }
