@@ -222,7 +222,8 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
         }
         assert!(client.poll_socket().is_none() && client.poll().is_none());
     });
-    let downstream = rustix::net::accept(&listener).unwrap();
+    // A fuzzer has a timer, whose signal interrupts the call.
+    let downstream = rustix::io::retry_on_intr(|| rustix::net::accept(&listener)).unwrap();
     let mut step = 0;
     while step < steps || !random.is_spent() {
         step += 1;
