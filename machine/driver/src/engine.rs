@@ -6,11 +6,12 @@
 //! the time, and other threads only write commands and watch completion words.
 
 mod holding;
+mod naps;
 mod shared_calls;
 mod waits;
 
-use waits::MemoryNap;
-pub use waits::{AskForWake, Asked};
+use naps::MemoryNap;
+pub use naps::{AskForWake, Asked};
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;

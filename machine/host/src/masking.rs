@@ -17,7 +17,7 @@ use libc::c_int;
 type Set = u64;
 
 /// Signals that are never blocked: the processor raises them, or a thread raises them for itself.
-const RAISED: [c_int; 7] = [
+pub(crate) const RAISED: [c_int; 7] = [
     libc::SIGBUS,
     libc::SIGSEGV,
     libc::SIGFPE,

@@ -375,8 +375,8 @@ impl Board {
 
     /// Sleeps until `recheck` says that there is something to do, or `timeout` has passed (`None`:
     /// no limit). `recheck` runs before the first sleep, after each ring, and after each nap, which last
-    /// as long as `nap` says: [`NAP`] at most. It is told whether a nap is over and nobody has rung. Returns its last answer: `false` means that the time is
-    /// over. Reads the clock only with a timeout.
+    /// as long as `nap` says: [`NAP`] at most. It is told whether a nap is over and nobody has rung. Returns its last answer:
+    /// `false` means that the time is over. Reads the clock only with a timeout.
     ///
     /// The calling thread must not be counted as polling: call [`Board::leave_polling`] before, and
     /// [`Board::enter_polling`] after. A thread that never polls just sleeps. What a sender publishes

@@ -1,7 +1,7 @@
 //! How threads run the duty cycle while they wait: every wait of a thread, and the rounds of the service thread.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 
 use mapwire_host::masking::{self, Mask};
@@ -10,6 +10,7 @@ use mapwire_transport::bells::{Sleeper, Wake};
 use mapwire_transport::board::NAP;
 use mapwire_wire::NodeId;
 
+use super::naps::{AskForWake, Naps};
 use super::{Engine, Place};
 use crate::config::DriverMode;
 use crate::driver::{Driver, peer_flags};
@@ -21,10 +22,6 @@ use crate::notices::Notice;
 /// a peer has read their memory.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
-/// How long a thread sleeps at least, and at most, that waits for memory which a peer may store into without a call.
-const SHORTEST_MEMORY_NAP: Duration = Duration::from_micros(200);
-const LONGEST_MEMORY_NAP: Duration = Duration::from_millis(10);
-
 /// Looks of a thread that spins between two thorough ones.
 const THOROUGH_LOOKS: u32 = 1 << 16;
 
@@ -34,7 +31,7 @@ const LOOKS_BEFORE_RINGING: u32 = 8;
 /// Looks of a waiting thread between two questions whether a signal waits for it: a system call each.
 const LOOKS_BETWEEN_SIGNALS: u32 = 256;
 
-fn as_ns(time: Duration) -> u64 {
+pub(super) fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -564,101 +561,6 @@ impl Drop for Asleep<'_> {
         POLLS.set(self.polls);
         if self.polls != 0 {
             self.engine.board.enter_polling(self.engine.rank);
-        }
-    }
-}
-
-/// Who will wake whoever waits for memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Importers that store from now on are sure to see that they are asked, or have stored before.
-    Sure,
-    /// They may not see it.
-    Unsure,
-    /// Nobody was asked.
-    Nobody,
-}
-
-/// Memory whose importers can be asked to wake this process after a store to it.
-pub trait AskForWake {
-    /// Begins to ask.
-    fn ask(&self) -> Asked;
-    /// Ends it.
-    fn end(&self);
-}
-
-/// How long threads of this process nap first that wait for memory: as short as can be while naps find what peers store by mere
-/// pointers, and longer with each wait that ends by a wake-up.
-#[derive(Debug)]
-pub(super) struct MemoryNap(AtomicU64);
-
-impl Default for MemoryNap {
-    fn default() -> Self {
-        Self(AtomicU64::new(as_ns(SHORTEST_MEMORY_NAP)))
-    }
-}
-
-impl MemoryNap {
-    fn get(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    fn learn(&self, by_nap: bool) {
-        let next = match by_nap {
-            true => SHORTEST_MEMORY_NAP,
-            false => (self.get() * 2).min(LONGEST_MEMORY_NAP),
-        };
-        self.0.store(as_ns(next), Ordering::Relaxed);
-    }
-}
-
-/// How long a thread sleeps at a time, without being woken. Asks importers to wake it for as long as this lives.
-struct Naps<'a> {
-    direct: Option<&'a dyn AskForWake>,
-    /// What this wait teaches.
-    first: Option<&'a MemoryNap>,
-    next: Duration,
-    longest: Duration,
-    /// The last sleep ended by itself.
-    was_napping: bool,
-}
-
-impl<'a> Naps<'a> {
-    fn new(direct: Option<&'a dyn AskForWake>, first: &'a MemoryNap) -> Self {
-        let asked = direct.map(|direct| direct.ask());
-        let (next, longest) = match asked {
-            None => (NAP, NAP),
-            Some(Asked::Sure) => (first.get(), LONGEST_MEMORY_NAP),
-            Some(Asked::Unsure) => (SHORTEST_MEMORY_NAP, SHORTEST_MEMORY_NAP),
-            Some(Asked::Nobody) => (SHORTEST_MEMORY_NAP, LONGEST_MEMORY_NAP),
-        };
-        Self {
-            direct,
-            first: (asked == Some(Asked::Sure)).then_some(first),
-            next,
-            longest,
-            was_napping: false,
-        }
-    }
-
-    fn next(&mut self) -> Duration {
-        let next = self.next;
-        self.next = (next * 2).min(self.longest);
-        next
-    }
-
-    /// What was waited for is there.
-    fn learn(&self) {
-        if let Some(first) = self.first {
-            first.learn(self.was_napping);
-        }
-    }
-}
-
-impl Drop for Naps<'_> {
-    fn drop(&mut self) {
-        if let Some(direct) = self.direct {
-            direct.end();
         }
     }
 }

@@ -258,15 +258,7 @@ fn install(signal: FaultSignal) -> Result<(), WatchError> {
     unsafe {
         libc::sigfillset(&raw mut ours.sa_mask);
         // Signals that the processor raises must not wait: the kernel would kill the process.
-        for raised in [
-            libc::SIGBUS,
-            libc::SIGSEGV,
-            libc::SIGFPE,
-            libc::SIGILL,
-            libc::SIGTRAP,
-            libc::SIGABRT,
-            libc::SIGSYS,
-        ] {
+        for raised in crate::masking::RAISED {
             libc::sigdelset(&raw mut ours.sa_mask, raised);
         }
     }
