@@ -9,6 +9,7 @@
 //! while they outnumber the processors.
 
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -124,7 +125,7 @@ pub fn futex_wake(word: &AtomicU32, sleepers: u32) -> usize {
 }
 
 /// Bounds of what a wake-up is believed to cost, in nanoseconds.
-const WAKE_NS: core::ops::RangeInclusive<u64> = 2_000..=100_000;
+const WAKE_NS: RangeInclusive<u64> = 2_000..=100_000;
 /// Wake-ups that are measured at most, and for how long.
 const PINGS: u32 = 9;
 const PINGS_NS: u64 = 2_000_000;
@@ -185,12 +186,12 @@ pub fn measure_wake_up() -> u64 {
 /// Waits that sleep at once after the threads were found to outnumber the processors; then the kernel is asked again.
 const CROWDED_WAITS: u32 = 16;
 /// What a process does while its spins find nothing.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Habit {
     /// Wake-ups that a spin lasts.
     wake_ups: u64,
-    /// What a wake-up is believed to cost at least, in nanoseconds.
-    least_ns: u64,
+    /// Bounds of what a wake-up is believed to cost, in nanoseconds, whatever was measured.
+    wake_ns: RangeInclusive<u64>,
     /// Spins in a row that may end in a sleep before the next waits sleep at once; each one more doubles how many.
     failures: u32,
     /// Waits that sleep at once, at most.
@@ -203,24 +204,25 @@ impl Habit {
     const ROOMY: Self = Self {
         wake_ups: 2,
         // The measurement may have met one that stayed on its processor, which costs a tenth.
-        least_ns: 40_000,
+        wake_ns: 40_000..=*WAKE_NS.end(),
         failures: 16,
         most_sleeps: 64,
     };
     /// Ranks share processors: a spin keeps one from those who could end it.
     const CROWDED: Self = Self {
         wake_ups: 1,
-        least_ns: 0,
+        // The processors are busy: no wake-up waits for one to leave its idle state, as the measured one may have.
+        wake_ns: *WAKE_NS.start()..=5_000,
         failures: 2,
         most_sleeps: 256,
     };
 
-    fn spin_ns(self) -> u64 {
-        self.wake_ups * measure_wake_up().max(self.least_ns)
+    fn spin_ns(&self) -> u64 {
+        self.wake_ups * measure_wake_up().clamp(*self.wake_ns.start(), *self.wake_ns.end())
     }
 
     /// Failures that are counted at most, so that a few spins which find something change everything.
-    const fn most_failures(self) -> u32 {
+    const fn most_failures(&self) -> u32 {
         self.failures + self.most_sleeps.ilog2()
     }
 }
@@ -452,9 +454,10 @@ mod tests {
         patience.sleeps.store(0, Ordering::Relaxed);
         let mut spinner = patience.begin();
         assert!(spinner.spin());
+        let failures = patience.failures.load(Ordering::Relaxed);
         patience.succeeded();
         assert!(patience.spins());
-        assert!(patience.failures.load(Ordering::Relaxed) < 10);
+        assert_eq!(patience.failures.load(Ordering::Relaxed), failures / 2);
     }
 
     #[test]

@@ -43,6 +43,15 @@ pub enum Wake {
     All,
 }
 
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slept {
+    /// There was something to do; else the time is over.
+    pub found: bool,
+    /// Somebody may have published during the last look or after it, and left it to this thread: it has to look once more.
+    pub was_rung: bool,
+}
+
 /// The bells of a rank.
 pub(crate) struct Bells<'a> {
     /// Not 0 while a thread of the rank polls.
@@ -84,7 +93,7 @@ impl Bells<'_> {
         mut recheck: impl FnMut(bool) -> bool,
         timeout: Option<Duration>,
         mut nap: impl FnMut() -> Duration,
-    ) -> bool {
+    ) -> Slept {
         let mut was_nap = false;
         let bell = match sleeper {
             Sleeper::Waiting => self.waiting,
@@ -116,9 +125,10 @@ impl Bells<'_> {
                 Err(_) => std::thread::sleep(Duration::from_millis(1).min(limit)),
             }
         };
-        // Others of this bell that still sleep are woken by this thread, or by the service thread.
-        mark(bell, 0);
-        found
+        // Others of this bell that still sleep are woken by this thread, or by the service thread. From here on whoever publishes
+        // wakes that one; who published before the last look was seen by it.
+        let was_rung = set_mark(bell, 0) & MARKS != ASLEEP;
+        Slept { found, was_rung }
     }
 }
 
@@ -133,9 +143,14 @@ fn ring_one(bell: &AtomicU32) -> u32 {
 
 /// Sets the mark of a bell; the bell then.
 fn mark(bell: &AtomicU32, mark: u32) -> u32 {
+    set_mark(bell, mark) & !MARKS | mark
+}
+
+/// Sets the mark of a bell; the bell before.
+fn set_mark(bell: &AtomicU32, mark: u32) -> u32 {
     let marked = |seen: u32| Some(seen & !MARKS | mark);
     match bell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, marked) {
-        Ok(seen) | Err(seen) => seen & !MARKS | mark,
+        Ok(seen) | Err(seen) => seen,
     }
 }
 
@@ -226,12 +241,12 @@ mod tests {
             let start = Instant::now();
             flags[1].store(true, Ordering::SeqCst);
             bells.ring();
-            assert!(waiting.join().unwrap());
+            assert!(waiting.join().unwrap().found);
             assert_eq!(looks[0].load(Ordering::SeqCst), 1);
             // Nobody waits now.
             flags[0].store(true, Ordering::SeqCst);
             bells.ring();
-            assert!(service.join().unwrap());
+            assert!(service.join().unwrap().found);
             assert!(start.elapsed() < NAP, "woken, not by itself");
         });
     }
@@ -242,8 +257,29 @@ mod tests {
         let bells = words.bells();
         let start = Instant::now();
         let limit = Duration::from_millis(30);
-        assert!(!bells.sleep(Sleeper::Waiting, |_| false, Some(limit), || NAP));
+        let asleep = |limit| {
+            bells
+                .sleep(Sleeper::Waiting, |_| false, Some(limit), || NAP)
+                .found
+        };
+        assert!(!asleep(limit));
         assert!(start.elapsed() >= limit);
-        assert!(!bells.sleep(Sleeper::Waiting, |_| false, Some(Duration::ZERO), || NAP));
+        assert!(!asleep(Duration::ZERO));
+    }
+
+    #[test]
+    fn who_is_rung_during_the_last_look_is_told_to_look_once_more() {
+        let words = Words::default();
+        let bells = words.bells();
+        for rung in [false, true] {
+            let look = |_| {
+                if rung {
+                    bells.ring();
+                }
+                true
+            };
+            let slept = bells.sleep(Sleeper::Waiting, look, None, || NAP);
+            assert_eq!((slept.found, slept.was_rung), (true, rung));
+        }
     }
 }

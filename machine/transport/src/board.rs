@@ -30,7 +30,7 @@ use mapwire_host::memory::{MemoryError, Writers, memfd};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
-use crate::bells::{Bells, Sleeper, Wake};
+use crate::bells::{Bells, Sleeper, Slept, Wake};
 use crate::shm::Region;
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
@@ -375,12 +375,12 @@ impl Board {
 
     /// Sleeps until `recheck` says that there is something to do, or `timeout` has passed (`None`:
     /// no limit). `recheck` runs before the first sleep, after each ring, and after each nap, which last
-    /// as long as `nap` says: [`NAP`] at most. It is told whether a nap is over and nobody has rung. Returns its last answer:
-    /// `false` means that the time is over. Reads the clock only with a timeout.
+    /// as long as `nap` says: [`NAP`] at most. It is told whether a nap is over and nobody has rung. Reads the clock only with a
+    /// timeout.
     ///
     /// The calling thread must not be counted as polling: call [`Board::leave_polling`] before, and
     /// [`Board::enter_polling`] after. A thread that never polls just sleeps. What a sender publishes
-    /// while this returns may ring nobody: look once more after a full fence.
+    /// during the last look or later may ring nobody, which [`Slept::was_rung`] says: look once more then.
     pub fn sleep(
         &self,
         rank: u32,
@@ -388,10 +388,13 @@ impl Board {
         mut recheck: impl FnMut(bool) -> bool,
         timeout: Option<Duration>,
         mut nap: impl FnMut() -> Duration,
-    ) -> bool {
+    ) -> Slept {
         match self.bells_of(rank) {
             Some(bells) => bells.sleep(sleeper, recheck, timeout, || nap().min(NAP)),
-            None => recheck(false),
+            None => Slept {
+                found: recheck(false),
+                was_rung: true,
+            },
         }
     }
 

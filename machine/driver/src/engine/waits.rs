@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use mapwire_host::masking::{self, Mask};
 use mapwire_host::waiting::{Spinner, WaitStrategy, now_ns};
-use mapwire_transport::bells::{Sleeper, Wake};
+use mapwire_transport::bells::{Sleeper, Slept, Wake};
 use mapwire_transport::board::NAP;
 use mapwire_wire::NodeId;
 
@@ -124,8 +124,11 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut(bool) -> Option<T>,
     ) -> Option<T> {
+        // The look before the sleep is soon enough, unless a program that polls relies on this one.
+        let mut skips = !self.patience.spins() && POLLS.get() == 0;
         self.wait(Place::Program, timeout, direct, |engine, thorough| {
-            (engine.look(thorough), check(thorough))
+            let skips = core::mem::take(&mut skips) && !thorough;
+            (!skips && engine.look(thorough), check(thorough))
         })
     }
 
@@ -158,15 +161,18 @@ impl Engine {
     }
 
     /// The end of a wait: serves what came meanwhile and rings what is due. What the program is owed is left to the service
-    /// thread. `fenced` says that this thread has made a full fence since its last packet left; one that another thread has sent
-    /// meanwhile is ordered by the driver's lock, which was taken after it.
+    /// thread.
     #[inline]
-    fn end_quietly(&self, place: Place, fenced: bool) {
+    fn end_quietly(&self, place: Place, ending: Ending) {
         let owing = {
             let mut driver = self.lock();
-            if driver.has_work() {
+            let has_work = match ending.all_seen {
+                true => driver.has_duties(),
+                false => driver.has_work(),
+            };
+            if has_work {
                 driver.at(place, Driver::poll);
-            } else if fenced {
+            } else if ending.fenced {
                 driver.ring_due_fenced();
             } else {
                 driver.ring_due();
@@ -334,29 +340,38 @@ impl Engine {
         if spinner.spins() {
             self.begin_polling();
             let found = self.spin(&mut spinner, &mut mask, &is_late, &mut step);
-            let fenced = self.end_polling();
+            let ending = Ending {
+                fenced: self.end_polling(),
+                all_seen: false,
+            };
             if found.is_some() {
                 self.patience.succeeded();
-                self.end(place, fenced);
+                self.end(place, ending);
                 return found;
             }
             self.patience.failed();
         }
         let mut naps = Naps::new(direct, &self.memory_nap);
         let asleep = Asleep::begin(self);
-        let found = loop {
-            let found = masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
+        let (found, was_rung) = loop {
+            let (found, was_rung) =
+                masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
             if found.is_some() {
                 naps.learn();
-                break found;
+                break (found, was_rung);
             }
             if is_late() {
-                break step(self, true).1;
+                break (step(self, true).1, true);
             }
+        };
+        let ending = Ending {
+            fenced: true,
+            // While the thread counts as one that polls nobody rings it.
+            all_seen: !was_rung && asleep.polls == 0,
         };
         drop(asleep);
         fence(Ordering::SeqCst);
-        self.end(place, true);
+        self.end(place, ending);
         found
     }
 
@@ -398,19 +413,19 @@ impl Engine {
     /// The end of a wait. What came while this thread counted as polling, or was about to look, rang nobody: looks once more,
     /// now that it does not.
     #[inline]
-    fn end(&self, place: Place, fenced: bool) {
-        self.end_quietly(place, fenced);
+    fn end(&self, place: Place, ending: Ending) {
+        self.end_quietly(place, ending);
         self.wake_sleepers();
     }
 
-    /// Sleeps until there may be something to do; gives what `step` found.
+    /// Sleeps until there may be something to do; gives what `step` found, and whether something may have come since it looked.
     fn sleep<T>(
         &self,
         place: Place,
         deadline_ns: Option<u64>,
         naps: &mut Naps<'_>,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
-    ) -> Option<T> {
+    ) -> (Option<T>, bool) {
         self.interrupts.look();
         let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(now_ns()));
         let nap = {
@@ -419,7 +434,7 @@ impl Engine {
                 drop(driver);
                 // A few microseconds, which a sleep would turn into many.
                 core::hint::spin_loop();
-                return step(self, true).1;
+                return (step(self, true).1, true);
             }
             driver.flush(place);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
@@ -432,7 +447,7 @@ impl Engine {
         let (mut found, mut was_napping) = (None, false);
         // Counted before the check: a thread that does afterwards what this one waits for sees it and rings.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        self.board.sleep(
+        let Slept { was_rung, .. } = self.board.sleep(
             self.rank,
             Sleeper::Waiting,
             |was_nap| {
@@ -440,7 +455,7 @@ impl Engine {
                 let (worked, this) = step(self, true);
                 found = this;
                 if worked {
-                    self.wake_sleepers();
+                    self.wake_sleepers_beyond(1);
                 }
                 if found.is_some() {
                     return true;
@@ -460,13 +475,19 @@ impl Engine {
         );
         naps.was_napping = was_napping;
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        found
+        (found, was_rung)
     }
 
     /// Wakes threads of this process that sleep: what this one did may be what they wait for.
     #[inline]
     pub(super) fn wake_sleepers(&self) {
-        if self.sleepers.load(Ordering::SeqCst) != 0 {
+        self.wake_sleepers_beyond(0);
+    }
+
+    /// As [`wake_sleepers`](Self::wake_sleepers), where `mine` of those counted is the calling thread, about to sleep.
+    #[inline]
+    fn wake_sleepers_beyond(&self, mine: u32) {
+        if self.sleepers.load(Ordering::SeqCst) > mine {
             self.board.wake(self.rank, Wake::Waiting);
         }
     }
@@ -538,6 +559,16 @@ impl Engine {
         );
         true
     }
+}
+
+/// What is known when a wait ends.
+#[derive(Clone, Copy)]
+struct Ending {
+    /// This thread has made a full fence since its last packet left; one that another thread has sent meanwhile is ordered by
+    /// the driver's lock, which was taken after it.
+    fenced: bool,
+    /// Whoever publishes after the last look wakes another thread.
+    all_seen: bool,
 }
 
 /// Who sleeps does not poll, also where a wait around this one does, or the program. Polls again once this is dropped.
