@@ -4,6 +4,7 @@
 //! | module | gives |
 //! |---|---|
 //! | [`memory`] | buffers that a peer of the same host can map, and raw copies into memory |
+//! | [`mapping`] | ranges of address space, and words in them |
 //! | [`pinning`] | pages made usable by the NIC and given back, under the limits of this computer |
 //! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
@@ -26,6 +27,8 @@ pub mod descriptors;
 pub mod faults;
 pub mod limits;
 #[allow(unsafe_code)]
+pub mod mapping;
+#[allow(unsafe_code)]
 pub mod masking;
 pub mod memory;
 pub mod page;
@@ -37,8 +40,6 @@ pub mod views;
 pub mod waiting;
 
 mod errno;
-#[allow(unsafe_code)]
-mod mapping;
 mod maps;
 
 #[cfg(test)]

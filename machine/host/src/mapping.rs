@@ -1,7 +1,8 @@
 //! A range of address space that this process mapped, unmapped when dropped.
 //!
 //! The only place that calls `mmap` and `munmap`. Everything above it is bounds-checked against
-//! [`Mapping::bytes`].
+//! its length. Other processes may write any byte of it at any time, so no reference to its bytes is ever made: words are
+//! atomics, and everything else moves by copies between raw addresses.
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
@@ -15,7 +16,7 @@ use crate::memory::raw::Source;
 
 /// What loads and stores a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Rights {
+pub enum Rights {
     /// Neither loads nor stores.
     None,
     /// Loads only.
@@ -36,7 +37,7 @@ impl Rights {
 
 /// Address space owned by this value: nobody else unmaps it or maps over it while it lives.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -49,7 +50,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `bytes` of `file` from `offset` at an address of the kernel's choice, shared.
-    pub(crate) fn shared(
+    pub fn shared(
         file: impl AsFd,
         offset: u64,
         bytes: usize,
@@ -70,12 +71,21 @@ impl Mapping {
         Self::from_raw(start, bytes)
     }
 
-    /// As [`shared`](Self::shared) from the first byte on, for memory of another process that
-    /// [`verify`](crate::memory::memfd::verify) has approved: it is left out of core dumps.
-    pub(crate) fn foreign(file: impl AsFd, bytes: usize, rights: Rights) -> Result<Self, Errno> {
+    /// As [`shared`](Self::shared) from the first byte on, for memory that another process uses too: it is left out of core
+    /// dumps. [`verify`](crate::memory::memfd::verify) has approved it, or this process made it.
+    pub fn foreign(file: impl AsFd, bytes: usize, rights: Rights) -> Result<Self, Errno> {
         let mapping = Self::shared(file, 0, bytes, rights)?;
         mapping.advise(0, bytes, Advice::LinuxDontDump)?;
         Ok(mapping)
+    }
+
+    /// Maps `bytes` of fresh zeroed memory, private to this process.
+    pub fn anonymous(bytes: usize) -> Result<Self, Errno> {
+        let prot = Rights::ReadWrite.prot();
+        // SAFETY: without MAP_FIXED the kernel picks unused address space.
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, prot, MapFlags::PRIVATE) }?;
+        Self::from_raw(start, bytes)
     }
 
     /// Reserves `bytes` of address space at exactly `address`, without access and without
@@ -120,10 +130,19 @@ impl Mapping {
         self.bytes
     }
 
-    fn contains(&self, offset: usize, bytes: usize) -> bool {
-        offset
-            .checked_add(bytes)
-            .is_some_and(|end| end <= self.bytes)
+    #[inline(always)]
+    fn range(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let end = offset.checked_add(bytes)?;
+        // SAFETY: called for an offset within the mapping only.
+        (end <= self.bytes).then(|| unsafe { self.start.as_ptr().add(offset) })
+    }
+
+    /// Address of `bytes` at `offset`. Panics when they are not inside the mapping: offsets come from this process's own
+    /// arithmetic, never from a peer.
+    #[inline(always)]
+    pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        self.range(offset, bytes)
+            .expect("range outside the mapping")
     }
 
     /// Replaces `bytes` at `offset` by a shared mapping of `file` from `file_offset`.
@@ -138,14 +157,12 @@ impl Mapping {
         file_offset: u64,
         rights: Rights,
     ) -> Result<(), Errno> {
-        if !self.contains(offset, bytes) {
-            return Err(Errno::INVAL);
-        }
+        let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
         // SAFETY: the range lies within address space that `self` owns; accesses to it are raw
         // (no Rust reference to plain data is ever made from it).
         unsafe {
             rustix::mm::mmap(
-                self.start.as_ptr().add(offset).cast(),
+                start.cast(),
                 bytes,
                 rights.prot(),
                 MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
@@ -158,26 +175,28 @@ impl Mapping {
 
     /// Changes the rights of whole pages.
     pub(crate) fn protect(&self, offset: usize, bytes: usize, rights: Rights) -> Result<(), Errno> {
-        if !self.contains(offset, bytes) {
-            return Err(Errno::INVAL);
-        }
+        let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
         let flags = match rights {
             Rights::None => MprotectFlags::empty(),
             Rights::Read => MprotectFlags::READ,
             Rights::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
         };
         // SAFETY: the range lies within address space that `self` owns.
-        unsafe { rustix::mm::mprotect(self.start.as_ptr().add(offset).cast(), bytes, flags) }
+        unsafe { rustix::mm::mprotect(start.cast(), bytes, flags) }
     }
 
-    /// Gives advice that leaves the contents as they are, all memory here being shared.
+    /// Gives advice. It leaves the contents of shared memory as they are.
     pub(crate) fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
-        if !self.contains(offset, bytes) {
-            return Err(Errno::INVAL);
-        }
-        // SAFETY: the range lies within address space that `self` owns; it maps shared memory,
-        // of which even MADV_DONTNEED drops the page table entries only.
-        unsafe { rustix::mm::madvise(self.start.as_ptr().add(offset).cast(), bytes, advice) }
+        let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
+        // SAFETY: the range lies within address space that `self` owns; of shared memory, even MADV_DONTNEED drops the page
+        // table entries only, and accesses to private memory are as raw as to shared.
+        unsafe { rustix::mm::madvise(start.cast(), bytes, advice) }
+    }
+
+    /// Makes pages present now, so that first accesses take no page faults. Best effort: an old kernel refuses, which costs
+    /// only time.
+    pub fn prefault(&self, offset: usize, bytes: usize) {
+        let _ = self.advise(offset, bytes, Advice::LinuxPopulateWrite);
     }
 
     /// The first word, which must be readable.
@@ -201,12 +220,20 @@ impl Mapping {
         true
     }
 
+    /// The atomic word of 4 bytes at `offset`, which must be aligned and must be readable.
+    #[inline(always)]
+    pub fn word32(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4), "word not aligned");
+        // SAFETY: within the mapping (checked by `at`) and aligned; copies of these bytes are atomic too.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+    }
+
     /// The atomic word of 8 bytes at `offset`, which must be aligned and must be readable.
     #[inline(always)]
-    pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
-        assert!(self.contains(offset, 8) && offset.is_multiple_of(8));
-        // SAFETY: within the mapping and aligned; copies of these bytes are atomic too.
-        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
+    pub fn word64(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8), "word not aligned");
+        // SAFETY: within the mapping (checked by `at`) and aligned; copies of these bytes are atomic too.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 }
 

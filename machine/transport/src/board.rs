@@ -26,12 +26,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
+use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::memory::{MemoryError, Writers, memfd};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
 use crate::bells::{Bells, Sleeper, Slept, Wake};
-use crate::shm::Region;
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
 /// polling that stays, say) delays a wake-up by this much and no more.
@@ -153,9 +153,9 @@ pub struct BoardFiles {
 /// A mapped board. Shared by all threads of a rank; unmapped on drop.
 #[derive(Debug)]
 pub struct Board {
-    bells: Region,
+    bells: Mapping,
     /// For reading only, but in the [`BrokersBoard`].
-    news: Region,
+    news: Mapping,
     ranks: u32,
     /// Threads of this process that poll.
     pollers: AtomicU32,
@@ -191,8 +191,10 @@ impl BrokersBoard {
         memfd::finish(&bells, Writers::All)?;
         let news = memfd::create("mapwire-news", news_bytes(ranks))?;
         let board = Board {
-            bells: Region::map(bells.as_fd(), bells_bytes(ranks)).map_err(os("mmap"))?,
-            news: Region::map(news.as_fd(), news_bytes(ranks)).map_err(os("mmap"))?,
+            bells: Mapping::foreign(bells.as_fd(), bells_bytes(ranks), Rights::ReadWrite)
+                .map_err(os("mmap"))?,
+            news: Mapping::foreign(news.as_fd(), news_bytes(ranks), Rights::ReadWrite)
+                .map_err(os("mmap"))?,
             ranks,
             pollers: AtomicU32::new(0),
         };
@@ -267,7 +269,7 @@ impl Board {
         if bytes < news_bytes(1) || bytes > news_bytes(MAX_RANKS) {
             return Err(BoardError::Malformed("its size fits no job"));
         }
-        let news = Region::map_read_only(news, bytes).map_err(os("mmap"))?;
+        let news = Mapping::shared(news, 0, bytes, Rights::Read).map_err(os("mmap"))?;
         let head = |word| news.word32(word).load(Ordering::Relaxed);
         if head(HEAD_MAGIC) != MAGIC {
             return Err(BoardError::Malformed("wrong magic"));
@@ -289,7 +291,8 @@ impl Board {
             ));
         }
         Ok(Self {
-            bells: Region::map(bells, bells_bytes(ranks)).map_err(os("mmap"))?,
+            bells: Mapping::foreign(bells, bells_bytes(ranks), Rights::ReadWrite)
+                .map_err(os("mmap"))?,
             news,
             ranks,
             pollers: AtomicU32::new(0),

@@ -1,12 +1,11 @@
 //! What a packet carries: up to three pieces of memory on the way out, a view that must be copied on the way in.
 
+use mapwire_host::mapping::Mapping;
 use mapwire_host::memory::raw;
 /// A range of memory to send from, valid for `'a`. Unlike a slice it may change meanwhile (a frame of the
 /// application's memory, a mapping shared with a peer); then the packet carries some mix of old and new bytes. It is no part of
 /// a transport's own rings.
 pub use mapwire_host::memory::raw::Source as Piece;
-
-use crate::shm::region::Region;
 
 /// The most pieces that one packet's payload is gathered from.
 pub const MAX_PIECES: usize = 3;
@@ -131,7 +130,7 @@ impl Received<'_> {
 /// A payload that still lies in the ring's bulk area.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkPayload<'a> {
-    pub(crate) region: &'a Region,
+    pub(crate) region: &'a Mapping,
     pub(crate) offset: usize,
     pub(crate) len_bytes: usize,
 }

@@ -132,7 +132,6 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/transport/src/lib.rs", "mod payload"),
     ("machine/transport/src/shm/mod.rs", "mod loom_tests"),
     ("machine/transport/src/shm/mod.rs", "mod prefetch"),
-    ("machine/transport/src/shm/mod.rs", "mod region"),
     ("machine/transport/src/shm/mod.rs", "mod ring"),
     ("mapwire/src/lib.rs", "mod raw"),
     ("mapwire/src/lib.rs", "mod shared"),

@@ -53,7 +53,7 @@ fn a_rank_cannot_write_the_news_whatever_it_does_with_the_descriptor() {
     let rank = second_mapping(&files);
     let page = rustix::param::page_size();
     for fd in [&files.news, &reopened(&files.news)] {
-        let mapped = Region::map(fd.as_fd(), page).map(drop);
+        let mapped = Mapping::foreign(fd.as_fd(), page, Rights::ReadWrite).map(drop);
         assert_eq!(mapped, Err(Errno::PERM));
         assert_eq!(rustix::io::pwrite(fd, &[3; 64], 128), Err(Errno::PERM));
         let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::memory::{MemoryError, Writers, memfd};
 
-use super::region::Region;
 use super::ring::{BadRingConfig, Consumer, Producer, RingConfig};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"mapwchan");
@@ -102,7 +102,8 @@ impl Channel {
         };
         let fd = memfd::create("mapwire-channel", len_bytes)?;
         memfd::finish(&fd, Writers::All)?;
-        let region = Region::map(fd.as_fd(), PREFIX_BYTES).map_err(failed("map"))?;
+        let region =
+            Mapping::foreign(fd.as_fd(), PREFIX_BYTES, Rights::ReadWrite).map_err(failed("map"))?;
         for (index, word) in prefix(config).into_iter().enumerate() {
             region.word64(index * 8).store(word, Ordering::Release);
         }
@@ -133,7 +134,7 @@ impl Channel {
         if length != len_bytes as u64 {
             return mismatch("its length in bytes", length, len_bytes as u64);
         }
-        let region = Region::map(fd, len_bytes).map_err(failed("map"))?;
+        let region = Mapping::foreign(fd, len_bytes, Rights::ReadWrite).map_err(failed("map"))?;
         let names = [
             "its first word",
             "its layout version",
@@ -164,7 +165,7 @@ impl Channel {
     pub fn loopback(config: &RingConfig) -> Result<Self, ChannelError> {
         config.check()?;
         let len_bytes = config.layout_bytes();
-        let region = Region::anonymous(len_bytes).map_err(|source| ChannelError::System {
+        let region = Mapping::anonymous(len_bytes).map_err(|source| ChannelError::System {
             what: "map",
             len_bytes,
             source,

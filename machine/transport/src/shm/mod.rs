@@ -6,8 +6,6 @@ mod packed;
 #[allow(unsafe_code)]
 mod prefetch;
 #[allow(unsafe_code)]
-pub(crate) mod region;
-#[allow(unsafe_code)]
 pub mod ring;
 mod shared;
 
@@ -18,7 +16,6 @@ mod tests;
 #[allow(unsafe_code)]
 mod loom_tests;
 
-pub(crate) use region::Region;
 pub use shared::ShmTransport;
 
 /// The peer has written something into the shared memory that no correct peer writes. The channel is of no more use.

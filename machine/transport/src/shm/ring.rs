@@ -20,12 +20,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use mapwire_host::mapping::Mapping;
 pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
 
 use super::PeerCorrupt;
 use super::cursor::{ConsumerCursor, ProducerCursor, RingWords, Shape, Stall};
 use super::packed;
-use super::region::Region;
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
 
 mod consumer;
@@ -138,7 +138,7 @@ pub enum PushError {
 /// The ring's place in a region. The addresses that every packet needs are computed once.
 #[derive(Debug)]
 struct Memory {
-    region: Arc<Region>,
+    region: Arc<Mapping>,
     base: usize,
     /// Address of slot 0; `slot_mask + 1` slots from here on lie inside the region.
     slots: NonNull<u8>,
@@ -154,7 +154,7 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Panics when the ring does not fit into the region at `base`, a multiple of 128.
-    fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+    fn new(region: Arc<Mapping>, base: usize, config: &RingConfig) -> Self {
         assert!(base.is_multiple_of(128), "ring not aligned");
         region.at(base, config.layout_bytes());
         let slots = region.at(base + SLOTS_OFFSET, config.slots as usize * SLOT_BYTES);

@@ -3,10 +3,10 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
+use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_wire::{Header, NodeId};
 
 use super::channel::{Channel, Side};
-use super::region::Region;
 use super::ring::{PushError, RingConfig};
 use super::{PeerCorrupt, ShmTransport};
 use crate::conformance::{self, Network};
@@ -55,7 +55,7 @@ fn a_node_can_send_to_itself() {
     transport.connect_self(NodeId(3), &config).unwrap();
     let mut header = Header::ZERO;
     header.length.set(5);
-    let payload = Payload::from(&b"hello"[..]);
+    let payload = Payload::one(&b"hello"[..]);
     transport.send(NodeId(3), &header, payload).unwrap();
     let packet = transport.poll_receive().unwrap().unwrap();
     assert_eq!(packet.from, NodeId(3));
@@ -67,10 +67,15 @@ fn a_node_can_send_to_itself() {
 }
 
 /// A transport with one peer, and that peer's ring as a hostile process sees it: bare words.
-fn victim() -> (ShmTransport, Channel, Region) {
+fn victim() -> (ShmTransport, Channel, Mapping) {
     let config = RingConfig::default();
     let fd = Channel::create(&config).unwrap();
-    let memory = Region::map(fd.as_fd(), Channel::layout_bytes(&config)).unwrap();
+    let memory = Mapping::foreign(
+        fd.as_fd(),
+        Channel::layout_bytes(&config),
+        Rights::ReadWrite,
+    )
+    .unwrap();
     let mut transport = ShmTransport::new(&config);
     let channel = Channel::open(&fd, Side::Higher, &config).unwrap();
     transport.connect(NodeId(0), channel);

@@ -39,7 +39,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    pub(in crate::shm) fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+    pub(in crate::shm) fn new(region: Arc<Mapping>, base: usize, config: &RingConfig) -> Self {
         Self {
             memory: Memory::new(region, base, config),
             cursor: ConsumerCursor::new(shape(config)),

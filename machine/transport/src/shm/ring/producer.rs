@@ -11,7 +11,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    pub(in crate::shm) fn new(region: Arc<Region>, base: usize, config: &RingConfig) -> Self {
+    pub(in crate::shm) fn new(region: Arc<Mapping>, base: usize, config: &RingConfig) -> Self {
         Self {
             memory: Memory::new(region, base, config),
             cursor: ProducerCursor::new(shape(config)),
