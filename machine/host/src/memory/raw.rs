@@ -5,7 +5,7 @@
 //! only where each access is atomic, so every copy here stands for a loop of relaxed atomic loads and stores of single
 //! bytes. A copy that races with a writer yields some mixture of old and new bytes, and nothing more is
 //! claimed of it; whoever needs whole data orders it by a word stored last
-//! ([`store_release_u64`]) and loaded first ([`load_acquire_u64`]).
+//! ([`store_release_u64`]) and loaded first, with acquire order.
 //!
 //! Rust has no fast form of that loop yet. On x86_64 and aarch64 an `asm!` block does it: moves for up to 16 bytes,
 //! else a call of the C library's `memcpy`. The compiler sees an opaque block that reads and writes memory: it
@@ -229,17 +229,6 @@ pub unsafe fn store_release_u64(to: *mut u64, value: u64) {
     unsafe { AtomicU64::from_ptr(to) }.store(value, Ordering::Release);
 }
 
-/// Loads in one piece, before every load made after it.
-///
-/// # Safety
-/// `from` is mapped for loads and a multiple of 8.
-#[inline]
-pub unsafe fn load_acquire_u64(from: *const u64) -> u64 {
-    debug_assert!(from.is_aligned());
-    // SAFETY: mapped and aligned, by this function's contract; a load does not write.
-    unsafe { AtomicU64::from_ptr(from.cast_mut()) }.load(Ordering::Acquire)
-}
-
 /// The forms of a copy: each is a loop of relaxed atomic accesses to single bytes.
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -250,69 +239,42 @@ mod moves {
 
     pub(super) use super::bytes::each_byte;
 
-    /// Copies 4 to 8 bytes: the first 4 and the last 4.
-    ///
-    /// # Safety
-    /// As [`copy`](super::copy).
-    #[inline(always)]
-    pub(super) unsafe fn two_words_of_4(from: *const u8, to: *mut u8, bytes: usize) {
-        let last = bytes - 4;
-        // SAFETY: both words lie within the ranges that the caller vouches for.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            asm!(
-                "mov {head:e}, dword ptr [{from}]",
-                "mov {tail:e}, dword ptr [{from} + {last}]",
-                "mov dword ptr [{to}], {head:e}",
-                "mov dword ptr [{to} + {last}], {tail:e}",
-                from = in(reg) from, to = in(reg) to, last = in(reg) last,
-                head = out(reg) _, tail = out(reg) _,
-                options(nostack, preserves_flags),
-            );
-            #[cfg(target_arch = "aarch64")]
-            asm!(
-                "ldr {head:w}, [{from}]",
-                "ldr {tail:w}, [{from}, {last}]",
-                "str {head:w}, [{to}]",
-                "str {tail:w}, [{to}, {last}]",
-                from = in(reg) from, to = in(reg) to, last = in(reg) last,
-                head = out(reg) _, tail = out(reg) _,
-                options(nostack, preserves_flags),
-            );
-        }
+    /// Defines a copy of one word to two: the first and the last. The texts choose the registers' width.
+    macro_rules! two_words {
+        ($name:ident, $word:literal, $x86_64:literal, $aarch64:literal) => {
+            /// # Safety
+            /// As [`copy`](super::copy).
+            #[inline(always)]
+            pub(super) unsafe fn $name(from: *const u8, to: *mut u8, bytes: usize) {
+                let last = bytes - $word;
+                // SAFETY: both words lie within the ranges that the caller vouches for.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    asm!(
+                        concat!("mov {head", $x86_64, "}, [{from}]"),
+                        concat!("mov {tail", $x86_64, "}, [{from} + {last}]"),
+                        concat!("mov [{to}], {head", $x86_64, "}"),
+                        concat!("mov [{to} + {last}], {tail", $x86_64, "}"),
+                        from = in(reg) from, to = in(reg) to, last = in(reg) last,
+                        head = out(reg) _, tail = out(reg) _,
+                        options(nostack, preserves_flags),
+                    );
+                    #[cfg(target_arch = "aarch64")]
+                    asm!(
+                        concat!("ldr {head", $aarch64, "}, [{from}]"),
+                        concat!("ldr {tail", $aarch64, "}, [{from}, {last}]"),
+                        concat!("str {head", $aarch64, "}, [{to}]"),
+                        concat!("str {tail", $aarch64, "}, [{to}, {last}]"),
+                        from = in(reg) from, to = in(reg) to, last = in(reg) last,
+                        head = out(reg) _, tail = out(reg) _,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+        };
     }
-
-    /// Copies 8 to 16 bytes: the first 8 and the last 8.
-    ///
-    /// # Safety
-    /// As [`copy`](super::copy).
-    #[inline(always)]
-    pub(super) unsafe fn two_words_of_8(from: *const u8, to: *mut u8, bytes: usize) {
-        let last = bytes - 8;
-        // SAFETY: both words lie within the ranges that the caller vouches for.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            asm!(
-                "mov {head}, qword ptr [{from}]",
-                "mov {tail}, qword ptr [{from} + {last}]",
-                "mov qword ptr [{to}], {head}",
-                "mov qword ptr [{to} + {last}], {tail}",
-                from = in(reg) from, to = in(reg) to, last = in(reg) last,
-                head = out(reg) _, tail = out(reg) _,
-                options(nostack, preserves_flags),
-            );
-            #[cfg(target_arch = "aarch64")]
-            asm!(
-                "ldr {head}, [{from}]",
-                "ldr {tail}, [{from}, {last}]",
-                "str {head}, [{to}]",
-                "str {tail}, [{to}, {last}]",
-                from = in(reg) from, to = in(reg) to, last = in(reg) last,
-                head = out(reg) _, tail = out(reg) _,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
+    two_words!(two_words_of_4, 4, ":e", ":w");
+    two_words!(two_words_of_8, 8, ":r", ":x");
 
     /// Copies any number of bytes.
     ///
