@@ -1,39 +1,19 @@
 //! A hit allocates nothing, in any design; nor does a check that finds everything pinned.
 
+use counting::calls;
 use mapwire_translation::{
     AnyDesign, HandleLookup, Hosts, Lookup, Page, PageRange, PinLimit, PinRules, Policy, Process,
     SimulatedPinner, TranslationDesign,
 };
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
+#[path = "../../../tests/allocations.rs"]
+mod counting;
 
-struct Counting;
-
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting touches no memory of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`, which is that of `System`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `alloc` above, so from `System`, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
+/// How often `work` allocates or frees memory.
 fn allocations_of(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = calls();
     work();
-    ALLOCATIONS.with(Cell::get) - before
+    calls() - before
 }
 
 const PROCESSES: u16 = 3;

@@ -1,7 +1,5 @@
 //! The page-fault handler may have interrupted `malloc`: it must not call it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mapwire::Rights;
@@ -9,40 +7,10 @@ use mapwire::Rights;
 use crate::harness::pattern;
 use crate::sharing::{on_both, one_each};
 use crate::signals::word;
+use counting::calls;
 
-/// The system's allocator, counting what this thread asks of it.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending has lost its counter; nobody asks for it any more.
-    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call is passed unchanged to the system's allocator, whose contract is this one's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's obligations are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
-        unsafe { System.realloc(at, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+#[path = "../../../tests/allocations.rs"]
+mod counting;
 
 #[test]
 fn a_page_fault_neither_allocates_nor_frees_whatever_comes_meanwhile() {
@@ -71,7 +39,6 @@ fn a_page_fault_neither_allocates_nor_frees_whatever_comes_meanwhile() {
         std::thread::scope(|scope| {
             scope.spawn(disturb);
             let at = word(&shared_word);
-            let calls = || CALLS.with(Cell::get);
             for turn in 0..TURNS {
                 let mut is_mine = false;
                 while !is_mine {

@@ -1,46 +1,13 @@
 //! Faults, locks, barriers and broadcasts run in signal handlers, so they must not allocate once all is set up.
 
+#[path = "../../../tests/allocations.rs"]
+mod allocations;
 #[allow(dead_code)]
 #[path = "protocol/net.rs"]
 mod net;
 
 use mapwire_dsm::{Access, Config};
 use net::Net;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-/// The system's allocator, counting what this thread asks of it.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending has lost its counter; nobody asks for it any more.
-    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every call is passed unchanged to the system's allocator, whose contract is this one's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's obligations are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: `at` came from `alloc` above, and so from the system's allocator.
-        unsafe { System.realloc(at, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 #[test]
 fn faults_locks_and_barriers_allocate_nothing() {
@@ -54,7 +21,7 @@ fn faults_locks_and_barriers_allocate_nothing() {
         .map(|i| net.alloc(i % ranks, if i % 5 == 0 { 9000 } else { 200 }))
         .collect();
 
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations::calls();
     for round in 0..50u32 {
         net.clear();
         for (at, &minipage) in minipages.iter().enumerate() {
@@ -100,7 +67,7 @@ fn faults_locks_and_barriers_allocate_nothing() {
         }
         net.settle();
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(allocations::calls() - before, 0);
 
     let counters = net.ranks[0].counters();
     for count in [

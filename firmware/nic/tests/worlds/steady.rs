@@ -1,37 +1,15 @@
 //! A steady exchange allocates nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use crate::world::forgetful::Forgetful;
 use crate::world::{PAGE, World, fetch, notifying_send, short_send};
+use allocations::calls;
 use mapwire_nic::{BufferId, Completion, Nic, Source, Verdict};
 use mapwire_wire::{
     CommandRepr, HandlerId, Header, INLINE_BYTES, NodeId, ProcessId, SIGNAL_TRAILER_BYTES, Signal,
 };
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting touches no memory of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`, which is that of `System`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `alloc` above, so from `System`, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+#[path = "../../../../tests/allocations.rs"]
+mod allocations;
 
 /// Passes packets of `from` to `to` as headers and lengths: what the payload holds does not matter to the firmware.
 fn pass(from: &mut Nic<Forgetful>, to: &mut Nic<Forgetful>, told: &mut u64) {
@@ -123,9 +101,9 @@ fn a_steady_exchange_allocates_nothing() {
         }
     };
     exchange(10);
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = calls();
     exchange(100_000);
-    assert_eq!(ALLOCATIONS.with(Cell::get), before);
+    assert_eq!(calls(), before);
     // Two notifications, two words and a message a round.
     assert_eq!(told, 5 * 100_010);
     assert_eq!(two.counters().rejected.total(), 0);
