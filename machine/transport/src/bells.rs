@@ -12,8 +12,7 @@
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::thread::futex;
+use mapwire_host::waiting::{Woken, futex_wait, futex_wake};
 
 /// Marks of a bell; 0 when nobody sleeps there. The bits above count the rings.
 const MARKS: u32 = 3;
@@ -71,8 +70,8 @@ impl Bells<'_> {
         }
         // Who finds a bell rung leaves it to the thread that was woken; it looks after this.
         match ring_one(self.waiting) {
-            0 => ring_one(self.service) == ASLEEP && wake(self.service, 1),
-            mark => mark == ASLEEP && wake(self.waiting, 1),
+            0 => ring_one(self.service) == ASLEEP && futex_wake(self.service, 1) > 0,
+            mark => mark == ASLEEP && futex_wake(self.waiting, 1) > 0,
         }
     }
 
@@ -81,7 +80,7 @@ impl Bells<'_> {
         for (bell, other) in [(self.waiting, Wake::Service), (self.service, Wake::Waiting)] {
             if who != other {
                 bell.fetch_add(RING, Ordering::SeqCst);
-                wake(bell, i32::MAX as u32);
+                futex_wake(bell, u32::MAX);
             }
         }
     }
@@ -113,17 +112,7 @@ impl Bells<'_> {
                     Some(left) => left.min(nap()),
                 },
             };
-            let until = rustix::time::Timespec {
-                tv_sec: limit.as_secs() as i64,
-                tv_nsec: i64::from(limit.subsec_nanos()),
-            };
-            let slept = futex::wait(bell, futex::Flags::empty(), seen, Some(&until));
-            was_nap = slept == Err(Errno::TIMEDOUT);
-            match slept {
-                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-                // No futex on this mapping, which no supported kernel answers: doze, don't spin.
-                Err(_) => std::thread::sleep(Duration::from_millis(1).min(limit)),
-            }
+            was_nap = futex_wait(bell, seen, Some(limit)) == Woken::TimedOut;
         };
         // Others of this bell that still sleep are woken by this thread, or by the service thread. From here on whoever publishes
         // wakes that one; who published before the last look was seen by it.
@@ -152,10 +141,6 @@ fn set_mark(bell: &AtomicU32, mark: u32) -> u32 {
     match bell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, marked) {
         Ok(seen) | Err(seen) => seen,
     }
-}
-
-fn wake(bell: &AtomicU32, sleepers: u32) -> bool {
-    futex::wake(bell, futex::Flags::empty(), sleepers).is_ok_and(|woken| woken > 0)
 }
 
 #[cfg(test)]
