@@ -10,7 +10,8 @@ use mapwire_transport::board::{NAP, RankState};
 use mapwire_transport::rendezvous::{Client, Event, JobAddress};
 
 fn join() -> Client {
-    let address = JobAddress::from_env().unwrap().expect("not in a job");
+    let address = std::env::var(JobAddress::VARIABLE).expect("not in a job");
+    let address = address.parse().unwrap();
     let rank = std::env::var("MAPWIRE_RANK").unwrap().parse().unwrap();
     Client::join(&address, rank, Duration::from_secs(30)).unwrap()
 }

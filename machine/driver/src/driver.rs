@@ -22,6 +22,8 @@ use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::transport::Transport;
 use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
 use mapwire_wire::{HandlerId, Key, NodeId, ProcessId};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::breach::Breaches;
 use crate::capture::Capture;
@@ -381,15 +383,10 @@ impl Driver {
 
 /// A key from the operating system's entropy.
 pub(crate) fn job_key() -> Result<Key, DriverError> {
-    let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(DriverError::Entropy(errno.into())),
-        }
-    }
-    Ok(Key(bytes))
+    let mut key = Key::ZERO;
+    let flags = GetRandomFlags::empty();
+    // Up to 256 bytes come whole.
+    retry_on_intr(|| getrandom(&mut key.0, flags))
+        .map_err(|errno| DriverError::Entropy(errno.into()))?;
+    Ok(key)
 }

@@ -22,7 +22,8 @@ fn a_rank_cannot_join_as_another_that_is_late() {
             rank.read("end");
             return;
         }
-        let address = JobAddress::from_env().unwrap().unwrap();
+        let address = std::env::var(JobAddress::VARIABLE).unwrap();
+        let address = address.parse().unwrap();
         match Client::join(&address, 0, LONG) {
             Err(RendezvousError::Refused {
                 rank: 0,

@@ -31,27 +31,12 @@ impl JobAddress {
     /// # Errors
     /// The kernel gives no random bytes.
     pub fn random() -> Result<Self, rustix::io::Errno> {
-        let mut bytes = [0_u8; 32];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-        }
         let (mut name, mut token) = ([0; 16], [0; 16]);
-        name.copy_from_slice(&bytes[..16]);
-        token.copy_from_slice(&bytes[16..]);
-        Ok(Self { name, token })
-    }
-
-    /// The address in this process's environment, if it is part of a job.
-    ///
-    /// # Errors
-    /// The variable is set to something else.
-    pub fn from_env() -> Result<Option<Self>, JobAddressError> {
-        match std::env::var_os(Self::VARIABLE) {
-            None => Ok(None),
-            Some(text) if text.is_empty() => Ok(None),
-            Some(text) => text.to_str().ok_or(JobAddressError)?.parse().map(Some),
+        for bytes in [&mut name, &mut token] {
+            // Up to 256 bytes come whole.
+            getrandom(bytes, GetRandomFlags::empty())?;
         }
+        Ok(Self { name, token })
     }
 
     pub(super) fn socket(&self) -> Result<SocketAddrUnix, rustix::io::Errno> {

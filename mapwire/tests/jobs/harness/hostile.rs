@@ -23,7 +23,8 @@ pub(crate) struct Outlaw {
 
 impl Outlaw {
     pub(crate) fn join(rank: &Rank) -> Self {
-        let address = JobAddress::from_env().expect("an address").expect("a job");
+        let address = std::env::var(JobAddress::VARIABLE).expect("a job");
+        let address = address.parse().expect("an address");
         let client = Client::join(&address, rank.number as u32, LONG).expect("a place in the job");
         Self { client }
     }
