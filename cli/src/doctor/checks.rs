@@ -13,7 +13,7 @@ use mapwire_host::memory::SharedBuffer;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
 use mapwire_translation::size;
-use mapwire_transport::rendezvous::{Broker, Client};
+use mapwire_transport::rendezvous::{Broker, Client, Event};
 
 /// The usual shared memory of a job: what `mapwire run` asks for unless told otherwise.
 const USUAL_SHARED: usize = 4 << 30;
@@ -162,7 +162,9 @@ fn try_rendezvous() -> Result<Duration, String> {
             let mut client = Client::join(&address, 0, limit).map_err(text)?;
             let took = start.elapsed();
             client.pass(0, 1, std::io::stderr().as_fd()).map_err(text)?;
-            client.passed_wait(0, 1, limit).map_err(text)?;
+            let Event::Passed { .. } = client.wait(limit).map_err(text)? else {
+                return Err("a passed descriptor does not arrive".to_owned());
+            };
             client.leave().map_err(text)?;
             Ok(took)
         });

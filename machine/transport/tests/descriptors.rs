@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mapwire_transport::board::RankState;
 use mapwire_transport::rendezvous::{Broker, Client, Event};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -158,11 +158,8 @@ fn a_broker_without_descriptors_does_not_turn_round_and_round_over_a_connection_
     let place = rustix::net::SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
     rustix::net::connect(&waiting, &place).unwrap();
     broker.handle_ready(Instant::now());
-    let soon = Timespec {
-        tv_sec: 0,
-        tv_nsec: 1_000_000,
-    };
-    let ready = poll(&mut [PollFd::new(&broker, PollFlags::IN)], Some(&soon));
+    let soon = Duration::from_millis(1).try_into().ok();
+    let ready = poll(&mut [PollFd::new(&broker, PollFlags::IN)], soon.as_ref());
     assert_eq!(ready, Ok(0), "the launcher would spin");
     let now = Instant::now();
     let again = broker.poll_at(now).unwrap();

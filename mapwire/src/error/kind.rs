@@ -140,9 +140,7 @@ fn of_driver(error: &DriverError) -> Kind {
 fn of_rendezvous(error: &RendezvousError) -> Kind {
     use mapwire_transport::rendezvous::message::Refusal;
     match error {
-        RendezvousError::Unreachable(_)
-        | RendezvousError::JobEnded
-        | RendezvousError::PeerGone(_) => Kind::Gone,
+        RendezvousError::Unreachable(_) | RendezvousError::JobEnded => Kind::Gone,
         RendezvousError::ForeignBroker(_) => Kind::Config,
         RendezvousError::Refused { why, .. } => match why {
             Refusal::Version => Kind::Version,

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
+use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{
     ControlMessage, ExportId, FetchId, HandlerId, Header, MessageId, Refusal, Repr, Signal,
 };
@@ -301,10 +302,14 @@ fn a_rank_that_gives_its_import_back_and_keeps_the_memory_gains_nothing() {
                 let mut outlaw = Outlaw::join(rank);
                 let mut channel = outlaw.channel(0);
                 let grant = channel.import("direct", Rights::ALL);
-                let memory = outlaw
-                    .client
-                    .passed_wait(0, 7, Duration::from_secs(20))
-                    .unwrap();
+                let memory = outlaw.wait_for(|event| match event {
+                    Event::Passed {
+                        from: 0,
+                        tag: 7,
+                        fd,
+                    } => Some(fd),
+                    _ => None,
+                });
                 let memory = crate::harness::hostile::Scratch::map(memory);
                 channel.control(&ControlMessage::Released {
                     export: grant.export,

@@ -1,12 +1,11 @@
 //! A rank's side of the rendezvous.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -77,8 +76,6 @@ pub struct Client {
     seen_mail: u32,
     /// The broker has gone, and that was said.
     reported_end: bool,
-    /// Events that a blocking helper met while it waited for another.
-    kept: VecDeque<Event>,
 }
 
 fn os(call: &'static str) -> impl Fn(Errno) -> RendezvousError {
@@ -153,7 +150,6 @@ impl Client {
             rank,
             seen_mail: 0,
             reported_end: false,
-            kept: VecDeque::with_capacity(64),
         })
     }
 
@@ -213,24 +209,22 @@ impl Client {
     /// the recheck of a sleep.
     #[must_use]
     pub fn has_news(&self) -> bool {
-        !self.kept.is_empty() || self.board.mail(self.rank) != self.seen_mail
+        self.board.mail(self.rank) != self.seen_mail
     }
 
     /// The next event, if one waits. No system call while the board's mail count stands still;
     /// call it until it gives `None`.
     pub fn poll(&mut self) -> Option<Event> {
-        self.kept
-            .pop_front()
-            .or_else(|| if self.has_news() { self.read() } else { None })
+        if self.has_news() {
+            self.poll_socket()
+        } else {
+            None
+        }
     }
 
     /// Like [`Client::poll`], but always looks at the socket: for a loop that sleeps in the kernel
     /// on [`Client::as_fd`].
     pub fn poll_socket(&mut self) -> Option<Event> {
-        self.kept.pop_front().or_else(|| self.read())
-    }
-
-    fn read(&mut self) -> Option<Event> {
         // What follows nonsense is not believed either.
         if self.reported_end {
             return None;
@@ -378,91 +372,6 @@ impl Client {
         }
     }
 
-    /// [`Client::connect`], and waits for the answer; other events are kept for [`Client::poll`].
-    ///
-    /// # Errors
-    /// The peer or the broker has gone, no descriptor is free, or the time is over. A channel that was reported before is
-    /// not reported again, so that this times out.
-    pub fn connect_wait(
-        &mut self,
-        peer: u32,
-        timeout: Duration,
-    ) -> Result<OwnedFd, RendezvousError> {
-        let kept = self
-            .kept
-            .iter()
-            .position(|e| matches!(e, Event::Channel { peer: p, .. } if *p == peer));
-        if let Some(Event::Channel { fd, .. }) = kept.and_then(|at| self.kept.remove(at)) {
-            return Ok(fd);
-        }
-        self.connect(peer)?;
-        self.wait_matching(timeout, "the channel", |event| match event {
-            Event::Channel { peer: p, fd } if p == peer => Ok(Ok(fd)),
-            Event::NoDescriptor { from: p, tag: None } if p == peer => {
-                Ok(Err(os("recvmsg")(Errno::MFILE)))
-            }
-            Event::PeerGone { peer: p } if p == peer => Ok(Err(RendezvousError::PeerGone(p))),
-            other => Err(other),
-        })?
-    }
-
-    /// Waits for a descriptor from `from` under `tag`; other events are kept for [`Client::poll`].
-    ///
-    /// # Errors
-    /// The broker has gone, no descriptor is free, or the time is over, also because `from` has gone
-    /// without having passed it.
-    pub fn passed_wait(
-        &mut self,
-        from: u32,
-        tag: u64,
-        timeout: Duration,
-    ) -> Result<OwnedFd, RendezvousError> {
-        let wanted = |e: &Event| matches!(e, Event::Passed { from: f, tag: t, .. } if (*f, *t) == (from, tag));
-        let kept = self.kept.iter().position(wanted);
-        if let Some(Event::Passed { fd, .. }) = kept.and_then(|at| self.kept.remove(at)) {
-            return Ok(fd);
-        }
-        self.wait_matching(timeout, "a descriptor of a peer", |event| match event {
-            Event::Passed {
-                from: f,
-                tag: t,
-                fd,
-            } if (f, t) == (from, tag) => Ok(Ok(fd)),
-            Event::NoDescriptor {
-                from: f,
-                tag: Some(t),
-            } if (f, t) == (from, tag) => Ok(Err(os("recvmsg")(Errno::MFILE))),
-            other => Err(other),
-        })?
-    }
-
-    fn wait_matching<T>(
-        &mut self,
-        timeout: Duration,
-        what: &'static str,
-        mut pick: impl FnMut(Event) -> Result<T, Event>,
-    ) -> Result<T, RendezvousError> {
-        let deadline = Instant::now() + timeout;
-        loop {
-            while let Some(event) = self.read() {
-                match pick(event) {
-                    Ok(found) => return Ok(found),
-                    Err(Event::JobEnded) => {
-                        self.kept.push_back(Event::JobEnded);
-                        return Err(RendezvousError::JobEnded);
-                    }
-                    Err(other) => self.kept.push_back(other),
-                }
-            }
-            if self.reported_end {
-                return Err(RendezvousError::JobEnded);
-            }
-            if !wait_for(self.socket.as_fd(), PollFlags::IN, deadline)? {
-                return Err(self.timeout(what, timeout));
-            }
-        }
-    }
-
     fn timeout(&self, what: &str, after: Duration) -> RendezvousError {
         RendezvousError::Timeout {
             what: what.into(),
@@ -517,12 +426,10 @@ fn wait_for(
 ) -> Result<bool, RendezvousError> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let limit = rustix::time::Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        };
+        // What a `Timespec` cannot hold is as good as no limit.
+        let limit = Timespec::try_from(left).ok();
         let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
-        match poll(&mut fds, Some(&limit)) {
+        match poll(&mut fds, limit.as_ref()) {
             Ok(0) => return Ok(false),
             Ok(_) => return Ok(true),
             Err(Errno::INTR) => {}

@@ -49,9 +49,6 @@ pub enum RendezvousError {
     /// The broker has gone, so the job is over.
     #[error("the launcher of this job has ended")]
     JobEnded,
-    /// The peer left or died.
-    #[error("rank {0} has gone")]
-    PeerGone(u32),
     /// No such peer, or the rank itself.
     #[error("rank {peer} cannot be a peer of rank {rank} in a job of {size}")]
     NoSuchPeer {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use super::JobAddress;
@@ -204,12 +204,12 @@ impl Broker {
     /// Serves whatever is ready.
     pub fn handle_ready(&mut self, now: Instant) {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-        let zero = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         // An interrupted look is repeated by the caller's loop: the descriptor stays readable.
-        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&zero));
+        let _ = epoll::wait(
+            &self.epoll,
+            spare_capacity(&mut events),
+            Some(&Timespec::default()),
+        );
         for event in events {
             let data = event.data;
             match data.u64() {

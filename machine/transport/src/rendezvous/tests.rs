@@ -65,11 +65,8 @@ impl Hall {
                     for order in inbox.try_iter() {
                         order(&mut broker);
                     }
-                    let limit = rustix::time::Timespec {
-                        tv_sec: 0,
-                        tv_nsec: 2_000_000,
-                    };
-                    let _ = poll(&mut [PollFd::new(&broker, PollFlags::IN)], Some(&limit));
+                    let limit = Duration::from_millis(2).try_into().ok();
+                    let _ = poll(&mut [PollFd::new(&broker, PollFlags::IN)], limit.as_ref());
                     broker.handle_ready(Instant::now());
                 }
             })
@@ -140,6 +137,30 @@ fn hears(socket: &OwnedFd) -> Received {
     heard
 }
 
+/// What `wanted` takes of the next event that it takes anything of; drops those before.
+fn next<T>(client: &mut Client, wanted: impl Fn(Event) -> Option<T>) -> T {
+    loop {
+        if let Some(found) = wanted(client.wait(LONG).unwrap()) {
+            return found;
+        }
+    }
+}
+
+fn channel(client: &mut Client, peer: u32) -> OwnedFd {
+    client.connect(peer).unwrap();
+    next(client, |event| match event {
+        Event::Channel { peer: found, fd } => (found == peer).then_some(fd),
+        _ => None,
+    })
+}
+
+fn passed(client: &mut Client, by: u32, under: u64) -> OwnedFd {
+    next(client, |event| match event {
+        Event::Passed { from, tag, fd } => ((from, tag) == (by, under)).then_some(fd),
+        _ => None,
+    })
+}
+
 #[test]
 fn a_rank_joins_and_sees_the_board() {
     let hall = Hall::open(3);
@@ -156,7 +177,7 @@ fn both_sides_of_a_channel_get_the_same_memory_whoever_asks() {
     let hall = Hall::open(2);
     let mut zero = hall.join(0);
     let mut one = hall.join(1);
-    let mine = one.connect_wait(0, LONG).unwrap();
+    let mine = channel(&mut one, 0);
     let theirs = match zero.wait(LONG).unwrap() {
         Event::Channel { peer: 1, fd } => fd,
         other => panic!("{other:?}"),
@@ -199,7 +220,7 @@ fn poll_makes_no_system_call_until_the_board_counts_mail() {
 fn what_is_meant_for_an_absent_rank_waits_for_it_in_order() {
     let hall = Hall::open(2);
     let mut zero = hall.join(0);
-    let _mine = zero.connect_wait(1, LONG).unwrap();
+    let _mine = channel(&mut zero, 1);
     for tag in 0..20 {
         zero.pass(1, tag, memory(&format!("gift {tag}")).as_fd())
             .unwrap();
@@ -210,22 +231,8 @@ fn what_is_meant_for_an_absent_rank_waits_for_it_in_order() {
         Event::Channel { peer: 0, .. }
     ));
     for tag in 0..20 {
-        let fd = one.passed_wait(0, tag, LONG).unwrap();
-        assert_eq!(text_of(fd), format!("gift {tag}"));
+        assert_eq!(text_of(passed(&mut one, 0, tag)), format!("gift {tag}"));
     }
-}
-
-#[test]
-fn blocking_helpers_keep_other_events_for_poll() {
-    let hall = Hall::open(2);
-    let mut zero = hall.join(0);
-    let one = hall.join(1);
-    one.pass(0, 1, memory("first").as_fd()).unwrap();
-    one.pass(0, 2, memory("second").as_fd()).unwrap();
-    assert_eq!(text_of(zero.passed_wait(1, 2, LONG).unwrap()), "second");
-    assert!(zero.has_news());
-    assert_eq!(text_of(zero.passed_wait(1, 1, LONG).unwrap()), "first");
-    assert!(zero.poll().is_none());
 }
 
 #[test]
@@ -233,7 +240,7 @@ fn a_rank_may_pass_to_itself() {
     let hall = Hall::open(1);
     let mut zero = hall.join(0);
     zero.pass(0, 5, memory("me").as_fd()).unwrap();
-    assert_eq!(text_of(zero.passed_wait(0, 5, LONG).unwrap()), "me");
+    assert_eq!(text_of(passed(&mut zero, 0, 5)), "me");
 }
 
 #[test]
@@ -257,13 +264,20 @@ fn descriptors_for_a_rank_that_does_not_read_wait_up_to_a_quota_and_each_other_i
             Event::PassLost { to: 1, .. }
         ));
     }
-    for tag in 0..600 - lost {
-        one.passed_wait(0, tag, LONG).unwrap();
+    let (mut of_zero, mut of_two) = (0, 0);
+    for _ in 0..=600 - lost {
+        match one.wait(LONG).unwrap() {
+            Event::Passed { from: 0, tag, .. } if tag == of_zero => of_zero += 1,
+            Event::Passed {
+                from: 2, tag: 7, ..
+            } => of_two += 1,
+            other => panic!("{other:?}"),
+        }
     }
-    one.passed_wait(2, 7, LONG).unwrap();
+    assert_eq!((of_zero, of_two), (600 - lost, 1));
     assert!(two.poll_socket().is_none(), "nothing of its own was lost");
     zero.pass(1, 1000, gift.as_fd()).unwrap();
-    one.passed_wait(0, 1000, LONG).unwrap();
+    passed(&mut one, 0, 1000);
 }
 
 #[test]
@@ -277,8 +291,9 @@ fn a_rank_that_leaves_is_left_and_one_that_vanishes_is_dead() {
     eventually("rank 2 is dead", || board.state(2) == RankState::Dead);
     assert!(board.events() >= 4);
     for peer in [1, 2] {
-        match zero.connect_wait(peer, LONG) {
-            Err(RendezvousError::PeerGone(p)) => assert_eq!(p, peer),
+        zero.connect(peer).unwrap();
+        match zero.wait(LONG).unwrap() {
+            Event::PeerGone { peer: found } => assert_eq!(found, peer),
             other => panic!("{other:?}"),
         }
         zero.pass(peer, 3, memory("x").as_fd()).unwrap();
@@ -301,10 +316,7 @@ fn what_a_rank_passed_before_it_left_still_arrives() {
     one.pass(0, 100, memory("last words").as_fd()).unwrap();
     zero.connect(1).unwrap();
     one.leave().unwrap();
-    assert_eq!(
-        text_of(zero.passed_wait(1, 100, LONG).unwrap()),
-        "last words"
-    );
+    assert_eq!(text_of(passed(&mut zero, 1, 100)), "last words");
     eventually("rank 1 left", || zero.board().state(1) == RankState::Left);
 }
 
@@ -442,7 +454,7 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
 
     assert_eq!(hall.ask(|b| b.stats().broken), 4);
     zero.pass(0, 1, fd.as_fd()).unwrap();
-    zero.passed_wait(0, 1, LONG).unwrap();
+    passed(&mut zero, 0, 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
 use mapwire_transport::payload::Payload;
-use mapwire_transport::rendezvous::{Client, JobAddress};
+use mapwire_transport::rendezvous::{Client, Event, JobAddress};
 use mapwire_transport::shm::channel::{Channel, Side};
 use mapwire_transport::shm::ring::{PushError, RingConfig};
 use mapwire_wire::{ControlMessage, ExportId, Header, Repr};
@@ -31,7 +31,20 @@ impl Outlaw {
 
     /// The memory of the channel with `peer`.
     pub(crate) fn channel_memory(&mut self, peer: u32) -> OwnedFd {
-        self.client.connect_wait(peer, LONG).expect("a channel")
+        self.client.connect(peer).expect("a launcher");
+        self.wait_for(|event| match event {
+            Event::Channel { peer: found, fd } => (found == peer).then_some(fd),
+            _ => None,
+        })
+    }
+
+    /// What `wanted` takes of the next event that it takes anything of; drops those before.
+    pub(crate) fn wait_for<T>(&mut self, wanted: impl Fn(Event) -> Option<T>) -> T {
+        loop {
+            if let Some(found) = wanted(self.client.wait(LONG).expect("an event")) {
+                return found;
+            }
+        }
     }
 
     /// A channel that packets can be sent through.
