@@ -1,4 +1,4 @@
-//! What a packet carries: up to three pieces of memory on the way out, a view that must be copied on the way in.
+//! What a packet carries: up to two pieces of memory on the way out, a view that must be copied on the way in.
 
 use mapwire_host::mapping::Mapping;
 use mapwire_host::memory::raw;
@@ -7,20 +7,17 @@ use mapwire_host::memory::raw;
 /// a transport's own rings.
 pub use mapwire_host::memory::raw::Source as Piece;
 
-/// The most pieces that one packet's payload is gathered from.
-pub const MAX_PIECES: usize = 3;
-
 /// A payload to send: the bytes of its pieces in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    pieces: [Piece<'a>; MAX_PIECES],
+    pieces: [Piece<'a>; 2],
     count: usize,
 }
 
 impl<'a> Payload<'a> {
     /// No bytes.
     pub const EMPTY: Self = Self {
-        pieces: [Piece::EMPTY; MAX_PIECES],
+        pieces: [Piece::EMPTY; 2],
         count: 0,
     };
 
@@ -28,7 +25,7 @@ impl<'a> Payload<'a> {
     #[inline(always)]
     pub fn one(piece: impl Into<Piece<'a>>) -> Self {
         Self {
-            pieces: [piece.into(), Piece::EMPTY, Piece::EMPTY],
+            pieces: [piece.into(), Piece::EMPTY],
             count: 1,
         }
     }
@@ -37,21 +34,8 @@ impl<'a> Payload<'a> {
     #[inline(always)]
     pub fn two(first: impl Into<Piece<'a>>, second: impl Into<Piece<'a>>) -> Self {
         Self {
-            pieces: [first.into(), second.into(), Piece::EMPTY],
+            pieces: [first.into(), second.into()],
             count: 2,
-        }
-    }
-
-    /// Three pieces: a prefix, and data that crosses into another frame.
-    #[inline(always)]
-    pub fn three(
-        first: impl Into<Piece<'a>>,
-        second: impl Into<Piece<'a>>,
-        third: impl Into<Piece<'a>>,
-    ) -> Self {
-        Self {
-            pieces: [first.into(), second.into(), third.into()],
-            count: 3,
         }
     }
 
@@ -65,13 +49,6 @@ impl<'a> Payload<'a> {
     #[inline(always)]
     pub fn len_bytes(&self) -> usize {
         total_bytes(self.pieces())
-    }
-}
-
-impl<'a> From<&'a [u8]> for Payload<'a> {
-    #[inline(always)]
-    fn from(bytes: &'a [u8]) -> Self {
-        Self::one(bytes)
     }
 }
 

@@ -221,11 +221,6 @@ impl ProducerCursor {
     pub fn outstanding(&self) -> u64 {
         self.position - self.released
     }
-
-    /// Packets published since the ring was made.
-    pub fn position(&self) -> u64 {
-        self.position
-    }
 }
 
 /// The consumer's private state.

@@ -117,11 +117,6 @@ impl Producer {
         Ok(self.cursor.outstanding() == 0)
     }
 
-    /// Packets pushed since the ring was made.
-    pub fn pushed(&self) -> u64 {
-        self.cursor.position()
-    }
-
     /// Whether the consumer has said that it will take no more packets.
     #[inline(always)]
     pub fn consumer_closed(&self) -> bool {
