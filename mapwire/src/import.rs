@@ -306,9 +306,7 @@ impl Import {
         let Some(mapped) = &held.local.mapped else {
             return self.flush_ring();
         };
-        // The stores come before the load of the status word: an exporter copies what was stored before it set that.
-        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-        if mapped.revoked() {
+        if !mapped.stores_arrived() {
             return Err(Error::NotStored {
                 rank: u32::from(grant.node.0),
                 name: held.name.clone(),

@@ -245,12 +245,6 @@ impl Pages {
         self.host.counters()
     }
 
-    /// The limit in force.
-    #[must_use]
-    pub fn limit(&self) -> PinLimit {
-        self.host.limit()
-    }
-
     /// The application chooses what is unpinned from here on; false when pages are pinned already.
     pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
         self.host.set_chooser(chooser)

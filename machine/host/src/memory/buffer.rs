@@ -4,7 +4,6 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::SeekFrom;
-use rustix::mm::Advice;
 
 use super::MemoryError;
 use super::memfd::{self, Writers};
@@ -60,29 +59,10 @@ impl SharedBuffer {
         self.mapping.as_ptr()
     }
 
-    /// Addresses of the bytes asked for.
-    pub fn addresses(&self) -> core::ops::Range<usize> {
-        let start = self.mapping.address();
-        start..start + self.bytes
-    }
-
     /// Bytes asked for.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.bytes
-    }
-
-    /// Bytes of its pages: [`len`](Self::len) rounded up.
-    pub fn mapped_bytes(&self) -> usize {
-        self.data_bytes
-    }
-
-    /// Gives every page its memory now and maps it, so that no store has to wait for that later.
-    ///
-    /// # Errors
-    /// There is not that much memory, or the kernel is older than 5.14 (`EINVAL`).
-    pub fn prefault(&self) -> Result<(), MemoryError> {
-        prefault(&self.mapping, self.data_bytes, true)
     }
 
     /// Makes the memory ready for importers: gives its memfd and that of its status, for
@@ -216,16 +196,6 @@ impl SharedBuffer {
         read(&self.mapping, self.bytes, offset, to)
     }
 
-    /// Stores a word in one piece, after every store made before it.
-    ///
-    /// # Errors
-    /// The word leaves the buffer or is not aligned.
-    pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), MemoryError> {
-        check_word(self.bytes, offset)?;
-        self.mapping.word64(offset).store(value, Ordering::Release);
-        Ok(())
-    }
-
     /// Loads a word in one piece, before every load made after it.
     ///
     /// # Errors
@@ -275,12 +245,6 @@ impl MappedBuffer {
         })
     }
 
-    /// The exporter's [`flags`](super::status::flags). One load.
-    #[inline(always)]
-    pub fn status(&self) -> u32 {
-        self.status.word().load(Ordering::Acquire)
-    }
-
     /// Whether the exporter moved away: stores no longer reach it. One load.
     #[inline(always)]
     pub fn revoked(&self) -> bool {
@@ -309,19 +273,6 @@ impl MappedBuffer {
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.bytes
-    }
-
-    /// Maps every page now, so that no load or store has to wait for that later.
-    ///
-    /// # Errors
-    /// As [`SharedBuffer::prefault`].
-    pub fn prefault(&self) -> Result<(), MemoryError> {
-        prefault(&self.data, self.data.bytes(), self.writable)
-    }
-
-    /// Whether stores are allowed.
-    pub fn writable(&self) -> bool {
-        self.writable
     }
 
     /// Copies `from` to byte `offset` of the export, as [`write`](Self::write) does; false when that would be an error.
@@ -392,26 +343,6 @@ impl MappedBuffer {
         self.data.word64(offset).store(value, Ordering::Release);
         Ok(())
     }
-
-    /// Loads a word in one piece, before every load made after it.
-    ///
-    /// # Errors
-    /// The word leaves the export or is not aligned.
-    pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, MemoryError> {
-        check_word(self.bytes, offset)?;
-        Ok(self.data.word64(offset).load(Ordering::Acquire))
-    }
-}
-
-fn prefault(mapping: &Mapping, bytes: usize, stores: bool) -> Result<(), MemoryError> {
-    let advice = if stores {
-        Advice::LinuxPopulateWrite
-    } else {
-        Advice::LinuxPopulateRead
-    };
-    mapping
-        .advise(0, bytes, advice)
-        .map_err(|errno| MemoryError::of_call("madvise(MADV_POPULATE)", bytes, errno))
 }
 
 fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryError> {

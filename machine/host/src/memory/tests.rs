@@ -25,10 +25,7 @@ fn imported(
 #[test]
 fn what_the_exporter_stores_the_importer_loads_and_the_other_way_round() {
     let mut buffer = SharedBuffer::allocate("both-ways", 5000).unwrap();
-    assert_eq!(
-        (buffer.len(), buffer.mapped_bytes()),
-        (5000, 2 * PAGE_BYTES)
-    );
+    assert_eq!(buffer.len(), 5000);
     assert_eq!(buffer.as_ptr().addr() % PAGE_BYTES, 0);
     let import = imported(&mut buffer, 5000, true).unwrap();
     buffer.write(4990, b"0123456789").unwrap();
@@ -56,7 +53,7 @@ fn nothing_reaches_past_the_bytes_asked_for() {
     assert!(import.write(usize::MAX, &b"ab"[..]).is_err());
     assert!(import.read(5001, &mut []).is_err());
     assert!(import.read(5000, &mut []).is_ok());
-    assert!(buffer.store_release_u64(4996, 1).is_err());
+    assert!(import.store_release_u64(4996, 1).is_err());
     assert_eq!(
         import.store_release_u64(12, 1),
         Err(MemoryError::Misaligned {
@@ -366,7 +363,7 @@ fn a_word_stored_last_is_seen_with_what_was_stored_before_it() {
             let mut bytes = [0; 8];
             buffer.read(64, &mut bytes).unwrap();
             assert_eq!(u64::from_le_bytes(bytes), round);
-            buffer.store_release_u64(8, round).unwrap();
+            import.store_release_u64(8, round).unwrap();
         }
     });
 }
@@ -390,16 +387,4 @@ fn a_forked_child_that_drops_its_copy_revokes_nothing() {
         drop(buffer);
         assert!(import.revoked());
     });
-}
-
-#[test]
-fn a_prefaulted_buffer_has_all_its_memory() {
-    let mut buffer = SharedBuffer::allocate("prefault", 64 * PAGE_BYTES).unwrap();
-    assert_eq!(rustix::fs::fstat(buffer.fd()).unwrap().st_blocks, 0);
-    buffer.prefault().unwrap();
-    assert_eq!(rustix::fs::fstat(buffer.fd()).unwrap().st_blocks, 64 * 8);
-    for writable in [false, true] {
-        let import = imported(&mut buffer, 64 * PAGE_BYTES, writable).unwrap();
-        import.prefault().unwrap();
-    }
 }
