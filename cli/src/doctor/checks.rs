@@ -22,7 +22,7 @@ const USUAL_VIEWS: usize = 32;
 /// Runs every check. Some try what a job does, in this process, and undo it.
 pub(super) fn all() -> Vec<Finding> {
     let limits = Limits::read();
-    let faults = FaultBackend::ALL.map(|b| (b, probe(b).result));
+    let faults = FaultBackend::ALL.map(|b| (b, probe(b)));
     let pinners = PinnerKind::ALL.map(|kind| (kind, kind.probe().map_err(|e| e.to_string())));
     let mut findings = vec![
         kernel(&limits),

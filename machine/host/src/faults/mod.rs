@@ -38,7 +38,7 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 pub use mprotect::Mprotect;
-pub use probe::{Probe, probe, probe_all};
+pub use probe::probe;
 pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, watch};
 pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};

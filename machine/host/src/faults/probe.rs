@@ -6,42 +6,26 @@ use super::{Access, FaultBackend, PageProtection, Protection};
 use crate::page::PAGE_BYTES;
 use crate::views::{MultiView, ViewError, ViewLayout};
 
-/// What came of trying a backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Probe {
-    /// The backend tried.
-    pub backend: FaultBackend,
-    /// Nothing, or why it does not work and how to mend it.
-    pub result: Result<(), String>,
-}
-
 /// Takes one page through all its states with `backend`, without touching it. For `mapwire doctor`.
-pub fn probe(backend: FaultBackend) -> Probe {
-    let result = try_views()
-        .map_err(|error| error.to_string())
-        .and_then(|views| {
-            let protection =
-                PageProtection::new(backend, views).map_err(|error| error.to_string())?;
-            use Access::{None, Read, Write};
-            for (from, to) in [
-                (None, Read),
-                (Read, Write),
-                (Write, Read),
-                (Read, None),
-                (None, Write),
-            ] {
-                protection
-                    .set(0, 0, 1, from, to)
-                    .map_err(|error| error.to_string())?;
-            }
-            Ok(())
-        });
-    Probe { backend, result }
-}
-
-/// Every backend, the preferred one first.
-pub fn probe_all() -> [Probe; 2] {
-    FaultBackend::ALL.map(probe)
+///
+/// # Errors
+/// Why it does not work, and how to mend it.
+pub fn probe(backend: FaultBackend) -> Result<(), String> {
+    use Access::{None, Read, Write};
+    let views = try_views().map_err(|error| error.to_string())?;
+    let protection = PageProtection::new(backend, views).map_err(|error| error.to_string())?;
+    for (from, to) in [
+        (None, Read),
+        (Read, Write),
+        (Write, Read),
+        (Read, None),
+        (None, Write),
+    ] {
+        protection
+            .set(0, 0, 1, from, to)
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// One page at the first of some addresses that is free.
