@@ -12,13 +12,15 @@ pub(crate) fn required<T>(argument: Option<T>, name: &str) -> Result<T, Failure>
     argument.ok_or_else(|| null(name))
 }
 
-/// Where the result goes.
+/// Gives a result to the program.
 #[inline]
-pub(crate) fn result<'a, T>(
-    argument: Option<&'a mut MaybeUninit<T>>,
+pub(crate) fn give<T>(
+    place: Option<&mut MaybeUninit<T>>,
     name: &str,
-) -> Result<&'a mut MaybeUninit<T>, Failure> {
-    argument.ok_or_else(|| null(name))
+    value: T,
+) -> Result<(), Failure> {
+    required(place, name)?.write(value);
+    Ok(())
 }
 
 /// Where the pointer to a new object goes: `NULL` until there is one.

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 
 use mapwire::Buffer;
 
-use crate::arguments::{new_object, required, result};
+use crate::arguments::{give, new_object, required};
 use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
@@ -58,8 +58,7 @@ pub extern "C" fn mw_buffer_ptr(
 ) -> mw_status_t {
     call(|| {
         let address = required(buffer, "buffer")?.buffer.as_ptr();
-        result(memory, "memory")?.write(address.cast());
-        Ok(())
+        give(memory, "memory", address.cast())
     })
 }
 
@@ -71,7 +70,6 @@ pub extern "C" fn mw_buffer_len(
 ) -> mw_status_t {
     call(|| {
         let bytes = required(buffer, "buffer")?.buffer.len();
-        result(length, "length")?.write(bytes);
-        Ok(())
+        give(length, "length", bytes)
     })
 }

@@ -1,7 +1,5 @@
 //! What was done so far.
 
-use mapwire::SharedCounters;
-
 use crate::arguments::required;
 use crate::failure::call;
 use crate::growing::{self, Growing};
@@ -157,43 +155,25 @@ pub unsafe extern "C" fn mw_shared_counters(
     counters: *mut mw_shared_counters_t,
 ) -> mw_status_t {
     call(|| {
-        let SharedCounters {
-            read_faults,
-            write_faults,
-            spurious_faults,
-            upgrades,
-            invalidations,
-            downgrades,
-            held_back,
-            messages_sent,
-            messages_received,
-            minipages_sent,
-            bytes_sent,
-            lock_acquires_local,
-            lock_acquires_remote,
-            barriers,
-            allocations,
-            allocated_bytes,
-            ..
-        } = required(shared, "shared")?.shared.counters();
+        let done = required(shared, "shared")?.shared.counters();
         let value = mw_shared_counters_t {
             size: 0,
-            read_faults,
-            write_faults,
-            spurious_faults,
-            upgrades,
-            invalidations,
-            downgrades,
-            held_back,
-            messages_sent,
-            messages_received,
-            minipages_sent,
-            bytes_sent,
-            lock_acquires_local,
-            lock_acquires_remote,
-            barriers,
-            allocations,
-            allocated_bytes,
+            read_faults: done.read_faults,
+            write_faults: done.write_faults,
+            spurious_faults: done.spurious_faults,
+            upgrades: done.upgrades,
+            invalidations: done.invalidations,
+            downgrades: done.downgrades,
+            held_back: done.held_back,
+            messages_sent: done.messages_sent,
+            messages_received: done.messages_received,
+            minipages_sent: done.minipages_sent,
+            bytes_sent: done.bytes_sent,
+            lock_acquires_local: done.lock_acquires_local,
+            lock_acquires_remote: done.lock_acquires_remote,
+            barriers: done.barriers,
+            allocations: done.allocations,
+            allocated_bytes: done.allocated_bytes,
         };
         // SAFETY: the caller's promise.
         unsafe { growing::write(counters, &value) }

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Try
 
 use mapwire::{Export, ExportBuilder, Importers, Key, NodeId, Rights};
 
-use crate::arguments::{self, new_object, required, result};
+use crate::arguments::{self, give, new_object, required};
 use crate::buffer::mw_buffer_t;
 use crate::failure::{Failure, call};
 use crate::growing::{self, Growing};
@@ -252,8 +252,7 @@ pub extern "C" fn mw_export_len(
 ) -> mw_status_t {
     call(|| {
         let bytes = required(exported, "exported")?.read()?.len();
-        result(length, "length")?.write(bytes);
-        Ok(())
+        give(length, "length", bytes)
     })
 }
 
@@ -315,8 +314,7 @@ pub extern "C" fn mw_export_signal(
 ) -> mw_status_t {
     call(|| {
         let seen = required(exported, "exported")?.read()?.signal(offset)?;
-        result(value, "value")?.write(seen);
-        Ok(())
+        give(value, "value", seen)
     })
 }
 

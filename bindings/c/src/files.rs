@@ -7,7 +7,7 @@ use std::io::{Error, Read, Result as IoResult, Write};
 use mapwire::SharedSlice;
 
 use crate::arguments::{null, required};
-use crate::failure::{Failure, call};
+use crate::failure::call;
 use crate::shared::mw_shared_t;
 use crate::status::mw_status_t;
 
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn mw_shared_read(
     done: Option<&mut MaybeUninit<usize>>,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    unsafe { read(shared, &mut Descriptor(fd), memory, length, done) }
+    unsafe { counted(shared, Descriptor(fd), memory, length, done, read) }
 }
 
 /// Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is how
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mw_shared_write(
     done: Option<&mut MaybeUninit<usize>>,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    unsafe { write(shared, &mut Descriptor(fd), memory, length, done) }
+    unsafe { counted(shared, Descriptor(fd), memory, length, done, write) }
 }
 
 /// As `mw_shared_read`, from `stream`, which is a `FILE *` of stdio.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn mw_shared_fread(
         return call(|| Err(null("stream")));
     }
     // SAFETY: the caller's promise.
-    unsafe { read(shared, &mut Stream(stream), memory, length, done) }
+    unsafe { counted(shared, Stream(stream), memory, length, done, read) }
 }
 
 /// As `mw_shared_write`, to `stream`, which is a `FILE *` of stdio. The bytes may stay in its buffer: check fflush(3) or fclose(3).
@@ -94,69 +94,40 @@ pub unsafe extern "C" fn mw_shared_fwrite(
         return call(|| Err(null("stream")));
     }
     // SAFETY: the caller's promise.
-    unsafe { write(shared, &mut Stream(stream), memory, length, done) }
+    unsafe { counted(shared, Stream(stream), memory, length, done, write) }
 }
 
-/// # Safety
-/// As `mw_shared_read`.
-unsafe fn read(
-    shared: Option<&mw_shared_t>,
-    source: &mut impl Read,
-    memory: *mut c_void,
-    length: usize,
-    done: Option<&mut MaybeUninit<usize>>,
-) -> mw_status_t {
-    let mut counted = Counted {
-        inner: source,
-        bytes: 0,
-    };
-    let status = call(|| {
-        // SAFETY: the caller's promise.
-        let slice = unsafe { slice(shared, memory, length) }?;
-        Ok(slice.read_from(0, length, &mut counted).map(drop)?)
-    });
-    if let Some(done) = done {
-        done.write(counted.bytes);
-    }
-    status
-}
-
-/// # Safety
-/// As `mw_shared_read`.
-unsafe fn write(
-    shared: Option<&mw_shared_t>,
-    sink: &mut impl Write,
-    memory: *const c_void,
-    length: usize,
-    done: Option<&mut MaybeUninit<usize>>,
-) -> mw_status_t {
-    let mut counted = Counted {
-        inner: sink,
-        bytes: 0,
-    };
-    let status = call(|| {
-        // SAFETY: the caller's promise.
-        let slice = unsafe { slice(shared, memory.cast_mut(), length) }?;
-        Ok(slice.write_to(0, length, &mut counted)?)
-    });
-    if let Some(done) = done {
-        done.write(counted.bytes);
-    }
-    status
-}
-
-/// The bytes of shared memory that C names.
+/// Has `pass` move bytes between `file` and the shared memory that C names, and tells in `*done` how many passed.
 ///
 /// # Safety
 /// As `mw_shared_read`.
-unsafe fn slice(
+unsafe fn counted<F>(
     shared: Option<&mw_shared_t>,
-    memory: *mut c_void,
+    file: F,
+    memory: *const c_void,
     length: usize,
-) -> Result<SharedSlice<u8>, Failure> {
-    let shared = &required(shared, "shared")?.shared;
-    // SAFETY: the caller promises that the range is of allocations; that it is of the shared memory is checked.
-    Ok(unsafe { SharedSlice::from_address(shared, memory as u64, length) }?)
+    done: Option<&mut MaybeUninit<usize>>,
+    pass: impl FnOnce(&SharedSlice<u8>, &mut Counted<F>) -> Result<(), mapwire::Error>,
+) -> mw_status_t {
+    let mut file = Counted { file, bytes: 0 };
+    let status = call(|| {
+        let shared = &required(shared, "shared")?.shared;
+        // SAFETY: the caller promises that the range is of allocations; that it is of the shared memory is checked.
+        let slice = unsafe { SharedSlice::from_address(shared, memory as u64, length) }?;
+        Ok(pass(&slice, &mut file)?)
+    });
+    if let Some(done) = done {
+        done.write(file.bytes);
+    }
+    status
+}
+
+fn read(to: &SharedSlice<u8>, file: &mut impl Read) -> Result<(), mapwire::Error> {
+    to.read_from(0, to.len(), file).map(drop)
+}
+
+fn write(from: &SharedSlice<u8>, file: &mut impl Write) -> Result<(), mapwire::Error> {
+    from.write_to(0, from.len(), file)
 }
 
 /// A descriptor of the caller's.
@@ -231,27 +202,27 @@ impl Write for Stream {
 }
 
 /// Counts the bytes that passed.
-struct Counted<'a, F> {
-    inner: &'a mut F,
+struct Counted<F> {
+    file: F,
     bytes: usize,
 }
 
-impl<F: Read> Read for Counted<'_, F> {
+impl<F: Read> Read for Counted<F> {
     fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
-        let count = self.inner.read(to)?;
+        let count = self.file.read(to)?;
         self.bytes += count;
         Ok(count)
     }
 }
 
-impl<F: Write> Write for Counted<'_, F> {
+impl<F: Write> Write for Counted<F> {
     fn write(&mut self, from: &[u8]) -> IoResult<usize> {
-        let count = self.inner.write(from)?;
+        let count = self.file.write(from)?;
         self.bytes += count;
         Ok(count)
     }
 
     fn flush(&mut self) -> IoResult<()> {
-        self.inner.flush()
+        self.file.flush()
     }
 }

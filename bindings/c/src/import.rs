@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use mapwire::{Import, Key, ProxyAddress, Rights, Sending};
 
-use crate::arguments::{self, flag, new_object, required, result};
+use crate::arguments::{self, flag, give, new_object, required};
 use crate::export::MW_TOKEN_BYTES;
 use crate::failure::{Failure, call};
 use crate::growing::{self, Growing};
@@ -119,8 +119,7 @@ pub extern "C" fn mw_import_len(
 ) -> mw_status_t {
     call(|| {
         let bytes = required(import, "import")?.import.len();
-        result(length, "length")?.write(bytes);
-        Ok(())
+        give(length, "length", bytes)
     })
 }
 
@@ -133,8 +132,7 @@ pub extern "C" fn mw_import_rank(
     call(|| {
         let number = required(import, "import")?.import.rank();
         // A job has fewer than 2^16 ranks.
-        result(rank, "rank")?.write(number as u32);
-        Ok(())
+        give(rank, "rank", number as u32)
     })
 }
 
@@ -146,8 +144,7 @@ pub extern "C" fn mw_import_rights(
 ) -> mw_status_t {
     call(|| {
         let bits = required(import, "import")?.import.rights().bits();
-        result(rights, "rights")?.write(bits);
-        Ok(())
+        give(rights, "rights", bits)
     })
 }
 
@@ -159,8 +156,7 @@ pub extern "C" fn mw_import_is_direct(
 ) -> mw_status_t {
     call(|| {
         let mapped = required(import, "import")?.import.is_direct();
-        result(direct, "direct")?.write(flag(mapped));
-        Ok(())
+        give(direct, "direct", flag(mapped))
     })
 }
 
@@ -174,8 +170,7 @@ pub extern "C" fn mw_import_proxy_address(
 ) -> mw_status_t {
     call(|| {
         let proxy = required(import, "import")?.import.proxy_address();
-        result(address, "address")?.write(proxy.get());
-        Ok(())
+        give(address, "address", proxy.get())
     })
 }
 
@@ -294,8 +289,7 @@ pub extern "C" fn mw_sending_is_done(
 ) -> mw_status_t {
     call(|| {
         let is_done = required(sending, "sending")?.sending.is_done();
-        result(done, "done")?.write(flag(is_done));
-        Ok(())
+        give(done, "done", flag(is_done))
     })
 }
 

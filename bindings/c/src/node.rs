@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use mapwire::Node;
 
-use crate::arguments::{flag, new_object, required, result};
+use crate::arguments::{flag, give, new_object, required};
 use crate::failure::call;
 use crate::log;
 use crate::status::mw_status_t;
@@ -56,8 +56,7 @@ pub extern "C" fn mw_node_rank(
     call(|| {
         let number = required(node, "node")?.node.rank();
         // A job has fewer than 2^16 ranks.
-        result(rank, "rank")?.write(number as u32);
-        Ok(())
+        give(rank, "rank", number as u32)
     })
 }
 
@@ -70,8 +69,7 @@ pub extern "C" fn mw_node_size(
     call(|| {
         let number = required(node, "node")?.node.size();
         // As in `mw_node_rank`.
-        result(size, "size")?.write(number as u32);
-        Ok(())
+        give(size, "size", number as u32)
     })
 }
 

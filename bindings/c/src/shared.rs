@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 
 use mapwire::Shared;
 
-use crate::arguments::{new_object, required, result};
+use crate::arguments::{new_object, required};
 use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
@@ -152,7 +152,7 @@ pub extern "C" fn mw_shared_broadcast(
 ) -> mw_status_t {
     call(|| {
         let shared = &required(shared, "shared")?.shared;
-        let value = result(value, "value")?;
+        let value = required(value, "value")?;
         let mine = if shared.node().rank() == root as usize {
             // SAFETY: the root has set it, as it is told above; any 8 bytes are a number.
             unsafe { value.assume_init_read() }

@@ -59,61 +59,46 @@ pub extern "C" fn mw_status_name(status: i32) -> *const c_char {
         .as_ptr()
 }
 
-macro_rules! named {
-    ($($status:ident),* $(,)?) => {
-        &[$((
+/// The table of the codes, their names and the kinds of error that they stand for.
+macro_rules! codes {
+    ($($status:ident: $kind:ident),* $(,)?) => {
+        const ALL: &[(mw_status_t, &CStr)] = &[(MW_OK, c"MW_OK"), $((
             $status,
             match CStr::from_bytes_with_nul(concat!(stringify!($status), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("an identifier holds no NUL"),
             },
-        )),*]
+        )),*];
+
+        /// The code of an error.
+        #[cold]
+        pub(crate) fn status_of(error: &Error) -> mw_status_t {
+            match error.kind() {
+                $(ErrorKind::$kind => $status,)*
+                _ => MW_ERR_INTERNAL,
+            }
+        }
     };
 }
 
-const ALL: &[(mw_status_t, &CStr)] = named![
-    MW_OK,
-    MW_ERR_ARGUMENT,
-    MW_ERR_RANGE,
-    MW_ERR_ALIGNMENT,
-    MW_ERR_ADDRESS,
-    MW_ERR_RIGHTS,
-    MW_ERR_REFUSED,
-    MW_ERR_REVOKED,
-    MW_ERR_GONE,
-    MW_ERR_TIMEOUT,
-    MW_ERR_EXISTS,
-    MW_ERR_STATE,
-    MW_ERR_LIMIT,
-    MW_ERR_CONFIG,
-    MW_ERR_SYSTEM,
-    MW_ERR_PROTOCOL,
-    MW_ERR_VERSION,
-    MW_ERR_INTERNAL,
-];
-
-/// The code of an error.
-#[cold]
-pub(crate) fn status_of(error: &Error) -> mw_status_t {
-    match error.kind() {
-        ErrorKind::Argument => MW_ERR_ARGUMENT,
-        ErrorKind::Range => MW_ERR_RANGE,
-        ErrorKind::Alignment => MW_ERR_ALIGNMENT,
-        ErrorKind::Address => MW_ERR_ADDRESS,
-        ErrorKind::Rights => MW_ERR_RIGHTS,
-        ErrorKind::Refused => MW_ERR_REFUSED,
-        ErrorKind::Revoked => MW_ERR_REVOKED,
-        ErrorKind::Gone => MW_ERR_GONE,
-        ErrorKind::Timeout => MW_ERR_TIMEOUT,
-        ErrorKind::Exists => MW_ERR_EXISTS,
-        ErrorKind::State => MW_ERR_STATE,
-        ErrorKind::Limit => MW_ERR_LIMIT,
-        ErrorKind::Config => MW_ERR_CONFIG,
-        ErrorKind::System => MW_ERR_SYSTEM,
-        ErrorKind::Protocol => MW_ERR_PROTOCOL,
-        ErrorKind::Version => MW_ERR_VERSION,
-        _ => MW_ERR_INTERNAL,
-    }
+codes! {
+    MW_ERR_ARGUMENT: Argument,
+    MW_ERR_RANGE: Range,
+    MW_ERR_ALIGNMENT: Alignment,
+    MW_ERR_ADDRESS: Address,
+    MW_ERR_RIGHTS: Rights,
+    MW_ERR_REFUSED: Refused,
+    MW_ERR_REVOKED: Revoked,
+    MW_ERR_GONE: Gone,
+    MW_ERR_TIMEOUT: Timeout,
+    MW_ERR_EXISTS: Exists,
+    MW_ERR_STATE: State,
+    MW_ERR_LIMIT: Limit,
+    MW_ERR_CONFIG: Config,
+    MW_ERR_SYSTEM: System,
+    MW_ERR_PROTOCOL: Protocol,
+    MW_ERR_VERSION: Version,
+    MW_ERR_INTERNAL: Internal,
 }
 
 #[cfg(test)]
