@@ -186,7 +186,6 @@ fn of_proxy(error: &ProxyError) -> Kind {
 fn of_refusal(refusal: Refusal) -> Kind {
     match refusal {
         Refusal::UnknownExport | Refusal::Revoked => Kind::Revoked,
-        Refusal::WrongKey | Refusal::NotPermitted | Refusal::NoSuchName => Kind::Refused,
         Refusal::OutOfRange | Refusal::TooLong => Kind::Range,
         Refusal::NoRight => Kind::Rights,
         Refusal::Busy => Kind::Limit,
@@ -289,13 +288,7 @@ fn of_model(error: &mapwire_dsm::Error) -> Kind {
             Kind::Range
         }
         Error::UnknownThread { .. } | Error::BadParticipants { .. } => Kind::Limit,
-        Error::ThreadBusy { .. }
-        | Error::LockHeld { .. }
-        | Error::LockNotHeld { .. }
-        | Error::BarrierFull { .. }
-        | Error::BroadcastBusy
-        | Error::OtherRoot { .. }
-        | _ => Kind::State,
+        _ => Kind::State,
     }
 }
 
