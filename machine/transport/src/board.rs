@@ -47,15 +47,15 @@ const VERSION: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RankState {
     /// Has not joined yet.
-    Absent,
+    Absent = 0,
     /// Has joined and, as far as the broker knows, runs.
-    Joined,
+    Joined = 1,
     /// Has left, or ended with exit code 0.
-    Left,
+    Left = 2,
     /// Was killed, ended with another exit code, or closed its connection without leaving.
-    Dead,
+    Dead = 3,
     /// Was stopped by a signal (SIGSTOP, SIGTSTP); it may continue.
-    Stopped,
+    Stopped = 4,
 }
 
 impl RankState {
@@ -63,16 +63,6 @@ impl RankState {
     #[must_use]
     pub fn is_gone(self) -> bool {
         matches!(self, Self::Left | Self::Dead)
-    }
-
-    fn to_word(self) -> u32 {
-        match self {
-            Self::Absent => 0,
-            Self::Joined => 1,
-            Self::Left => 2,
-            Self::Dead => 3,
-            Self::Stopped => 4,
-        }
     }
 
     fn from_word(word: u32) -> Self {
@@ -218,7 +208,7 @@ impl BrokersBoard {
         let Some(line) = self.0.news_of(rank, STATE) else {
             return;
         };
-        let word = state.to_word();
+        let word = state as u32;
         if line.swap(word, Ordering::AcqRel) != word {
             self.0
                 .news

@@ -89,25 +89,25 @@ pub enum ToRank {
 pub enum Refusal {
     /// The token is not the job's.
     #[error("the token in MAPWIRE_JOB is not this job's")]
-    Token,
+    Token = 1,
     /// The broker speaks another version.
     #[error(
         "launcher and program come from different mapwire releases; use the `mapwire` and the library of one release"
     )]
-    Version,
+    Version = 2,
     /// No such rank.
     #[error("the job has no rank of this number; MAPWIRE_RANK must be below MAPWIRE_SIZE")]
-    Rank,
+    Rank = 3,
     /// The rank is taken, or was taken and has left.
     #[error(
         "this rank has joined before; a rank is one process, which joins once (does it start another mapwire program?)"
     )]
-    Taken,
+    Taken = 4,
     /// Another process was started for the rank.
     #[error(
         "the launcher started another process for this rank; join from that process or from one that descends from it"
     )]
-    Process,
+    Process = 5,
 }
 
 /// Why bytes are no message.
@@ -124,24 +124,21 @@ pub enum ParseError {
     Descriptors,
 }
 
-#[derive(Default, PartialEq, Eq)]
-struct Fields {
-    kind: u16,
-    rank: u32,
-    number: u32,
-    tag: u64,
-    token: [u8; 16],
-}
+/// Kind, rank, number, tag and token.
+type Fields = (u16, u32, u32, u64, [u8; 16]);
 
-fn encode(fields: &Fields) -> Record {
+/// The token of messages that have none.
+const NONE: [u8; 16] = [0; 16];
+
+fn encode((kind, rank, number, tag, token): Fields) -> Record {
     let mut record = [0; BYTES];
     record[0..4].copy_from_slice(&MAGIC.to_le_bytes());
     record[4..6].copy_from_slice(&VERSION.to_le_bytes());
-    record[6..8].copy_from_slice(&fields.kind.to_le_bytes());
-    record[8..12].copy_from_slice(&fields.rank.to_le_bytes());
-    record[12..16].copy_from_slice(&fields.number.to_le_bytes());
-    record[16..24].copy_from_slice(&fields.tag.to_le_bytes());
-    record[24..40].copy_from_slice(&fields.token);
+    record[6..8].copy_from_slice(&kind.to_le_bytes());
+    record[8..12].copy_from_slice(&rank.to_le_bytes());
+    record[12..16].copy_from_slice(&number.to_le_bytes());
+    record[16..24].copy_from_slice(&tag.to_le_bytes());
+    record[24..40].copy_from_slice(&token);
     record
 }
 
@@ -163,13 +160,13 @@ fn decode(bytes: &[u8]) -> Result<Fields, ParseError> {
     if record[40..] != [0; 8] {
         return Err(ParseError::Malformed);
     }
-    Ok(Fields {
-        kind: u16::from_le_bytes(array(record, 6)),
-        rank: u32::from_le_bytes(array(record, 8)),
-        number: u32::from_le_bytes(array(record, 12)),
-        tag: u64::from_le_bytes(array(record, 16)),
-        token: array(record, 24),
-    })
+    Ok((
+        u16::from_le_bytes(array(record, 6)),
+        u32::from_le_bytes(array(record, 8)),
+        u32::from_le_bytes(array(record, 12)),
+        u64::from_le_bytes(array(record, 16)),
+        array(record, 24),
+    ))
 }
 
 impl ToBroker {
@@ -182,27 +179,11 @@ impl ToBroker {
     /// The record.
     #[must_use]
     pub fn encode(&self) -> Record {
-        let zero = Fields::default();
-        encode(&match *self {
-            Self::Hello { rank, pid, token } => Fields {
-                kind: 1,
-                rank,
-                number: pid,
-                token,
-                ..zero
-            },
-            Self::Connect { peer } => Fields {
-                kind: 2,
-                rank: peer,
-                ..zero
-            },
-            Self::Pass { to, tag } => Fields {
-                kind: 3,
-                rank: to,
-                tag,
-                ..zero
-            },
-            Self::Leave => Fields { kind: 4, ..zero },
+        encode(match *self {
+            Self::Hello { rank, pid, token } => (1, rank, pid, 0, token),
+            Self::Connect { peer } => (2, peer, 0, 0, NONE),
+            Self::Pass { to, tag } => (3, to, 0, tag, NONE),
+            Self::Leave => (4, 0, 0, 0, NONE),
         })
     }
 
@@ -211,18 +192,15 @@ impl ToBroker {
     /// # Errors
     /// Anything but the one encoding of a message.
     pub fn parse(bytes: &[u8], fds: usize) -> Result<Self, ParseError> {
-        let f = decode(bytes)?;
-        let message = match f.kind {
+        let (kind, rank, number, tag, token) = decode(bytes)?;
+        let message = match kind {
             1 => Self::Hello {
-                rank: f.rank,
-                pid: f.number,
-                token: f.token,
+                rank,
+                pid: number,
+                token,
             },
-            2 => Self::Connect { peer: f.rank },
-            3 => Self::Pass {
-                to: f.rank,
-                tag: f.tag,
-            },
+            2 => Self::Connect { peer: rank },
+            3 => Self::Pass { to: rank, tag },
             4 => Self::Leave,
             _ => return Err(ParseError::Malformed),
         };
@@ -244,42 +222,14 @@ impl ToRank {
     /// The record.
     #[must_use]
     pub fn encode(&self) -> Record {
-        let zero = Fields::default();
-        encode(&match *self {
-            Self::Welcome { rank, size } => Fields {
-                kind: 101,
-                rank,
-                number: size,
-                ..zero
-            },
-            Self::Refused(why) => Fields {
-                kind: 102,
-                number: why.to_number(),
-                ..zero
-            },
-            Self::Channel { peer } => Fields {
-                kind: 103,
-                rank: peer,
-                ..zero
-            },
-            Self::PeerGone { peer } => Fields {
-                kind: 104,
-                rank: peer,
-                ..zero
-            },
-            Self::Passed { from, tag } => Fields {
-                kind: 105,
-                rank: from,
-                tag,
-                ..zero
-            },
-            Self::PassLost { to, tag } => Fields {
-                kind: 106,
-                rank: to,
-                tag,
-                ..zero
-            },
-            Self::Bells => Fields { kind: 107, ..zero },
+        encode(match *self {
+            Self::Welcome { rank, size } => (101, rank, size, 0, NONE),
+            Self::Refused(why) => (102, 0, why as u32, 0, NONE),
+            Self::Channel { peer } => (103, peer, 0, 0, NONE),
+            Self::PeerGone { peer } => (104, peer, 0, 0, NONE),
+            Self::Passed { from, tag } => (105, from, 0, tag, NONE),
+            Self::PassLost { to, tag } => (106, to, 0, tag, NONE),
+            Self::Bells => (107, 0, 0, 0, NONE),
         })
     }
 
@@ -288,23 +238,14 @@ impl ToRank {
     /// # Errors
     /// Anything but the one encoding of a message.
     pub fn parse(bytes: &[u8], fds: usize) -> Result<Self, ParseError> {
-        let f = decode(bytes)?;
-        let message = match f.kind {
-            101 => Self::Welcome {
-                rank: f.rank,
-                size: f.number,
-            },
-            102 => Self::Refused(Refusal::from_number(f.number).ok_or(ParseError::Malformed)?),
-            103 => Self::Channel { peer: f.rank },
-            104 => Self::PeerGone { peer: f.rank },
-            105 => Self::Passed {
-                from: f.rank,
-                tag: f.tag,
-            },
-            106 => Self::PassLost {
-                to: f.rank,
-                tag: f.tag,
-            },
+        let (kind, rank, number, tag, _) = decode(bytes)?;
+        let message = match kind {
+            101 => Self::Welcome { rank, size: number },
+            102 => Self::Refused(Refusal::from_number(number).ok_or(ParseError::Malformed)?),
+            103 => Self::Channel { peer: rank },
+            104 => Self::PeerGone { peer: rank },
+            105 => Self::Passed { from: rank, tag },
+            106 => Self::PassLost { to: rank, tag },
             107 => Self::Bells,
             _ => return Err(ParseError::Malformed),
         };
@@ -325,16 +266,6 @@ fn check(bytes: &[u8], again: &Record, fds: usize, carries: bool) -> Result<(), 
 }
 
 impl Refusal {
-    fn to_number(self) -> u32 {
-        match self {
-            Self::Token => 1,
-            Self::Version => 2,
-            Self::Rank => 3,
-            Self::Taken => 4,
-            Self::Process => 5,
-        }
-    }
-
     fn from_number(number: u32) -> Option<Self> {
         [
             Self::Token,
@@ -344,6 +275,6 @@ impl Refusal {
             Self::Process,
         ]
         .into_iter()
-        .find(|r| r.to_number() == number)
+        .find(|&why| why as u32 == number)
     }
 }
