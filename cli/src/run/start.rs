@@ -174,7 +174,6 @@ mod tests {
             limit: mapwire_host::limits::descriptors(),
         });
         let of_system = ChannelError::System {
-            what: "create",
             len_bytes: 1,
             source: rustix::io::Errno::MFILE,
         };

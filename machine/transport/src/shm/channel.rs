@@ -45,13 +45,11 @@ pub enum ChannelError {
     /// The configuration is unusable.
     #[error(transparent)]
     Config(#[from] BadRingConfig),
-    /// A system call failed.
+    /// The kernel maps no memory.
     #[error(
-        "cannot {what} a channel of {len_bytes} bytes: {source}; check the memory limits of this process"
+        "cannot map a channel of {len_bytes} bytes: {source}; check the memory limits of this process"
     )]
     System {
-        /// What was being done.
-        what: &'static str,
         /// The channel's length.
         len_bytes: usize,
         /// The kernel's answer.
@@ -93,17 +91,10 @@ impl Channel {
     pub fn create(config: &RingConfig) -> Result<OwnedFd, ChannelError> {
         config.check()?;
         let len_bytes = Self::layout_bytes(config);
-        let failed = |what| {
-            move |source| ChannelError::System {
-                what,
-                len_bytes,
-                source,
-            }
-        };
         let fd = memfd::create("mapwire-channel", len_bytes)?;
         memfd::finish(&fd, Writers::All)?;
-        let region =
-            Mapping::foreign(fd.as_fd(), PREFIX_BYTES, Rights::ReadWrite).map_err(failed("map"))?;
+        let region = Mapping::foreign(fd.as_fd(), PREFIX_BYTES, Rights::ReadWrite)
+            .map_err(cannot_map(len_bytes))?;
         for (index, word) in prefix(config).into_iter().enumerate() {
             region.word64(index * 8).store(word, Ordering::Release);
         }
@@ -115,13 +106,6 @@ impl Channel {
         config.check()?;
         let fd = fd.as_fd();
         let len_bytes = Self::layout_bytes(config);
-        let failed = |what| {
-            move |source| ChannelError::System {
-                what,
-                len_bytes,
-                source,
-            }
-        };
         let mismatch = |what, found, expected| {
             Err(ChannelError::Mismatch {
                 what,
@@ -134,7 +118,8 @@ impl Channel {
         if length != len_bytes as u64 {
             return mismatch("its length in bytes", length, len_bytes as u64);
         }
-        let region = Mapping::foreign(fd, len_bytes, Rights::ReadWrite).map_err(failed("map"))?;
+        let region =
+            Mapping::foreign(fd, len_bytes, Rights::ReadWrite).map_err(cannot_map(len_bytes))?;
         let names = [
             "its first word",
             "its layout version",
@@ -165,11 +150,7 @@ impl Channel {
     pub fn loopback(config: &RingConfig) -> Result<Self, ChannelError> {
         config.check()?;
         let len_bytes = config.layout_bytes();
-        let region = Mapping::anonymous(len_bytes).map_err(|source| ChannelError::System {
-            what: "map",
-            len_bytes,
-            source,
-        })?;
+        let region = Mapping::anonymous(len_bytes).map_err(cannot_map(len_bytes))?;
         let region = Arc::new(region);
         Ok(Self {
             sender: Producer::new(Arc::clone(&region), 0, config),
@@ -188,6 +169,10 @@ impl Drop for Channel {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+fn cannot_map(len_bytes: usize) -> impl FnOnce(rustix::io::Errno) -> ChannelError {
+    move |source| ChannelError::System { len_bytes, source }
 }
 
 fn prefix(config: &RingConfig) -> [u64; PREFIX_WORDS] {
