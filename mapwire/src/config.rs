@@ -1,12 +1,12 @@
 //! Settings: defaults, then the `MAPWIRE_*` variables that the launcher sets, then what the program says.
 
+use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use mapwire_driver::config::{DriverConfig, DriverMode, ParseChoiceError};
+use mapwire_driver::config::{DriverConfig, ParseChoiceError};
 use mapwire_host::faults::FaultBackend;
-use mapwire_host::pinning::PinnerKind;
-use mapwire_host::waiting::WaitStrategy;
+use mapwire_translation::size;
 use thiserror::Error;
 
 /// A setting that is not valid.
@@ -104,40 +104,28 @@ impl NodeConfig {
         let mut config = Self::default();
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let set = Settings(&given);
-        config.job = (set.0)("MAPWIRE_JOB");
+        let (driver, shared) = (&mut config.driver, &mut config.shared);
+        config.job = given("MAPWIRE_JOB");
         set.parse("MAPWIRE_RANK", &mut config.rank)?;
-        set.parse::<WaitStrategy>("MAPWIRE_WAIT", &mut config.driver.wait)?;
+        set.parse("MAPWIRE_WAIT", &mut driver.wait)?;
         set.parse("MAPWIRE_PATH", &mut config.path)?;
-        set.parse::<DriverMode>("MAPWIRE_DRIVER", &mut config.driver.mode)?;
-        set.parse::<PinnerKind>("MAPWIRE_PINNER", &mut config.driver.pinner)?;
-        set.parse("MAPWIRE_TRANSLATION", &mut config.driver.translation)?;
-        set.parse("MAPWIRE_POLICY", &mut config.driver.policy)?;
-        set.parse("MAPWIRE_PREPIN", &mut config.driver.prepin_pages)?;
-        config.driver.trace = (set.0)("MAPWIRE_TRACE_FOLDER").map(Into::into);
-        set.parse("MAPWIRE_VIEWS", &mut config.shared.views)?;
-        if let Some(bytes) = set.bytes("MAPWIRE_PIN_LIMIT")? {
-            config.driver.pin_limit_bytes = Some(bytes);
-        }
-        if let Some(bytes) = set.bytes("MAPWIRE_NIC_MEMORY")? {
-            config.driver.nic_memory_bytes = bytes;
-        }
-        if let Some(bytes) = set.bytes("MAPWIRE_SHARED")? {
-            config.shared.bytes = bytes;
-        }
-        if let Some(base) = set.number("MAPWIRE_SHARED_BASE")? {
-            config.shared.base = base;
-        }
-        let mut faults = None;
-        set.parse_some::<FaultBackend>("MAPWIRE_FAULTS", &mut faults)?;
-        config.shared.faults = faults;
-        let mut seconds = config.driver.timeout.as_secs_f64();
-        set.parse("MAPWIRE_TIMEOUT", &mut seconds)?;
-        config.driver.timeout =
-            Duration::try_from_secs_f64(seconds).map_err(|error| ConfigError {
-                name: "MAPWIRE_TIMEOUT".to_owned(),
-                value: seconds.to_string(),
-                why: error.to_string(),
-            })?;
+        set.parse("MAPWIRE_DRIVER", &mut driver.mode)?;
+        set.parse("MAPWIRE_PINNER", &mut driver.pinner)?;
+        set.parse("MAPWIRE_TRANSLATION", &mut driver.translation)?;
+        set.parse("MAPWIRE_POLICY", &mut driver.policy)?;
+        set.parse("MAPWIRE_PREPIN", &mut driver.prepin_pages)?;
+        driver.trace = given("MAPWIRE_TRACE_FOLDER").map(Into::into);
+        set.parse("MAPWIRE_VIEWS", &mut shared.views)?;
+        driver.pin_limit_bytes = set.get("MAPWIRE_PIN_LIMIT", size::parse)?;
+        set.read(
+            "MAPWIRE_NIC_MEMORY",
+            size::parse,
+            &mut driver.nic_memory_bytes,
+        )?;
+        set.read("MAPWIRE_SHARED", size::parse, &mut shared.bytes)?;
+        set.read("MAPWIRE_SHARED_BASE", address, &mut shared.base)?;
+        shared.faults = set.get("MAPWIRE_FAULTS", str::parse)?;
+        set.read("MAPWIRE_TIMEOUT", seconds, &mut driver.timeout)?;
         Ok(config)
     }
 }
@@ -145,66 +133,57 @@ impl NodeConfig {
 struct Settings<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 impl Settings<'_> {
-    fn parse<T: FromStr<Err: core::fmt::Display>>(
+    /// What `read` makes of the variable, if that is set.
+    fn get<T, E: fmt::Display>(
         &self,
         name: &str,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(value) = (self.0)(name) else {
+            return Ok(None);
+        };
+        match read(&value) {
+            Ok(read) => Ok(Some(read)),
+            Err(why) => Err(ConfigError {
+                name: name.to_owned(),
+                value,
+                why: why.to_string(),
+            }),
+        }
+    }
+
+    fn read<T, E: fmt::Display>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, E>,
         into: &mut T,
     ) -> Result<(), ConfigError> {
-        let mut value = None;
-        self.parse_some(name, &mut value)?;
-        if let Some(value) = value {
+        if let Some(value) = self.get(name, read)? {
             *into = value;
         }
         Ok(())
     }
 
-    fn parse_some<T: FromStr<Err: core::fmt::Display>>(
+    fn parse<T: FromStr<Err: fmt::Display>>(
         &self,
         name: &str,
-        into: &mut Option<T>,
+        into: &mut T,
     ) -> Result<(), ConfigError> {
-        if let Some(text) = (self.0)(name) {
-            let value = text.parse().map_err(|error: T::Err| ConfigError {
-                name: name.to_owned(),
-                value: text.clone(),
-                why: error.to_string(),
-            })?;
-            *into = Some(value);
-        }
-        Ok(())
+        self.read(name, str::parse, into)
     }
+}
 
-    fn bytes(&self, name: &str) -> Result<Option<u64>, ConfigError> {
-        let Some(text) = (self.0)(name) else {
-            return Ok(None);
-        };
-        match mapwire_translation::size::parse(&text) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) => Err(ConfigError {
-                name: name.to_owned(),
-                value: text,
-                why: error.to_string(),
-            }),
-        }
+fn address(text: &str) -> Result<u64, &'static str> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(&hex.replace('_', ""), 16),
+        None => text.replace('_', "").parse(),
     }
+    .map_err(|_| "not a number; write it in decimal, or in hexadecimal after 0x")
+}
 
-    fn number(&self, name: &str) -> Result<Option<u64>, ConfigError> {
-        let Some(text) = (self.0)(name) else {
-            return Ok(None);
-        };
-        let digits = text.strip_prefix("0x").map_or_else(
-            || text.replace('_', "").parse().ok(),
-            |hex| u64::from_str_radix(&hex.replace('_', ""), 16).ok(),
-        );
-        match digits {
-            Some(number) => Ok(Some(number)),
-            None => Err(ConfigError {
-                name: name.to_owned(),
-                value: text,
-                why: "not a number; write it in decimal, or in hexadecimal after 0x".to_owned(),
-            }),
-        }
-    }
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -164,13 +164,8 @@ impl Shared {
     /// # Errors
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
-        let outcome = self
-            .engine()
-            .shared_operation(Place::Program, |port, thread| {
-                port.dsm_mut().alloc(thread, bytes)?;
-                Ok(Progress::Pending)
-            })?;
-        match outcome {
+        let begin = |dsm: &mut Dsm, thread| dsm.alloc(thread, bytes);
+        match self.inner.operate(begin)? {
             Some(Outcome::Allocated(at)) => {
                 let layout = self.layout()?;
                 Ok((layout.view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
@@ -193,13 +188,8 @@ impl Shared {
     /// # Errors
     /// A rank is gone; a number beyond the 256 there are.
     pub fn barrier_of(&self, barrier: u32) -> Result<()> {
-        let outcome = self
-            .engine()
-            .shared_operation(Place::Program, |port, thread| {
-                port.dsm_mut().barrier(thread, barrier)?;
-                Ok(Progress::Pending)
-            })?;
-        match outcome {
+        let begin = |dsm: &mut Dsm, thread| dsm.barrier(thread, barrier);
+        match self.inner.operate(begin)? {
             Some(Outcome::Passed) => Ok(()),
             other => Err(unexpected(other)),
         }
@@ -211,16 +201,7 @@ impl Shared {
     /// A rank is gone; a root outside the job.
     pub fn broadcast(&self, root: usize, value: u64) -> Result<u64> {
         let root = u16::try_from(root).unwrap_or(u16::MAX);
-        let outcome = self
-            .engine()
-            .shared_operation(Place::Program, |port, thread| {
-                port.dsm_mut().broadcast(thread, root, value)?;
-                Ok(Progress::Pending)
-            })?;
-        match outcome {
-            Some(Outcome::Value(value)) => Ok(value),
-            other => Err(unexpected(other)),
-        }
+        self.inner.broadcast(root, value)
     }
 
     /// Gives a slice that `root` allocated to all ranks. Other ranks' `slice` is ignored.
@@ -306,7 +287,7 @@ impl Shared {
     /// # Errors
     /// A rank has died.
     pub fn close(self) -> Result<()> {
-        match self.inner.meet(0) {
+        match self.inner.broadcast(0, 0) {
             // It passed this very meeting, so all have come, or it waits for nobody: there is nothing to wait for here.
             Err(Error::Shared(SharedError::RankGone(rank) | SharedError::RankClosed(rank)))
                 if !self.engine().has_died(rank) =>
@@ -415,7 +396,7 @@ impl Inner {
         // Addresses have 47 bits.
         let (views, base) = (|word: u64| word & 0xffff, |word: u64| word >> 16);
         let ours = layout.views as u64 | (layout.base as u64) << 16;
-        let first = self.meet(ours)?;
+        let first = self.broadcast(0, ours)?;
         let (name, ours, first) = if views(first) != views(ours) {
             let text = |word| views(word).to_string();
             ("MAPWIRE_VIEWS", text(ours), text(first))
@@ -433,15 +414,22 @@ impl Inner {
         .into())
     }
 
-    /// A barrier of ranks, which gives the value of rank 0 to all.
-    fn meet(&self, value: u64) -> Result<u64> {
+    /// An operation of the calling thread on the model; waits for its outcome.
+    fn operate(
+        &self,
+        begin: impl FnOnce(&mut Dsm, u16) -> Result<(), mapwire_dsm::Error>,
+    ) -> Result<Option<Outcome>> {
         let engine = &self.node.inner.engine;
-        // A broadcast takes one thread of each rank, however many take part in barriers.
-        let outcome = engine.shared_operation(Place::Program, |port, thread| {
-            port.dsm_mut().broadcast(thread, 0, value)?;
+        Ok(engine.shared_operation(Place::Program, |port, thread| {
+            begin(port.dsm_mut(), thread)?;
             Ok(Progress::Pending)
-        })?;
-        match outcome {
+        })?)
+    }
+
+    /// A meeting of one thread of each rank, however many take part in barriers, which gives the value of rank `root` to all.
+    fn broadcast(&self, root: u16, value: u64) -> Result<u64> {
+        let begin = |dsm: &mut Dsm, thread| dsm.broadcast(thread, root, value);
+        match self.operate(begin)? {
             Some(Outcome::Value(value)) => Ok(value),
             other => Err(unexpected(other)),
         }
