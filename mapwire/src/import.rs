@@ -393,7 +393,6 @@ impl Import {
         address: u64,
         length: u64,
         command: impl Fn(u32) -> CommandRepr,
-        data: &[u8],
     ) -> Result<u32> {
         let engine = &self.held.engine;
         let range = PageRange::covering(address, length).map_err(DriverError::from)?;
@@ -411,12 +410,12 @@ impl Import {
         }
         engine.mark_dirty(&driver, self.held.local.grant.node);
         if engine.mode() == DriverMode::Inline
-            && matches!(driver.submit(&command(word), data), Ok(true))
+            && matches!(driver.submit(&command(word), &[]), Ok(true))
         {
             return Ok(word);
         }
         drop(driver);
-        if let Err(error) = self.submit(&command(word), data) {
+        if let Err(error) = self.submit(&command(word), &[]) {
             engine.lock().unhold(word);
             words.cancel(word);
             return Err(error);

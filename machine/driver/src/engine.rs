@@ -213,19 +213,19 @@ impl Engine {
         }
     }
 
-    /// Writes a command towards `to` to the process's queue; false when it is full. In [`DriverMode::Inline`] the caller's thread serves
-    /// it at once.
+    /// Writes a command towards `to` to the queue of `driver`; false when it is full. In [`DriverMode::Inline`] the caller's
+    /// thread serves it at once.
     ///
     /// # Errors
     /// A command that cannot be written.
     #[inline]
     pub fn submit(
         &self,
+        mut driver: DriverGuard<'_>,
         to: NodeId,
         command: &CommandRepr,
         data: &[u8],
     ) -> Result<bool, DriverError> {
-        let mut driver = self.lock();
         self.mark_dirty(&driver, to);
         if self.mode == DriverMode::Inline {
             return driver.submit(command, data);

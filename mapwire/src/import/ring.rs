@@ -1,7 +1,7 @@
 //! The ring path: commands for the NIC, which takes the bytes from this process's memory or puts them there.
 
+use mapwire_driver::DriverError;
 use mapwire_driver::completions::CommandFailure;
-use mapwire_driver::{DriverError, DriverMode};
 use mapwire_host::faults::touch;
 use mapwire_host::memory::raw::Source;
 use mapwire_nic::{CommandError, RefusedStores};
@@ -41,7 +41,7 @@ impl Import {
             length,
             completion,
         };
-        let word = self.submit_held(address, length, command, &[])?;
+        let word = self.submit_held(address, length, command)?;
         self.held.finish(word, 0)
     }
 
@@ -113,7 +113,7 @@ impl Import {
             signal,
             completion,
         };
-        self.submit_held(address, length, command, &[])
+        self.submit_held(address, length, command)
     }
 
     /// Writes a command to the queue, waiting for room.
@@ -121,22 +121,11 @@ impl Import {
     pub(super) fn submit(&self, command: &CommandRepr, data: &[u8]) -> Result<()> {
         let engine = &self.held.engine;
         let peer = self.held.local.grant.node;
-        if engine.mode() == DriverMode::Inline {
-            let mut driver = engine.lock();
-            driver.take_news(peer);
-            self.refuse_if_over(&driver)?;
-            engine.mark_dirty(&driver, peer);
-            if driver.submit(command, data).map_err(Error::from)? {
-                return Ok(());
-            }
-        } else {
-            let mut driver = engine.lock();
-            driver.take_news(peer);
-            self.refuse_if_over(&driver)?;
-            drop(driver);
-            if engine.submit(peer, command, data)? {
-                return Ok(());
-            }
+        let mut driver = engine.lock();
+        driver.take_news(peer);
+        self.refuse_if_over(&driver)?;
+        if engine.submit(driver, peer, command, data)? {
+            return Ok(());
         }
         engine.wait_for(
             Some(engine.timeout()),
