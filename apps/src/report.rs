@@ -139,6 +139,8 @@ impl Round {
 pub(crate) struct Comparison {
     pub(crate) ranks: usize,
     pub(crate) threads: usize,
+    /// The plain threads' barrier is of futexes and never spins.
+    pub(crate) futexes: bool,
     pub(crate) sequential_seconds: Option<f64>,
     pub(crate) rounds: Vec<Round>,
     /// Of the last round, by rank.
@@ -151,6 +153,13 @@ impl Comparison {
             true => format!("{}\n", Value::Object(self.row(program))),
             false => self.text(program),
         })
+    }
+
+    fn baseline(&self) -> &'static str {
+        match self.futexes {
+            true => "plain threads, futex barrier",
+            false => "plain threads",
+        }
     }
 
     /// The rounds between whose two runs of threads the machine stayed as it was; all rounds, if it never did.
@@ -181,7 +190,7 @@ impl Comparison {
                 row.extend(figures(
                     sequential / mapwire,
                     "speed-up",
-                    "threads",
+                    self.baseline(),
                     baseline,
                     &all,
                 ));
@@ -190,7 +199,13 @@ impl Comparison {
                 // Without a sequential run there is no speed-up; rates of runs compare alike.
                 let all: Vec<_> = kept.iter().map(|r| 1.0 / r.seconds).collect();
                 let baseline = Some(1.0 / threads);
-                row.extend(figures(1.0 / mapwire, "1/s", "threads", baseline, &all));
+                row.extend(figures(
+                    1.0 / mapwire,
+                    "1/s",
+                    self.baseline(),
+                    baseline,
+                    &all,
+                ));
             }
         }
         row.insert("ratios".into(), json!(ratios));
@@ -221,7 +236,7 @@ impl Comparison {
         if let Some(sequential) = self.sequential_seconds {
             text += &format!("{:<32} {sequential:9.3} s\n", "sequential");
         }
-        let plain = format!("plain threads, {}", self.ranks * self.threads);
+        let plain = format!("{}, {}", self.baseline(), self.ranks * self.threads);
         text += &format!("{plain:<32} {threads:9.3} s{}\n", speed_up(threads));
         let ours = format!(
             "mapwire, {} of {}",
@@ -384,6 +399,7 @@ mod tests {
         Comparison {
             ranks: 2,
             threads: 1,
+            futexes: false,
             sequential_seconds: Some(4.0),
             rounds,
             traffic: vec![traffic(1), traffic(5)],

@@ -111,9 +111,13 @@ fn check<P: Program>(
 }
 
 /// Runs plain threads in rank 0 and the whole crew in turn, threads both before and after each run of the crew, and reports how their
-/// speed-ups compare.
+/// speed-ups compare. The threads wait as the ranks do: where those sleep at once, by a barrier of futexes.
 fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> {
-    let threads = Crew::Plain(Plain::new(crew.workers()));
+    let plain = match crew.sleeps() {
+        true => Plain::sleeping(crew.workers()),
+        false => Plain::new(crew.workers()),
+    };
+    let threads = Crew::Plain(plain);
     let memory = program.layout(crew)?;
     let expected = match how.no_check {
         true => None,
@@ -154,6 +158,7 @@ fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<()
         let comparison = Comparison {
             ranks: crew.ranks(),
             threads: crew.threads(),
+            futexes: crew.sleeps(),
             sequential_seconds: expected.as_ref().map(|(seconds, _)| *seconds),
             rounds,
             traffic,

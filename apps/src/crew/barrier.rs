@@ -1,6 +1,6 @@
 //! The barrier of plain threads: spins for about as long as a wake-up costs, then sleeps.
 //!
-//! It is made to be a strong baseline: a barrier that always sleeps would cost the threads tens of
+//! It is made to be a strong baseline where ranks spin too: a barrier that always sleeps would cost the threads tens of
 //! microseconds a phase, and flatter what they are compared with.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mapwire::{LockGuard, Node, Shared, SharedSlice};
+use mapwire::{LockGuard, Node, Shared, SharedSlice, WaitStrategy};
 
 use super::Traffic;
 use crate::error::Failure;
@@ -68,6 +68,10 @@ impl Joined {
     /// Bytes of the shared memory.
     pub(super) fn room(&self) -> u64 {
         self.shared.node().config().shared.bytes
+    }
+
+    pub(super) fn sleeps(&self) -> bool {
+        self.shared.node().config().driver.wait == WaitStrategy::Event
     }
 
     pub(super) fn shared(&self) -> &Shared {

@@ -108,6 +108,14 @@ impl Crew {
         }
     }
 
+    /// Whether the workers sleep at once when they wait, as `MAPWIRE_WAIT=event` says.
+    pub fn sleeps(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Joined(joined) => joined.sleeps(),
+        }
+    }
+
     /// This process's rank.
     pub fn rank(&self) -> usize {
         match self {

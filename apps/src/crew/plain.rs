@@ -18,9 +18,18 @@ impl Plain {
     /// A crew of `threads` workers; one is the sequential run.
     pub fn new(threads: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::waiting(threads, threads <= processors)
+    }
+
+    /// As [`new`](Self::new), of workers that sleep at once in barriers (by futexes).
+    pub fn sleeping(threads: usize) -> Self {
+        Self::waiting(threads, false)
+    }
+
+    fn waiting(threads: usize, spins: bool) -> Self {
         Self {
             threads,
-            barrier: Barrier::new(threads, threads <= processors),
+            barrier: Barrier::new(threads, spins),
             locks: [const { Mutex::new(()) }; LOCKS],
         }
     }
