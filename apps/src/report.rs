@@ -157,8 +157,8 @@ impl Comparison {
 
     fn baseline(&self) -> &'static str {
         match self.futexes {
-            true => "plain threads, futex barrier",
-            false => "plain threads",
+            true => "threads with a futex barrier",
+            false => "threads",
         }
     }
 

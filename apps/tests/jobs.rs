@@ -91,6 +91,8 @@ fn plain_threads_are_run_in_turn_with_the_job() {
     );
     let rounds = row["runs"].as_u64().unwrap() + row["rounds_dropped"].as_u64().unwrap();
     assert_eq!(rounds, 2);
+    let row = run_job("-n 2 --wait event", line).row();
+    assert_eq!(row["baseline"], "threads with a futex barrier");
 }
 
 #[test]

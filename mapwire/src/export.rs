@@ -94,7 +94,9 @@ impl<'a> ExportBuilder<'a> {
     }
 
     /// Runs `handler` after each message that asks for a notification has been delivered: in whichever thread of this
-    /// process then runs the driver, outside its lock, so the handler may itself send.
+    /// process then runs the driver, outside its lock, so the handler may itself send. That thread may hold locks of the program,
+    /// and another that holds one may just wait for a page of shared memory: a handler that takes a lock should not wait for it
+    /// (`try_lock`), but leave its work to a thread of the program.
     pub fn on_notify(mut self, handler: impl Fn(Notification) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self
