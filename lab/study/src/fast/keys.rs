@@ -88,13 +88,19 @@ impl KeyStream {
     /// Looks the lines up in `stack`, which has fewer than [`KINDS`] sizes: the kind of each entry becomes the number of sizes in
     /// which it misses. `lookups` are those of the chunk.
     pub fn tell_by(&mut self, stack: &mut Stack, lookups: &[u32]) {
-        let KeyStream { keys, lines, .. } = self;
-        let lines = if lines.is_empty() { lookups } else { lines };
+        let lines = if self.lines.is_empty() {
+            lookups
+        } else {
+            &self.lines
+        };
+        let keys = &mut self.keys[..lines.len()];
+        let mut of_class = [0; CLASSES];
         stack.run(lines, |at, missed| {
-            let receive = class(keys[at]) & KINDS;
-            keys[at] = keys[at] & u64::from(u32::MAX) | ((missed + receive) as u64) << CLASS_SHIFT;
+            let class = missed + (class(keys[at]) & KINDS);
+            keys[at] = keys[at] & u64::from(u32::MAX) | (class as u64) << CLASS_SHIFT;
+            of_class[class % CLASSES] += 1;
         });
-        self.count_classes();
+        self.of_class = of_class;
     }
 
     fn count_classes(&mut self) {

@@ -53,8 +53,8 @@ struct Unit {
     other_sets: usize,
     /// Blocks to come that are handed on whole.
     unfiltered: u32,
-    /// Entries run, by class.
-    run: [u64; CLASSES],
+    /// Entries that were not handed on, by class.
+    kept: [u64; CLASSES],
     /// Hits by class and by lane; a pair's second level has the upper four.
     hits: Hits,
 }
@@ -178,28 +178,30 @@ impl Levels {
     }
 
     fn misses_by_class(&self, shape: Shape) -> Option<[u64; CLASSES]> {
-        let unit = self
-            .units
-            .iter()
-            .find(|unit| unit.sets == shape.sets || unit.other_sets == shape.sets)?;
+        let at = self.place(shape)?;
+        let (before, unit) = (&self.units[..at], &self.units[at]);
         let from = if unit.sets == shape.sets { 0 } else { 4 };
         Some(std::array::from_fn(|class| {
             let all = self.all[class];
             if self.fresh_misses && class % KINDS == FRESH {
                 return all;
             }
-            let skipped = all - unit.run[class];
+            // What was not handed on hits.
+            let kept: u64 = before.iter().map(|unit| unit.kept[class]).sum();
             let lanes = &unit.hits[class][from..from + shape.ways];
-            all - skipped - lanes.iter().sum::<u64>()
+            all - kept - lanes.iter().sum::<u64>()
         }))
+    }
+
+    /// Place of the unit that has the shape.
+    fn place(&self, shape: Shape) -> Option<usize> {
+        let has = |unit: &Unit| unit.sets == shape.sets || unit.other_sets == shape.sets;
+        self.units.iter().position(has)
     }
 
     /// Lines in the cache of the shape now. `None` for a shape it was not made for.
     pub fn resident(&self, shape: Shape) -> Option<u64> {
-        let unit = self
-            .units
-            .iter()
-            .find(|unit| unit.sets == shape.sets || unit.other_sets == shape.sets)?;
+        let unit = &self.units[self.place(shape)?];
         let of_four = |sets: &[u64]| {
             let lanes = sets.iter().map(|set| {
                 (0..shape.ways)
@@ -249,7 +251,7 @@ impl Unit {
             sets,
             other_sets,
             unfiltered: 0,
-            run: [0; CLASSES],
+            kept: [0; CLASSES],
             hits: [[0; 8]; CLASSES],
         }
     }
@@ -261,15 +263,11 @@ impl Unit {
         keys: &[u64],
         out: &mut [u64],
     ) -> usize {
-        if CLASSED {
-            for key in keys {
-                self.run[class(*key)] += 1;
-            }
-        } else {
-            self.run[0] += keys.len() as u64;
-        }
+        // A key that was the last used of its set was in this lane.
+        let first_lane = if self.other_sets == 0 { 0 } else { 4 };
+        let before = self.hits.each_ref().map(|lanes| lanes[first_lane]);
         let hits = &mut self.hits;
-        match &mut self.state {
+        let left = match &mut self.state {
             State::One(one) => run_one::<CLASSED, FILTER>(&mut one.0, keys, out, hits),
             State::Four(four) => run_four::<CLASSED, FILTER>(&mut four.sets, keys, out, hits),
             State::Pair(first, second) => {
@@ -279,13 +277,36 @@ impl Unit {
                 run_eight_bytes::<CLASSED, FILTER>(&mut bytes.0, keys, out, hits)
             }
             State::Eight(eight) => run_eight::<CLASSED, FILTER>(&mut eight.0, keys, out, hits),
+        };
+        if FILTER {
+            for (kept, (lanes, before)) in self.kept.iter_mut().zip(self.hits.iter().zip(before)) {
+                *kept += lanes[first_lane] - before;
+            }
         }
+        left
     }
 }
 
-/// Classes that occur.
-const fn classes<const CLASSED: bool>() -> usize {
-    if CLASSED { CLASSES } else { 1 }
+/// Sums that are kept: of each class two that take turns, as a sum waits for the one before it to be stored.
+const SUMS: usize = 2 * CLASSES;
+
+/// Where the entry's hit is summed.
+#[inline(always)]
+fn sum_of<const CLASSED: bool>(at: usize, key: u64) -> usize {
+    if CLASSED {
+        (class(key) + at % 2 * CLASSES) % SUMS
+    } else {
+        0
+    }
+}
+
+/// The sums of each class that occurs.
+fn by_class<T: Copy, const CLASSED: bool>(sums: [T; SUMS]) -> impl Iterator<Item = (usize, T)> {
+    let sums = sums
+        .into_iter()
+        .enumerate()
+        .map(|(at, sum)| (at % CLASSES, sum));
+    sums.take(if CLASSED { SUMS } else { 1 })
 }
 
 #[inline(always)]
@@ -302,19 +323,18 @@ fn run_one<const CLASSED: bool, const FILTER: bool>(
     hits: &mut Hits,
 ) -> usize {
     let mask = lanes.len() - 1;
-    let (mut left, mut plain) = (0, 0);
-    for &key in keys {
+    let mut left = 0;
+    let mut sums = [0_u64; SUMS];
+    for (at, &key) in keys.iter().enumerate() {
         let lane = &mut lanes[key as usize & mask];
         let found = *lane == slot(key);
         *lane = slot(key);
-        if CLASSED {
-            hits[class(key)][0] += u64::from(found);
-        } else {
-            plain += u64::from(found);
-        }
+        sums[sum_of::<CLASSED>(at, key)] += u64::from(found);
         hand_on::<FILTER>(out, &mut left, key, found);
     }
-    hits[0][0] += plain;
+    for (class, sum) in by_class::<_, CLASSED>(sums) {
+        hits[class][0] += sum;
+    }
     left
 }
 
@@ -332,18 +352,18 @@ fn run_four<const CLASSED: bool, const FILTER: bool>(
 ) -> usize {
     let mask = sets.len() - 1;
     let mut left = 0;
-    let mut sums = [0_u64; CLASSES];
-    for &key in keys {
+    let mut sums = [0_u64; SUMS];
+    for (at, &key) in keys.iter().enumerate() {
         let set = &mut sets[key as usize & mask];
         let last_used = *set as u16 == slot(key);
         let (used, marks) = use_four(*set, u64::from(slot(key)));
         *set = used;
-        sums[if CLASSED { class(key) } else { 0 }] += lowest(marks, 16);
+        sums[sum_of::<CLASSED>(at, key)] += lowest(marks, 16);
         hand_on::<FILTER>(out, &mut left, key, last_used);
     }
     // A block has fewer keys than a lane can count.
-    for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
-        for (lane, count) in hits[..4].iter_mut().enumerate() {
+    for (class, sum) in by_class::<_, CLASSED>(sums) {
+        for (lane, count) in hits[class][..4].iter_mut().enumerate() {
             *count += sum >> (16 * lane) & 0xffff;
         }
     }
@@ -359,8 +379,8 @@ fn run_pair<const CLASSED: bool, const FILTER: bool>(
 ) -> usize {
     let (first_mask, second_mask) = (first.len() - 1, second.len() - 1);
     let mut left = 0;
-    let mut sums = [i16x8::ZERO; CLASSES];
-    for &key in keys {
+    let mut sums = [i16x8::ZERO; SUMS];
+    for (at, &key) in keys.iter().enumerate() {
         let slot = slot(key);
         let (one, two) = (
             &mut first[key as usize & first_mask],
@@ -376,12 +396,12 @@ fn run_pair<const CLASSED: bool, const FILTER: bool>(
         let used = (sets ^ ((sets ^ shifted) & moved)).to_array();
         (*one, *two) = (used[0], used[1]);
         // A mark is -1.
-        let sum = &mut sums[if CLASSED { class(key) } else { 0 }];
+        let sum = &mut sums[sum_of::<CLASSED>(at, key)];
         *sum -= marks;
         hand_on::<FILTER>(out, &mut left, key, last_used);
     }
-    for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
-        for (count, lane) in hits.iter_mut().zip(sum.to_array()) {
+    for (class, sum) in by_class::<_, CLASSED>(sums) {
+        for (count, lane) in hits[class].iter_mut().zip(sum.to_array()) {
             *count += u64::from(lane as u16);
         }
     }
@@ -399,19 +419,19 @@ fn run_eight_bytes<const CLASSED: bool, const FILTER: bool>(
     let mut before = 0;
     // Bytes count to 255.
     for part in keys.chunks(255) {
-        let mut sums = [0_u64; CLASSES];
-        for &key in part {
+        let mut sums = [0_u64; SUMS];
+        for (at, &key) in part.iter().enumerate() {
             let set = &mut sets[key as usize & mask];
             let slot = u64::from(slot(key) & 0xff);
             let last_used = *set & 0xff == slot;
             let (used, marks) = use_eight_bytes(*set, slot);
             *set = used;
-            sums[if CLASSED { class(key) } else { 0 }] += lowest(marks, 8);
+            sums[sum_of::<CLASSED>(at, key)] += lowest(marks, 8);
             hand_on::<FILTER>(&mut out[before..], &mut left, key, last_used);
         }
         before += std::mem::take(&mut left);
-        for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
-            for (lane, count) in hits.iter_mut().enumerate() {
+        for (class, sum) in by_class::<_, CLASSED>(sums) {
+            for (lane, count) in hits[class].iter_mut().enumerate() {
                 *count += sum >> (8 * lane) & 0xff;
             }
         }
@@ -427,17 +447,17 @@ fn run_eight<const CLASSED: bool, const FILTER: bool>(
 ) -> usize {
     let mask = sets.len() - 1;
     let mut left = 0;
-    let mut sums = [0_u128; CLASSES];
-    for &key in keys {
+    let mut sums = [0_u128; SUMS];
+    for (at, &key) in keys.iter().enumerate() {
         let set = &mut sets[key as usize & mask];
         let last_used = *set as u16 == slot(key);
         let (used, marks) = use_eight(*set, u64::from(slot(key)));
         *set = used;
-        sums[if CLASSED { class(key) } else { 0 }] += (marks & marks.wrapping_neg()) >> 15;
+        sums[sum_of::<CLASSED>(at, key)] += (marks & marks.wrapping_neg()) >> 15;
         hand_on::<FILTER>(out, &mut left, key, last_used);
     }
-    for (hits, sum) in hits.iter_mut().zip(sums).take(classes::<CLASSED>()) {
-        for (lane, count) in hits.iter_mut().enumerate() {
+    for (class, sum) in by_class::<_, CLASSED>(sums) {
+        for (lane, count) in hits[class].iter_mut().enumerate() {
             *count += (sum >> (16 * lane)) as u64 & 0xffff;
         }
     }

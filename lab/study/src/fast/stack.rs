@@ -8,7 +8,7 @@
 
 use crate::decode::PAGE_ID;
 
-/// Live places are counted in words.
+/// Live places are marked in words.
 const WORD: usize = 64;
 const NONE: u32 = u32::MAX;
 
@@ -35,8 +35,8 @@ pub struct Stack {
     last: Vec<u32>,
     /// Line of each place.
     queue: Vec<u32>,
-    /// Places that are not live any more. Those from `end` on are not marked.
-    dead: Vec<u64>,
+    /// Live places, and those from `end` on.
+    live: Vec<u64>,
     end: usize,
     /// Lookups that hit in the size of that number and all larger ones, one more for those that hit in none.
     hits_from: Vec<u64>,
@@ -62,7 +62,7 @@ impl Stack {
                 .collect(),
             last: Vec::new(),
             queue: vec![0; places],
-            dead: vec![0; places / WORD],
+            live: vec![u64::MAX; places / WORD],
             end: 0,
         }
     }
@@ -75,56 +75,52 @@ impl Stack {
         if needed > self.last.len() {
             self.last.resize(needed, NONE);
         }
-        for (at, &line) in lines.iter().enumerate() {
+        let mut done = 0;
+        while done < lines.len() {
             if self.end == self.queue.len() {
                 self.compact();
             }
-            let missed = self.look_up(line & PAGE_ID);
+            let room = (lines.len() - done).min(self.queue.len() - self.end);
+            let part = &lines[done..done + room];
+            self.run_part(part, |at, missed| each(done + at, missed));
+            done += room;
+        }
+    }
+
+    /// Looks up lines for which there are places.
+    #[inline(always)]
+    fn run_part(&mut self, lines: &[u32], mut each: impl FnMut(usize, usize)) {
+        // What is not behind `self` stays in registers.
+        let (last, queue, live) = (&mut self.last[..], &mut self.queue[..], &mut self.live[..]);
+        let boundaries = &mut self.boundaries[..];
+        let mut end = self.end;
+        for (at, &line) in lines.iter().enumerate() {
+            let line = line & PAGE_ID;
+            let place = last[line as usize] as usize;
+            let mut missed = 0;
+            // If it was looked up just now, nothing changes.
+            if place + 1 != end {
+                queue[end] = line;
+                last[line as usize] = end as u32;
+                end += 1;
+                if place == NONE as usize {
+                    missed = first_lookup(boundaries, live);
+                } else {
+                    live[place / WORD] &= !(1 << (place % WORD));
+                    for boundary in boundaries.iter_mut() {
+                        if boundary.oldest < place {
+                            break;
+                        }
+                        // The line itself was the oldest within, or is not within and pushes the oldest out.
+                        missed += usize::from(boundary.oldest > place);
+                        boundary.oldest = next_live(live, boundary.oldest + 1);
+                    }
+                }
+            }
             self.hits_from[missed] += 1;
             each(at, missed);
         }
-    }
-
-    /// In how many sizes the line is missing.
-    #[inline(always)]
-    fn look_up(&mut self, line: u32) -> usize {
-        let end = self.end;
-        let last = self.last[line as usize];
-        if last as usize + 1 == end {
-            // Looked up just now: nothing changes.
-            return 0;
-        }
-        self.end += 1;
-        self.queue[end] = line;
-        self.last[line as usize] = end as u32;
-        if last == NONE {
-            return self.first_lookup();
-        }
-        let place = last as usize;
-        self.dead[place / WORD] |= 1 << (place % WORD);
-        let dead = &self.dead;
-        let mut missed = 0;
-        for boundary in &mut self.boundaries {
-            if boundary.oldest < place {
-                break;
-            }
-            // The line itself was the oldest within, or is not within and pushes the oldest out.
-            missed += usize::from(boundary.oldest > place);
-            boundary.oldest = next_live(dead, boundary.oldest + 1);
-        }
-        missed
-    }
-
-    #[inline(never)]
-    fn first_lookup(&mut self) -> usize {
-        for boundary in &mut self.boundaries {
-            if boundary.held < boundary.lines {
-                boundary.held += 1;
-            } else {
-                boundary.oldest = next_live(&self.dead, boundary.oldest + 1);
-            }
-        }
-        self.boundaries.len()
+        self.end = end;
     }
 
     /// Moves the live places together. Lines that the largest cache does not hold lose theirs.
@@ -133,23 +129,27 @@ impl Stack {
         let from = self.boundaries.last().map_or(0, |largest| largest.oldest);
         let mut moved = 0;
         let mut boundaries = self.boundaries.iter_mut().rev().peekable();
-        for place in 0..self.end {
-            if self.dead[place / WORD] >> (place % WORD) & 1 != 0 {
-                continue;
+        for (at, mut word) in self.live.iter().copied().enumerate() {
+            while word != 0 {
+                let place = at * WORD + word.trailing_zeros() as usize;
+                if place >= self.end {
+                    break;
+                }
+                word &= word - 1;
+                let line = self.queue[place];
+                if place < from {
+                    self.last[line as usize] = NONE;
+                    continue;
+                }
+                while let Some(boundary) = boundaries.next_if(|boundary| boundary.oldest <= place) {
+                    boundary.oldest = moved;
+                }
+                self.queue[moved] = line;
+                self.last[line as usize] = moved as u32;
+                moved += 1;
             }
-            let line = self.queue[place];
-            if place < from {
-                self.last[line as usize] = NONE;
-                continue;
-            }
-            while let Some(boundary) = boundaries.next_if(|boundary| boundary.oldest <= place) {
-                boundary.oldest = moved;
-            }
-            self.queue[moved] = line;
-            self.last[line as usize] = moved as u32;
-            moved += 1;
         }
-        self.dead.fill(0);
+        self.live.fill(u64::MAX);
         self.end = moved;
     }
 
@@ -165,16 +165,33 @@ impl Stack {
     }
 }
 
+#[inline(never)]
+fn first_lookup(boundaries: &mut [Boundary], live: &[u64]) -> usize {
+    for boundary in &mut *boundaries {
+        if boundary.held < boundary.lines {
+            boundary.held += 1;
+        } else {
+            boundary.oldest = next_live(live, boundary.oldest + 1);
+        }
+    }
+    boundaries.len()
+}
+
 /// The first live place from `from` on. There is one: the place taken last.
 #[inline(always)]
-fn next_live(dead: &[u64], from: usize) -> usize {
-    let mut at = from / WORD;
-    let mut word = !dead[at] & u64::MAX << (from % WORD);
-    while word == 0 {
-        at += 1;
-        word = !dead[at];
+fn next_live(live: &[u64], from: usize) -> usize {
+    match live[from / WORD] >> (from % WORD) {
+        0 => next_live_word(live, from / WORD + 1),
+        here => from + here.trailing_zeros() as usize,
     }
-    at * WORD + word.trailing_zeros() as usize
+}
+
+#[cold]
+fn next_live_word(live: &[u64], mut at: usize) -> usize {
+    while live[at] == 0 {
+        at += 1;
+    }
+    at * WORD + live[at].trailing_zeros() as usize
 }
 
 #[cfg(test)]
