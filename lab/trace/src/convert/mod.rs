@@ -14,6 +14,7 @@ pub mod din;
 mod error;
 pub mod oracle_general;
 pub mod parquet;
+mod parquet_pages;
 mod sort;
 mod tags;
 mod text;

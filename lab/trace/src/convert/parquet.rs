@@ -21,7 +21,7 @@ use parquet::basic::{
     Compression, ConvertedType, Encoding, LogicalType, Repetition, SortOrder, TimeUnit,
     Type as Physical,
 };
-use parquet::column::reader::ColumnReader;
+use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -32,6 +32,7 @@ use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use super::csv::{COLUMNS, DIRECT};
 use super::error::{ConvertError, Place, shown};
+use super::parquet_pages::Checked;
 use super::{Import, Sink};
 use crate::block::Block;
 use crate::info::OPS;
@@ -191,11 +192,15 @@ impl<W: Write + Send> Sink for ParquetWriter<W> {
 /// Of which no NIC translated anything: what went by mapped memory, or within a command.
 const UNTRANSLATED: u8 = TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE;
 
-/// What `read` gives. The library panics on some files that are damaged; that is an error of the file here. What the panic prints is
-/// printed: how panics are told is the program's choice.
+/// What `read` gives. Pages are [`Checked`]; should the library panic all the same on a file that is damaged, that is an error of the
+/// file, behind what the panic prints.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
-    read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
+    read.unwrap_or_else(|_| {
+        Err(ParquetError::General(
+            "the file is damaged: the library gave up".to_owned(),
+        ))
+    })
 }
 
 /// What a column's type must be, and is.
@@ -395,14 +400,22 @@ impl ParquetReader {
         let group = self.reader.get_row_group(self.next_group)?;
         self.next_group += 1;
         self.left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-        let open = |place: Option<usize>| {
-            place
-                .map(|place| group.get_column_reader(place))
-                .transpose()
+        let open = |place: usize| {
+            let about = group.metadata().column(place);
+            let begin = about
+                .dictionary_page_offset()
+                .unwrap_or(about.data_page_offset());
+            if begin < 0 || about.compressed_size() < 0 {
+                let what = "a column stands before the file's begin";
+                return Err(ParquetError::General(what.to_owned()));
+            }
+            let column = about.column_descr_ptr();
+            let pages = Checked::new(group.get_column_page_reader(place)?, column.clone());
+            Ok(get_column_reader(column, Box::new(pages)))
         };
         self.columns = self
             .places
-            .map(open)
+            .map(|place| place.map(open).transpose())
             .into_iter()
             .collect::<Result<_, _>>()?;
         Ok(())

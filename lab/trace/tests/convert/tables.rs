@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
@@ -25,11 +25,18 @@ fn packed_table(
     columns: &[(Values, Option<Vec<i16>>)],
     compression: Compression,
 ) -> Vec<u8> {
+    let properties = WriterProperties::builder().set_compression(compression);
+    written(schema, columns, properties.build())
+}
+
+fn written(
+    schema: &str,
+    columns: &[(Values, Option<Vec<i16>>)],
+    properties: WriterProperties,
+) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut out = Vec::new();
-    let properties = WriterProperties::builder().set_compression(compression);
-    let mut writer =
-        SerializedFileWriter::new(&mut out, schema, Arc::new(properties.build())).unwrap();
+    let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(properties)).unwrap();
     let mut group = writer.next_row_group().unwrap();
     for (values, levels) in columns {
         let mut column = group.next_column().unwrap().unwrap();
@@ -179,6 +186,67 @@ fn a_table_cut_anywhere_or_changed_at_any_byte_is_refused_or_read_without_harm()
         changed[at] ^= 0x11;
         let _ = read(&changed);
     }
+}
+
+/// The library's decoders panic on what is damaged; here pages are refused before they are decoded.
+#[test]
+fn damage_of_any_kind_is_an_error_and_no_panic() {
+    let ops = vec!["send", "recv", "fetch", "export", "send", "send"];
+    let many = |values: &[i64]| values.iter().copied().cycle().take(6).collect::<Vec<_>>();
+    let plain = |levels| {
+        [
+            (Values::Text(ops.clone()), None),
+            (Values::Long(many(&[1, 2])), None),
+            (Values::Long(many(&[3])), None),
+            (Values::Long(many(&[0, 4])), levels),
+            (Values::Int(vec![5; 6]), None),
+            (Values::Long(many(&[7])), None),
+        ]
+    };
+    let v1 = WriterProperties::builder();
+    let v2 = || WriterProperties::builder().set_writer_version(WriterVersion::PARQUET_2_0);
+    let files = [
+        written(PLAIN, &plain(Some(vec![1; 6])), v1.build()),
+        written(PLAIN, &plain(Some(vec![1; 6])), v2().build()),
+        written(
+            PLAIN,
+            &plain(Some(vec![1; 6])),
+            v2().set_dictionary_enabled(false).build(),
+        ),
+        written(
+            PLAIN,
+            &plain(Some(vec![1; 6])),
+            WriterProperties::builder()
+                .set_dictionary_enabled(false)
+                .build(),
+        ),
+    ];
+    let mut random = 1_u64;
+    let mut below = |most: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) as usize % most
+    };
+    let (mut refused, mut taken) = (0, 0);
+    for whole in &files {
+        assert!(read(whole).is_ok());
+        for _ in 0..1500 {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + below(3) {
+                let at = below(bytes.len());
+                bytes[at] ^= 1 + below(255) as u8;
+            }
+            match read(&bytes) {
+                Ok(_) => taken += 1,
+                Err(why) => {
+                    assert!(!why.contains("the library gave up"), "{why}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 1000 && taken > 100, "{refused} {taken}");
 }
 
 #[test]
