@@ -348,11 +348,18 @@ fn completions_offer_values_programs_and_benches() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).code(0).out();
-        for word in ["adaptive", "dynamic-handle", "mfu", "io_uring"] {
+        let options = [
+            "adaptive",
+            "dynamic-handle",
+            "mfu",
+            "io_uring",
+            "oracleGeneral",
+        ];
+        for word in options.into_iter().chain(["send-latency", "task-queue"]) {
             assert!(script.contains(word), "{shell}: {word}");
         }
-        // Scripts for fish offer options' values only.
-        assert_eq!(script.contains("send-latency"), shell != "fish");
+        // In zsh the colon within `[:NS]` would end the name of the value, and what follows would be run.
+        assert!(!script.contains("[:NS]:"), "{shell}");
     }
     // In bash, as a user's keys would ask.
     let text = format!(
@@ -370,6 +377,30 @@ fn completions_offer_values_programs_and_benches() {
         "poll\ntsp\n",
         "{output:?}"
     );
+    // In fish, where it is installed.
+    let script = place.write("mapwire.fish", &place.run(&["completions", "fish"]).out());
+    let asked = |keys: &str| {
+        let text = format!("source {}; complete -C '{keys}'", script.display());
+        let fish = std::process::Command::new("fish");
+        let output = { fish }.args(["--no-config", "-c", &text]).output();
+        let text = String::from_utf8(output.ok()?.stdout).unwrap();
+        let words = text.lines().filter_map(|line| line.split('\t').next());
+        Some(words.map(str::to_owned).collect::<Vec<_>>().join(" "))
+    };
+    for (keys, words) in [
+        ("mapwire bench send", "send-bandwidth send-latency"),
+        ("mapwire run --wait p", "poll"),
+        ("mapwire run --path ", "direct ring"),
+        ("mapwire run -n 2 ts", "tsp"),
+        ("mapwire lab generate z", "zipf"),
+        ("mapwire lab import --from d", "din"),
+        ("mapwire completions z", "zsh"),
+    ] {
+        match asked(keys) {
+            Some(offered) => assert_eq!(offered, words, "{keys}"),
+            None => return eprintln!("skipped: no fish here"),
+        }
+    }
 }
 
 #[test]
