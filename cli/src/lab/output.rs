@@ -47,10 +47,22 @@ pub(super) fn print(text: &str) -> Result<(), LabError> {
 /// Rows of text under their headings: the first column to the left, all others to the right. What is wider than the terminal
 /// comes as several tables, each of which begins with the first column; in a file it stays one.
 pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
-    fitted(headings, rows, stdio::known_columns().unwrap_or(usize::MAX))
+    fitted(headings, rows, 1, known_columns())
 }
 
-fn fitted(headings: &[&str], rows: &[Vec<String>], columns: usize) -> String {
+/// Columns of the terminal; a file has any number.
+pub(super) fn known_columns() -> usize {
+    stdio::known_columns().unwrap_or(usize::MAX)
+}
+
+/// A table of at most so many `columns`, if need be in parts, each of which begins with the first `keys` columns. Those are to the
+/// left, all others to the right.
+pub(super) fn fitted(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    keys: usize,
+    columns: usize,
+) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells
@@ -60,19 +72,24 @@ fn fitted(headings: &[&str], rows: &[Vec<String>], columns: usize) -> String {
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
-    let mut begin = 1;
+    let mut begin = keys;
     loop {
-        let mut used = widths.first().copied().unwrap_or(0);
+        let mut used = widths[..keys].iter().map(|width| width + 2).sum::<usize>();
         let mut end = begin;
-        while end < widths.len() && (end == begin || used + 2 + widths[end] <= columns) {
-            used += 2 + widths[end];
+        while end < widths.len() && (end == begin || used + widths[end] <= columns) {
+            used += widths[end] + 2;
             end += 1;
         }
         let mut line = |cell: &dyn Fn(usize) -> String| {
-            text.push_str(&format!("{:<width$}", cell(0), width = widths[0]));
-            for (column, width) in widths.iter().enumerate().take(end).skip(begin) {
-                text.push_str(&format!("  {:>width$}", cell(column)));
+            let mut cells = String::new();
+            for column in (0..keys).chain(begin..end) {
+                let (gap, width) = (if column == 0 { "" } else { "  " }, widths[column]);
+                cells.push_str(&match column < keys {
+                    true => format!("{gap}{:<width$}", cell(column)),
+                    false => format!("{gap}{:>width$}", cell(column)),
+                });
             }
+            text.push_str(cells.trim_end());
             text.push('\n');
         };
         line(&|column| headings[column].to_owned());
@@ -176,13 +193,13 @@ mod tests {
             vec!["long".to_owned(), "7".to_owned()],
         ];
         let text = "x      n\na     10\nlong   7\n";
-        assert_eq!(fitted(&["x", "n"], &rows, 100), text);
+        assert_eq!(fitted(&["x", "n"], &rows, 1, 100), text);
     }
 
     #[test]
     fn a_table_that_is_too_wide_comes_in_parts_that_name_their_rows() {
         let row = ["row", "11", "22", "33"].map(str::to_owned).to_vec();
-        let text = fitted(&["", "a", "b", "c"], &[row], 12);
+        let text = fitted(&["", "a", "b", "c"], &[row], 1, 12);
         assert_eq!(text, "      a   b\nrow  11  22\n\n      c\nrow  33\n");
     }
 }

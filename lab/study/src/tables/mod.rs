@@ -131,51 +131,6 @@ impl Comparison {
         }
         objects
     }
-
-    /// As text: keys, our columns, a bar, the paper's columns, then the remarks.
-    pub fn to_text(&self) -> String {
-        let mut columns: Vec<Vec<String>> = Vec::new();
-        for (at, name) in self.keys.iter().enumerate() {
-            let cells = self.row_keys.iter().map(|row| row[at].clone());
-            columns.push(std::iter::once((*name).to_owned()).chain(cells).collect());
-        }
-        let bar = || vec!["|".to_owned(); self.row_keys.len() + 1];
-        for side in [&self.ours, &self.published] {
-            columns.push(bar());
-            for (at, name) in side.columns.iter().enumerate() {
-                let cells = side.rows.iter().map(|row| row[at].text.clone());
-                columns.push(std::iter::once(name.clone()).chain(cells).collect());
-            }
-        }
-        let keys = self.keys.len();
-        let mut text = format!(
-            "{} {}: {} ({})\n",
-            self.paper, self.name, self.caption, self.unit
-        );
-        for line in 0..=self.row_keys.len() {
-            let mut cells = String::new();
-            for (at, column) in columns.iter().enumerate() {
-                let width = column
-                    .iter()
-                    .map(|cell| cell.chars().count())
-                    .max()
-                    .unwrap_or(0);
-                let gap = if at == 0 { "" } else { "  " };
-                cells.push_str(&match at < keys {
-                    true => format!("{gap}{:<width$}", column[line]),
-                    false => format!("{gap}{:>width$}", column[line]),
-                });
-            }
-            text.push_str(cells.trim_end().trim_end_matches('|').trim_end());
-            text.push('\n');
-        }
-        for remark in &self.remarks {
-            text.push_str("  * ");
-            text.push_str(remark);
-            text.push('\n');
-        }
-        text
-    }
 }
 
 /// All of them, in the papers' order: UTLB Tables 3 to 8, Figures 7 and 8, dynamic handle lookup Figures 3 and 5.

@@ -107,8 +107,6 @@ fn every_table_and_figure_has_our_traces_beside_the_papers_cells() {
                 "{column}"
             );
         }
-        let text = table.to_text();
-        assert!(text.lines().count() > table.row_keys.len(), "{text}");
         let cells =
             table.row_keys.len() * (table.ours.columns.len() + table.published.columns.len());
         assert_eq!(table.to_json().len(), cells);
