@@ -406,10 +406,14 @@ fn completions_offer_values_programs_and_benches() {
 #[test]
 fn tables_fit_the_width_that_columns_names() {
     let place = Place::new();
+    let made = ["lab", "generate", "zipf", "-o", "t.mwt", "--records", "1K"];
+    place.run(&made).code(0);
     for (args, columns) in [
         (&["doctor"][..], 60),
         (&["bench", "--list"], 60),
         (&["bench", "lookup", "--quick"], 100),
+        (&["lab", "tables", "t.mwt"], 60),
+        (&["lab", "tables", "t.mwt"], 80),
     ] {
         let mut command = place.command(args);
         command.env("COLUMNS", columns.to_string());

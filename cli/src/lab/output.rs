@@ -56,19 +56,23 @@ pub(super) fn known_columns() -> usize {
 }
 
 /// A table of at most so many `columns`, if need be in parts, each of which begins with the first `keys` columns. Those are to the
-/// left, all others to the right.
+/// left, all others to the right. A heading that has no room even alone is broken behind commas.
 pub(super) fn fitted(
     headings: &[&str],
     rows: &[Vec<String>],
     keys: usize,
     columns: usize,
 ) -> String {
-    let width = |column: usize| {
+    let of_cells = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells
-            .chain([headings[column].chars().count()])
-            .max()
-            .unwrap_or(0)
+        cells.max().unwrap_or(0)
+    };
+    let of_key = |key: usize| of_cells(key).max(headings[key].chars().count());
+    let room = columns.saturating_sub((0..keys).map(|key| of_key(key) + 2).sum());
+    let headings: Vec<Vec<String>> = headings.iter().map(|it| broken(it, room)).collect();
+    let width = |column: usize| {
+        let lines = headings[column].iter().map(|line| line.chars().count());
+        lines.max().unwrap_or(0).max(of_cells(column))
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
@@ -80,9 +84,10 @@ pub(super) fn fitted(
             used += widths[end] + 2;
             end += 1;
         }
+        let shown = || (0..keys).chain(begin..end);
         let mut line = |cell: &dyn Fn(usize) -> String| {
             let mut cells = String::new();
-            for column in (0..keys).chain(begin..end) {
+            for column in shown() {
                 let (gap, width) = (if column == 0 { "" } else { "  " }, widths[column]);
                 cells.push_str(&match column < keys {
                     true => format!("{gap}{:<width$}", cell(column)),
@@ -92,7 +97,14 @@ pub(super) fn fitted(
             text.push_str(cells.trim_end());
             text.push('\n');
         };
-        line(&|column| headings[column].to_owned());
+        let lines = shown().map(|column| headings[column].len()).max();
+        for left in (1..=lines.unwrap_or(1)).rev() {
+            line(&|column| {
+                let heading = &headings[column];
+                let at = heading.len().checked_sub(left);
+                at.map_or_else(String::new, |at| heading[at].clone())
+            });
+        }
         for row in rows {
             line(&|column| row[column].clone());
         }
@@ -102,6 +114,20 @@ pub(super) fn fitted(
         text.push('\n');
         begin = end;
     }
+}
+
+/// A heading in lines of at most `room` characters, as far as it has commas.
+fn broken(heading: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in heading.split_inclusive(',') {
+        let last = lines.len() - 1;
+        let used = lines[last].chars().count();
+        match used > 0 && used + part.chars().count() > room {
+            true => lines.push(part.to_owned()),
+            false => lines[last].push_str(part),
+        }
+    }
+    lines
 }
 
 /// A number with a comma before every three digits from the right.
@@ -201,5 +227,12 @@ mod tests {
         let row = ["row", "11", "22", "33"].map(str::to_owned).to_vec();
         let text = fitted(&["", "a", "b", "c"], &[row], 1, 12);
         assert_eq!(text, "      a   b\nrow  11  22\n\n      c\nrow  33\n");
+    }
+
+    #[test]
+    fn a_heading_without_room_is_broken_behind_a_comma() {
+        let row = ["row", "11"].map(str::to_owned).to_vec();
+        let text = fitted(&["", "one,two,three"], &[row], 1, 13);
+        assert_eq!(text, "     one,two,\n        three\nrow        11\n");
     }
 }
