@@ -71,35 +71,68 @@ fn groups(table: &Comparison) -> Vec<String> {
     groups
 }
 
-/// (first key, value) of a column in the rows of a group.
-fn points(table: &Comparison, side: &Side, column: usize, group: &str) -> (Vec<String>, Vec<f64>) {
-    let rows = table.row_keys.iter().zip(&side.rows);
-    let of_group = rows.filter(|(keys, _)| keys[1..].join(" ") == group);
-    of_group
-        .filter_map(|(keys, cells)| Some((keys[0].clone(), cells[column].value?)))
-        .unzip()
+/// The first key of the rows of a group.
+fn in_group(group: &str) -> impl Fn(&[String]) -> Option<String> {
+    move |keys| (keys[1..].join(" ") == group).then(|| keys[0].clone())
+}
+
+/// A column of one of the sides.
+#[derive(Clone, Copy)]
+struct Column<'a> {
+    table: &'a Comparison,
+    side: &'a Side,
+    at: usize,
+    ours: bool,
+}
+
+/// Our columns, then the paper's.
+fn columns(table: &Comparison) -> impl Iterator<Item = Column<'_>> {
+    let sides = [(&table.ours, true), (&table.published, false)];
+    sides.into_iter().flat_map(move |(side, ours)| {
+        let column = move |at| Column {
+            table,
+            side,
+            at,
+            ours,
+        };
+        (0..side.columns.len()).map(column)
+    })
+}
+
+impl Column<'_> {
+    /// What it is called in a plot, with what tells it from others of the same name.
+    fn name(self, more: &str) -> String {
+        let whose = if self.ours { "" } else { "paper: " };
+        let name = &self.side.columns[self.at];
+        format!("{whose}{name} {more}").trim_end().to_owned()
+    }
+
+    /// The values of the rows that `key` gives a name.
+    fn points(self, key: impl Fn(&[String]) -> Option<String>) -> (Vec<String>, Vec<f64>) {
+        let rows = self.table.row_keys.iter().zip(&self.side.rows);
+        rows.filter_map(|(keys, cells)| Some((key(keys)?, cells[self.at].value?)))
+            .unzip()
+    }
+
+    /// Adds a line, if it has points.
+    fn add_line(self, plot: &mut Plot, more: &str, (x, y): (Vec<String>, Vec<f64>)) {
+        if !y.is_empty() {
+            let line = Scatter::new(x, y)
+                .name(self.name(more))
+                .mode(Mode::LinesMarkers)
+                .line(line_of(plot.data().len(), self.ours))
+                .visible(shown(self.ours));
+            plot.add_trace(line);
+        }
+    }
 }
 
 /// A line for each column and group: ours drawn, the paper's to be chosen.
 fn lines(table: &Comparison) -> Vec<Plot> {
     let mut plot = Plot::new();
-    let mut number = 0;
     for group in groups(table) {
-        for (side, ours) in [(&table.ours, true), (&table.published, false)] {
-            for (column, name) in side.columns.iter().enumerate() {
-                let (x, y) = points(table, side, column, &group);
-                if y.is_empty() {
-                    continue;
-                }
-                let whose = if ours { "" } else { "paper: " };
-                let line = Scatter::new(x, y)
-                    .name(format!("{whose}{name} {group}").trim())
-                    .mode(Mode::LinesMarkers)
-                    .line(line_of(number, ours))
-                    .visible(shown(ours));
-                plot.add_trace(line);
-                number += 1;
-            }
+        for column in columns(table) {
+            column.add_line(&mut plot, &group, column.points(in_group(&group)));
         }
     }
     plot.set_layout(layout("", table.keys[0], table.unit));
@@ -118,114 +151,82 @@ fn bar_of(number: usize) -> Marker {
 /// Bars for the rows of each column.
 fn bars(table: &Comparison) -> Vec<Plot> {
     let mut plot = Plot::new();
-    let mut number = 0;
-    for (side, ours) in [(&table.ours, true), (&table.published, false)] {
-        for (column, name) in side.columns.iter().enumerate() {
-            let rows = table.row_keys.iter().zip(&side.rows);
-            let of_column =
-                rows.filter_map(|(keys, cells)| Some((keys.join(" "), cells[column].value?)));
-            let (x, y): (Vec<_>, Vec<_>) = of_column.unzip();
-            if y.is_empty() {
-                continue;
-            }
-            let whose = if ours { "" } else { "paper: " };
-            plot.add_trace(
-                Bar::new(x, y)
-                    .name(format!("{whose}{name}"))
-                    .marker(bar_of(number))
-                    .visible(shown(ours)),
-            );
-            number += 1;
+    for column in columns(table) {
+        let (x, y) = column.points(|keys| Some(keys.join(" ")));
+        if !y.is_empty() {
+            let bar = Bar::new(x, y)
+                .name(column.name(""))
+                .marker(bar_of(plot.data().len()))
+                .visible(shown(column.ours));
+            plot.add_trace(bar);
         }
     }
     plot.set_layout(layout("", table.keys[0], table.unit).bar_mode(BarMode::Group));
     vec![plot]
 }
 
+/// Bars on top of one another, each with its name and points.
+fn stacked<'a>(
+    table: &Comparison,
+    title: &str,
+    parts: impl Iterator<Item = (&'a str, (Vec<String>, Vec<f64>))>,
+) -> Plot {
+    let mut plot = Plot::new();
+    for (number, (name, (x, y))) in parts.enumerate() {
+        plot.add_trace(Bar::new(x, y).name(name).marker(bar_of(number)));
+    }
+    let layout = layout(title, table.keys[0], table.unit);
+    plot.set_layout(layout.bar_mode(BarMode::Stack));
+    plot
+}
+
 /// One plot for each trace: the causes on top of one another.
 fn stacked_causes(table: &Comparison) -> Vec<Plot> {
-    let traces = table.ours.columns.iter().enumerate();
-    let plot = |(column, name): (usize, &String)| {
-        let mut plot = Plot::new();
-        for (number, cause) in ["compulsory", "capacity", "conflict"]
-            .into_iter()
-            .enumerate()
-        {
-            let (x, y) = points(table, &table.ours, column, cause);
-            plot.add_trace(Bar::new(x, y).name(cause).marker(bar_of(number)));
-        }
-        let layout = layout(name, table.keys[0], table.unit);
-        plot.set_layout(layout.bar_mode(BarMode::Stack));
-        plot
+    let causes = ["compulsory", "capacity", "conflict"];
+    let plot = |column: Column<'_>| {
+        let parts = causes.map(|cause| (cause, column.points(in_group(cause))));
+        stacked(table, &column.name(""), parts.into_iter())
     };
-    traces.map(plot).collect()
+    columns(table).filter(|it| it.ours).map(plot).collect()
 }
 
 /// One plot for each trace: four kinds of misses on top of one another, for each configuration.
 fn stacked_paths(table: &Comparison) -> Vec<Plot> {
-    let parts = mapwire_study::published::FIGURE_5_LEGEND;
-    let first = |at: usize| at * parts.len();
-    let plot = |at: usize| {
-        let mut plot = Plot::new();
-        let mut trace = String::new();
-        for (part, name) in parts.iter().enumerate() {
-            let column = first(at) + part;
-            trace = table.ours.columns[column]
-                .trim_end_matches(name)
-                .trim()
-                .to_owned();
-            let rows = table.row_keys.iter().zip(&table.ours.rows);
-            let values =
-                rows.filter_map(|(keys, cells)| Some((keys[0].clone(), cells[column].value?)));
-            let (x, y): (Vec<_>, Vec<_>) = values.unzip();
-            plot.add_trace(Bar::new(x, y).name(*name).marker(bar_of(part)));
-        }
-        let layout = layout(&trace, table.keys[0], table.unit);
-        plot.set_layout(layout.bar_mode(BarMode::Stack));
-        plot
+    let names = mapwire_study::published::FIGURE_5_LEGEND;
+    let ours: Vec<_> = columns(table).filter(|it| it.ours).collect();
+    let plot = |columns: &[Column<'_>]| {
+        let trace = columns[0].name("");
+        let trace = trace.trim_end_matches(names[0]).trim();
+        let points = |column: &Column<'_>| column.points(|keys| Some(keys[0].clone()));
+        stacked(
+            table,
+            trace,
+            names.into_iter().zip(columns.iter().map(points)),
+        )
     };
-    (0..table.ours.columns.len() / parts.len())
-        .map(plot)
-        .collect()
+    ours.chunks_exact(names.len()).map(plot).collect()
 }
 
 /// Figure 8: (a) misses, (b) costs, against prefetch, a line for each trace and size.
 fn prefetch(table: &Comparison) -> Vec<Plot> {
     let mut sizes: Vec<&str> = table.row_keys.iter().map(|keys| keys[0].as_str()).collect();
     sizes.dedup();
-    let plot = |part: usize| {
-        let (what, unit) = [("misses", "misses per lookup"), ("cost", "us per lookup")][part];
+    let plot = |(part, what, unit): (usize, &str, &str)| {
         let mut plot = Plot::new();
-        let mut number = 0;
-        for (side, ours) in [(&table.ours, true), (&table.published, false)] {
-            for (column, name) in side.columns.iter().enumerate().skip(part).step_by(2) {
-                for size in &sizes {
-                    let rows = table
-                        .row_keys
-                        .iter()
-                        .zip(&side.rows)
-                        .filter(|(keys, _)| keys[0] == *size);
-                    let values = rows
-                        .filter_map(|(keys, cells)| Some((keys[1].clone(), cells[column].value?)));
-                    let (x, y): (Vec<_>, Vec<_>) = values.unzip();
-                    if y.is_empty() {
-                        continue;
-                    }
-                    let whose = if ours { "" } else { "paper: " };
-                    let line = Scatter::new(x, y)
-                        .name(format!("{whose}{name} {size}"))
-                        .mode(Mode::LinesMarkers)
-                        .line(line_of(number, ours))
-                        .visible(shown(ours));
-                    plot.add_trace(line);
-                    number += 1;
-                }
+        for column in columns(table).filter(|it| it.at % 2 == part) {
+            for size in &sizes {
+                let of_size = |keys: &[String]| (keys[0] == *size).then(|| keys[1].clone());
+                column.add_line(&mut plot, size, column.points(of_size));
             }
         }
         plot.set_layout(layout(what, "entries fetched by a miss", unit));
         plot
     };
-    vec![plot(0), plot(1)]
+    let parts = [
+        (0, "misses", "misses per lookup"),
+        (1, "cost", "us per lookup"),
+    ];
+    parts.map(plot).into()
 }
 
 #[cfg(test)]

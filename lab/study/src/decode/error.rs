@@ -8,23 +8,13 @@ use super::{MAX_OPERATION_PAGES, PAGE_ID};
 /// A record that cannot be studied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Memory outside the address space.
+    /// Whatever came before it.
     #[error("record {record}: {cause}")]
-    Range {
+    Record {
         /// Number of the record, from 1.
         record: u64,
         /// What is wrong.
-        cause: RangeError,
-    },
-    /// More pages than one operation may have.
-    #[error(
-        "record {record} touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
-    )]
-    TooLong {
-        /// Number of the record, from 1.
-        record: u64,
-        /// Its pages.
-        pages: u64,
+        cause: UnstudiedError,
     },
     /// More pages than numbers.
     #[error("record {record}: node {node} touches more than {PAGE_ID} different pages")]
@@ -41,12 +31,17 @@ pub enum DecodeError {
 /// # Errors
 /// Why not.
 pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
-    if record.is_inline() {
-        return Ok(());
+    match record.is_inline() {
+        true => Ok(()),
+        false => range(record.address.get(), record.bytes.get()).map(drop),
     }
-    let range = PageRange::covering(record.address.get(), record.bytes.get())?;
+}
+
+/// The pages of an operation.
+pub(super) fn range(address: u64, bytes: u64) -> Result<PageRange, UnstudiedError> {
+    let range = PageRange::covering(address, bytes)?;
     match range.count {
-        0..=MAX_OPERATION_PAGES => Ok(()),
+        0..=MAX_OPERATION_PAGES => Ok(range),
         pages => Err(UnstudiedError::TooLong { pages }),
     }
 }

@@ -340,14 +340,8 @@ impl Decoder {
             return Ok(());
         }
         let record = self.records;
-        let range = PageRange::covering(address, bytes)
-            .map_err(|cause| DecodeError::Range { record, cause })?;
-        if range.count > MAX_OPERATION_PAGES {
-            return Err(DecodeError::TooLong {
-                record,
-                pages: range.count,
-            });
-        }
+        let range =
+            error::range(address, bytes).map_err(|cause| DecodeError::Record { record, cause })?;
         if range.is_empty() {
             return Ok(());
         }

@@ -102,29 +102,17 @@ impl Unlimited {
         if some(Kind::Interrupt)
             && (node.totals.receive_lookups > 0 || !node.chunk.events.is_empty())
         {
-            return Err(StudyError::Again(Allowed {
-                interrupts: false,
-                ..self.allowed
-            }));
+            return Err(self.allowed.less(|it| it.interrupts = false));
         }
         let is_absence = |event: &Event| event.what == HostEvent::Absent;
         if some(Kind::DynamicHandle) && node.chunk.events.iter().any(is_absence) {
-            return Err(StudyError::Again(Allowed {
-                whole_lines: false,
-                ..self.allowed
-            }));
+            return Err(self.allowed.less(|it| it.whole_lines = false));
         }
         if self.fresh_misses && !node.chunk.events.is_empty() {
-            return Err(StudyError::Again(Allowed {
-                lines_of_pages: false,
-                ..self.allowed
-            }));
+            return Err(self.allowed.less(|it| it.lines_of_pages = false));
         }
         if !self.keys.extend(&node.pages) {
-            return Err(StudyError::Again(Allowed {
-                keys: false,
-                ..self.allowed
-            }));
+            return Err(self.allowed.less(|it| it.keys = false));
         }
         self.keys.stream(&node.chunk, &mut self.stream);
         self.cold += self.stream.cold;
@@ -270,16 +258,10 @@ impl UnderLimit {
 
     fn run(&mut self, node: &Node) -> Result<(), StudyError> {
         if !node.chunk.events.is_empty() {
-            return Err(StudyError::Again(Allowed {
-                limits: false,
-                ..self.allowed
-            }));
+            return Err(self.allowed.less(|it| it.limits = false));
         }
         if !self.keys.extend(&node.pages) {
-            return Err(StudyError::Again(Allowed {
-                keys: false,
-                ..self.allowed
-            }));
+            return Err(self.allowed.less(|it| it.keys = false));
         }
         if self.keys.has_cold_lines() {
             self.keys.stream(&node.chunk, &mut self.stream);

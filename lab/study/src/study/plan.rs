@@ -40,6 +40,12 @@ impl Allowed {
         interrupts: false,
         whole_lines: false,
     };
+
+    /// What a group says that needs less to be allowed.
+    pub(super) fn less(mut self, change: impl FnOnce(&mut Self)) -> StudyError {
+        change(&mut self);
+        StudyError::Again(self)
+    }
 }
 
 /// What the members of a group have in common.
