@@ -9,7 +9,7 @@ use super::{MAX_OPERATION_PAGES, PAGE_ID};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Whatever came before it.
-    #[error("record {record}: {cause}")]
+    #[error("{}", told(*record, cause))]
     Record {
         /// Number of the record, from 1.
         record: u64,
@@ -24,6 +24,15 @@ pub enum DecodeError {
         /// The node.
         node: u16,
     },
+}
+
+/// A sentence about the record, which begins with "it" where the record is its subject.
+fn told(record: u64, cause: &UnstudiedError) -> String {
+    let text = cause.to_string();
+    match text.strip_prefix("it ") {
+        Some(rest) => format!("record {record} {rest}"),
+        None => format!("record {record}: {text}"),
+    }
 }
 
 /// Whether a record can be studied, whatever came before it.
