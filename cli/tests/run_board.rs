@@ -19,7 +19,7 @@ fn join() -> Client {
 /// Sleeps on the board until `rank` has `state`, and says so.
 fn await_state(client: &Client, rank: u32, state: RankState) {
     let board = client.board();
-    let found = board.sleep(
+    let slept = board.sleep(
         client.rank(),
         Sleeper::Waiting,
         |_| board.state(rank) == state,
@@ -27,7 +27,7 @@ fn await_state(client: &Client, rank: u32, state: RankState) {
         || NAP,
     );
     assert!(
-        found,
+        slept.found,
         "rank {rank} is {}, never became {state}",
         board.state(rank)
     );
