@@ -433,6 +433,20 @@ pub(super) unsafe fn pass_on(
         let action = unsafe { mem::transmute::<usize, extern "C" fn(c_int)>(action) };
         action(signal);
     }
+    // Some handlers, as the one of Rust's standard library, only restore the default action, for the fault to repeat. A
+    // signal that was sent does not repeat.
+    if !raised_by_kernel && is_default(signal) {
+        // SAFETY: raise has no preconditions.
+        unsafe { libc::raise(signal) };
+    }
+}
+
+/// Whether the signal has its default action.
+fn is_default(signal: c_int) -> bool {
+    let mut action = zeroed_action();
+    // SAFETY: changes nothing; writes to a valid action.
+    let read = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
+    read == 0 && action.sa_sigaction == libc::SIG_DFL
 }
 
 /// Whether the faulting instruction loaded or stored.

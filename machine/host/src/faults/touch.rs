@@ -251,4 +251,21 @@ mod tests {
             assert!(text.contains("so far, so good"), "{text}");
         }
     }
+    #[test]
+    fn a_signal_that_somebody_sends_kills_as_ever() {
+        for signal in [libc::SIGSEGV, libc::SIGBUS] {
+            let (status, text) = child(&format!("sent-{signal}"), || {
+                assert!(touch(8, 1, false).is_err());
+                println!("so far, so good");
+                // SAFETY: sends a signal to this process, which is a child of the test.
+                unsafe { libc::kill(libc::getpid(), signal) };
+                // Another thread of the process may be the one that takes it.
+                std::thread::sleep(std::time::Duration::from_secs(5));
+            });
+            if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
+                assert_eq!(status.signal(), Some(signal), "{status}");
+                assert!(text.contains("so far, so good"), "{text}");
+            }
+        }
+    }
 }
