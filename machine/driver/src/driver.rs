@@ -88,6 +88,8 @@ pub struct Driver {
     /// Peers that were sent something and whose bell has not been rung since.
     to_ring: Vec<NodeId>,
     seen_events: u32,
+    /// The last turn has seen the rings of all peers empty; it may end before, to turn to its program.
+    pub(crate) rings_empty: bool,
     pub(crate) deferred: Deferred,
     pub(crate) exports: Vec<LocalExport>,
     /// Former landings of redirected exports that a fetch may still read.
@@ -152,6 +154,7 @@ impl Driver {
             queue: CommandQueue::new()?,
             job,
             seen_events: board.events(),
+            rings_empty: false,
             deferred: Deferred::new(nodes),
             board,
             peers,

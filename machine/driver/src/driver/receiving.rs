@@ -18,9 +18,13 @@ impl Driver {
     #[inline]
     pub(super) fn receive(&mut self) -> bool {
         let mut received = false;
+        self.rings_empty = false;
         for _ in 0..RECEIVE_BUDGET {
             let packet = match self.transport.poll_receive() {
-                Ok(None) => break,
+                Ok(None) => {
+                    self.rings_empty = true;
+                    break;
+                }
                 Ok(Some(packet)) => packet,
                 Err(ReceiveError::PeerGone(peer)) => {
                     self.deferred.leave();

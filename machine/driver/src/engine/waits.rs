@@ -166,7 +166,7 @@ impl Engine {
     fn end_quietly(&self, place: Place, ending: Ending) {
         let owing = {
             let mut driver = self.lock();
-            let has_work = match ending.all_seen {
+            let has_work = match ending.rings_later && driver.rings_empty {
                 true => driver.has_duties(),
                 false => driver.has_work(),
             };
@@ -342,7 +342,7 @@ impl Engine {
             let found = self.spin(&mut spinner, &mut mask, &is_late, &mut step);
             let ending = Ending {
                 fenced: self.end_polling(),
-                all_seen: false,
+                rings_later: false,
             };
             if found.is_some() {
                 self.patience.succeeded();
@@ -367,7 +367,7 @@ impl Engine {
         let ending = Ending {
             fenced: true,
             // While the thread counts as one that polls nobody rings it.
-            all_seen: !was_rung && asleep.polls == 0,
+            rings_later: !was_rung && asleep.polls == 0,
         };
         drop(asleep);
         fence(Ordering::SeqCst);
@@ -567,8 +567,8 @@ struct Ending {
     /// This thread has made a full fence since its last packet left; one that another thread has sent meanwhile is ordered by
     /// the driver's lock, which was taken after it.
     fenced: bool,
-    /// Whoever publishes after the last look wakes another thread.
-    all_seen: bool,
+    /// Whoever has published since the last look began wakes another thread.
+    rings_later: bool,
 }
 
 /// Who sleeps does not poll, also where a wait around this one does, or the program. Polls again once this is dropped.
