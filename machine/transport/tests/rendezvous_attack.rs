@@ -102,14 +102,14 @@ fn open_descriptors() -> usize {
 }
 
 /// Strangers that know the token attack a broker for at least `steps` steps, and until what steers `random` is spent. It stays
-/// within bounds, the rank that they leave alone joins as ever, and no descriptor is left.
+/// within bounds, nobody becomes the rank that they name with wrong tokens alone, that rank joins as ever, and no descriptor is left.
 pub(crate) fn attack_broker(mut random: Random, steps: u64) {
     let before = open_descriptors();
     let mut broker = broker();
     let (place, token) = parts(broker.address());
     let mut now = Instant::now();
     let mut strangers: Vec<OwnedFd> = Vec::new();
-    let mut step = 0;
+    let (mut step, mut is_invited) = (0, false);
     while step < steps || !random.is_spent() {
         step += 1;
         match random.below(16) {
@@ -136,10 +136,11 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
                     _ => random.below(u64::from(LATE)) as u32,
                 };
                 let mut shown = token;
-                shown[0] ^= u8::from(random.chance(10));
+                let is_wrong = random.chance(10);
+                shown[random.below(16) as usize] ^= u8::from(is_wrong);
                 let message = match random.below(8) {
                     0..3 => ToBroker::Hello {
-                        rank,
+                        rank: if is_wrong { LATE } else { rank },
                         pid: 1,
                         token: shown,
                     },
@@ -153,6 +154,11 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
                 let mut record = message.encode().to_vec();
                 spoil(&mut random, &mut record);
                 let fds = descriptors(&mut random, message.carries_fd());
+                // A flipped bit may make it right.
+                is_invited |= matches!(
+                    ToBroker::parse(&record, fds.len()),
+                    Ok(ToBroker::Hello { rank: LATE, token: shown, .. }) if shown == token
+                );
                 let to = random.below(strangers.len() as u64) as usize;
                 send(&strangers[to], &record, &fds);
             }
@@ -164,6 +170,10 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
             "it asks to be called for ever"
         );
         assert!(broker.stats().joined <= u64::from(RANKS));
+        assert!(
+            is_invited || !broker.has_joined(LATE),
+            "a wrong token is taken"
+        );
     }
     strangers.clear();
     for _ in 0..100 {
