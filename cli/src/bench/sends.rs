@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use mapwire::{Buffer, Export, Import, Node, Rights};
+use mapwire_translation::PAGE_BYTES;
 use serde_json::{Value, json};
 
 use super::job::{Job, Order, Steps, role};
@@ -336,7 +337,10 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
         |ends, steps, report| {
             let effort = Effort::planned(plan, 3, 9);
             let local = vec![1_u8; MOST_BYTES];
-            let mut copy = vec![2_u8; MOST_BYTES];
+            let mut copy = vec![2_u8; MOST_BYTES + PAGE_BYTES];
+            // As the destination of a put, at the start of a page, where `local` is not: some processors copy very slowly between
+            // places that have the same offset in their pages.
+            let page = copy.as_ptr().align_offset(PAGE_BYTES);
             let sizes = [
                 8,
                 64,
@@ -362,7 +366,7 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
                     let steps = std::cell::RefCell::new(&mut *steps);
                     let (local, copy) = (
                         &local[..length],
-                        std::cell::RefCell::new(&mut copy[..length]),
+                        std::cell::RefCell::new(&mut copy[page..page + length]),
                     );
                     // Rates: bytes a second of both, so that the ratio is the share of memcpy.
                     let rate = |ns: f64| bytes as f64 / ns;

@@ -173,3 +173,14 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
     driver.poll();
     assert!(!driver.queue.has_commands());
 }
+
+#[test]
+fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_seen_all_rings() {
+    let mut driver = driver();
+    assert!(driver.nic.send_message(NodeId(0), SHARED_HANDLER, &[]));
+    driver.transmit();
+    assert!(driver.poll());
+    assert!(!driver.rings_empty);
+    driver.poll();
+    assert!(driver.rings_empty);
+}
