@@ -67,7 +67,10 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     "flag round trip",
                     &figure,
                 )),
-                Err(error) => report.remark(&format!("contended: {error}")),
+                Err(error) if error.is::<Restless>() => {
+                    report.remark(&format!("contended: {error}"));
+                }
+                Err(error) => return Err(error),
             }
             station.borrow().poll();
             Ok(())
@@ -119,7 +122,10 @@ pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError>
             let case = case_of("empty barrier", ranks, wait);
             match figure {
                 Ok(figure) => report.row(&Row::of(case, "us", "flag round trip", &figure)),
-                Err(error) => report.remark(&format!("{ranks} ranks, {wait}: {error}")),
+                Err(error) if error.is::<Restless>() => {
+                    report.remark(&format!("{ranks} ranks, {wait}: {error}"));
+                }
+                Err(error) => return Err(error),
             }
             Ok(())
         },
