@@ -94,9 +94,9 @@ impl<'a> ExportBuilder<'a> {
     }
 
     /// Runs `handler` after each message that asks for a notification has been delivered: in whichever thread of this
-    /// process then runs the driver, outside its lock, so the handler may itself send. That thread may hold locks of the program,
-    /// and another that holds one may just wait for a page of shared memory: a handler that takes a lock should not wait for it
-    /// (`try_lock`), but leave its work to a thread of the program.
+    /// process then runs the driver, outside its lock, so the handler may itself send. It must not wait for a lock of the program: its
+    /// thread may hold that lock itself, or the owner may wait for a page of shared memory. Use `try_lock`, or leave the work to a
+    /// thread of the program.
     pub fn on_notify(mut self, handler: impl Fn(Notification) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self

@@ -567,7 +567,7 @@ struct Ending {
     /// This thread has made a full fence since its last packet left; one that another thread has sent meanwhile is ordered by
     /// the driver's lock, which was taken after it.
     fenced: bool,
-    /// Whoever has published since the last look began wakes another thread.
+    /// Packets that came since the last look began have rung for another thread.
     rings_later: bool,
 }
 
