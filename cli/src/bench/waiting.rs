@@ -65,7 +65,7 @@ fn measure(plan: Plan, report: &mut Report, case: &str) -> Result<(), BenchError
         "barrier" => rank.barrier()?,
         "lock" => rank.lock()?,
         kind => {
-            crowd::run(&node, &shared, kind, plan)?;
+            crowd::run(&node, &shared, kind)?;
             Vec::new()
         }
     };

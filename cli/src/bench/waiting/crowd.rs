@@ -10,59 +10,77 @@ use super::*;
 /// queue and spin while it is empty.
 const KINDS: [&str; 3] = ["spin", "own", "queue"];
 const WAITS: [&str; 3] = ["poll", "event", "adaptive"];
-const STATISTICS: [&str; 3] = ["median", "mean", "p90"];
+type Statistic = fn(&mut [f64]) -> f64;
+const STATISTICS: [(&str, Statistic); 3] = [
+    ("median", |taken| median(taken)),
+    ("mean", |taken| mean(taken)),
+    ("p90", |taken| quantile(taken, 0.9)),
+];
 
 /// A rank ends after so long, where its way to wait takes for ever.
-const LIMIT: Duration = Duration::from_secs(3);
+const LIMIT: Duration = Duration::from_secs(1);
 /// Tasks of a batch, and how long each computes.
 const TASKS: u64 = 64;
 const TASK: Duration = Duration::from_micros(50);
 
-/// Runs the programs and reports the figures.
+/// Runs the programs and reports the figures. Where the scheduler first puts the ranks halves or doubles what a program
+/// takes, so each starts often, the ways to wait in turn, and a figure is of the operations of all starts.
 pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let rounds = if plan.quick { 1 } else { 7 };
+    let starts = if plan.quick { 1 } else { 24 };
     for kind in KINDS {
-        let mut pairs = [(); 3].map(|()| Vec::new());
-        for _ in 0..rounds {
-            let mut figures = [[0.0; 3]; 3];
-            for (wait, figures) in WAITS.into_iter().zip(&mut figures) {
+        let mut taken = [(); 3].map(|()| Vec::new());
+        for _ in 0..starts {
+            for (wait, taken) in WAITS.into_iter().zip(&mut taken) {
                 let job = Job {
                     bench: "waiting",
                     ranks: CROWD,
                     options: &["--wait", wait],
                     case: &format!("{kind} {wait}"),
                 };
-                *figures = parse(&job.output(plan)?)?;
-            }
-            let [poll, event, adaptive] = figures;
-            for (index, pairs) in pairs.iter_mut().enumerate() {
-                pairs.push((adaptive[index], poll[index].min(event[index])));
+                taken.push(parse(&job.output(plan)?)?);
             }
         }
-        for (statistic, pairs) in STATISTICS.into_iter().zip(&pairs) {
+        for (statistic, of) in STATISTICS {
+            let [poll, event, adaptive] = &taken;
+            let pooled = |starts: &[Vec<f64>]| of(&mut starts.concat());
+            let of_starts = adaptive.iter().map(|start| of(&mut start.clone()));
+            let (value, baseline) = (pooled(adaptive), pooled(poll).min(pooled(event)));
             let case = vec![
                 ("case", json!(format!("{kind}, {statistic}"))),
                 ("ranks", json!(CROWD)),
                 ("wait", json!("adaptive")),
                 ("transport", json!("shm")),
             ];
-            let baseline = "better of poll and event";
-            report.row(&Row::of(case, "us", baseline, &Figure::of_pairs(pairs)));
+            report.row(&Row {
+                case,
+                value,
+                unit: "us",
+                baseline: "better of poll and event",
+                baseline_value: baseline,
+                ratio: value / baseline,
+                min: of_starts.clone().fold(f64::INFINITY, f64::min),
+                max: of_starts.fold(f64::NEG_INFINITY, f64::max),
+                runs: starts,
+            });
         }
     }
     Ok(())
 }
 
-fn parse(text: &str) -> Result<[f64; 3], BenchError> {
-    let figures: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
-    figures?
-        .try_into()
-        .map_err(|_| format!("the ranks printed `{text}`").into())
+fn parse(text: &str) -> Result<Vec<f64>, BenchError> {
+    let taken: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+    match taken {
+        Ok(taken) if !taken.is_empty() => Ok(taken),
+        _ => Err(format!("the ranks printed `{text}`").into()),
+    }
 }
 
-/// What a rank does; rank 0 prints median, mean and 90th percentile of its operations in microseconds.
-pub(super) fn run(node: &Node, shared: &Shared, kind: &str, plan: Plan) -> Result<(), BenchError> {
-    let times = if plan.quick { 50 } else { 300 };
+/// What a rank does; rank 0 prints what each of its operations took, in microseconds.
+pub(super) fn run(node: &Node, shared: &Shared, kind: &str) -> Result<(), BenchError> {
+    let times = match kind {
+        "own" => 16_000,
+        _ => 64,
+    };
     let mut words: Vec<SharedSlice<u64>> = Vec::new();
     for root in 0..=node.size() {
         let root = root % node.size();
@@ -79,18 +97,14 @@ pub(super) fn run(node: &Node, shared: &Shared, kind: &str, plan: Plan) -> Resul
         words: &words,
         times,
     };
-    let mut taken = match kind {
+    let taken = match kind {
         "spin" => program.spin(),
         "own" => program.own(),
         _ => program.queue()?,
     };
     if node.rank() == 0 {
-        println!(
-            "{} {} {}",
-            median(&mut taken),
-            mean(&taken),
-            quantile(&mut taken, 0.9)
-        );
+        let words: Vec<String> = taken.iter().map(f64::to_string).collect();
+        println!("{}", words.join(" "));
     }
     Ok(())
 }
@@ -155,11 +169,10 @@ impl Program<'_> {
         let (queue, batch) = (self.words[0], self.words[self.size]);
         let begun = Instant::now();
         let mut taken = Vec::new();
-        let batches = self.times / 6;
-        for number in 1..=batches {
+        for number in 1..=self.times {
             let start = Instant::now();
             if self.me == 0 {
-                let over = number == batches || begun.elapsed() > LIMIT;
+                let over = number == self.times || begun.elapsed() > LIMIT;
                 let _held = self.shared.lock(1)?;
                 queue.set(0, TASKS);
                 queue.set(1, 0);
