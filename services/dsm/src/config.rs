@@ -10,6 +10,9 @@ pub const MAX_VIEWS: u16 = 512;
 /// The most pages of the segment (a page less than 1 TiB).
 pub const MAX_PAGES: u32 = (1 << 28) - 1;
 
+/// Minipages that a rank has asked for ahead of any access and not yet received, at most: [`Dsm::prefetch`](crate::Dsm::prefetch).
+pub const MAX_PREFETCHES: u16 = 16;
+
 /// The shape of the shared memory and the sizes of its tables. All ranks must agree on all but `rank`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
@@ -58,6 +61,11 @@ impl Config {
         }
     }
 
+    /// Requests that a rank may have on their way: one of each thread, and those ahead of any access.
+    pub(crate) fn requests(&self) -> u16 {
+        self.threads + MAX_PREFETCHES
+    }
+
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if self.ranks == 0 || self.ranks > MAX_RANKS {
             return Err(ConfigError::Ranks(self.ranks));
@@ -68,9 +76,8 @@ impl Config {
                 ranks: self.ranks,
             });
         }
-        if self.threads == 0
-            || u32::from(self.threads) * u32::from(self.ranks) >= u32::from(u16::MAX)
-        {
+        let requests = u32::from(self.threads) + u32::from(MAX_PREFETCHES);
+        if self.threads == 0 || requests * u32::from(self.ranks) >= u32::from(u16::MAX) {
             return Err(ConfigError::Threads {
                 threads: self.threads,
                 ranks: self.ranks,
@@ -115,7 +122,8 @@ pub enum ConfigError {
     },
     /// No threads, or too many in the job.
     #[error(
-        "{threads} threads in each of {ranks} ranks: between 1 thread a rank and 65534 in the job"
+        "{threads} threads in each of {ranks} ranks: 1 to {} would do",
+        65534 / u32::from(*ranks) - u32::from(MAX_PREFETCHES)
     )]
     Threads {
         /// Threads of a rank.

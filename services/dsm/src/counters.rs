@@ -8,6 +8,8 @@ pub struct Counters {
     pub read_faults: u64,
     /// Write faults that needed the protocol.
     pub write_faults: u64,
+    /// Minipages asked for ahead of any access.
+    pub prefetches: u64,
     /// Faults on minipages that were accessible by the time the fault was handled.
     pub spurious_faults: u64,
     /// Write rights obtained without data, because this rank held a valid copy.

@@ -2,8 +2,8 @@
 //!
 //! Two dense tables with a row for each run of pages (see [`Spread`](crate::spread::Spread)) and view: the
 //! copyset, and a state word of, low to high, 1 bit registered, 1 bit busy, 6 bits owner, 16 bits tail of the
-//! queue + 1. The queue is a ring through the nodes, one node for every thread of the job, since a thread
-//! waits for at most one minipage at a time.
+//! queue + 1. The queue is a ring through the nodes, one node for every request that may
+//! be on its way in the job: each is for one minipage.
 
 use crate::address::Key;
 use crate::{Access, Rank, Thread, tables};
@@ -16,7 +16,8 @@ pub(crate) struct Directory {
     states: Vec<u32>,
     nodes: Vec<Node>,
     rows: usize,
-    threads: u16,
+    /// Of each rank.
+    requests: u16,
 }
 
 /// Where a minipage stands in the tables.
@@ -48,7 +49,7 @@ const TAIL_MASK: u32 = 0xFFFF << TAIL_SHIFT;
 
 impl Directory {
     /// Empty tables; `None` if the machine refuses memory for them.
-    pub(crate) fn new(rows: u32, views: u16, ranks: u16, threads: u16) -> Option<Self> {
+    pub(crate) fn new(rows: u32, views: u16, ranks: u16, requests: u16) -> Option<Self> {
         let node = Node {
             used: false,
             access: Access::Read,
@@ -57,9 +58,9 @@ impl Directory {
         Some(Directory {
             copysets: tables::double_words(rows, views)?,
             states: tables::words(rows, views)?,
-            nodes: vec![node; usize::from(ranks) * usize::from(threads)],
+            nodes: vec![node; usize::from(ranks) * usize::from(requests)],
             rows: rows as usize,
-            threads,
+            requests,
         })
     }
 
@@ -122,7 +123,7 @@ impl Directory {
     /// Queues a request; false if that thread already has one here, as no correct rank would.
     #[must_use]
     pub(crate) fn enqueue(&mut self, entry: Entry, request: Waiting) -> bool {
-        let node = request.requester * self.threads + request.thread;
+        let node = request.requester * self.requests + request.thread;
         if self.nodes[usize::from(node)].used {
             return false;
         }
@@ -143,8 +144,8 @@ impl Directory {
     pub(crate) fn head(&self, entry: Entry) -> Option<Waiting> {
         let node = self.nodes[usize::from(self.tail(entry)?)].next;
         Some(Waiting {
-            requester: node / self.threads,
-            thread: node % self.threads,
+            requester: node / self.requests,
+            thread: node % self.requests,
             access: self.nodes[usize::from(node)].access,
         })
     }

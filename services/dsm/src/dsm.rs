@@ -8,11 +8,12 @@ use crate::holds::Holds;
 use crate::locks::Locks;
 use crate::map::Map;
 use crate::spread::Spread;
-use crate::threads::Slot;
+use crate::threads::{Request, Slot};
 use crate::{
     Action, Config, ConfigError, Counters, Error, Message, Minipage, PeerError, Protection, Rank,
 };
 use crate::{Thread, Violation};
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// The shared-memory protocol of one rank.
@@ -21,7 +22,7 @@ use alloc::vec::Vec;
 ///
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
 ///   [`manager`](Self::manager);
-/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`alloc`](Self::alloc), [`lock`](Self::lock),
+/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`alloc`](Self::alloc), [`lock`](Self::lock),
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`release_holds`](Self::release_holds);
@@ -42,6 +43,10 @@ pub struct Dsm {
     pub(crate) map: Map,
     pub(crate) directory: Directory,
     pub(crate) threads: Vec<Slot>,
+    /// What this rank has asked for, by the number of the thread that leads; those ahead of any access come after the last thread.
+    pub(crate) requests: Vec<Option<Request>>,
+    /// How many of them are ahead of any access.
+    pub(crate) prefetches: u16,
     /// No thread from this one on ever did anything, so that most need not be looked at.
     pub(crate) used_threads: u16,
     pub(crate) holds: Holds,
@@ -68,14 +73,17 @@ impl Dsm {
         let spread = Spread::new(config.ranks);
         let ranks = usize::from(config.ranks);
         let threads = usize::from(config.threads);
+        let requests = usize::from(config.requests());
         let rows = config.pages.div_ceil(u32::from(config.ranks));
         Ok(Dsm {
             config,
             spread,
             map: Map::new(config.pages, config.views).ok_or(too_large)?,
-            directory: Directory::new(rows, config.views, config.ranks, config.threads)
+            directory: Directory::new(rows, config.views, config.ranks, config.requests())
                 .ok_or(too_large)?,
             threads: (0..threads).map(|_| Slot::default()).collect(),
+            requests: vec![None; requests],
+            prefetches: 0,
             used_threads: 0,
             holds: Holds::new(threads),
             locks: Locks::new(&config),
@@ -83,7 +91,7 @@ impl Dsm {
             arena: Arena::new(config.views),
             chunks: ChunkPool::new(if config.rank == 0 { config.pages } else { 0 }),
             chunk_asker: None,
-            out: Outbox::new(16 + 4 * (ranks + threads) + 2 * ranks * threads),
+            out: Outbox::new(16 + 4 * (ranks + requests) + 2 * ranks * requests),
             now_ns: 0,
         })
     }

@@ -41,15 +41,58 @@ impl Dsm {
         Ok(Progress::Pending)
     }
 
+    /// Asks for a minipage ahead of any access of `thread`, at time `now_ns`: it comes while the thread goes on. Nobody is resumed
+    /// for it; a thread that faults there meanwhile waits for this very request. Nothing is asked if the access is
+    /// allowed already, or if the minipage is on its way; nothing comes if nothing is allocated there. False, and nothing
+    /// asked, while [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are on their way.
+    pub fn prefetch(
+        &mut self,
+        now_ns: u64,
+        thread: Thread,
+        view: u16,
+        page: u64,
+        access: Access,
+    ) -> Result<bool, Error> {
+        self.release_holds(now_ns);
+        self.begin(thread)?;
+        if view >= self.config.views || page >= u64::from(self.config.pages) {
+            return Err(Error::NotShared { view, page });
+        }
+        let key = self.map.key(view, page as u32);
+        if self.map.protection(key).allows(access) || self.is_requested(key) {
+            return Ok(true);
+        }
+        let free = (self.config.threads..self.config.requests())
+            .find(|&number| self.requests[usize::from(number)].is_none());
+        let Some(number) = free else {
+            return Ok(false);
+        };
+        self.prefetches += 1;
+        self.out.counters.prefetches += 1;
+        self.request(number, key, access);
+        Ok(true)
+    }
+
     /// Whether a request of this rank for the minipage is on its way.
     fn is_requested(&self, key: Key) -> bool {
-        self.threads[..usize::from(self.used_threads)]
-            .iter()
-            .any(|slot| slot.request.is_some_and(|request| request.key == key))
+        let ahead = match self.prefetches {
+            0 => &[],
+            _ => &self.requests[usize::from(self.config.threads)..],
+        };
+        let of_threads = &self.requests[..usize::from(self.used_threads)];
+        let mut all = of_threads.iter().chain(ahead).flatten();
+        all.any(|request| request.key == key)
+    }
+
+    /// A request is over.
+    fn end_request(&mut self, number: Thread) {
+        if self.requests[usize::from(number)].take().is_some() && number >= self.config.threads {
+            self.prefetches -= 1;
+        }
     }
 
     fn request(&mut self, thread: Thread, key: Key, access: Access) {
-        self.threads[usize::from(thread)].request = Some(Request {
+        self.requests[usize::from(thread)] = Some(Request {
             key,
             access,
             acked: 0,
@@ -82,13 +125,13 @@ impl Dsm {
         }
     }
 
-    /// The request that a thread of this rank leads, if it is about that minipage.
+    /// The request of this rank with that number, if it is about that minipage.
     fn led(&mut self, thread: Thread, key: Key) -> Result<&mut Request, Violation> {
-        let slot = self
-            .threads
+        let request = self
+            .requests
             .get_mut(usize::from(thread))
             .ok_or(Violation::OutOfRange)?;
-        slot.request
+        request
             .as_mut()
             .filter(|request| request.key == key)
             .ok_or(Violation::Unasked)
@@ -147,7 +190,7 @@ impl Dsm {
 
     /// Notes the right that a request obtained; the data is in place.
     pub(crate) fn granted(&mut self, thread: Thread, grant: Grant) {
-        if let Some(request) = &mut self.threads[usize::from(thread)].request {
+        if let Some(request) = &mut self.requests[usize::from(thread)] {
             request.grant = Some(grant);
             self.complete(thread);
         }
@@ -186,7 +229,7 @@ impl Dsm {
     /// Uses a right as soon as nobody else holds what it excludes: opens the pages, lets the threads go on that
     /// waited for it, tells the manager, and asks again for those that want more.
     fn complete(&mut self, thread: Thread) {
-        let Some(request) = self.threads[usize::from(thread)].request else {
+        let Some(request) = self.requests[usize::from(thread)] else {
             return;
         };
         let Some(grant) = request.grant.filter(|grant| grant.acks == request.acked) else {
@@ -196,7 +239,7 @@ impl Dsm {
         let Some(minipage) = self.map.minipage(key) else {
             return;
         };
-        self.threads[usize::from(thread)].request = None;
+        self.end_request(thread);
         let protection = self.map.protection(key).max(request.access.into());
         if protection > self.map.protection(key) {
             self.map.set_protection(key, protection);
@@ -264,7 +307,7 @@ impl Dsm {
 
     /// Nothing is allocated there: all threads that faulted there fail.
     fn refused(&mut self, thread: Thread, key: Key) {
-        self.threads[usize::from(thread)].request = None;
+        self.end_request(thread);
         for waiter in 0..self.used_threads {
             let slot = &mut self.threads[usize::from(waiter)];
             match slot.waits {
@@ -329,7 +372,7 @@ impl Dsm {
     fn give_up_checked(&mut self, work: PutOff) -> Result<(), Violation> {
         if work.requester >= self.config.ranks
             || work.requester == self.config.rank
-            || work.thread >= self.config.threads
+            || work.thread >= self.config.requests()
         {
             return Err(Violation::OutOfRange);
         }

@@ -83,7 +83,7 @@ mod threads;
 
 pub use action::{Action, Outcome, Progress};
 pub use address::{Access, Address, Minipage, PAGE_BYTES, Protection};
-pub use config::{Config, ConfigError, MAX_PAGES, MAX_RANKS, MAX_VIEWS};
+pub use config::{Config, ConfigError, MAX_PAGES, MAX_PREFETCHES, MAX_RANKS, MAX_VIEWS};
 pub use counters::Counters;
 pub use dsm::Dsm;
 pub use encoding::{MAX_MESSAGE_BYTES, ParseError};

@@ -34,7 +34,7 @@ impl Dsm {
         key: Key,
         access: Access,
     ) -> Result<(), Violation> {
-        if thread >= self.config.threads {
+        if thread >= self.config.requests() {
             return Err(Violation::OutOfRange);
         }
         let entry = self.managed(key).ok_or(Violation::NotManager)?;

@@ -3,7 +3,8 @@
 use crate::{Access, Barrier, Lock, Minipage, Rank, Thread};
 
 /// A message between two ranks. `view` and `page` name a minipage by its view and first page; `thread` is the
-/// requester's thread on whose behalf it travels.
+/// requester's thread on whose behalf it travels; in messages about a minipage, a number beyond the last thread stands for a
+/// request ahead of any access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// Requester → manager: a thread faulted.

@@ -10,8 +10,6 @@ pub(crate) const NO_THREAD: Thread = Thread::MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) waits: Wait,
-    /// The request that this thread leads; others of the rank that want the same minipage join it.
-    pub(crate) request: Option<Request>,
     /// The thread that queues after this one for the same lock.
     pub(crate) next: Thread,
 }
@@ -40,7 +38,7 @@ pub(crate) enum Wait {
     Registration { left: u16, address: Address },
 }
 
-/// A request on its way.
+/// A request on its way. Threads of the rank that want the same minipage meanwhile wait for it too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) key: Key,

@@ -29,6 +29,10 @@ fn faults_locks_and_barriers_allocate_nothing() {
                 for thread in 0..3 {
                     let write = (at + usize::from(rank) + usize::from(thread)) % 3 == 0;
                     let access = if write { Access::Write } else { Access::Read };
+                    let (now_ns, page) = (net.now_ns, minipage.first_page());
+                    let ahead = net.rank(rank);
+                    // A thread that waits for what it asked for before cannot ask.
+                    let _ = ahead.prefetch(now_ns, thread, minipage.view, page, access);
                     let _ = net.start(rank, thread, minipage, access);
                 }
             }
@@ -73,6 +77,7 @@ fn faults_locks_and_barriers_allocate_nothing() {
     for count in [
         counters.read_faults,
         counters.write_faults,
+        counters.prefetches,
         counters.upgrades,
         counters.invalidations,
         counters.downgrades,

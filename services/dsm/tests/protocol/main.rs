@@ -4,4 +4,5 @@ mod allocation;
 mod faults;
 mod holds;
 mod net;
+mod prefetch;
 mod synchronisation;

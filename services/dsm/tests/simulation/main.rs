@@ -49,13 +49,14 @@ fn every_job_sees_one_memory_and_comes_to_its_end() {
     }
     let seeds = number("MAPWIRE_DSM_SEEDS").unwrap_or(2_000);
     println!("seeds 0 to {seeds}; MAPWIRE_DSM_SEED=n repeats one");
-    let mut sums = [0; 9];
+    let mut sums = [0; 10];
     for seed in 0..seeds {
         for did in run(seed) {
             let counts = [
                 did.read_faults,
                 did.write_faults,
                 did.spurious_faults,
+                did.prefetches,
                 did.upgrades,
                 did.downgrades,
                 did.held_back,

@@ -219,6 +219,8 @@ impl Cluster {
                 .unwrap();
             assert_eq!(progress, Progress::Pending);
             self.execute(rank);
+        } else if dice < 40 {
+            self.prefetch(index);
         } else {
             // Some are touched more than others.
             let few = if self.random.chance(50) {
@@ -243,6 +245,27 @@ impl Cluster {
             };
             self.again(rank, thread);
         }
+    }
+
+    /// Asks for a minipage, or for a page where perhaps none is.
+    fn prefetch(&mut self, index: usize) {
+        let Thread { rank, thread, .. } = self.threads[index];
+        let at = self.random.below(self.minipages.len() as u64) as usize;
+        let (view, page) = if self.random.chance(90) {
+            (self.minipages[at].view, self.minipages[at].first_page())
+        } else {
+            (0, self.random.below(u64::from(self.shape.pages)))
+        };
+        let access = if self.random.chance(self.shape.write_percent) {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        let now_ns = self.now_ns;
+        let dsm = &mut self.machines[usize::from(rank)].dsm;
+        dsm.prefetch(now_ns, thread, view, page, access).unwrap();
+        self.execute(rank);
+        self.again(rank, thread);
     }
 
     fn allocate(&mut self, index: usize) {
