@@ -11,12 +11,14 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Index};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use mapwire::{Sharable, Shared, SharedSlice};
+
+use crate::crew::while_doing;
+use crate::error::Failure;
 
 /// What a block is made of: plain old data for which zero bytes are a value.
 pub trait Element: Sharable + Sync {}
@@ -150,7 +152,7 @@ impl<T: Element> Drop for Writing<'_, T> {
 /// Blocks of one layout, by number. They live no longer than the crew (`'c`) whose memory they are.
 pub struct Blocks<'c, T> {
     blocks: Vec<Block<T>>,
-    _memory: Memory<'c>,
+    memory: Memory<'c>,
 }
 
 impl<T> Index<usize> for Blocks<'_, T> {
@@ -205,7 +207,7 @@ impl<'c, T: Element> Blocks<'c, T> {
         }
         Ok(Self {
             blocks,
-            _memory: Memory::Shared(PhantomData),
+            memory: Memory::Shared(shared),
         })
     }
 }
@@ -233,8 +235,21 @@ impl<T: Element> Blocks<'_, T> {
             .collect();
         Self {
             blocks,
-            _memory: Memory::Plain(slab),
+            memory: Memory::Plain(slab),
         }
+    }
+}
+
+impl<T: Element> Blocks<'_, T> {
+    /// Asks for a block ahead of its use, to write to it if it `writes`; in plain memory it is there.
+    pub fn prefetch(&self, number: usize, writes: bool) -> Result<(), Failure> {
+        let Memory::Shared(shared) = self.memory else {
+            return Ok(());
+        };
+        let Block { start, length, .. } = &self.blocks[number];
+        let (address, bytes) = (start.as_ptr().addr(), length * size_of::<T>());
+        let asked = shared.prefetch_bytes(address as u64, bytes as u64, writes);
+        asked.map_err(while_doing("asking for a block"))
     }
 }
 
@@ -282,7 +297,7 @@ impl<'c> From<Blocks<'c, u64>> for Words<'c> {
                 .iter()
                 .map(|block| (block.start.cast(), block.length))
                 .collect(),
-            _memory: blocks._memory,
+            _memory: blocks.memory,
         }
     }
 }
@@ -304,7 +319,7 @@ pub fn room_for(bytes: usize) -> u64 {
 /// What keeps blocks mapped.
 enum Memory<'c> {
     Plain(#[expect(dead_code, reason = "held to be dropped with the blocks")] Slab),
-    Shared(PhantomData<&'c Shared>),
+    Shared(&'c Shared),
 }
 
 /// Zeroed memory from the heap, aligned to pages as shared blocks are.

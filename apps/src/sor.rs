@@ -156,7 +156,8 @@ impl Program for Sor {
         let omega = self.omega();
         for _ in 0..self.iterations {
             for colour in 0..2 {
-                for rows in edges_first(inner.clone()) {
+                ask_for_edges(&memory.halves, share.clone(), colour)?;
+                for rows in edges_last(inner.clone()) {
                     sweep(&memory.halves, rows, colour, omega);
                 }
                 worker.barrier()?;
@@ -249,17 +250,38 @@ impl Matrix {
     }
 }
 
-/// A strip's first row, its last, and those between. In this order all workers touch the rows that they share in the same
-/// moments after a barrier. Over mapwire each rank then serves the other while it waits for its own fault; a rank
-/// deep in its strip would have to be woken from its work.
-fn edges_first(strip: Range<usize>) -> [Range<usize>; 3] {
+/// Asks for the half rows that a strip shares with its neighbours: theirs to read, its own to write. They come while the strip's
+/// inner rows are relaxed.
+fn ask_for_edges(
+    halves: &Blocks<'_, f64>,
+    strip: Range<usize>,
+    colour: usize,
+) -> Result<(), Failure> {
+    let rows = halves.count() / 2;
+    if strip.is_empty() {
+        return Ok(());
+    }
+    for (own, theirs) in [
+        (strip.start, strip.start.checked_sub(1)),
+        (strip.end - 1, Some(strip.end).filter(|&row| row < rows)),
+    ] {
+        if let Some(theirs) = theirs {
+            halves.prefetch(2 * theirs + (1 - colour), false)?;
+            halves.prefetch(2 * own + colour, true)?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows between a strip's first and last, its first, and its last.
+fn edges_last(strip: Range<usize>) -> [Range<usize>; 3] {
     let Range { start, end } = strip;
     let after_first = end.min(start + 1);
     let before_last = after_first.max(end.saturating_sub(1));
     [
+        after_first..before_last,
         start..after_first,
         before_last..end,
-        after_first..before_last,
     ]
 }
 
@@ -361,13 +383,13 @@ mod tests {
 
     #[test]
     fn a_strip_is_cut_into_its_edges_and_the_rest() {
-        assert_eq!(edges_first(4..9), [4..5, 8..9, 5..8]);
-        assert_eq!(edges_first(4..6), [4..5, 5..6, 5..5]);
-        assert_eq!(edges_first(4..5), [4..5, 5..5, 5..5]);
-        assert!(edges_first(4..4).iter().all(Range::is_empty));
+        assert_eq!(edges_last(4..9), [5..8, 4..5, 8..9]);
+        assert_eq!(edges_last(4..6), [5..5, 4..5, 5..6]);
+        assert_eq!(edges_last(4..5), [5..5, 4..5, 5..5]);
+        assert!(edges_last(4..4).iter().all(Range::is_empty));
         // Shares of a small matrix can lie inside its boundary altogether.
         assert!(
-            edges_first(Range { start: 1, end: 0 })
+            edges_last(Range { start: 1, end: 0 })
                 .iter()
                 .all(Range::is_empty)
         );

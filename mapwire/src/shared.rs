@@ -6,12 +6,13 @@ use mapwire_driver::DriverError;
 use mapwire_driver::engine::{Engine, Place};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::shared::{SharedError, SharedPort};
-use mapwire_dsm::{Config as ModelConfig, Counters, Dsm, Outcome, Progress};
+use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
 use mapwire_host::faults::{
     FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, WatchError, watch,
 };
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewLayout};
+use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::{Grant, Importers};
 use mapwire_wire::{ExportId, ImportId, NodeId, Rights};
@@ -23,6 +24,9 @@ use crate::slice::{Sharable, SharedSlice};
 
 /// The name under which ranks export their privileged views to each other.
 const SEGMENT_NAME: &str = "mapwire.shared.segment";
+
+/// Pages that are asked for in one hold of the driver.
+const PAGES_AT_A_TIME: u64 = 64;
 
 /// Memory that all ranks of the job share, at the same addresses.
 ///
@@ -174,6 +178,59 @@ impl Shared {
         }
     }
 
+    /// Asks for what of `slice` is not here, so that it comes while this thread goes on: its accesses then find it, or wait for
+    /// less. A hint: at most 16 minipages are on their way at a time, and those beyond are left for a fault to fetch. Another
+    /// rank may take one away before it is used.
+    ///
+    /// # Errors
+    /// The memory is closed, or the shared memory is at its end.
+    pub fn prefetch<T: Sharable>(&self, slice: &SharedSlice<T>) -> Result<()> {
+        self.prefetch_bytes(slice.address(), bytes_of(slice), false)
+    }
+
+    /// As [`prefetch`](Self::prefetch), to store there: this rank becomes the minipages' only one.
+    ///
+    /// # Errors
+    /// As [`prefetch`](Self::prefetch).
+    pub fn prefetch_to_write<T: Sharable>(&self, slice: &SharedSlice<T>) -> Result<()> {
+        self.prefetch_bytes(slice.address(), bytes_of(slice), true)
+    }
+
+    /// As [`prefetch`](Self::prefetch) or, if it `writes`, [`prefetch_to_write`](Self::prefetch_to_write), for bytes at an
+    /// address.
+    ///
+    /// # Errors
+    /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
+    pub fn prefetch_bytes(&self, address: u64, bytes: u64, writes: bool) -> Result<()> {
+        let layout = self.layout()?;
+        self.check_address(address, bytes)?;
+        let Some((view, offset)) = layout.locate(address as usize).filter(|_| bytes > 0) else {
+            return Ok(());
+        };
+        let access = if writes { Access::Write } else { Access::Read };
+        let page_bytes = PAGE_BYTES as u64;
+        let end = (offset as u64 + bytes).div_ceil(page_bytes);
+        let mut next = offset as u64 / page_bytes;
+        while next < end {
+            let pages = next..end.min(next + PAGES_AT_A_TIME);
+            next = pages.end;
+            let has_room = self.engine().shared_command(|dsm, thread| {
+                let now_ns = now_ns();
+                for page in pages {
+                    // A layout has at most 512 views.
+                    if !dsm.prefetch(now_ns, thread, view as u16, page, access)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            })?;
+            if !has_room {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until every rank has got here, and all its threads that take part. A rank that ends after it must close the memory
     /// first: the last rank to get here passes while the others still learn of it.
     ///
@@ -302,7 +359,9 @@ impl Shared {
     pub(crate) fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
         let layout = self.layout()?;
         match layout.locate(address as usize) {
-            Some((_, offset)) if offset as u64 + bytes <= layout.bytes as u64 => Ok(()),
+            Some((_, offset)) if (offset as u64).saturating_add(bytes) <= layout.bytes as u64 => {
+                Ok(())
+            }
             _ => Err(Error::Driver(DriverError::NotMapped {
                 address,
                 length: bytes,
@@ -460,6 +519,10 @@ impl Drop for Inner {
         drop(driver);
         drop(port);
     }
+}
+
+fn bytes_of<T: Sharable>(slice: &SharedSlice<T>) -> u64 {
+    (slice.len() * size_of::<T>()) as u64
 }
 
 fn unexpected(outcome: Option<Outcome>) -> Error {

@@ -168,7 +168,7 @@ fn from_slice(slice: &SharedSlice<u64>) -> Traffic {
 }
 
 /// Says what was being done when mapwire failed.
-pub(super) fn while_doing(doing: &'static str) -> impl Fn(mapwire::Error) -> Failure {
+pub(crate) fn while_doing(doing: &'static str) -> impl Fn(mapwire::Error) -> Failure {
     move |error| Failure::Machine {
         doing,
         cause: error.to_string(),

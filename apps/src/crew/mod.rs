@@ -9,6 +9,7 @@ mod joined;
 mod plain;
 
 pub use joined::Joined;
+pub(crate) use joined::while_doing;
 pub use plain::Plain;
 
 use std::time::Instant;
@@ -158,7 +159,7 @@ impl Crew {
         match self {
             Self::Plain(_) => Ok(Blocks::plain(&shapes)),
             Self::Joined(joined) => Blocks::shared(joined.shared(), &shapes)
-                .map_err(joined::while_doing("laying out shared memory")),
+                .map_err(while_doing("laying out shared memory")),
         }
     }
 

@@ -321,6 +321,8 @@ typedef struct {
     uint64_t allocations;
     /* Their bytes, as asked for. */
     uint64_t allocated_bytes;
+    /* Allocations asked for ahead of any access. */
+    uint64_t prefetches;
 } mw_shared_counters_t;
 
 #ifdef __cplusplus
@@ -797,6 +799,27 @@ mw_status_t mw_shared_close(mw_shared_t *shared);
 mw_status_t mw_shared_alloc(const mw_shared_t *shared,
                             size_t length,
                             void **memory);
+
+/*
+ * Asks for what of `length` bytes at `memory` is not here, so that it comes while this thread goes on. A hint: at most 16
+ * allocations are on their way at a time, and another rank may take one away before it is used.
+ *
+ * Errors:
+ * `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_GONE`: a rank has left or died.
+ */
+mw_status_t mw_shared_prefetch(const mw_shared_t *shared,
+                               const void *memory,
+                               size_t length);
+
+/*
+ * As `mw_shared_prefetch`, to store there: no other rank keeps a copy.
+ *
+ * Errors:
+ * As `mw_shared_prefetch`.
+ */
+mw_status_t mw_shared_prefetch_to_write(const mw_shared_t *shared,
+                                        const void *memory,
+                                        size_t length);
 
 /*
  * Waits until every rank has got here, and all its threads that take part.

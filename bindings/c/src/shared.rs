@@ -83,6 +83,45 @@ pub extern "C" fn mw_shared_alloc(
     })
 }
 
+/// Asks for what of `length` bytes at `memory` is not here, so that it comes while this thread goes on. A hint: at most 16
+/// allocations are on their way at a time, and another rank may take one away before it is used.
+///
+/// # Errors
+/// `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_GONE`: a rank has left or died.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_shared_prefetch(
+    shared: Option<&mw_shared_t>,
+    memory: *const c_void,
+    length: usize,
+) -> mw_status_t {
+    prefetch(shared, memory, length, false)
+}
+
+/// As `mw_shared_prefetch`, to store there: no other rank keeps a copy.
+///
+/// # Errors
+/// As `mw_shared_prefetch`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_shared_prefetch_to_write(
+    shared: Option<&mw_shared_t>,
+    memory: *const c_void,
+    length: usize,
+) -> mw_status_t {
+    prefetch(shared, memory, length, true)
+}
+
+fn prefetch(
+    shared: Option<&mw_shared_t>,
+    memory: *const c_void,
+    length: usize,
+    writes: bool,
+) -> mw_status_t {
+    call(|| {
+        let shared = &required(shared, "shared")?.shared;
+        Ok(shared.prefetch_bytes(memory.addr() as u64, length as u64, writes)?)
+    })
+}
+
 /// Waits until every rank has got here, and all its threads that take part.
 ///
 /// # Errors

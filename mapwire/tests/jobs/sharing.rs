@@ -139,6 +139,68 @@ fn a_minipage_moves_as_a_whole_whatever_its_size() {
 }
 
 #[test]
+fn what_is_asked_for_ahead_is_there_without_a_fault() {
+    on_both(2, |rank, shared| {
+        let slices: Vec<SharedSlice<u64>> = (0..8)
+            .map(|_| {
+                let slice = (rank.number == 0).then(|| shared.alloc::<u64>(1024).unwrap());
+                shared.broadcast_slice(0, slice).unwrap()
+            })
+            .collect();
+        for (number, slice) in slices.iter().enumerate().filter(|_| rank.number == 0) {
+            slice.set(1023, number as u64);
+        }
+        shared.barrier().unwrap();
+        let before = shared.counters();
+        for (number, slice) in slices.iter().enumerate().filter(|_| rank.number == 1) {
+            if number % 2 == 0 {
+                shared.prefetch(slice).unwrap();
+            } else {
+                shared
+                    .prefetch_to_write(&slice.part(600, 10).unwrap())
+                    .unwrap();
+            }
+            shared.prefetch(&slice.part(0, 0).unwrap()).unwrap();
+        }
+        // A barrier releases the last rank ahead of its arrival; by the second, rank 0 has answered.
+        shared.barrier().unwrap();
+        shared.barrier().unwrap();
+        if rank.number == 1 {
+            for (number, slice) in slices.iter().enumerate() {
+                assert_eq!(slice.get(1023), number as u64);
+                if number % 2 == 1 {
+                    slice.set(0, 7);
+                }
+            }
+            let after = shared.counters();
+            assert_eq!(after.prefetches - before.prefetches, 8);
+            assert_eq!(after.read_faults, before.read_faults);
+            assert_eq!(after.write_faults, before.write_faults);
+        }
+        shared.barrier().unwrap();
+        assert_eq!(slices[1].get(0), 7);
+    });
+}
+
+#[test]
+fn a_rank_that_tells_others_of_a_slice_beyond_the_memory_is_not_believed() {
+    on_both(2, |rank, shared| {
+        let slice = shared.alloc::<u64>(8).unwrap();
+        for length in [u64::MAX, u64::MAX / 8, 1 << 60, 1 << 40] {
+            if rank.number == 0 {
+                shared.broadcast(0, slice.address()).unwrap();
+                shared.broadcast(0, length).unwrap();
+            } else {
+                let told = shared.broadcast_slice::<u64>(0, None);
+                assert!(told.is_err(), "{told:?} of {length} words");
+            }
+            let bytes = length.saturating_mul(8);
+            assert!(shared.prefetch_bytes(slice.address(), bytes, true).is_err());
+        }
+    });
+}
+
+#[test]
 fn all_ranks_and_threads_allocate_at_once_and_no_two_get_the_same() {
     on_both(3, |rank, shared| {
         const EACH: usize = 60;

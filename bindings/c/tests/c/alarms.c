@@ -13,7 +13,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { THREADS = 2, ROUNDS = 150, SIGNALS = 3000, PERIOD_US = 700 };
+enum { THREADS = 2, ROUNDS = 1500, SIGNALS = 3000, PERIOD_US = 700 };
 
 static mw_shared_t *shared;
 static _Atomic long *added;

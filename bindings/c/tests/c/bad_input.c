@@ -77,6 +77,8 @@ static void nulls(mw_node_t *node, mw_buffer_t *buffer) {
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_alloc(NULL, 1, &memory));
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_barrier(NULL));
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_barrier_of(NULL, 0));
+    FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_prefetch(NULL, memory, 1));
+    FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_prefetch_to_write(NULL, memory, 1));
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_lock(NULL, 0));
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_unlock(NULL, 0));
     FAILS(MW_ERR_ARGUMENT, "`shared` is NULL", mw_shared_broadcast(NULL, 0, &word));
@@ -372,6 +374,7 @@ static void shared_memory(mw_node_t *node, uint32_t rank) {
     FAILS(MW_ERR_LIMIT, "", mw_shared_alloc(shared, (size_t)1 << 40, &memory));
     FAILS(MW_ERR_RANGE, "4096", mw_shared_lock(shared, 4096));
     FAILS(MW_ERR_STATE, "lock 5", mw_shared_unlock(shared, 5));
+    FAILS(MW_ERR_ADDRESS, "share", mw_shared_prefetch(shared, &second, 8));
     FAILS(MW_ERR_RANGE, "256", mw_shared_barrier_of(shared, 256));
     FAILS(MW_ERR_LIMIT, "", mw_shared_set_threads(shared, 0));
     FAILS(MW_ERR_LIMIT, "", mw_shared_set_threads(shared, 65));
@@ -386,6 +389,8 @@ static void shared_memory(mw_node_t *node, uint32_t rank) {
         OK(mw_shared_unlock(shared, 5));
         OK(mw_shared_alloc(shared, 100, &memory));
         memset(memory, 1, 100);
+        FAILS(MW_ERR_ADDRESS, "share", mw_shared_prefetch_to_write(shared, memory, SIZE_MAX));
+        OK(mw_shared_prefetch_to_write(shared, memory, 100));
         FAILS(MW_ERR_ADDRESS, "shared memory", mw_export_create_range(node, memory, 100, "shared", NULL, &export));
     }
     mw_shared_counters_t counters = {.size = 8};
