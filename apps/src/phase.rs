@@ -241,15 +241,19 @@ impl<T: Element> Blocks<'_, T> {
 }
 
 impl<T: Element> Blocks<'_, T> {
-    /// Asks for a block ahead of its use, to write to it if it `writes`; in plain memory it is there.
-    pub fn prefetch(&self, number: usize, writes: bool) -> Result<(), Failure> {
+    /// Asks for blocks ahead of their use, each to write to it if it `writes`; in plain memory they are there.
+    pub fn prefetch(&self, asked: &[(usize, bool)]) -> Result<(), Failure> {
         let Memory::Shared(shared) = self.memory else {
             return Ok(());
         };
-        let Block { start, length, .. } = &self.blocks[number];
-        let (address, bytes) = (start.as_ptr().addr(), length * size_of::<T>());
-        let asked = shared.prefetch_bytes(address as u64, bytes as u64, writes);
-        asked.map_err(while_doing("asking for a block"))
+        let run = |&(number, writes): &(usize, bool)| {
+            let Block { start, length, .. } = &self.blocks[number];
+            let (address, bytes) = (start.as_ptr().addr(), length * size_of::<T>());
+            (address as u64, bytes as u64, writes)
+        };
+        let runs: Vec<_> = asked.iter().map(run).collect();
+        let asked = shared.prefetch_all(&runs);
+        asked.map_err(while_doing("asking for blocks"))
     }
 }
 

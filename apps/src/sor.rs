@@ -257,20 +257,20 @@ fn ask_for_edges(
     strip: Range<usize>,
     colour: usize,
 ) -> Result<(), Failure> {
-    let rows = halves.count() / 2;
     if strip.is_empty() {
         return Ok(());
     }
-    for (own, theirs) in [
-        (strip.start, strip.start.checked_sub(1)),
-        (strip.end - 1, Some(strip.end).filter(|&row| row < rows)),
-    ] {
-        if let Some(theirs) = theirs {
-            halves.prefetch(2 * theirs + (1 - colour), false)?;
-            halves.prefetch(2 * own + colour, true)?;
-        }
+    let mut asked = Vec::new();
+    let mut ask = |own: usize, theirs: usize| {
+        asked.extend([(2 * theirs + 1 - colour, false), (2 * own + colour, true)]);
+    };
+    if strip.start > 0 {
+        ask(strip.start, strip.start - 1);
     }
-    Ok(())
+    if strip.end < halves.count() / 2 {
+        ask(strip.end - 1, strip.end);
+    }
+    halves.prefetch(&asked)
 }
 
 /// The rows between a strip's first and last, its first, and its last.

@@ -26,7 +26,7 @@ use crate::slice::{Sharable, SharedSlice};
 const SEGMENT_NAME: &str = "mapwire.shared.segment";
 
 /// Pages that are asked for in one hold of the driver.
-const PAGES_AT_A_TIME: u64 = 64;
+const PAGES_AT_A_TIME: usize = 64;
 
 /// Memory that all ranks of the job share, at the same addresses.
 ///
@@ -185,7 +185,7 @@ impl Shared {
     /// # Errors
     /// The memory is closed, or the shared memory is at its end.
     pub fn prefetch<T: Sharable>(&self, slice: &SharedSlice<T>) -> Result<()> {
-        self.prefetch_bytes(slice.address(), bytes_of(slice), false)
+        self.prefetch_all(&[(slice.address(), bytes_of(slice), false)])
     }
 
     /// As [`prefetch`](Self::prefetch), to store there: this rank becomes the minipages' only one.
@@ -193,40 +193,44 @@ impl Shared {
     /// # Errors
     /// As [`prefetch`](Self::prefetch).
     pub fn prefetch_to_write<T: Sharable>(&self, slice: &SharedSlice<T>) -> Result<()> {
-        self.prefetch_bytes(slice.address(), bytes_of(slice), true)
+        self.prefetch_all(&[(slice.address(), bytes_of(slice), true)])
     }
 
-    /// As [`prefetch`](Self::prefetch) or, if it `writes`, [`prefetch_to_write`](Self::prefetch_to_write), for bytes at an
-    /// address.
+    /// As [`prefetch`](Self::prefetch) for several runs of bytes at once, which wakes another rank once rather than for each: the
+    /// address of each run, how many bytes it has, and whether to store there, as [`prefetch_to_write`](Self::prefetch_to_write).
     ///
     /// # Errors
     /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
-    pub fn prefetch_bytes(&self, address: u64, bytes: u64, writes: bool) -> Result<()> {
+    pub fn prefetch_all(&self, runs: &[(u64, u64, bool)]) -> Result<()> {
         let layout = self.layout()?;
-        self.check_address(address, bytes)?;
-        let Some((view, offset)) = layout.locate(address as usize).filter(|_| bytes > 0) else {
-            return Ok(());
-        };
-        let access = if writes { Access::Write } else { Access::Read };
-        let page_bytes = PAGE_BYTES as u64;
-        let end = (offset as u64 + bytes).div_ceil(page_bytes);
-        let mut next = offset as u64 / page_bytes;
-        while next < end {
-            let pages = next..end.min(next + PAGES_AT_A_TIME);
-            next = pages.end;
-            let has_room = self.engine().shared_command(|dsm, thread| {
+        for &(address, bytes, _) in runs {
+            self.check_address(address, bytes)?;
+        }
+        let mut pages = runs.iter().flat_map(|&(address, bytes, writes)| {
+            let access = if writes { Access::Write } else { Access::Read };
+            let (view, offset) = layout.locate(address as usize).unwrap_or_default();
+            let (start, page_bytes) = (offset as u64, PAGE_BYTES as u64);
+            let end = match bytes {
+                0 => start / page_bytes,
+                _ => (start + bytes).div_ceil(page_bytes),
+            };
+            // A layout has at most 512 views.
+            (start / page_bytes..end).map(move |page| (view as u16, page, access))
+        });
+        let mut is_over = false;
+        while !is_over {
+            is_over = self.engine().shared_command(|dsm, thread| {
                 let now_ns = now_ns();
-                for page in pages {
-                    // A layout has at most 512 views.
-                    if !dsm.prefetch(now_ns, thread, view as u16, page, access)? {
-                        return Ok(false);
+                for _ in 0..PAGES_AT_A_TIME {
+                    let Some((view, page, access)) = pages.next() else {
+                        return Ok(true);
+                    };
+                    if !dsm.prefetch(now_ns, thread, view, page, access)? {
+                        return Ok(true);
                     }
                 }
-                Ok(true)
+                Ok(false)
             })?;
-            if !has_room {
-                break;
-            }
         }
         Ok(())
     }

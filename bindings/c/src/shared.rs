@@ -118,7 +118,7 @@ fn prefetch(
 ) -> mw_status_t {
     call(|| {
         let shared = &required(shared, "shared")?.shared;
-        Ok(shared.prefetch_bytes(memory.addr() as u64, length as u64, writes)?)
+        Ok(shared.prefetch_all(&[(memory.addr() as u64, length as u64, writes)])?)
     })
 }
 

@@ -195,7 +195,8 @@ fn a_rank_that_tells_others_of_a_slice_beyond_the_memory_is_not_believed() {
                 assert!(told.is_err(), "{told:?} of {length} words");
             }
             let bytes = length.saturating_mul(8);
-            assert!(shared.prefetch_bytes(slice.address(), bytes, true).is_err());
+            let runs = [(slice.address(), 8, false), (slice.address(), bytes, true)];
+            assert!(shared.prefetch_all(&runs).is_err());
         }
     });
 }
