@@ -68,6 +68,23 @@ fn ranks_keep_the_rest_of_the_environment_and_get_what_x_sets() {
 }
 
 #[test]
+fn a_launcher_without_descriptors_names_the_limit_and_how_to_raise_it() {
+    let place = Place::new();
+    for limit in 5..20 {
+        let text = format!("ulimit -n {limit}; exec \"$0\" run -n 2 -- true");
+        let mut command = std::process::Command::new("sh");
+        command
+            .args(["-c", &text, env!("CARGO_BIN_EXE_mapwire")])
+            .env("MARK", &place.mark);
+        let done = common::Running::of(command).wait();
+        if done.code != 0 {
+            done.says(&format!("RLIMIT_NOFILE is {limit}"))
+                .says("`ulimit -n`");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_is_not_found_is_told_with_127() {
     let place = Place::new();
     place

@@ -145,7 +145,8 @@ impl Launcher {
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|errno| format!("cannot become a child subreaper: {errno}"))?;
         let broker = start::broker(job.ranks)?;
-        let loop_error = |error: io::Error| format!("cannot set up the event loop: {error}");
+        let loop_error =
+            |error: io::Error| format!("cannot set up the event loop: {}", start::explain(&error));
         let os = |errno: Errno| loop_error(errno.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
         let sinks = [

@@ -125,7 +125,10 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             if let Some(trace) = trace {
                 trace.discard();
             }
-            eprintln!("mapwire: cannot start the launcher: {error}");
+            eprintln!(
+                "mapwire: cannot start the launcher: {}",
+                start::explain(&error)
+            );
             ExitCode::from(126)
         }
     }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
+use mapwire_host::limits::advice;
 use mapwire_host::memory::MemoryError;
 use mapwire_transport::rendezvous::Broker;
 use mapwire_transport::shm::channel::{Channel, ChannelError};
@@ -108,11 +109,12 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
     Ok(())
 }
 
-fn explain(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EAGAIN) => format!("{error}: too many processes; see `ulimit -u`"),
-        Some(libc::EMFILE) => format!("{error}; see `ulimit -Hn`"),
-        _ => error.to_string(),
+/// The error, and how to mend it.
+pub(super) fn explain(error: &io::Error) -> String {
+    match rustix::io::Errno::from_io_error(error) {
+        Some(rustix::io::Errno::AGAIN) => format!("{error}: too many processes; see `ulimit -u`"),
+        Some(errno) => format!("{error}{}", advice(errno)),
+        None => error.to_string(),
     }
 }
 

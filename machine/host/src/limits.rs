@@ -4,6 +4,7 @@
 
 use core::fmt;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 /// A limit of the process in bytes or in pieces; `None` means unlimited.
@@ -33,6 +34,19 @@ pub fn address_space() -> Limit {
 /// Open files, one more than the highest descriptor (RLIMIT_NOFILE).
 pub fn descriptors() -> Limit {
     Limit(getrlimit(Resource::Nofile).current)
+}
+
+/// How to mend an error of the kernel, to go behind its words: names the limit on descriptors where that is
+/// what was in the way.
+pub fn advice(errno: Errno) -> String {
+    match errno {
+        Errno::MFILE => format!(
+            " (RLIMIT_NOFILE is {}): raise the limit with `ulimit -n`, as root above `ulimit -Hn`",
+            descriptors()
+        ),
+        Errno::NFILE => " (fs.file-max is reached): raise it with `sysctl fs.file-max`".into(),
+        _ => String::new(),
+    }
 }
 
 /// Mapped ranges that a process may have (`vm.max_map_count`); `None` without `/proc`.
@@ -156,6 +170,15 @@ mod tests {
         assert_eq!(count_of_ranges("0\n"), Some(1));
         assert_eq!(count_of_ranges(""), None);
         assert!(online_processors() >= processors());
+    }
+
+    #[test]
+    fn a_lack_of_descriptors_is_told_with_the_limit_and_how_to_raise_it() {
+        let advice_now = advice(Errno::MFILE);
+        assert!(advice_now.contains(&format!("RLIMIT_NOFILE is {}", descriptors())));
+        assert!(advice_now.contains("`ulimit -n`"), "{advice_now}");
+        assert!(advice(Errno::NFILE).contains("fs.file-max"));
+        assert_eq!(advice(Errno::PERM), "");
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
+use mapwire_host::limits::advice;
 use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::memory::{MemoryError, Writers, memfd};
 use rustix::fs::SealFlags;
@@ -101,7 +102,7 @@ pub enum BoardError {
     #[error("no board: {0}")]
     Memory(#[from] MemoryError),
     /// The kernel refused.
-    #[error("{call} for the board failed: {errno}")]
+    #[error("{call} for the rendezvous failed: {errno}{}", advice(*.errno))]
     Os {
         /// The system call.
         call: &'static str,

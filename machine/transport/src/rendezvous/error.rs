@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mapwire_host::limits::advice;
 use rustix::io::Errno;
 
 use super::message::Refusal;
@@ -60,19 +61,11 @@ pub enum RendezvousError {
         size: u32,
     },
     /// The kernel refused.
-    #[error("{call} at the rendezvous failed: {errno}{}", advice(.errno))]
+    #[error("{call} at the rendezvous failed: {errno}{}", advice(*.errno))]
     Os {
         /// The system call.
         call: &'static str,
         /// What it answered.
         errno: Errno,
     },
-}
-
-/// How to mend what the kernel said.
-fn advice(errno: &Errno) -> &'static str {
-    match *errno {
-        Errno::MFILE => "; raise the limit on open files (`ulimit -n`)",
-        _ => "",
-    }
 }
