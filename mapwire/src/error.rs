@@ -87,7 +87,7 @@ pub enum Error {
         /// Why it failed.
         cause: Box<Error>,
     },
-    /// Sends that had returned `Ok` were not stored. Only [`Import::flush`](crate::Import::flush) gives this.
+    /// Sends that had returned `Ok` were not stored, or may not have been. Only [`Import::flush`](crate::Import::flush) gives this.
     #[error("{}", not_stored(*rank, name, *count, *first, *reason))]
     NotStored {
         /// The exporter.
@@ -96,7 +96,7 @@ pub enum Error {
         name: String,
         /// Sends that were refused since the last flush; 0: not known how many.
         count: u64,
-        /// Offset and length in bytes of the first of them, if known.
+        /// Offset and length of the first bytes that were refused, if known: of a long send a part.
         first: Option<(u64, u64)>,
         /// Why.
         reason: mapwire_wire::Refusal,
@@ -140,18 +140,21 @@ fn not_stored(
     first: Option<(u64, u64)>,
     reason: mapwire_wire::Refusal,
 ) -> String {
-    let what = if count == 0 {
-        "some sends".to_owned()
-    } else {
-        format!("{count} sends")
+    let since = format!("to `{name}` of rank {rank} since the last flush");
+    let what = match (count, first) {
+        (0, None) => {
+            return format!(
+                "sends {since} may not have been stored, it is not known which: {reason}"
+            );
+        }
+        (0, _) => "some sends".to_owned(),
+        (1, _) => "1 send".to_owned(),
+        (count, _) => format!("{count} sends"),
     };
-    let which = match first {
-        Some((offset, length)) => format!("the first of them {length} B at offset {offset}"),
-        None => "which of them is not known".to_owned(),
-    };
-    format!(
-        "{what} to `{name}` of rank {rank} since the last flush were not stored, {which}: {reason}"
-    )
+    let which = first.map_or_else(String::new, |(offset, length)| {
+        format!(", first {length} B at offset {offset}")
+    });
+    format!("{what} {since} were not stored{which}: {reason}")
 }
 
 impl Error {

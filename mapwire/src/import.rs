@@ -298,7 +298,8 @@ impl Import {
     ///
     /// # Errors
     /// [`Error::NotStored`]: sends since the last flush were not stored, how many and the first of them as far as is known.
-    /// Each is reported by one flush. Sends that failed with an error of their own may be counted too, and so may those by
+    /// On the ring path each is reported by one flush. On the direct path every flush after a revocation fails, since it is not
+    /// known what the exporter still saw. Sends that failed with an error of their own may be counted too, and so may those by
     /// another import of the same export in this process. An exporter that is gone: what of the sends was stored is not known.
     pub fn flush(&self) -> Result<()> {
         let held = &*self.held;

@@ -169,8 +169,8 @@ impl Node {
         nic + driver.pages().counters()
     }
 
-    /// Sends of this process that returned `Ok` and were refused by the exporter afterwards, as far as this process has been
-    /// told. [`Import::flush`](crate::Import::flush) says of one import whether there were any.
+    /// Sends of this process that the exporter refused after they had left, as far as this process has been told: they had
+    /// returned `Ok`, or failed midway. [`Import::flush`](crate::Import::flush) says of one import whether there were any.
     #[must_use]
     pub fn refused_stores(&self) -> u64 {
         self.inner.engine.lock().refused_stores()

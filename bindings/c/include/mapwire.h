@@ -279,8 +279,8 @@ typedef struct {
     /* Pages pinned now. */
     uint64_t pinned_pages;
     /*
-     * Sends of this process that returned `MW_OK` and were refused by the exporter afterwards, as far as this process has been
-     * told; `mw_import_flush` says of one import whether there were any.
+     * Sends of this process that the exporter refused after they had left, as far as this process has been told: they had
+     * returned `MW_OK`, or failed midway. `mw_import_flush` says of one import whether there were any.
      */
     uint64_t refused_stores;
 } mw_node_counters_t;
@@ -697,8 +697,9 @@ mw_status_t mw_sending_wait(mw_sending_t *sending);
  *
  * Errors:
  * `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as is
- * known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. Each is reported by one flush. `MW_ERR_GONE`: the
- * exporter has left or died: what of the sends was stored is not known.
+ * known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. On the ring path each is reported by one flush, those
+ * that failed midway with an error of their own included; on the direct path every flush after a revocation fails, since it is not
+ * known what the exporter still saw. `MW_ERR_GONE`: the exporter has left or died: what of the sends was stored is not known.
  */
 mw_status_t mw_import_flush(const mw_import_t *import);
 

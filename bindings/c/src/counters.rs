@@ -45,8 +45,8 @@ pub struct mw_node_counters_t {
     pub unpins: u64,
     /// Pages pinned now.
     pub pinned_pages: u64,
-    /// Sends of this process that returned `MW_OK` and were refused by the exporter afterwards, as far as this process has been
-    /// told; `mw_import_flush` says of one import whether there were any.
+    /// Sends of this process that the exporter refused after they had left, as far as this process has been told: they had
+    /// returned `MW_OK`, or failed midway. `mw_import_flush` says of one import whether there were any.
     pub refused_stores: u64,
 }
 

@@ -315,8 +315,9 @@ pub unsafe extern "C" fn mw_sending_wait(sending: Option<Box<mw_sending_t>>) -> 
 ///
 /// # Errors
 /// `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as is
-/// known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. Each is reported by one flush. `MW_ERR_GONE`: the
-/// exporter has left or died: what of the sends was stored is not known.
+/// known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. On the ring path each is reported by one flush, those
+/// that failed midway with an error of their own included; on the direct path every flush after a revocation fails, since it is not
+/// known what the exporter still saw. `MW_ERR_GONE`: the exporter has left or died: what of the sends was stored is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_flush(import: Option<&mw_import_t>) -> mw_status_t {
     call(|| Ok(required(import, "import")?.import.flush()?))

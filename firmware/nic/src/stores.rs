@@ -23,7 +23,15 @@ struct Store {
     offset: u64,
     length: u32,
     last: bool,
+    notify: bool,
     signal: Option<Signal>,
+}
+
+impl Store {
+    /// Whether it only ends a message, as when the sender has given that up: nothing is missing without it.
+    fn is_bare_end(&self) -> bool {
+        self.last && self.length == 0 && !self.notify && self.signal.is_none()
+    }
 }
 
 /// Where a store goes.
@@ -76,6 +84,7 @@ impl<D: TranslationDesign> Nic<D> {
             offset,
             length,
             last,
+            notify,
             signal,
         };
         if self.links.recovers() && !self.has_handles(export) && !self.stalled.gives_up(from) {
@@ -245,6 +254,9 @@ impl<D: TranslationDesign> Nic<D> {
             }
         }
         self.reject(store.from, Rejection::Refused(reason));
+        if store.is_bare_end() {
+            return;
+        }
         let refusal = StoreRefusal {
             message: store.message,
             export: store.export,

@@ -182,7 +182,7 @@ fn a_flush_of_a_revoked_direct_import_says_that_nothing_is_known() {
                 assert_eq!(error.kind(), ErrorKind::Revoked);
                 let text = error.to_string();
                 assert!(
-                    text.contains("inbox") && text.contains("not known"),
+                    text.contains("inbox") && text.contains("may not have been stored"),
                     "{text}"
                 );
                 rank.meet("end");

@@ -111,6 +111,21 @@ fn sends_that_a_revocation_overtakes_in_the_queue_are_counted_too() {
 }
 
 #[test]
+fn a_send_that_failed_of_itself_is_not_counted_for_its_end_that_is_refused() {
+    let (mut world, pairs) = world(8, 1);
+    let (import, export) = pairs[0];
+    world.submit(0, 0, &long_send(import, 0, HERE, LENGTH, 1), &[]);
+    world.serve(0, 0);
+    assert!(world.transmit(0) && world.receive(0, 1), "one page arrives");
+    world.nic(1).revoke(export).unwrap();
+    world.nic(0).handle_revoked(NodeId(1), export);
+    flush(&mut world, import, 2);
+    world.settle();
+    assert_eq!(words(&world.take_told(0)), (vec![2], vec![1]));
+    assert_eq!(world.nic(0).take_refused(import), RefusedStores::default());
+}
+
+#[test]
 fn when_more_exports_refuse_than_can_be_named_every_flush_says_so() {
     const EXPORTS: u64 = 60;
     let (mut world, pairs) = world(4, EXPORTS);
