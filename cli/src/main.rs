@@ -69,6 +69,7 @@ fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
 }
 
 fn main() -> ExitCode {
+    run::signals::keep_ended_children();
     let cli = match command_line::parse(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(error) => return stdio::finish(show(&error)),

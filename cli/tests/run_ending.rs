@@ -33,6 +33,19 @@ fn exit_codes_are_passed_on() {
 }
 
 #[test]
+fn a_job_ends_also_where_who_started_it_ignores_the_end_of_children() {
+    let place = Place::new();
+    let mut command = std::process::Command::new("env");
+    let ranks = ["run", "-n", "2", "--", "sh", "-c", "exit 3"];
+    command
+        .args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_mapwire")])
+        .args(ranks)
+        .env("MARK", &place.mark);
+    common::Running::of(command).wait().code(3);
+    place.assert_empty();
+}
+
+#[test]
 fn the_first_failure_ends_all_ranks_and_their_children() {
     let place = Place::new();
     let text = format!("if [ $MAPWIRE_RANK = 1 ]; then sleep 0.1; exit 9; fi; {TREE}");

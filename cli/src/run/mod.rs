@@ -27,7 +27,7 @@ mod lines;
 mod oom;
 mod program;
 #[allow(unsafe_code)]
-mod signals;
+pub(crate) mod signals;
 mod sink;
 #[allow(unsafe_code)]
 mod spawn;

@@ -33,6 +33,13 @@ pub(super) fn is_ignored(signal: i32) -> bool {
     }
 }
 
+/// Has the kernel keep children that ended until they are waited for. It does not where who started us ignores `SIGCHLD`; then
+/// no end of a child is told.
+pub(crate) fn keep_ended_children() {
+    // SAFETY: the default is a valid action, and no thread runs yet that could set another.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Unblocks every signal: for a new rank, between fork and exec.
 pub(super) fn unblock_all() {
     let none = set_of(&[]);
