@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
 use mapwire_driver::driver::NOTICE_HANDLER;
 use mapwire_driver::engine::{Engine, Way};
@@ -89,7 +90,14 @@ impl<'a> ImportBuilder<'a> {
                 size,
             })?;
         let peer = NodeId(rank as u16);
-        let timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let begun = Instant::now();
+        engine.wait_for(
+            Some(self.timeout),
+            || format!("room for a request to rank {rank}, which has not taken those before"),
+            |driver| driver.takes_requests(peer).then_some(()),
+        )?;
+        let left = self.timeout.saturating_sub(begun.elapsed());
+        let timeout_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         let request =
             engine
                 .lock()

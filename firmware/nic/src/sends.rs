@@ -366,6 +366,13 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
+    /// Whether so little waits for a node that a control message which can wait may join it: the rest of the room is for those that
+    /// cannot. Also true of a node that is gone.
+    #[must_use]
+    pub fn has_room_for_requests(&self, to: NodeId) -> bool {
+        self.links.waiting_for(to) < HOST_LIMIT / 2
+    }
+
     /// Sends a control message of the service above. False when it is longer than [`mapwire_wire::MAX_CONTROL_BYTES`], when there
     /// is no such node or it is gone, or when 4,096 packets wait for it already.
     pub fn send_control(&mut self, to: NodeId, message: &[u8]) -> bool {

@@ -32,6 +32,11 @@ pub struct LocalImport {
 }
 
 impl Driver {
+    /// Whether a node takes requests. One that is asked all the same, over and over, counts as gone when a message to it is lost.
+    pub fn takes_requests(&self, from: NodeId) -> bool {
+        self.nic.has_room_for_requests(from)
+    }
+
     /// Asks a node for an export.
     ///
     /// # Errors

@@ -409,3 +409,37 @@ fn a_rank_that_never_comes_is_named_when_the_time_is_over() {
         .says("1")
         .says("mapwire.shared.segment");
 }
+
+#[test]
+fn a_rank_that_is_stopped_while_it_is_asked_over_and_over_stays_a_peer() {
+    job(2)
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                rank.note("process", &std::process::id().to_string());
+                rank.read("asked");
+                let buffer = node.alloc(4096).unwrap();
+                let _export = node.export_buffer(&buffer).name("late").start().unwrap();
+                rank.meet("end");
+            } else {
+                let signal = |which| {
+                    let pid = rank.read("process").parse().unwrap();
+                    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+                    rustix::process::kill_process(pid, which).unwrap();
+                };
+                signal(rustix::process::Signal::STOP);
+                let ask = |timeout| node.import(0, "late").timeout(timeout).start();
+                for _ in 0..10_000 {
+                    let error = ask(Duration::from_nanos(1)).unwrap_err();
+                    assert_eq!(error.kind(), mapwire::ErrorKind::Timeout, "{error}");
+                }
+                signal(rustix::process::Signal::CONT);
+                rank.note("asked", "");
+                let import = ask(Duration::from_secs(30)).unwrap();
+                import.send(&[1], 0).unwrap();
+                import.flush().unwrap();
+                rank.meet("end");
+            }
+        })
+        .succeeds();
+}
