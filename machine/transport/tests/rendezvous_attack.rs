@@ -194,7 +194,8 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
 }
 
 /// A client of a broker that sends whatever it likes, the true broker's records among it, for at least `steps` records and until
-/// what steers `random` is spent. The client ends when the broker does, and no descriptor is left.
+/// what steers `random` is spent. The client believes in no rank that the job does not have, it ends when the broker does, and no
+/// descriptor is left.
 pub(crate) fn attack_client(mut random: Random, steps: u64) {
     let before = open_descriptors();
     // What a true broker says to rank 0.
@@ -226,7 +227,13 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
         loop {
             match client.wait(wait) {
                 Ok(Event::JobEnded) => break,
-                Ok(_) => {}
+                Ok(
+                    Event::Channel { peer: rank, .. }
+                    | Event::PeerGone { peer: rank }
+                    | Event::Passed { from: rank, .. }
+                    | Event::NoDescriptor { from: rank, .. }
+                    | Event::PassLost { to: rank, .. },
+                ) => assert!(rank < RANKS, "rank {rank} is believed to be in the job"),
                 Err(error) => panic!("a client does not see that its broker has gone: {error}"),
             }
         }

@@ -259,8 +259,12 @@ impl Client {
             (Ok(ToRank::Passed { from, tag }), Some(fd)) if from < self.size() => {
                 Some(Event::Passed { from, tag, fd })
             }
-            (Ok(ToRank::PeerGone { peer }), None) => Some(Event::PeerGone { peer }),
-            (Ok(ToRank::PassLost { to, tag }), None) => Some(Event::PassLost { to, tag }),
+            (Ok(ToRank::PeerGone { peer }), None) if self.is_peer(peer) => {
+                Some(Event::PeerGone { peer })
+            }
+            (Ok(ToRank::PassLost { to, tag }), None) if to < self.size() => {
+                Some(Event::PassLost { to, tag })
+            }
             // A broker that talks nonsense is as good as gone.
             _ => self.closed(),
         }
