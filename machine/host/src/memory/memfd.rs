@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 
 use super::MemoryError;
 use crate::descriptors::above_stdio;
@@ -82,7 +83,11 @@ pub fn verify(file: impl AsFd, bytes: usize) -> Result<u64, MemoryError> {
         return Err(MemoryError::NotSealed("no memfd of base pages"));
     }
     // The seals first: a length read before them could change in between.
-    let seals = rustix::fs::fcntl_get_seals(&file).map_err(fail("fcntl(F_GET_SEALS)"))?;
+    let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| match errno {
+        // A device, or a descriptor that only names a file.
+        Errno::INVAL | Errno::BADF => MemoryError::NotSealed("no memfd of base pages"),
+        errno => fail("fcntl(F_GET_SEALS)")(errno),
+    })?;
     if !seals.contains(LENGTH) {
         return Err(MemoryError::NotSealed(
             "not sealed against shrinking, growing and further seals",

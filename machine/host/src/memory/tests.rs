@@ -226,6 +226,8 @@ fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
 
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     refused(file.as_fd(), status.as_fd());
+    let device = std::fs::File::open("/dev/zero").unwrap();
+    refused(device.as_fd(), status.as_fd());
 
     // The seal holds: the exporter cannot take the memory away, only empty it.
     assert!(rustix::fs::ftruncate(buffer.fd(), 0).is_err());

@@ -209,9 +209,9 @@ pub enum PinError {
     /// The kernel gives no io_uring.
     #[error(
         "io_uring is refused ({errno}; kernel.io_uring_disabled is {}): \
-         allow it with `sysctl kernel.io_uring_disabled=0` and in the container's seccomp \
-         profile, or set MAPWIRE_PINNER=mlock",
-        Setting(*disabled)
+         allow it {}in the container's seccomp profile, or set MAPWIRE_PINNER=mlock",
+        Setting(*disabled),
+        if *disabled == Some(0) { "" } else { "with `sysctl kernel.io_uring_disabled=0` and " }
     )]
     IoUringRefused {
         /// The kernel's reason.
