@@ -24,6 +24,25 @@ fn the_first_program_hears_from_rank_1() {
 }
 
 #[test]
+fn the_command_of_the_readme_builds_the_first_program_in_the_clone() {
+    let root = common::here().join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let mut commands = readme.lines().filter(|line| line.starts_with("cc "));
+    let (Some(command), None) = (commands.next(), commands.next()) else {
+        panic!("the README has not one command that compiles C");
+    };
+    let folder = common::Folder::new();
+    let first = folder.path().join("first");
+    // Where this test run builds, and outside the tree.
+    let command = command
+        .replace("target/release", common::built().to_str().unwrap())
+        .replace("-o first", &format!("-o {}", first.display()));
+    common::run(common::clean("sh").args(["-c", &command]).current_dir(root));
+    let output = common::run(common::start(2, &[]).arg(first));
+    says(&output, &["rank 1 says 42"]);
+}
+
+#[test]
 fn the_first_program_fits_a_page() {
     let text = std::fs::read_to_string(common::here().join("examples/first.c")).unwrap();
     assert!(text.lines().count() <= 40);

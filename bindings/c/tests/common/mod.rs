@@ -115,6 +115,13 @@ pub fn make(goal: &str, variables: &[&str]) -> Command {
     command
 }
 
+/// The folder of the library that this test run has built.
+pub fn built() -> PathBuf {
+    make("all", &[]);
+    let (target, folder) = target();
+    target.join(folder)
+}
+
 /// The launcher; built if it is not there.
 pub fn launcher() -> PathBuf {
     static BUILD: OnceLock<PathBuf> = OnceLock::new();
@@ -132,6 +139,18 @@ pub fn launcher() -> PathBuf {
             path
         })
         .clone()
+}
+
+/// `mapwire run -n RANKS OPTIONS --`, to which a program is to be added.
+pub fn start(ranks: u32, options: &[&str]) -> Command {
+    let mut command = clean("timeout");
+    command
+        .arg(LONG.as_secs().to_string())
+        .arg(launcher())
+        .args(["run", "-n", &ranks.to_string()])
+        .args(options)
+        .arg("--");
+    command
 }
 
 /// Which library programs are linked with.
@@ -268,12 +287,7 @@ impl Program<'_> {
         options: &[&str],
         arguments: &[&str],
     ) -> String {
-        run(clean("timeout")
-            .arg(LONG.as_secs().to_string())
-            .arg(launcher())
-            .args(["run", "-n", &ranks.to_string()])
-            .args(options)
-            .arg("--")
+        run(start(ranks, options)
             .args(tool)
             .arg(self.path())
             .args(arguments)
