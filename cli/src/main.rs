@@ -27,6 +27,7 @@ mod lab;
 mod progress;
 mod run;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
@@ -47,10 +48,13 @@ fn start_log() {
         given => given,
     };
     let filter = EnvFilter::try_new(chosen).unwrap_or_else(|_| EnvFilter::new("warn"));
+    // Colours are for a terminal, unless https://no-color.org asks for none.
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        .with_ansi(!no_color && std::io::stderr().is_terminal())
         // A line that cannot be written is dropped, rather than reported by a print that panics.
         .log_internal_errors(false)
         .init();

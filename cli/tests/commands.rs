@@ -167,6 +167,8 @@ fn a_filter_in_mapwire_log_shows_more_on_stderr() {
     let done = Running::of(command).wait().code(0);
     assert_eq!(done.out(), "");
     assert!(done.err().contains("DEBUG"), "{}", done.err());
+    // Colours are for terminals.
+    assert!(!done.err().contains('\x1b'), "{:?}", done.err());
 }
 
 /// What `mapwire ARGS` says and how it ends when its standard output goes to `target`.
