@@ -2,7 +2,7 @@
 //!
 //! | column | type when written | read too |
 //! |---|---|---|
-//! | `time_ns` | INT64, unsigned | any integer that is not negative, or a timestamp of any unit; also named `time` or `timestamp` then |
+//! | `time_ns` | INT64, unsigned | any integer that is not negative, or a timestamp of any unit (INT96 too); also named `time` or `timestamp` then |
 //! | `address`, `bytes` | INT64, unsigned | any integer that is not negative |
 //! | `node`, `process` | INT32, unsigned 16 bits | any integer from 0 to 65535 |
 //! | `op` | string: `send`, `fetch`, `recv`, `export`, `unexport`, `hold`, `release`, `absent`, `present` | |
@@ -22,7 +22,9 @@ use parquet::basic::{
     Type as Physical,
 };
 use parquet::column::reader::{ColumnReader, get_column_reader};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type, Int96,
+};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -239,8 +241,11 @@ fn is_integer(column: &ColumnDescriptor) -> bool {
 
 /// Nanoseconds of the unit of a column of timestamps.
 fn timestamp_ns(column: &ColumnDescriptor) -> Option<u64> {
-    if column.physical_type() != Physical::INT64 {
-        return None;
+    match column.physical_type() {
+        Physical::INT64 => {}
+        // Always a timestamp, see `since_1970_ns`.
+        Physical::INT96 => return Some(1),
+        _ => return None,
     }
     match (column.logical_type_ref(), column.converted_type()) {
         (Some(LogicalType::Timestamp(timestamp)), _) => Some(match timestamp.unit {
@@ -252,6 +257,19 @@ fn timestamp_ns(column: &ColumnDescriptor) -> Option<u64> {
         (None, ConvertedType::TIMESTAMP_MICROS) => Some(1_000),
         _ => None,
     }
+}
+
+/// Nanoseconds since 1970 of a timestamp as Spark and Hive write it: nanoseconds of a day, and the number of the Julian day.
+fn since_1970_ns(timestamp: &Int96) -> Result<u64, String> {
+    const JULIAN_DAY_OF_1970: i128 = 2_440_588;
+    const DAY_NS: i128 = 86_400_000_000_000;
+    let [low, high, day] = *timestamp.data() else {
+        return Err("time_ns is empty".to_owned());
+    };
+    let of_day = i128::from(low) | i128::from(high) << 32;
+    let ns = (i128::from(day) - JULIAN_DAY_OF_1970) * DAY_NS + of_day;
+    u64::try_from(ns)
+        .map_err(|_| format!("time_ns is {ns} ns since 1970; it must be from 0 to below 2^64 ns"))
 }
 
 /// Which of our columns that is, if it is one.
@@ -466,6 +484,9 @@ impl ParquetReader {
                         negative((*value).into())
                     },
                 );
+            }),
+            Some(ColumnReader::Int96ColumnReader(column)) => take(column, rows, |index, value| {
+                push(index, since_1970_ns(value));
             }),
             Some(ColumnReader::BoolColumnReader(column)) => take(column, rows, |index, value| {
                 push(index, Ok(u64::from(*value)))

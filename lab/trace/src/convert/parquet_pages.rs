@@ -124,6 +124,7 @@ impl Checked {
             Physical::BOOLEAN => count.div_ceil(8),
             Physical::INT32 | Physical::FLOAT => count.saturating_mul(4),
             Physical::INT64 | Physical::DOUBLE => count.saturating_mul(8),
+            Physical::INT96 => count.saturating_mul(12),
             Physical::BYTE_ARRAY => return texts(bytes, count),
             _ => 0,
         };

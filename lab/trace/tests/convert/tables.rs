@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{
+    ByteArray, ByteArrayType, DataType, Int32Type, Int64Type, Int96, Int96Type,
+};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -13,6 +15,7 @@ use super::*;
 enum Values {
     Long(Vec<i64>),
     Int(Vec<i32>),
+    Stamp(Vec<Int96>),
     Text(Vec<&'static str>),
 }
 
@@ -54,6 +57,7 @@ fn written(
         match values {
             Values::Long(values) => put::<Int64Type>(&mut column, values, levels),
             Values::Int(values) => put::<Int32Type>(&mut column, values, levels),
+            Values::Stamp(values) => put::<Int96Type>(&mut column, values, levels),
             Values::Text(values) => {
                 let values: Vec<_> = values.iter().map(|v| ByteArray::from(*v)).collect();
                 put::<ByteArrayType>(&mut column, &values, levels);
@@ -306,4 +310,34 @@ fn a_timestamp_past_the_end_of_time_is_told_with_its_row() {
         error.contains("row 0") && error.contains("2^64 ns"),
         "{error}"
     );
+}
+
+#[test]
+fn timestamps_of_96_bits_are_read() {
+    let schema = PLAIN.replace("int64 time_ns", "int96 time_ns");
+    let stamp = |of_day: u64, day: u32| {
+        let mut stamp = Int96::new();
+        stamp.set_data(of_day as u32, (of_day >> 32) as u32, day);
+        stamp
+    };
+    let read_at = |stamp| {
+        read(&table(
+            &schema,
+            &[
+                (Values::Text(vec!["send"]), None),
+                (Values::Long(vec![1]), None),
+                (Values::Long(vec![3]), None),
+                (Values::Long(vec![0]), Some(vec![1])),
+                (Values::Int(vec![5]), None),
+                (Values::Stamp(vec![stamp]), None),
+            ],
+        ))
+    };
+    // The day after 1 January 1970, and 5 seconds.
+    let rows = read_at(stamp(5_000_000_000, 2_440_589)).unwrap();
+    assert_eq!(rows[0].0, 86_405_000_000_000);
+    for outside in [stamp(0, 2_440_587), stamp(0, u32::MAX)] {
+        let error = read_at(outside).unwrap_err();
+        assert!(error.contains("row 0: time_ns is "), "{error}");
+    }
 }
