@@ -491,7 +491,10 @@ fn what_no_study_can_take_is_refused_by_import_with_its_line() {
     let place = Place::new();
     let header = "time_ns,node,process,op,address,bytes\n1,0,0,send,0x1000,8\n";
     for (line, says) in [
-        ("2,0,0,send,0xffffffffffff0000,8", "48-bit address space"),
+        (
+            "2,0,0,send,0xffffffffffff0000,8",
+            "it is of 8 bytes from address 0xffffffffffff0000, which end outside the 48-bit address space",
+        ),
         ("2,0,0,recv,0x1000,8589934592", "2097152 pages"),
     ] {
         place.write("bad.csv", &format!("{header}{line}\n"));

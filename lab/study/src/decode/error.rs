@@ -1,6 +1,6 @@
 //! Records that cannot be studied.
 
-use mapwire_translation::{PageRange, RangeError};
+use mapwire_translation::PageRange;
 use mapwire_wire::TraceRecord;
 
 use super::{MAX_OPERATION_PAGES, PAGE_ID};
@@ -48,7 +48,8 @@ pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
 
 /// The pages of an operation.
 pub(super) fn range(address: u64, bytes: u64) -> Result<PageRange, UnstudiedError> {
-    let range = PageRange::covering(address, bytes)?;
+    let range = PageRange::covering(address, bytes)
+        .map_err(|_| UnstudiedError::Outside { address, bytes })?;
     match range.count {
         0..=MAX_OPERATION_PAGES => Ok(range),
         pages => Err(UnstudiedError::TooLong { pages }),
@@ -59,8 +60,15 @@ pub(super) fn range(address: u64, bytes: u64) -> Result<PageRange, UnstudiedErro
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnstudiedError {
     /// Memory outside the address space.
-    #[error(transparent)]
-    Range(#[from] RangeError),
+    #[error(
+        "it is of {bytes} bytes from address {address:#x}, which end outside the 48-bit address space"
+    )]
+    Outside {
+        /// Where the bytes start.
+        address: u64,
+        /// How many they are.
+        bytes: u64,
+    },
     /// More pages than one operation may have.
     #[error(
         "it touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"

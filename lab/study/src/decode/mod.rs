@@ -512,7 +512,10 @@ mod tests {
         let error = decoder
             .operation(0, Process(0), TraceOp::Send, false, u64::MAX, 2)
             .unwrap_err();
-        assert!(error.to_string().starts_with("record 2: "), "{error}");
+        assert!(
+            error.to_string().starts_with("record 2 is of 2 bytes "),
+            "{error}"
+        );
         let error = decoder
             .operation(0, Process(0), TraceOp::Send, false, 0, 5 << 30)
             .unwrap_err();
