@@ -151,10 +151,12 @@ for phase in "${phases[@]}"; do
         note=FAILED
         # What failed outside a test, a build for instance.
         ((f)) || failed=$((failed + 1))
-    elif grep -q '^skipped:' "$log"; then
-        note=skipped
+    else
+        skipped=$(grep -c '^skipped:' "$log" || true)
+        # Of a phase with tests, those that could not run here.
+        if ((skipped && p)); then note="ok, $skipped skipped"; elif ((skipped)); then note=skipped; fi
     fi
-    summary+=("$(printf '%-8s %-8s %4d s' "$phase" "$note" $((SECONDS - start)))")
+    summary+=("$(printf '%-8s %-16s %4d s' "$phase" "$note" $((SECONDS - start)))")
     echo "== $phase: $note, $((SECONDS - start)) s"
 done
 
