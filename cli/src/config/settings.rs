@@ -107,7 +107,8 @@ fn check(key: &str, text: &str) -> Checked {
             0 => Err("the shared memory cannot be empty".into()),
             bytes => Ok(bytes.to_string()),
         },
-        "views" => number(text, 1, 65536),
+        // `MAX_VIEWS` of the shared memory, which ranks check too.
+        "views" => number(text, 1, 512),
         "translation" => match text.parse::<DesignConfig>() {
             Ok(design) => Ok(design.to_string()),
             Err(error) => Err(error.to_string()),
@@ -190,7 +191,8 @@ mod tests {
             ("transport", "udp", "use shm"),
             ("path", "both", "direct, ring"),
             ("shared", "4X", "--shared"),
-            ("views", "0", "from 1"),
+            ("views", "0", "from 1 to 512"),
+            ("views", "513", "from 1 to 512"),
             ("translation", "guess", "hierarchical"),
             ("translation", "hierarchical,entries=1000", "power of two"),
             ("policy", "oldest", "lru"),
