@@ -158,30 +158,50 @@ fn all_bytes_pass_a_terminal_unchanged() {
     }
 }
 
-#[test]
-fn where_dev_is_empty_jobs_run_and_print_to_pipes() {
-    let place = Place::new();
+/// Runs the command where `/dev` is empty; `None`, and says so, where that cannot be had.
+fn where_dev_is_empty(place: &Place, arguments: &str) -> Option<std::process::Output> {
     let mapwire = env!("CARGO_BIN_EXE_mapwire");
-    let text = format!(
-        "mount -t tmpfs none /dev || exit 77; exec {mapwire} run -n 2 -- sh -c 'cat; test -t 1 || echo pipe'"
-    );
+    let text = format!("mount -t tmpfs none /dev || exit 77; exec {mapwire} {arguments}");
     let output = std::process::Command::new("unshare")
         .args(["--mount", "--map-root-user", "sh", "-c", &text])
         .current_dir(&place.folder)
         .output();
-    let refused = |output: &std::process::Output| {
-        output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:")
-    };
     match output {
-        Ok(output) if !refused(&output) => {
-            assert!(output.status.success(), "{output:?}");
-            let mut lines: Vec<_> = std::str::from_utf8(&output.stdout)
-                .unwrap()
-                .lines()
-                .collect();
-            lines.sort_unstable();
-            assert_eq!(lines, ["[0] pipe", "[1] pipe"]);
+        Ok(output)
+            if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare:") =>
+        {
+            Some(output)
         }
-        other => println!("skipped: no mount namespace here: {other:?}"),
+        other => {
+            println!("skipped: no mount namespace here: {other:?}");
+            None
+        }
     }
+}
+
+#[test]
+fn where_dev_is_empty_jobs_run_and_print_to_pipes() {
+    let run = "run -n 2 -- sh -c 'cat; test -t 1 || echo pipe'";
+    let Some(output) = where_dev_is_empty(&Place::new(), run) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let mut lines: Vec<_> = std::str::from_utf8(&output.stdout)
+        .unwrap()
+        .lines()
+        .collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] pipe", "[1] pipe"]);
+}
+
+#[test]
+fn where_dev_is_empty_doctor_finds_that_jobs_run() {
+    let Some(output) = where_dev_is_empty(&Place::new(), "doctor") else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.lines().any(|line| line.starts_with("ok    job  ")),
+        "{said}"
+    );
 }

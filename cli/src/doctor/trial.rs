@@ -3,12 +3,13 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use mapwire::{Node, Rights, Shared};
 
 use super::Finding;
+use crate::run::start::nothing;
 
 /// Set in the environment of the ranks: they take part rather than check.
 const ROLE: &str = "MAPWIRE_DOCTOR_RANK";
@@ -110,7 +111,7 @@ fn run(part: &str, config: Option<&Path>) -> Result<Duration, String> {
     command
         .env(ROLE, part)
         .env_remove("MAPWIRE_WDIR")
-        .stdin(Stdio::null());
+        .stdin(nothing());
     let begun = Instant::now();
     let output = command
         .output()

@@ -31,7 +31,7 @@ pub(crate) mod signals;
 mod sink;
 #[allow(unsafe_code)]
 mod spawn;
-mod start;
+pub(crate) mod start;
 pub(crate) mod terminal;
 mod trace;
 

@@ -119,7 +119,7 @@ pub(super) fn explain(error: &io::Error) -> String {
 }
 
 /// Standard input that is at its end, also where there is no `/dev/null`.
-fn nothing() -> Stdio {
+pub(crate) fn nothing() -> Stdio {
     pipe_with(PipeFlags::CLOEXEC).map_or_else(|_| Stdio::null(), |(reader, _)| reader.into())
 }
 
