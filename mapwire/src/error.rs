@@ -59,6 +59,14 @@ pub enum Error {
     /// A signal's offset.
     #[error("a signal is 8 aligned bytes; offset {0} is not a multiple of 8")]
     Unaligned(u64),
+    /// Values at an address that is not theirs.
+    #[error("values that are aligned to {align} bytes cannot lie at {address:#x}")]
+    Misplaced {
+        /// Where they would be.
+        address: u64,
+        /// Their alignment in bytes.
+        align: u64,
+    },
     /// A right that the import does not carry.
     #[error(
         "the import carries the right to {has}, not to {needs}: ask for it when importing, and let the exporter allow it"

@@ -155,11 +155,17 @@ impl Shared {
     /// address by [`broadcast`](Self::broadcast) or through other shared memory.
     ///
     /// # Errors
-    /// No bytes, or more than is left.
+    /// No bytes, or more than is left; values that must be aligned to more than a page.
     pub fn alloc<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
-        let address = self.alloc_bytes(bytes)?;
-        Ok(SharedSlice::new(self.opening(), address, length))
+        // What is longer is aligned to more.
+        let least = match align_of::<T>() {
+            ..=16 => 1,
+            ..=64 => 64,
+            _ => 4096,
+        };
+        let address = self.alloc_bytes(if bytes == 0 { 0 } else { bytes.max(least) })?;
+        SharedSlice::checked(self, address, length)
     }
 
     /// Allocates `bytes` zeroed bytes as a minipage of their own: aligned to 16 bytes, from 64 on to 64, from a page on to
@@ -268,7 +274,7 @@ impl Shared {
     /// Gives a slice that `root` allocated to all ranks. Other ranks' `slice` is ignored.
     ///
     /// # Errors
-    /// As [`broadcast`](Self::broadcast).
+    /// As [`broadcast`](Self::broadcast); what `root` gives is not within one view of the shared memory, or not aligned for `T`.
     pub fn broadcast_slice<T: Sharable>(
         &self,
         root: usize,
@@ -276,9 +282,7 @@ impl Shared {
     ) -> Result<SharedSlice<T>> {
         let address = self.broadcast(root, slice.map_or(0, |slice| slice.address()))?;
         let length = self.broadcast(root, slice.map_or(0, |slice| slice.len() as u64))?;
-        let bytes = length.saturating_mul(size_of::<T>() as u64);
-        self.check_address(address, bytes)?;
-        Ok(SharedSlice::new(self.opening(), address, length as usize))
+        SharedSlice::checked(self, address, length as usize)
     }
 
     /// Takes a lock: one of 4096, the same in every rank. It is granted in the order of asking, and stays with the rank that
@@ -363,9 +367,7 @@ impl Shared {
     pub(crate) fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
         let layout = self.layout()?;
         match layout.locate(address as usize) {
-            Some((_, offset)) if (offset as u64).saturating_add(bytes) <= layout.bytes as u64 => {
-                Ok(())
-            }
+            Some((_, offset)) if bytes <= layout.bytes.saturating_sub(offset) as u64 => Ok(()),
             _ => Err(Error::Driver(DriverError::NotMapped {
                 address,
                 length: bytes,

@@ -50,13 +50,24 @@ impl<T> fmt::Debug for SharedSlice<T> {
 }
 
 impl<T: Sharable> SharedSlice<T> {
-    pub(crate) const fn new(opening: Opening, address: u64, length: usize) -> Self {
+    const fn new(opening: Opening, address: u64, length: usize) -> Self {
         Self {
             address,
             length,
             opening,
             values: PhantomData,
         }
+    }
+
+    /// The slice of `length` values at `address`, if that lies within one view and is aligned for `T`.
+    pub(crate) fn checked(shared: &Shared, address: u64, length: usize) -> Result<Self> {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        shared.check_address(address, bytes)?;
+        let align = align_of::<T>() as u64;
+        if !address.is_multiple_of(align) {
+            return Err(Error::Misplaced { address, align });
+        }
+        Ok(Self::new(shared.opening(), address, length))
     }
 
     /// The slice of `length` values at `address`, which another rank got from [`Shared::alloc`] and told this one.
@@ -67,12 +78,7 @@ impl<T: Sharable> SharedSlice<T> {
     /// # Errors
     /// An address that is not within one view of the shared memory, or not aligned for `T`.
     pub unsafe fn from_address(shared: &Shared, address: u64, length: usize) -> Result<Self> {
-        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
-        shared.check_address(address, bytes)?;
-        if !address.is_multiple_of(align_of::<T>() as u64) {
-            return Err(Error::Unaligned(address));
-        }
-        Ok(Self::new(shared.opening(), address, length))
+        Self::checked(shared, address, length)
     }
 
     /// Address of the first value; the same in every rank.
@@ -179,8 +185,8 @@ impl<T: Sharable> SharedSlice<T> {
     /// keeps them out.
     #[must_use]
     pub const unsafe fn as_slice<'a>(&self) -> &'a [T] {
-        // SAFETY: mapped, since the caller keeps the memory open; aligned, since allocations are aligned to 16 bytes and parts
-        // to `T`; the caller keeps writers out.
+        // SAFETY: mapped, since the caller keeps the memory open; aligned, since every slice was checked to be
+        // aligned for `T`; the caller keeps writers out.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 

@@ -93,7 +93,7 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Proxy(error) => of_proxy(error),
         Error::OutOfRange { .. } => Kind::Range,
         Error::Io(_) => Kind::System,
-        Error::Unaligned(_) => Kind::Alignment,
+        Error::Unaligned(_) | Error::Misplaced { .. } => Kind::Alignment,
         Error::NoRight { .. } => Kind::Rights,
         Error::Revoked { .. } => Kind::Revoked,
         Error::Partial { cause, .. } => of(cause),

@@ -243,6 +243,37 @@ fn a_rank_that_writes_what_it_can_of_the_board_ends_no_shared_memory() {
 }
 
 #[test]
+fn a_slice_that_is_told_with_a_wrong_place_or_length_is_refused() {
+    job(2)
+        .option("--shared", "64M")
+        .run(|rank| {
+            let node = rank.node();
+            let shared = Shared::open(&node, 1).unwrap();
+            let bytes = shared.alloc::<u8>(100).unwrap();
+            let wrong = [
+                (0, 1),
+                (bytes.address() + 1, 1),
+                (bytes.address(), u64::MAX),
+                (bytes.address() + 8, u64::MAX / 8),
+                (bytes.address() + 8, (64 << 20) / 8),
+                (bytes.address() + (64 << 20), 1),
+                (u64::MAX, 1),
+            ];
+            for (address, length) in wrong {
+                if rank.number == 0 {
+                    shared.broadcast(0, address).unwrap();
+                    shared.broadcast(0, length).unwrap();
+                } else {
+                    let slice = shared.broadcast_slice::<u64>(0, None);
+                    assert!(slice.is_err(), "{length} at {address:#x}: {slice:?}");
+                }
+            }
+            shared.close().unwrap();
+        })
+        .succeeds();
+}
+
+#[test]
 fn a_rank_that_garbles_the_shared_memorys_messages_is_named_and_ends_it() {
     for faults in ["userfaultfd", "sigsegv"] {
         job(3)

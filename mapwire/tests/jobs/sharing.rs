@@ -39,6 +39,23 @@ pub(crate) fn one_each(rank: &Rank, shared: &Shared, length: usize) -> Vec<Share
         .collect()
 }
 
+#[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[repr(C, align(32))]
+struct Vector([u64; 4]);
+
+#[test]
+fn values_that_need_more_alignment_than_others_get_it() {
+    on_both(1, |_, shared| {
+        for _ in 0..4 {
+            shared.alloc::<u8>(16).unwrap();
+            let vector = shared.alloc::<Vector>(1).unwrap();
+            assert!(vector.as_ptr().is_aligned(), "{vector:?}");
+            vector.set(0, Vector([7; 4]));
+            assert_eq!(vector.get(0).0, [7; 4]);
+        }
+    });
+}
+
 #[test]
 fn ranks_that_write_neighbours_on_one_page_do_not_disturb_each_other() {
     on_both(3, |rank, shared| {
