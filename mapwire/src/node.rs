@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
 use mapwire_driver::job::Job;
@@ -27,6 +28,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) config: NodeConfig,
     pub(crate) proxies: Proxies,
+    /// How often the shared memory has been offered.
+    pub(crate) openings: AtomicU32,
 }
 
 impl Drop for Inner {
@@ -71,6 +74,7 @@ impl Node {
                 engine,
                 config,
                 proxies: Proxies::default(),
+                openings: AtomicU32::new(0),
             }),
         })
     }

@@ -1,5 +1,6 @@
 //! Memory that all ranks share (Millipage).
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_driver::DriverError;
@@ -68,7 +69,7 @@ fn serve_fault(info: &FaultInfo) -> Resolution {
 }
 
 impl Shared {
-    /// Opens the shared memory, with `threads` threads of this rank taking part in barriers (usually 1). All ranks of the job
+    /// Opens the shared memory, for the first time or after it was closed, with `threads` threads of this rank taking part in barriers (usually 1). All ranks of the job
     /// call it. Settings come from the node's configuration and must agree.
     ///
     /// # Errors
@@ -110,8 +111,11 @@ impl Shared {
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The port is in place before the segment is offered: whoever has imported it may send at once.
         engine.open_shared(SharedPort::new(dsm, Arc::clone(&views), protection))?;
+        // Alike in all ranks, as they open and close together. A rank that is still closing has another name on offer.
+        let round = node.inner.openings.load(Ordering::Relaxed);
+        let name = format!("{SEGMENT_NAME}.{round}");
         let request = ExportRequest {
-            name: SEGMENT_NAME.to_owned(),
+            name: name.clone(),
             address: views
                 .privileged(0, layout.bytes)
                 .map_err(SharedError::from)? as u64,
@@ -129,6 +133,7 @@ impl Shared {
                 return Err(error.into());
             }
         };
+        node.inner.openings.fetch_add(1, Ordering::Relaxed);
         let inner = Inner {
             node: node.clone(),
             backend,
@@ -137,7 +142,7 @@ impl Shared {
             export,
             imports: Mutex::new(Vec::new()),
         };
-        inner.import_segments()?;
+        inner.import_segments(&name)?;
         let shared = Self {
             inner: Arc::new(inner),
         };
@@ -161,7 +166,7 @@ impl Shared {
         // What is longer is aligned to more.
         let least = match align_of::<T>() {
             ..=16 => 1,
-            ..=64 => 64,
+            17..=64 => 64,
             _ => 4096,
         };
         let address = self.alloc_bytes(if bytes == 0 { 0 } else { bytes.max(least) })?;
@@ -395,7 +400,7 @@ impl Shared {
 
 impl Inner {
     /// Imports the privileged view of every other rank.
-    fn import_segments(&self) -> Result<()> {
+    fn import_segments(&self, name: &str) -> Result<()> {
         let engine = &self.node.inner.engine;
         let timeout = engine.timeout();
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -406,7 +411,7 @@ impl Inner {
                 peer,
                 engine
                     .lock()
-                    .ask_import(peer, SEGMENT_NAME, Rights::ALL, None, timeout_ns)?,
+                    .ask_import(peer, name, Rights::ALL, None, timeout_ns)?,
             ));
         }
         for (peer, request) in requests {

@@ -356,7 +356,12 @@ impl Driver {
             Ok(job.pass(to, tag | STATUS_TAG, status)?)
         };
         let passed = match memory {
-            DirectMemory::Views(views) => pass(views.fd(), views.status().fd()),
+            DirectMemory::Views(views) => {
+                if let Some(port) = &mut self.shared {
+                    port.hear(to);
+                }
+                pass(views.fd(), views.status().fd())
+            }
             DirectMemory::Buffer(buffer) => {
                 let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
                 match buffer.status() {

@@ -98,6 +98,8 @@ pub struct SharedPort {
     peers: Vec<Option<MappedBuffer>>,
     /// What each peer exports it as.
     segments: Vec<Option<ExportId>>,
+    /// Peers that speak of this opening, as bits: all that was sent in an earlier one came before they asked for the segment.
+    heard: u64,
     outcomes: [Option<Outcome>; MAX_THREADS],
     /// What ended the shared memory; every wait gets it from then on.
     broken: Option<Broken>,
@@ -130,6 +132,7 @@ impl SharedPort {
             peers: (0..dsm.config().ranks).map(|_| None).collect(),
             segments: vec![None; usize::from(dsm.config().ranks)],
             dsm,
+            heard: 0,
             outcomes: [None; MAX_THREADS],
             broken: None,
         }
@@ -221,9 +224,17 @@ impl SharedPort {
         }
     }
 
-    /// Takes a packet of the shared memory's handler.
+    /// A peer has got this rank's segment, and so may send messages.
+    pub(crate) fn hear(&mut self, peer: NodeId) {
+        self.heard |= 1_u64.checked_shl(u32::from(peer.0)).unwrap_or(0);
+    }
+
+    /// Takes a packet of the shared memory's handler. Drops those that are left of an earlier opening.
     #[inline]
     pub(crate) fn handle_packet(&mut self, from: NodeId, payload: &Received<'_>) {
+        if self.heard.checked_shr(u32::from(from.0)).unwrap_or(0) & 1 == 0 {
+            return;
+        }
         let Received::Inline(bytes) = payload else {
             self.broken.get_or_insert(Broken::Garbled(from));
             return;

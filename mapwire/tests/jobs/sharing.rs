@@ -395,6 +395,29 @@ fn a_rank_that_drops_the_memory_without_waiting_is_named_to_those_who_still_use_
 }
 
 #[test]
+fn memory_that_all_have_closed_is_opened_again_at_once() {
+    for faults in BACKENDS {
+        let job = job(3).called(faults).option("--faults", faults);
+        job.option("--shared", "64M")
+            .run(|rank| {
+                let node = rank.node();
+                for round in 0..40 {
+                    let shared = rank.shared(&node);
+                    let word = one_each(rank, &shared, 1)[round % 3];
+                    let held = shared.lock(1).unwrap();
+                    word.set(0, word.get(0) + 1);
+                    drop(held);
+                    shared.barrier().unwrap();
+                    assert_eq!(word.get(0), 3, "round {round}");
+                    shared.close().unwrap();
+                }
+            })
+            .succeeds()
+            .soon();
+    }
+}
+
+#[test]
 fn shared_memory_can_be_sent_from_and_fetched_into_on_both_paths() {
     on_both(2, |rank, shared| {
         let node = shared.node();

@@ -66,6 +66,7 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
     let port = driver.shared.as_mut().unwrap();
+    port.hear(PEER);
     port.handle_packet(PEER, &Received::Inline(&bytes[..length]));
     driver.serve_shared();
     let error = driver.shared().unwrap().check().unwrap_err();
