@@ -15,6 +15,8 @@ pub(crate) const QUEUE_LIMIT: usize = 8;
 pub(crate) const HANDLER_LIMIT: usize = 64;
 /// Packets that may wait for one node before services of the host may send it no more.
 pub(crate) const HOST_LIMIT: usize = 4096;
+/// Packets that may wait for one node before services of the host ask it for nothing more.
+pub(crate) const REQUEST_LIMIT: usize = 32;
 
 /// Fetches that one node may have under way at another. Both sides count: the one that asks waits when it has so many, and the one
 /// that serves drops what comes beyond.

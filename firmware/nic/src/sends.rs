@@ -11,7 +11,7 @@ use crate::actions::Completion;
 use crate::error::CommandError;
 use crate::fetches::{Fate, Fetch};
 use crate::imports::RefusedStore;
-use crate::links::HOST_LIMIT;
+use crate::links::{HOST_LIMIT, REQUEST_LIMIT};
 use crate::nic::Nic;
 use crate::processes::{Asking, Long, Sending};
 use crate::transmit::{Source, Work};
@@ -366,11 +366,11 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// Whether so little waits for a node that a control message which can wait may join it: the rest of the room is for those that
-    /// cannot. Also true of a node that is gone.
+    /// Whether so little waits for a node that a request may join it. The rest of the room is for what cannot wait, and a node that
+    /// comes back to its packets finds few requests that have been given up. Also true of a node that is gone.
     #[must_use]
     pub fn has_room_for_requests(&self, to: NodeId) -> bool {
-        self.links.waiting_for(to) < HOST_LIMIT / 2
+        self.links.waiting_for(to) < REQUEST_LIMIT
     }
 
     /// Sends a control message of the service above. False when it is longer than [`mapwire_wire::MAX_CONTROL_BYTES`], when there
