@@ -69,8 +69,8 @@ fn serve_fault(info: &FaultInfo) -> Resolution {
 }
 
 impl Shared {
-    /// Opens the shared memory, for the first time or after it was closed, with `threads` threads of this rank taking part in barriers (usually 1). All ranks of the job
-    /// call it. Settings come from the node's configuration and must agree.
+    /// Opens the shared memory, for the first time or after it was closed, with `threads` threads of this rank taking part in
+    /// barriers (usually 1). All ranks of the job call it. Settings come from the node's configuration and must agree.
     ///
     /// # Errors
     /// It is open already; addresses, mappings or faults are not to be had (the error names the setting); a rank does not

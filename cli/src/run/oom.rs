@@ -28,7 +28,9 @@ impl OomKills {
     pub(super) fn reason(&self) -> Option<&'static str> {
         let in_cgroup = self.file.as_deref().map_or(0, count);
         if in_cgroup > self.in_cgroup {
-            Some("its cgroup or container ran out of memory (memory.max; in version 1 of cgroups memory.limit_in_bytes)")
+            Some(
+                "its cgroup or container ran out of memory (memory.max; in version 1 of cgroups memory.limit_in_bytes)",
+            )
         } else if count(Path::new("/proc/vmstat")) > self.in_system {
             Some("the system ran out of memory, so the kernel probably killed it (see `dmesg`)")
         } else {

@@ -345,12 +345,16 @@ impl Attacked {
             Access::Write
         };
         let pending = mapwire_dsm::Progress::Pending;
-        let waits = match random.below(6) {
+        let waits = match random.below(7) {
             0 | 1 => self.dsm.handle_fault(now_ns, thread, view, page, access) == Ok(pending),
             2 => self.dsm.alloc(thread, number(random, 9000)).is_ok(),
             3 => self.dsm.lock(thread, lock) == Ok(pending),
             4 => {
                 let _ = self.dsm.unlock(thread, lock);
+                return;
+            }
+            5 => {
+                let _ = self.dsm.prefetch(now_ns, thread, view, page, access);
                 return;
             }
             _ if random.chance(50) => self.dsm.barrier(thread, lock).is_ok(),
