@@ -382,6 +382,7 @@ mod tests {
         Traffic {
             read_faults,
             write_faults: 2,
+            prefetches: 0,
             messages: 30,
             bytes: 4000,
         }

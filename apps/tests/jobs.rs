@@ -65,6 +65,9 @@ fn sor_moves_edge_rows_only() {
     let (expected, half_row_bytes) = (2 * 2 * 50, 129 * 8);
     let moved = row["bytes"].as_u64().unwrap() / half_row_bytes;
     assert!((expected - 4..=expected).contains(&moved), "{row}");
+    let asked = row["by_rank"].as_array().unwrap().iter();
+    let asked: u64 = asked.map(|rank| rank["prefetches"].as_u64().unwrap()).sum();
+    assert!(asked >= expected && asked <= 2 * expected, "{row}");
     for field in ["read_faults", "write_faults"] {
         let faults = row[field].as_u64().unwrap();
         assert!(faults <= expected, "{field} in {row}");

@@ -95,7 +95,10 @@ impl<'a> ImportBuilder<'a> {
             let begun = Instant::now();
             engine.wait_for(
                 Some(left),
-                || format!("room for a request to rank {rank}, which has not taken those before"),
+                || {
+                    let name = self.name;
+                    format!("importing `{name}`: rank {rank} has not taken the requests before it")
+                },
                 |driver| driver.takes_requests(peer).then_some(()),
             )?;
             left = left.saturating_sub(begun.elapsed());

@@ -26,8 +26,8 @@ use crate::slice::{Sharable, SharedSlice};
 /// The name under which ranks export their privileged views to each other.
 const SEGMENT_NAME: &str = "mapwire.shared.segment";
 
-/// Pages that are asked for in one hold of the driver.
-const PAGES_AT_A_TIME: usize = 64;
+/// Minipages that are asked for in one hold of the driver.
+const MINIPAGES_AT_A_TIME: usize = 64;
 
 /// Memory that all ranks of the job share, at the same addresses.
 ///
@@ -111,7 +111,7 @@ impl Shared {
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The port is in place before the segment is offered: whoever has imported it may send at once.
         engine.open_shared(SharedPort::new(dsm, Arc::clone(&views), protection))?;
-        // Alike in all ranks, as they open and close together. A rank that is still closing has another name on offer.
+        // Alike in all ranks, as it counts the times that all have met here. A rank that is still closing has another name on offer.
         let round = node.inner.openings.load(Ordering::Relaxed);
         let name = format!("{SEGMENT_NAME}.{round}");
         let request = ExportRequest {
@@ -133,7 +133,6 @@ impl Shared {
                 return Err(error.into());
             }
         };
-        node.inner.openings.fetch_add(1, Ordering::Relaxed);
         let inner = Inner {
             node: node.clone(),
             backend,
@@ -163,8 +162,13 @@ impl Shared {
     /// No bytes, or more than is left; values that must be aligned to more than a page.
     pub fn alloc<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        let align = align_of::<T>();
+        if align > PAGE_BYTES {
+            let (address, align) = (PAGE_BYTES as u64, align as u64);
+            return Err(Error::Misplaced { address, align });
+        }
         // What is longer is aligned to more.
-        let least = match align_of::<T>() {
+        let least = match align {
             ..=16 => 1,
             17..=64 => 64,
             _ => 4096,
@@ -196,14 +200,16 @@ impl Shared {
     /// # Errors
     /// The memory is closed, or the shared memory is at its end.
     pub fn prefetch<T: Sharable>(&self, slice: &SharedSlice<T>) -> Result<()> {
+        slice.check_open()?;
         self.prefetch_all(&[(slice.address(), bytes_of(slice), false)])
     }
 
-    /// As [`prefetch`](Self::prefetch), to store there: this rank becomes the minipages' only one.
+    /// As [`prefetch`](Self::prefetch), to store there: no other rank keeps a copy.
     ///
     /// # Errors
     /// As [`prefetch`](Self::prefetch).
     pub fn prefetch_to_write<T: Sharable>(&self, slice: &SharedSlice<T>) -> Result<()> {
+        slice.check_open()?;
         self.prefetch_all(&[(slice.address(), bytes_of(slice), true)])
     }
 
@@ -213,11 +219,16 @@ impl Shared {
     /// # Errors
     /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
     pub fn prefetch_all(&self, runs: &[(u64, u64, bool)]) -> Result<()> {
-        let layout = self.layout()?;
+        let layout = {
+            let driver = self.engine().lock();
+            let port = driver.shared().ok_or(SharedError::NotOpen)?;
+            port.check()?;
+            *port.views().layout()
+        };
         for &(address, bytes, _) in runs {
             self.check_address(address, bytes)?;
         }
-        let mut pages = runs.iter().flat_map(|&(address, bytes, writes)| {
+        let mut runs = runs.iter().map(|&(address, bytes, writes)| {
             let access = if writes { Access::Write } else { Access::Read };
             let (view, offset) = layout.locate(address as usize).unwrap_or_default();
             let (start, page_bytes) = (offset as u64, PAGE_BYTES as u64);
@@ -226,19 +237,28 @@ impl Shared {
                 _ => (start + bytes).div_ceil(page_bytes),
             };
             // A layout has at most 512 views.
-            (start / page_bytes..end).map(move |page| (view as u16, page, access))
+            (view as u16, start / page_bytes..end, access)
         });
+        let mut run = runs.next();
         let mut is_over = false;
         while !is_over {
             is_over = self.engine().shared_command(|dsm, thread| {
                 let now_ns = now_ns();
-                for _ in 0..PAGES_AT_A_TIME {
-                    let Some((view, page, access)) = pages.next() else {
+                for _ in 0..MINIPAGES_AT_A_TIME {
+                    let Some((view, pages, access)) = &mut run else {
                         return Ok(true);
                     };
-                    if !dsm.prefetch(now_ns, thread, view, page, access)? {
+                    if pages.is_empty() {
+                        run = runs.next();
+                        continue;
+                    }
+                    if !dsm.prefetch(now_ns, thread, *view, pages.start, *access)? {
                         return Ok(true);
                     }
+                    let known = dsm.minipage_at(*view, pages.start);
+                    pages.start = known.map_or(pages.start + 1, |(minipage, _)| {
+                        minipage.first_page() + minipage.pages()
+                    });
                 }
                 Ok(false)
             })?;
@@ -467,6 +487,7 @@ impl Inner {
         let (views, base) = (|word: u64| word & 0xffff, |word: u64| word >> 16);
         let ours = layout.views as u64 | (layout.base as u64) << 16;
         let first = self.broadcast(0, ours)?;
+        self.node.inner.openings.fetch_add(1, Ordering::Relaxed);
         let (name, ours, first) = if views(first) != views(ours) {
             let text = |word| views(word).to_string();
             ("MAPWIRE_VIEWS", text(ours), text(first))

@@ -201,7 +201,7 @@ impl<T: Sharable> SharedSlice<T> {
         unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), self.length) }
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.opening.stands() {
             Ok(())
         } else {

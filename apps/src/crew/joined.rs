@@ -114,6 +114,7 @@ impl Joined {
         Traffic {
             read_faults: counters.read_faults,
             write_faults: counters.write_faults,
+            prefetches: counters.prefetches,
             messages: counters.messages_sent,
             bytes: counters.bytes_sent,
         }
@@ -147,12 +148,13 @@ impl Joined {
 }
 
 /// Words that a rank's traffic takes.
-const FIELDS: usize = 4;
+const FIELDS: usize = 5;
 
 fn fields(traffic: Traffic) -> [u64; FIELDS] {
     [
         traffic.read_faults,
         traffic.write_faults,
+        traffic.prefetches,
         traffic.messages,
         traffic.bytes,
     ]
@@ -162,8 +164,9 @@ fn from_slice(slice: &SharedSlice<u64>) -> Traffic {
     Traffic {
         read_faults: slice.get(0),
         write_faults: slice.get(1),
-        messages: slice.get(2),
-        bytes: slice.get(3),
+        prefetches: slice.get(2),
+        messages: slice.get(3),
+        bytes: slice.get(4),
     }
 }
 

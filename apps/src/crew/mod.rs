@@ -25,6 +25,8 @@ pub struct Traffic {
     pub read_faults: u64,
     /// Page faults on writing it.
     pub write_faults: u64,
+    /// Blocks asked for ahead of their use.
+    pub prefetches: u64,
     /// Messages sent to other ranks.
     pub messages: u64,
     /// Bytes of the minipages sent to other ranks.
@@ -37,6 +39,7 @@ impl Traffic {
         Self {
             read_faults: self.read_faults - earlier.read_faults,
             write_faults: self.write_faults - earlier.write_faults,
+            prefetches: self.prefetches - earlier.prefetches,
             messages: self.messages - earlier.messages,
             bytes: self.bytes - earlier.bytes,
         }
@@ -47,6 +50,7 @@ impl Traffic {
         Self {
             read_faults: self.read_faults + other.read_faults,
             write_faults: self.write_faults + other.write_faults,
+            prefetches: self.prefetches + other.prefetches,
             messages: self.messages + other.messages,
             bytes: self.bytes + other.bytes,
         }

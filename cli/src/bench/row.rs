@@ -10,7 +10,7 @@ use crate::stdio;
 pub(crate) struct Row {
     /// The case's own fields (`path`, `bytes`, `wait`, …) in the order in which they are printed.
     pub(crate) case: Vec<(&'static str, Value)>,
-    /// In `unit`; the median of `runs`.
+    /// In `unit`; the median of `runs`, or the mean where the bench says so.
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
     /// What the value is compared with.
@@ -18,7 +18,7 @@ pub(crate) struct Row {
     /// The baseline in the same run, in `unit`.
     pub(crate) baseline_value: f64,
     /// The median of value ÷ baseline of each run, which on a machine whose speed changes is not
-    /// the quotient of the medians.
+    /// the quotient of the medians; the quotient where `value` is a mean.
     pub(crate) ratio: f64,
     /// Lowest and highest value.
     pub(crate) min: f64,

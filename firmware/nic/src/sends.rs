@@ -356,7 +356,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// Sends a message of a service of this node's host to a handler of node `to`. False when it is longer than
-    /// [`mapwire_wire::SHORT_BYTES`], when there is no such node or it is gone, or when 4,096 packets wait for it already.
+    /// [`mapwire_wire::SHORT_BYTES`], when there is no such node or it is gone, or when 8,192 packets wait for it already.
     #[inline]
     pub fn send_message(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool {
         if payload.len() > SHORT_BYTES || !self.may_send(to) {
@@ -374,7 +374,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// Sends a control message of the service above. False when it is longer than [`mapwire_wire::MAX_CONTROL_BYTES`], when there
-    /// is no such node or it is gone, or when 4,096 packets wait for it already.
+    /// is no such node or it is gone, or when 8,192 packets wait for it already.
     pub fn send_control(&mut self, to: NodeId, message: &[u8]) -> bool {
         if message.len() > MAX_CONTROL_BYTES || !self.may_send(to) {
             return false;

@@ -418,6 +418,33 @@ fn memory_that_all_have_closed_is_opened_again_at_once() {
 }
 
 #[test]
+fn shared_memory_opens_after_a_try_to_which_a_rank_did_not_come() {
+    job(2)
+        .option("--timeout", "2")
+        .option("--shared", "64M")
+        .run(|rank| {
+            let node = rank.node();
+            let buffer = node.alloc(4096).unwrap();
+            let mut tried = None;
+            if rank.number == 0 {
+                let error = Shared::open(&node, 1).unwrap_err();
+                assert!(error.to_string().contains("has not exported"), "{error}");
+                tried = Some(node.export_buffer(&buffer).name("tried").start().unwrap());
+            } else {
+                let wait = std::time::Duration::from_secs(20);
+                node.import(0, "tried").timeout(wait).start().unwrap();
+            }
+            let shared = rank.shared(&node);
+            let word = one_each(rank, &shared, 1)[0];
+            shared.barrier().unwrap();
+            assert_eq!(word.get(0), 0);
+            shared.close().unwrap();
+            drop(tried);
+        })
+        .succeeds();
+}
+
+#[test]
 fn shared_memory_can_be_sent_from_and_fetched_into_on_both_paths() {
     on_both(2, |rank, shared| {
         let node = shared.node();

@@ -305,12 +305,21 @@ impl Dsm {
         Ok(())
     }
 
-    /// Nothing is allocated there: all threads that faulted there fail.
+    /// Nothing is allocated there: all threads that faulted there fail. But the answer to a request ahead of any access may be older
+    /// than their faults, and than an allocation: then one of them asks again.
     fn refused(&mut self, thread: Thread, key: Key) {
         self.end_request(thread);
+        let was_ahead = thread >= self.config.threads;
         for waiter in 0..self.used_threads {
             let slot = &mut self.threads[usize::from(waiter)];
             match slot.waits {
+                Wait::Fault {
+                    key: wanted,
+                    access,
+                    ..
+                } if wanted == key && was_ahead => {
+                    return self.request(waiter, key, access);
+                }
                 Wait::Fault {
                     key: wanted, page, ..
                 } if wanted == key => {

@@ -24,7 +24,7 @@ const TASKS: u64 = 64;
 const TASK: Duration = Duration::from_micros(50);
 
 /// Runs the programs and reports the figures. Where the scheduler first puts the ranks halves or doubles what a program
-/// takes, so each starts often, the ways to wait in turn, and a figure is of the operations of all starts.
+/// takes, so each starts often, the ways to wait in turn, and a figure is the mean of all starts.
 pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let starts = if plan.quick { 1 } else { 24 };
     for kind in KINDS {
@@ -41,10 +41,11 @@ pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError>
             }
         }
         for (statistic, of) in STATISTICS {
-            let [poll, event, adaptive] = &taken;
-            let pooled = |starts: &[Vec<f64>]| of(&mut starts.concat());
-            let of_starts = adaptive.iter().map(|start| of(&mut start.clone()));
-            let (value, baseline) = (pooled(adaptive), pooled(poll).min(pooled(event)));
+            let [poll, event, adaptive] = taken.each_ref().map(|starts| {
+                let of_starts = starts.iter().map(|start| of(&mut start.clone()));
+                of_starts.collect::<Vec<_>>()
+            });
+            let (value, baseline) = (mean(&adaptive), mean(&poll).min(mean(&event)));
             let case = vec![
                 ("case", json!(format!("{kind}, {statistic}"))),
                 ("ranks", json!(CROWD)),
@@ -58,8 +59,8 @@ pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                 baseline: "better of poll and event",
                 baseline_value: baseline,
                 ratio: value / baseline,
-                min: of_starts.clone().fold(f64::INFINITY, f64::min),
-                max: of_starts.fold(f64::NEG_INFINITY, f64::max),
+                min: adaptive.iter().copied().fold(f64::INFINITY, f64::min),
+                max: adaptive.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 runs: starts,
             });
         }

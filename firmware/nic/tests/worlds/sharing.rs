@@ -273,7 +273,7 @@ fn control_messages_of_any_length_arrive_and_too_many_are_refused() {
     let queued = (0..10_000)
         .filter(|_| nic.send_control(NodeId(1), &[1]))
         .count();
-    assert_eq!(queued, 4096);
+    assert_eq!(queued, 8192);
     assert!(!nic.send_message(NodeId(1), HandlerId(1), &[1]));
     assert!(
         nic.send_message(NodeId(0), HandlerId(1), &[1]),

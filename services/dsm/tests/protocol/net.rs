@@ -75,6 +75,11 @@ impl Net {
         while self.step() {}
     }
 
+    /// Loses all messages under way.
+    pub(crate) fn forget(&mut self) {
+        self.under_way.clear();
+    }
+
     /// Forgets what happened.
     pub(crate) fn clear(&mut self) {
         self.log.clear();

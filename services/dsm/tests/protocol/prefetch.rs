@@ -102,6 +102,40 @@ fn nothing_comes_where_nothing_is_allocated_and_outside_is_refused() {
 }
 
 #[test]
+fn a_refusal_that_is_older_than_an_allocation_fails_no_thread() {
+    let mut net = net(3);
+    let page = net.page_of(1, 0);
+    // What this rank is told of a page where nothing is allocated yet.
+    let now_ns = net.now_ns;
+    ask(&mut net, 2, page, Access::Read);
+    let asked = net
+        .actions(2)
+        .into_iter()
+        .rev()
+        .find_map(|action| match action {
+            Action::Send {
+                message:
+                    Message::Request {
+                        thread, view, page, ..
+                    },
+                ..
+            } => Some((thread, view, page)),
+            _ => None,
+        });
+    let (thread, view, first) = asked.unwrap();
+    assert_eq!(net.start(2, 0, page, Access::Read), Progress::Pending);
+    let refusal = Message::Refuse {
+        thread,
+        view,
+        page: first,
+    };
+    net.forget();
+    net.rank(2).handle_message(now_ns, 0, refusal).unwrap();
+    net.settle();
+    assert_eq!(net.outcome(2, 0).unwrap().0, Outcome::Served(Access::Read));
+}
+
+#[test]
 fn no_more_are_on_their_way_than_the_limit_and_then_there_is_room_again() {
     let mut net = net(2);
     let pages: Vec<_> = (0..=MAX_PREFETCHES).map(|_| net.page_of(1, 1)).collect();
