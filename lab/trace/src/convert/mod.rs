@@ -15,6 +15,7 @@ mod error;
 pub mod oracle_general;
 pub mod parquet;
 mod parquet_pages;
+mod parquet_types;
 mod sort;
 mod tags;
 mod text;

@@ -8,23 +8,18 @@
 //! | `op` | string: `send`, `fetch`, `recv`, `export`, `unexport`, `hold`, `release`, `absent`, `present` | |
 //! | `direct` | boolean | may be missing: then nothing was direct |
 //!
-//! Columns may come in any order, and may be nullable, but hold no null; others are passed over. The trace's metadata stand under the key
-//! `mapwire`. Written files are compressed by Snappy; read are also LZ4, gzip, Zstandard and Brotli. Row groups have 262,144 rows, and a row group of a file that is read
-//! is never in memory as a whole.
+//! Columns may come in any order, and may be nullable, but hold no null; others are passed over. The trace's metadata stand under
+//! the key `mapwire`. Written files are compressed by Snappy; read are also LZ4, gzip, Zstandard and Brotli. Row groups have
+//! 262,144 rows, and a row group of a file that is read is never in memory as a whole.
 
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
 use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp, TraceRecord};
-use parquet::basic::{
-    Compression, ConvertedType, Encoding, LogicalType, Repetition, SortOrder, TimeUnit,
-    Type as Physical,
-};
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, SortOrder, Type as Physical};
 use parquet::column::reader::{ColumnReader, get_column_reader};
-use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type, Int96,
-};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -35,6 +30,7 @@ use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 use super::csv::{COLUMNS, DIRECT};
 use super::error::{ConvertError, Place, shown};
 use super::parquet_pages::Checked;
+use super::parquet_types::{is_integer, since_1970_ns, timestamp_ns};
 use super::{Import, Sink};
 use crate::block::Block;
 use crate::info::OPS;
@@ -216,60 +212,6 @@ fn fits(known: usize, column: &ColumnDescriptor) -> (bool, &'static str) {
         ),
         _ => (is_integer(column), "an integer"),
     }
-}
-
-/// Dates and times are integers, too, but not these.
-fn is_integer(column: &ColumnDescriptor) -> bool {
-    use ConvertedType as C;
-    let plain = matches!(
-        column.logical_type_ref(),
-        None | Some(LogicalType::Integer(_))
-    ) && matches!(
-        column.converted_type(),
-        C::NONE
-            | C::INT_8
-            | C::INT_16
-            | C::INT_32
-            | C::INT_64
-            | C::UINT_8
-            | C::UINT_16
-            | C::UINT_32
-            | C::UINT_64
-    );
-    plain && matches!(column.physical_type(), Physical::INT32 | Physical::INT64)
-}
-
-/// Nanoseconds of the unit of a column of timestamps.
-fn timestamp_ns(column: &ColumnDescriptor) -> Option<u64> {
-    match column.physical_type() {
-        Physical::INT64 => {}
-        // Always a timestamp, see `since_1970_ns`.
-        Physical::INT96 => return Some(1),
-        _ => return None,
-    }
-    match (column.logical_type_ref(), column.converted_type()) {
-        (Some(LogicalType::Timestamp(timestamp)), _) => Some(match timestamp.unit {
-            TimeUnit::MILLIS => 1_000_000,
-            TimeUnit::MICROS => 1_000,
-            TimeUnit::NANOS => 1,
-        }),
-        (None, ConvertedType::TIMESTAMP_MILLIS) => Some(1_000_000),
-        (None, ConvertedType::TIMESTAMP_MICROS) => Some(1_000),
-        _ => None,
-    }
-}
-
-/// Nanoseconds since 1970 of a timestamp as Spark and Hive write it: nanoseconds of a day, and the number of the Julian day.
-fn since_1970_ns(timestamp: &Int96) -> Result<u64, String> {
-    const JULIAN_DAY_OF_1970: i128 = 2_440_588;
-    const DAY_NS: i128 = 86_400_000_000_000;
-    let [low, high, day] = *timestamp.data() else {
-        return Err("time_ns is empty".to_owned());
-    };
-    let of_day = i128::from(low) | i128::from(high) << 32;
-    let ns = (i128::from(day) - JULIAN_DAY_OF_1970) * DAY_NS + of_day;
-    u64::try_from(ns)
-        .map_err(|_| format!("time_ns is {ns} ns since 1970; it must be from 0 to below 2^64 ns"))
 }
 
 /// Which of our columns that is, if it is one.
