@@ -19,13 +19,8 @@ impl Dsm {
         page: u64,
         access: Access,
     ) -> Result<Progress, Error> {
-        self.release_holds(now_ns);
-        self.begin(thread)?;
-        if view >= self.config.views || page >= u64::from(self.config.pages) {
-            return Err(Error::NotShared { view, page });
-        }
+        let key = self.begin_access(now_ns, thread, view, page)?;
         let page = page as u32;
-        let key = self.map.key(view, page);
         if self.map.protection(key).allows(access) {
             self.out.counters.spurious_faults += 1;
             return Ok(Progress::Done);
@@ -41,10 +36,27 @@ impl Dsm {
         Ok(Progress::Pending)
     }
 
-    /// Asks for a minipage ahead of any access of `thread`, at time `now_ns`: it comes while the thread goes on. Nobody is resumed
-    /// for it; a thread that faults there meanwhile waits for this very request. Nothing is asked if the access is
-    /// allowed already, or if the minipage is on its way; nothing comes if nothing is allocated there. False, and nothing
-    /// asked, while [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are on their way.
+    /// Begins an input of a thread about a page; the minipage there.
+    fn begin_access(
+        &mut self,
+        now_ns: u64,
+        thread: Thread,
+        view: u16,
+        page: u64,
+    ) -> Result<Key, Error> {
+        self.release_holds(now_ns);
+        self.begin(thread)?;
+        if view >= self.config.views || page >= u64::from(self.config.pages) {
+            return Err(Error::NotShared { view, page });
+        }
+        Ok(self.map.key(view, page as u32))
+    }
+
+    /// Asks for a minipage before `thread` accesses it, at time `now_ns`. The thread goes on, and nobody is resumed when the
+    /// minipage comes. A thread that faults there meanwhile waits for this request.
+    ///
+    /// Asks nothing if the access is allowed already, or if the minipage is on its way. Nothing comes if nothing is
+    /// allocated there. False: [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are on their way, and nothing was asked.
     pub fn prefetch(
         &mut self,
         now_ns: u64,
@@ -53,12 +65,7 @@ impl Dsm {
         page: u64,
         access: Access,
     ) -> Result<bool, Error> {
-        self.release_holds(now_ns);
-        self.begin(thread)?;
-        if view >= self.config.views || page >= u64::from(self.config.pages) {
-            return Err(Error::NotShared { view, page });
-        }
-        let key = self.map.key(view, page as u32);
+        let key = self.begin_access(now_ns, thread, view, page)?;
         if self.map.protection(key).allows(access) || self.is_requested(key) {
             return Ok(true);
         }
@@ -305,8 +312,8 @@ impl Dsm {
         Ok(())
     }
 
-    /// Nothing is allocated there: all threads that faulted there fail. But the answer to a request ahead of any access may be older
-    /// than their faults, and than an allocation: then one of them asks again.
+    /// Nothing is allocated there: all threads that faulted there fail. The answer to a prefetch may be older than their
+    /// faults, and than an allocation: then one of them asks again.
     fn refused(&mut self, thread: Thread, key: Key) {
         self.end_request(thread);
         let was_ahead = thread >= self.config.threads;
