@@ -28,7 +28,7 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) config: NodeConfig,
     pub(crate) proxies: Proxies,
-    /// How often the shared memory has been offered.
+    /// How often all ranks have opened the shared memory.
     pub(crate) openings: AtomicU32,
 }
 

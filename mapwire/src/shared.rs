@@ -111,7 +111,7 @@ impl Shared {
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The port is in place before the segment is offered: whoever has imported it may send at once.
         engine.open_shared(SharedPort::new(dsm, Arc::clone(&views), protection))?;
-        // Alike in all ranks, as it counts the times that all have met here. A rank that is still closing has another name on offer.
+        // The same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
         let round = node.inner.openings.load(Ordering::Relaxed);
         let name = format!("{SEGMENT_NAME}.{round}");
         let request = ExportRequest {
@@ -193,9 +193,8 @@ impl Shared {
         }
     }
 
-    /// Asks for what of `slice` is not here, so that it comes while this thread goes on: its accesses then find it, or wait for
-    /// less. A hint: at most 16 minipages are on their way at a time, and those beyond are left for a fault to fetch. Another
-    /// rank may take one away before it is used.
+    /// Fetches what of `slice` is not here while this thread goes on. It is a hint: at most 16 minipages are on their way at a
+    /// time, faults fetch the rest, and another rank may take one away before it is used.
     ///
     /// # Errors
     /// The memory is closed, or the shared memory is at its end.
@@ -213,8 +212,8 @@ impl Shared {
         self.prefetch_all(&[(slice.address(), bytes_of(slice), true)])
     }
 
-    /// As [`prefetch`](Self::prefetch) for several runs of bytes at once, which wakes another rank once rather than for each: the
-    /// address of each run, how many bytes it has, and whether to store there, as [`prefetch_to_write`](Self::prefetch_to_write).
+    /// As [`prefetch`](Self::prefetch), for several runs of bytes: the address of each, how many bytes it has, and whether to store
+    /// there, as [`prefetch_to_write`](Self::prefetch_to_write). One call wakes another rank once.
     ///
     /// # Errors
     /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.

@@ -802,8 +802,8 @@ mw_status_t mw_shared_alloc(const mw_shared_t *shared,
                             void **memory);
 
 /*
- * Asks for what of `length` bytes at `memory` is not here, so that it comes while this thread goes on. A hint: at most 16
- * allocations are on their way at a time, and another rank may take one away before it is used.
+ * Fetches what of `length` bytes at `memory` is not here while this thread goes on. It is a hint: at most 16 allocations are on
+ * their way at a time, faults fetch the rest, and another rank may take one away before it is used.
  *
  * Errors:
  * `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_GONE`: a rank has left or died.

@@ -83,8 +83,8 @@ pub extern "C" fn mw_shared_alloc(
     })
 }
 
-/// Asks for what of `length` bytes at `memory` is not here, so that it comes while this thread goes on. A hint: at most 16
-/// allocations are on their way at a time, and another rank may take one away before it is used.
+/// Fetches what of `length` bytes at `memory` is not here while this thread goes on. It is a hint: at most 16 allocations are on
+/// their way at a time, faults fetch the rest, and another rank may take one away before it is used.
 ///
 /// # Errors
 /// `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_GONE`: a rank has left or died.

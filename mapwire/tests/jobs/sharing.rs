@@ -385,6 +385,7 @@ fn a_rank_that_drops_the_memory_without_waiting_is_named_to_those_who_still_use_
                     &["rank 0", "taken its part of the shared memory away"],
                 );
                 refused(shared.alloc_bytes(8), &["rank 0"]);
+                refused(shared.prefetch_all(&[]), &["rank 0"]);
                 drop(shared);
                 rank.note("told", "");
                 rank.meet("again");
