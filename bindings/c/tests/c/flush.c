@@ -70,7 +70,7 @@ static void send(mw_node_t *node) {
         OK(mw_import_flush(words));
     } else {
         char count[64];
-        snprintf(count, sizeof count, "%llu sends to `words`", (unsigned long long)(sent - stored));
+        snprintf(count, sizeof count, "%llu send%s to `words`", (unsigned long long)(sent - stored), sent - stored == 1 ? "" : "s");
         FAILS(MW_ERR_REVOKED, count, mw_import_flush(words));
         HOLDS(refused_stores(node) <= sent - stored);
     }
