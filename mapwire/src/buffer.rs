@@ -1,9 +1,8 @@
 //! Memory that importers can map.
 
 use core::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use mapwire_driver::engine::{AskForWake, Asked};
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::memory::raw::Source;
 
@@ -91,26 +90,9 @@ impl Buffer {
         Ok(raw::bytes(self, self.at(range.start, length)?, length))
     }
 
-    fn memory(&self) -> MutexGuard<'_, SharedBuffer> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The address of a range within the buffer.
     fn at(&self, offset: usize, length: usize) -> Result<u64> {
         check_range(offset as u64, length as u64, self.length as u64)?;
         Ok((self.address + offset) as u64)
-    }
-}
-
-impl AskForWake for Buffer {
-    fn ask(&self) -> Asked {
-        match self.memory().ask_for_wake() {
-            true => Asked::Sure,
-            false => Asked::Unsure,
-        }
-    }
-
-    fn end(&self) {
-        self.memory().end_asking();
     }
 }

@@ -1,12 +1,13 @@
 //! Exports: memory that others may store into or fetch from.
 
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::AskForWake;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::notices::{Notification, NotificationHandler};
+use mapwire_host::memory::{MemoryError, SharedBuffer};
 use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, NodeId, Rights};
 
@@ -74,20 +75,20 @@ impl<'a> ExportBuilder<'a> {
         self
     }
 
-    /// Exports only bytes `offset` to `offset + length` of the memory. A part of a buffer takes the ring path, so that its
-    /// neighbours on the page stay private.
+    /// Exports only bytes `offset` to `offset + length` of the memory. A part of a buffer from [`Node::alloc`] takes the ring path, so
+    /// that its neighbours on the page stay private.
     ///
     /// # Errors
     /// A range outside the memory.
     pub fn range(mut self, offset: u64, length: u64) -> Result<Self> {
         check_range(offset, length, self.length)?;
-        self.ring_only |= length != self.length;
+        self.ring_only |= self.buffer.is_some() && length != self.length;
         self.address += offset;
         self.length = length;
         Ok(self)
     }
 
-    /// Takes the ring path even where importers could map the memory: needed for [`Export::redirect`].
+    /// Takes the ring path even where importers could map the memory, which then stays as it is: needed for [`Export::redirect`].
     pub fn ring_only(mut self) -> Self {
         self.ring_only = true;
         self
@@ -113,12 +114,14 @@ impl<'a> ExportBuilder<'a> {
         if self.buffer.is_none() {
             raw::require_mapped(address, length, true)?;
         }
-        let direct = match &self.buffer {
-            Some(buffer) if !self.ring_only && self.rights.contains(Rights::FETCH) => {
-                Some(DirectMemory::Buffer(Arc::clone(&buffer.memory)))
-            }
-            _ => None,
+        let memory = match &self.buffer {
+            _ if self.ring_only || !self.rights.contains(Rights::FETCH) => None,
+            Some(buffer) => Some(Arc::clone(&buffer.memory)),
+            None => adopt(address, length).map(|memory| Arc::new(Mutex::new(memory))),
         };
+        let direct = memory
+            .as_ref()
+            .map(|memory| DirectMemory::Buffer(Arc::clone(memory)));
         let (name, importers) = (self.name.clone(), self.importers.clone());
         let request = ExportRequest {
             name: self.name,
@@ -135,11 +138,28 @@ impl<'a> ExportBuilder<'a> {
             id,
             address,
             length,
-            buffer: self.buffer,
+            memory,
+            _buffer: self.buffer,
             landing: None,
             name,
             importers,
         })
+    }
+}
+
+/// Moves the whole pages of private memory to where importers can map them; `None` where that cannot be, so that it goes by the
+/// ring.
+fn adopt(address: u64, length: u64) -> Option<SharedBuffer> {
+    match SharedBuffer::adopt("mapwire-export", address as usize, length as usize) {
+        Ok(memory) => Some(memory),
+        Err(error @ MemoryError::NotAdoptable { .. }) => {
+            tracing::debug!(%error, "an export takes the ring path");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "an export takes the ring path, which is slower");
+            None
+        }
     }
 }
 
@@ -150,8 +170,10 @@ pub struct Export {
     id: ExportId,
     address: u64,
     length: u64,
+    /// What importers may map.
+    memory: Option<Arc<Mutex<SharedBuffer>>>,
     /// Kept for as long as others may store into it.
-    buffer: Option<Buffer>,
+    _buffer: Option<Buffer>,
     landing: Option<Buffer>,
     name: String,
     importers: Importers,
@@ -220,7 +242,10 @@ impl Export {
         let address = self.signal_address(offset)?;
         let look = || raw::load(address).ok().filter(|&seen| seen >= value);
         let engine = &self.node.inner.engine;
-        let direct = self.buffer.as_ref().map(|buffer| buffer as &dyn AskForWake);
+        let direct = self
+            .memory
+            .as_deref()
+            .map(|memory| memory as &dyn AskForWake);
         let outcome = engine.wait_for_memory(direct, timeout, |thorough| {
             if let Some(seen) = look() {
                 return Some(Some(seen));

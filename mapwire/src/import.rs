@@ -1,5 +1,6 @@
 //! Imports: the right to store into another rank's memory, or to fetch from it.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,21 +10,18 @@ use mapwire_driver::engine::{Engine, Way};
 use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
 use mapwire_driver::{DriverError, DriverMode};
-use mapwire_host::faults::touch;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
-use mapwire_wire::{
-    CommandRepr, Key, NodeId, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal,
-    TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp,
-};
+use mapwire_wire::{CommandRepr, Key, NodeId, Refusal, Rights, Signal};
 
 use crate::error::{Error, Result, check_range};
 use crate::node::Node;
 
 mod buffers;
 mod checks;
+mod parts;
 mod proxies;
 mod ring;
 mod sending;
@@ -163,19 +161,27 @@ impl Import {
         self.held.local.grant.rights
     }
 
-    /// Whether the exporter's memory is mapped here: then a send is a copy, and the MMU checks it.
+    /// Whether all of the exporter's memory is mapped here: then a send is a copy, and the MMU checks it.
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        self.held.local.mapped.is_some()
+        self.direct_range() == (0..self.len())
     }
 
-    /// Where the exporter's memory is mapped here, on the direct path: stores through it, and loads, need no call at all (the
+    /// The bytes of the export that are mapped here, which take the direct path: all, none, or those of whole pages.
+    #[must_use]
+    pub fn direct_range(&self) -> Range<u64> {
+        let part = self.held.local.mapped.as_ref().map(MappedBuffer::part);
+        part.map_or(0..0, |part| part.start as u64..part.end as u64)
+    }
+
+    /// Where the exporter's memory is mapped here, if all of it is: stores through it, and loads, need no call at all (the
     /// proxy space is then real address space, as on SHRIMP). They are ordered as this processor orders stores, and after a
     /// revocation they reach nobody. They wake nobody either: an exporter that sleeps in `wait_signal` sees them after 10 ms at
     /// most.
     #[must_use]
     pub fn as_ptr(&self) -> Option<*mut u8> {
-        self.held.local.mapped.as_ref().map(MappedBuffer::as_ptr)
+        let mapped = self.held.local.mapped.as_ref()?;
+        mapped.at(0, usize::try_from(self.len()).ok()?)
     }
 
     /// The first proxy address of this import (VMMC §2): names its bytes among all imports of this process, until it is
@@ -271,15 +277,10 @@ impl Import {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_notify(&self, data: &[u8], offset: u64) -> Result<()> {
-        let Some(mapped) = &self.held.local.mapped else {
+        if self.held.local.mapped.is_none() {
             return self.send_slow(data.into(), offset, true, None);
-        };
-        self.open_direct()?;
-        self.check(Rights::STORE, offset, data.len() as u64)?;
-        if self.held.way.is_traced() {
-            self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, data.into());
         }
-        mapped.write(offset as usize, data)?;
+        self.send_slow(data.into(), offset, false, None)?;
         let grant = &self.held.local.grant;
         let notice = direct_notice(grant.export, grant.key, offset, data.len() as u64);
         let command = CommandRepr::Handler {
@@ -298,9 +299,10 @@ impl Import {
     pub fn fetch(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if let Some(mapped) = &self.held.local.mapped
             && self.is_open(mapped)
+            && self.held.local.grant.rights.contains(Rights::FETCH)
+            && mapped.read(offset as usize, into).is_ok()
         {
-            self.check(Rights::FETCH, offset, into.len() as u64)?;
-            return Ok(mapped.read(offset as usize, into)?);
+            return Ok(());
         }
         self.fetch_slow(offset, into)
     }
@@ -321,6 +323,9 @@ impl Import {
         let Some(mapped) = &held.local.mapped else {
             return self.flush_ring();
         };
+        if !self.is_direct() {
+            self.flush_ring()?;
+        }
         if !mapped.stores_arrived() {
             return Err(Error::NotStored {
                 rank: u32::from(grant.node.0),
@@ -349,57 +354,10 @@ impl Import {
         signal: Option<Signal>,
     ) -> Result<()> {
         self.check(Rights::STORE, offset, data.len() as u64)?;
-        if let Some(mapped) = &self.held.local.mapped {
-            self.open_direct()?;
-            if self.held.way.is_traced() {
-                self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, data);
-                mapped.write(offset as usize, data)?;
-                if let Some(signal) = signal {
-                    mapped.store_release_u64(signal.offset as usize, signal.value)?;
-                }
-                self.wake_awaiting(mapped);
-                return Ok(());
-            }
-            return match signal {
-                None => self.send_source(data, offset),
-                Some(signal) => self.put_signal_source(data, offset, signal.offset, signal.value),
-            };
+        match &self.held.local.mapped {
+            None => self.send_ring(data, offset, notify, signal),
+            Some(mapped) => self.send_parts(mapped, data, offset, signal),
         }
-        // An error here is one address; a fault in the driver would be the end of the process.
-        touch(data.as_ptr() as usize, data.len(), false)?;
-        let short = if signal.is_some() {
-            SHORT_SIGNAL_BYTES
-        } else {
-            SHORT_BYTES
-        };
-        if data.len() <= short {
-            let length = data.len() as u32;
-            let import = self.held.local.id;
-            let mut copy = [0; SHORT_BYTES];
-            // Copied here, outside the driver's lock: `data` may be shared memory, and fault.
-            data.copy_to_slice(&mut copy[..data.len()]);
-            if self.held.way.is_traced() {
-                self.trace(TraceOp::Send, TRACE_FLAG_INLINE, data);
-            }
-            let command = CommandRepr::ShortSend {
-                import,
-                offset,
-                length,
-                notify,
-                signal,
-            };
-            return self.submit(&command, &copy[..data.len()]);
-        }
-        let length = data.len() as u64;
-        if self.is_shared(data) {
-            // The driver must not fault: send a copy that cannot.
-            let mut copy = vec![0; data.len()];
-            data.copy_to_slice(&mut copy);
-            let word = self.submit_long(copy[..].into(), offset, notify, signal)?;
-            return self.held.finish(word, length);
-        }
-        let word = self.submit_long(data, offset, notify, signal)?;
-        self.held.finish(word, length)
     }
 
     /// Submits a command whose pages are pinned and held until it is done; gives its completion word.

@@ -106,8 +106,16 @@ impl Node {
         ExportBuilder::of_buffer(self, buffer)
     }
 
-    /// Begins to export memory of any kind: heap, stack or static. It goes by the ring path: this process's NIC stores what
-    /// comes, so that neighbours on the same page stay private.
+    /// Begins to export memory of any kind: heap, stack or static.
+    ///
+    /// Whole pages of heap and statics take the direct path where importers' rights allow: [`start`](ExportBuilder::start) moves them onto
+    /// memory that can be mapped, in place, and the end of the export moves them back. Each takes some 20 µs and 1.5 µs a page. Stores of
+    /// other threads wait meanwhile; a system call must not store there. What changes for `fork`, `madvise` and huge pages until then
+    /// is said at [`SharedBuffer::adopt`](mapwire_host::memory::SharedBuffer::adopt).
+    ///
+    /// The rest takes the ring path: this process's NIC stores what comes, so that neighbours on the same page stay private. That is the
+    /// memory before the first whole page and behind the last, stacks, memory that is exported already or shared otherwise, of huge pages
+    /// or executable, and all memory with [`ring_only`](ExportBuilder::ring_only).
     ///
     /// # Safety
     /// The range stays mapped and at its place until the [`Export`](crate::Export) is dropped (not merely forgotten), and

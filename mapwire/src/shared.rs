@@ -465,7 +465,7 @@ impl Inner {
             .shared
             .bytes
             .next_multiple_of(PAGE_BYTES as u64);
-        if mapped.len() as u64 == ours {
+        if mapped.part() == (0..ours as usize) {
             return Ok(());
         }
         Err(crate::config::ConfigError {
@@ -474,7 +474,7 @@ impl Inner {
             why: format!(
                 "rank {} has a segment of {} bytes; give all ranks the same",
                 peer.0,
-                mapped.len()
+                mapped.part().len()
             ),
         }
         .into())

@@ -114,7 +114,8 @@ struct ImportGranted {
     epoch: U32,
     key: Key,
     length: U64,
-    direct: U64,
+    mapped_offset: U64,
+    mapped_bytes: U64,
 }
 
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
@@ -139,6 +140,35 @@ struct Released {
     prefix: Prefix,
     export: U32,
     key: Key,
+}
+
+/// The bytes of an export that an importer can map: those of whole pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MappedPart {
+    /// Offset of the first one in the export.
+    pub offset: u64,
+    /// How many; at least 1.
+    pub bytes: u64,
+}
+
+impl MappedPart {
+    /// Whether it has bytes, and all of them lie in an export of `length` bytes.
+    fn check(&self, length: u64) -> Result<(), WireError> {
+        if self.bytes == 0 {
+            return Err(WireError::Empty {
+                field: "mapped bytes",
+            });
+        }
+        let limit = length.checked_sub(self.offset).unwrap_or(0);
+        if self.bytes > limit {
+            return Err(WireError::TooLarge {
+                field: "mapped bytes",
+                value: self.bytes,
+                limit,
+            });
+        }
+        Ok(())
+    }
 }
 
 /// A legal control message.
@@ -174,8 +204,8 @@ pub enum ControlMessage<'a> {
         length: u64,
         /// What was granted; not empty.
         rights: Rights,
-        /// The tag under which a file descriptor for mapping the pages is passed, if one is: the request's number.
-        direct: Option<u64>,
+        /// What can be mapped, if anything: descriptors for that are passed under the request's number.
+        direct: Option<MappedPart>,
         /// Which life of the export this is; `Revoked` names it.
         epoch: u32,
     },
@@ -271,9 +301,13 @@ impl<'a> ControlMessage<'a> {
             }
             ControlKind::ImportGranted => {
                 let m = whole::<ImportGranted>(bytes)?;
-                let direct = (flags & DIRECT != 0).then_some(m.direct.get());
+                let direct = (flags & DIRECT != 0).then_some(MappedPart {
+                    offset: m.mapped_offset.get(),
+                    bytes: m.mapped_bytes.get(),
+                });
                 if direct.is_none() {
-                    must_be_zero("direct", m.direct.get())?;
+                    must_be_zero("mapped offset", m.mapped_offset.get())?;
+                    must_be_zero("mapped bytes", m.mapped_bytes.get())?;
                 }
                 ControlMessage::ImportGranted {
                     request: m.request.get(),
@@ -315,14 +349,22 @@ impl<'a> ControlMessage<'a> {
         Ok(message)
     }
 
-    /// Whether names and rights are within what the format allows.
+    /// Whether names, rights and ranges are within what the format allows.
     pub fn check(&self) -> Result<(), WireError> {
         match self {
             ControlMessage::ImportRequest { name, rights, .. } => {
                 check_name_bytes(name.len() as u64)?;
                 check_rights(*rights)
             }
-            ControlMessage::ImportGranted { rights, .. } => check_rights(*rights),
+            ControlMessage::ImportGranted {
+                rights,
+                length,
+                direct,
+                ..
+            } => {
+                check_rights(*rights)?;
+                direct.map_or(Ok(()), |part| part.check(*length))
+            }
             _ => Ok(()),
         }
     }
@@ -414,7 +456,8 @@ impl<'a> ControlMessage<'a> {
                     epoch: epoch.into(),
                     key,
                     length: length.into(),
-                    direct: direct.unwrap_or(0).into(),
+                    mapped_offset: direct.map_or(0, |part| part.offset).into(),
+                    mapped_bytes: direct.map_or(0, |part| part.bytes).into(),
                 },
             ),
             ControlMessage::ImportRefused { request, reason } => put(
@@ -526,7 +569,11 @@ impl fmt::Display for ControlMessage<'_> {
                     "request {request}: granted {export} epoch {epoch}, {length} bytes to {rights}, key {key}"
                 )?;
                 match direct {
-                    Some(tag) => write!(f, ", direct under tag {tag}"),
+                    Some(part) => write!(
+                        f,
+                        ", {} bytes from {} on can be mapped",
+                        part.bytes, part.offset
+                    ),
                     None => Ok(()),
                 }
             }

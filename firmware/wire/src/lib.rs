@@ -45,7 +45,7 @@ pub mod trace;
 pub mod view;
 
 pub use command::{COMMAND_BYTES, COMMAND_VERSION, CommandHeader, CommandKind, CommandRepr};
-pub use control::{ControlKind, ControlMessage, MAX_CONTROL_BYTES, MAX_NAME_BYTES};
+pub use control::{ControlKind, ControlMessage, MAX_CONTROL_BYTES, MAX_NAME_BYTES, MappedPart};
 pub use error::WireError;
 pub use header::{
     CHUNK_BYTES, Flags, HEADER_BYTES, Header, INLINE_BYTES, MAX_PAYLOAD_BYTES, SHORT_BYTES,

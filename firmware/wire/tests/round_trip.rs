@@ -157,9 +157,14 @@ fn control(name: &str) -> impl Strategy<Value = ControlMessage<'_>> {
         any::<(u32, u32, u32, u64)>(),
         key(),
         rights(),
-        any::<Option<u64>>(),
+        any::<Option<(u64, u64)>>(),
     )
-        .prop_map(|((request, export, epoch, length), key, rights, direct)| {
+        .prop_map(|((request, export, epoch, length), key, rights, part)| {
+            let direct = part.filter(|_| length > 0).map(|(offset, bytes)| {
+                let offset = offset % length;
+                let bytes = 1 + bytes % (length - offset);
+                MappedPart { offset, bytes }
+            });
             ControlMessage::ImportGranted {
                 request,
                 export: ExportId(export),

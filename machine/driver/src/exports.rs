@@ -9,7 +9,7 @@ use mapwire_host::views::MultiView;
 use mapwire_nic::{Export, Landing};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::{Action, Importers, Offer};
-use mapwire_wire::{ExportId, Key, MAX_CONTROL_BYTES, NodeId, Rights, TraceOp};
+use mapwire_wire::{ExportId, Key, MAX_CONTROL_BYTES, MappedPart, NodeId, Rights, TraceOp};
 
 use crate::driver::{Driver, PROCESS, job_key};
 use crate::error::DriverError;
@@ -20,7 +20,7 @@ use crate::notices::{Notice, Notification, NotificationHandler};
 /// Memory that importers can map.
 #[derive(Clone, Debug)]
 pub enum DirectMemory {
-    /// A buffer.
+    /// A buffer, or memory of the program that was adopted.
     Buffer(Arc<Mutex<SharedBuffer>>),
     /// The shared memory's segment, by way of its privileged view; for peers only, and never revoked while it is open.
     Views(Arc<MultiView>),
@@ -38,10 +38,30 @@ pub struct ExportRequest {
     pub rights: Rights,
     /// Who they may be.
     pub importers: Importers,
-    /// The buffer whose pages these are, whole, if importers may map them (the direct path).
+    /// What importers may map (the direct path): memory that lies in the range, all of it or its whole pages.
     pub direct: Option<DirectMemory>,
     /// Who is told of messages with a notification.
     pub handler: Option<NotificationHandler>,
+}
+
+impl ExportRequest {
+    /// Which bytes of the range importers may map.
+    fn mapped_part(&self) -> Option<MappedPart> {
+        match self.direct.as_ref()? {
+            DirectMemory::Buffer(buffer) => {
+                let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+                let first = buffer.as_ptr().addr() as u64;
+                // Nothing, if the memory does not lie there.
+                let offset = first.checked_sub(self.address)?;
+                let bytes = (buffer.len() as u64).min(self.length.checked_sub(offset)?);
+                (bytes > 0).then_some(MappedPart { offset, bytes })
+            }
+            DirectMemory::Views(_) => Some(MappedPart {
+                offset: 0,
+                bytes: self.length,
+            }),
+        }
+    }
 }
 
 /// An export of this process.
@@ -88,8 +108,8 @@ pub(crate) const STATUS_TAG: u64 = 1 << 63;
 impl Driver {
     /// Exports memory.
     ///
-    /// An export on the ring path has all its pages pinned first (VMMC §4.4). One on the direct path is not pinned: the
-    /// importers' mappings keep its pages, and the MMU translates. Of several exports of one buffer the first takes the direct
+    /// Pages that the ring path stores to are pinned first (VMMC §4.4): all, or those at the edges of what importers map. What they
+    /// map is not pinned: the mappings keep its pages, and the MMU translates. Of several exports of one buffer the first takes the direct
     /// path: revoking it moves the buffer, which the importers of another would not follow.
     ///
     /// # Errors
@@ -116,14 +136,9 @@ impl Driver {
             let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
             buffer.share(writers)?;
         }
-        let range = PageRange::covering(request.address, request.length)?;
-        let held = if request.direct.is_none() {
-            self.pages.hold_export(&mut self.nic, range)?;
-            vec![range]
-        } else {
-            Vec::new()
-        };
+        let part = request.mapped_part();
         let key = job_key()?;
+        let held = self.hold_unmapped(request.address, request.length, part)?;
         let entry = Export {
             process: PROCESS,
             key,
@@ -144,7 +159,7 @@ impl Driver {
                     length: request.length,
                     rights: request.rights,
                     importers: request.importers,
-                    direct: request.direct.is_some(),
+                    direct: part,
                 };
                 // Known to the driver before it is offered: an importer may wait already, and is answered at once.
                 self.exports.push(LocalExport {
@@ -164,8 +179,10 @@ impl Driver {
                 }
                 Ok(id)
             });
-        if outcome.is_ok() && !held.is_empty() {
-            self.trace_pages(TraceOp::Export, range);
+        if outcome.is_ok() {
+            for range in &held {
+                self.trace_pages(TraceOp::Export, *range);
+            }
         }
         match outcome {
             // Importers that wait for the name are answered now, not when this process next comes by.
@@ -175,6 +192,36 @@ impl Driver {
                 .for_each(|range| self.pages.release_export(range)),
         }
         outcome
+    }
+
+    /// Pins and holds the pages of an export that importers do not map.
+    fn hold_unmapped(
+        &mut self,
+        address: u64,
+        length: u64,
+        part: Option<MappedPart>,
+    ) -> Result<Vec<PageRange>, DriverError> {
+        let edges = match part {
+            None => [(0, length), (0, 0)],
+            Some(part) => {
+                let end = part.offset + part.bytes;
+                [(0, part.offset), (end, length - end)]
+            }
+        };
+        let mut held = Vec::new();
+        for (offset, bytes) in edges {
+            if bytes == 0 {
+                continue;
+            }
+            let range = PageRange::covering(address + offset, bytes)?;
+            if let Err(error) = self.pages.hold_export(&mut self.nic, range) {
+                held.into_iter()
+                    .for_each(|range| self.pages.release_export(range));
+                return Err(error.into());
+            }
+            held.push(range);
+        }
+        Ok(held)
     }
 
     /// How many imports of an export are held.
@@ -208,16 +255,15 @@ impl Driver {
             self.pages.release_export(*range);
             self.trace_pages(TraceOp::Unexport, *range);
         }
-        if let Some(DirectMemory::Buffer(buffer)) = &local.direct
-            && local.passed
-        {
-            buffer
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .revoke()?;
+        let mut moved = Ok(());
+        if let Some(DirectMemory::Buffer(buffer)) = &local.direct {
+            let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            if local.passed || buffer.is_adopted() {
+                moved = buffer.revoke();
+            }
         }
         self.poll();
-        Ok(())
+        Ok(moved?)
     }
 
     /// Lets a buffer of this process stand for an export, or ends that (UTLB §4.1, transfer redirection): stores land there and

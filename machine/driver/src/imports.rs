@@ -27,7 +27,7 @@ pub struct LocalImport {
     pub id: ImportId,
     /// What was granted.
     pub grant: Grant,
-    /// The exporter's memory, on the direct path.
+    /// The exporter's memory, on the direct path: all of it, or its whole pages.
     pub mapped: Option<MappedBuffer>,
 }
 
@@ -141,14 +141,14 @@ impl Driver {
         let mapped = match memory {
             None => None,
             Some((memory, status)) => {
-                // The length is the exporter's word: `map` holds it against the file.
-                let bytes = usize::try_from(grant.length).unwrap_or(usize::MAX);
-                Some(MappedBuffer::map(
-                    &memory,
-                    &status,
-                    bytes,
-                    grant.rights.contains(Rights::STORE),
-                )?)
+                // The exporter's word, which was checked to lie within the export: `map` holds it against the file.
+                let part = grant.direct.map_or(0..0, |part| {
+                    let first = usize::try_from(part.offset).unwrap_or(usize::MAX);
+                    let bytes = usize::try_from(part.bytes).unwrap_or(usize::MAX);
+                    first..first.saturating_add(bytes)
+                });
+                let writable = grant.rights.contains(Rights::STORE);
+                Some(MappedBuffer::map(&memory, &status, part, writable)?)
             }
         };
         let import = Import {

@@ -379,11 +379,7 @@ impl SharedPort {
             return Err(Broken::NoView(NodeId(to)));
         };
         match self.views.privileged(offset, length) {
-            Ok(from)
-                if offset
-                    .checked_add(length)
-                    .is_some_and(|end| end <= peer.len()) =>
-            {
+            Ok(from) if peer.at(offset, length).is_some() => {
                 mover::store_minipage(from, peer, offset, length);
                 Ok(())
             }

@@ -41,6 +41,8 @@ pub mod waiting;
 
 mod errno;
 mod maps;
+#[allow(unsafe_code)]
+mod procmap;
 
 #[cfg(test)]
 mod testing;

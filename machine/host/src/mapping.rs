@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use crate::memory::raw::Source;
 
@@ -107,6 +107,50 @@ impl Mapping {
             // A kernel older than 4.17 takes the address as a hint only.
             Err(Errno::EXIST)
         }
+    }
+
+    /// Maps `bytes` of `file` over what is mapped at `address`, shared, for loads and stores. Accesses see the old memory or the
+    /// new, never a hole.
+    ///
+    /// # Safety
+    /// The range is mapped, and stays valid for whoever uses it: `file` holds the same bytes.
+    pub(crate) unsafe fn over(address: usize, file: impl AsFd, bytes: usize) -> Result<(), Errno> {
+        let place = ptr::with_exposed_provenance_mut(address);
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: this function's contract.
+        unsafe { rustix::mm::mmap(place, bytes, Rights::ReadWrite.prot(), flags, file, 0) }?;
+        Ok(())
+    }
+
+    /// As [`over`](Self::over), from `offset` on, and private: stores to it reach nobody else.
+    ///
+    /// # Safety
+    /// As for [`over`](Self::over).
+    pub(crate) unsafe fn private_over(
+        address: usize,
+        file: impl AsFd,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<(), Errno> {
+        let place = ptr::with_exposed_provenance_mut(address);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: this function's contract.
+        unsafe { rustix::mm::mmap(place, bytes, Rights::ReadWrite.prot(), flags, file, offset) }?;
+        Ok(())
+    }
+
+    /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over).
+    ///
+    /// # Safety
+    /// As for [`over`](Self::over), of the bytes of this mapping.
+    pub(crate) unsafe fn move_over(self, address: usize) -> Result<(), Errno> {
+        let place = ptr::with_exposed_provenance_mut(address);
+        let (from, bytes) = (self.start.as_ptr().cast(), self.bytes);
+        // SAFETY: the range belongs to this value; the rest is this function's contract.
+        unsafe { rustix::mm::mremap_fixed(from, bytes, bytes, MremapFlags::MAYMOVE, place) }?;
+        // Its address space is gone.
+        core::mem::forget(self);
+        Ok(())
     }
 
     fn from_raw(start: *mut c_void, bytes: usize) -> Result<Self, Errno> {

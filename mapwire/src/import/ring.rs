@@ -5,29 +5,77 @@ use mapwire_driver::completions::CommandFailure;
 use mapwire_host::faults::touch;
 use mapwire_host::memory::raw::Source;
 use mapwire_nic::{CommandError, RefusedStores};
-use mapwire_wire::{CommandRepr, Refusal, Rights, Signal, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::{
+    CommandRepr, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, TRACE_FLAG_INLINE,
+    TraceOp,
+};
 
 use super::{Held, Import};
 use crate::error::{Error, Result};
 
 impl Import {
+    /// Sends by the ring what was checked to lie in the export.
+    pub(super) fn send_ring(
+        &self,
+        data: Source<'_>,
+        offset: u64,
+        notify: bool,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        // An error here is one address; a fault in the driver would be the end of the process.
+        touch(data.as_ptr() as usize, data.len(), false)?;
+        let short = if signal.is_some() {
+            SHORT_SIGNAL_BYTES
+        } else {
+            SHORT_BYTES
+        };
+        if data.len() <= short {
+            let length = data.len() as u32;
+            let import = self.held.local.id;
+            let mut copy = [0; SHORT_BYTES];
+            // Copied here, outside the driver's lock: `data` may be shared memory, and fault.
+            data.copy_to_slice(&mut copy[..data.len()]);
+            if self.held.way.is_traced() {
+                self.trace(TraceOp::Send, TRACE_FLAG_INLINE, data);
+            }
+            let command = CommandRepr::ShortSend {
+                import,
+                offset,
+                length,
+                notify,
+                signal,
+            };
+            return self.submit(&command, &copy[..data.len()]);
+        }
+        let length = data.len() as u64;
+        if self.is_shared(data) {
+            // The driver must not fault: send a copy that cannot.
+            let mut copy = vec![0; data.len()];
+            data.copy_to_slice(&mut copy);
+            let word = self.submit_long(copy[..].into(), offset, notify, signal)?;
+            return self.held.finish(word, length);
+        }
+        let word = self.submit_long(data, offset, notify, signal)?;
+        self.held.finish(word, length)
+    }
+
     #[cold]
     pub(super) fn fetch_slow(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check(Rights::FETCH, offset, into.len() as u64)?;
-        if let Some(mapped) = &self.held.local.mapped {
-            self.open_direct()?;
-            if self.held.way.is_traced() {
-                self.trace(TraceOp::Fetch, TRACE_FLAG_DIRECT, (&*into).into());
-                return Ok(mapped.read(offset as usize, into)?);
-            }
-            return self.fetch(offset, into);
+        match &self.held.local.mapped {
+            None => self.fetch_ring(offset, into),
+            Some(mapped) => self.fetch_parts(mapped, offset, into),
         }
+    }
+
+    /// Fetches by the ring what was checked to lie in the export.
+    pub(super) fn fetch_ring(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if into.is_empty() {
             return Ok(());
         }
         if self.is_shared((&*into).into()) {
             let mut copy = vec![0; into.len()];
-            self.fetch_slow(offset, &mut copy)?;
+            self.fetch_ring(offset, &mut copy)?;
             into.copy_from_slice(&copy);
             return Ok(());
         }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use mapwire::{Key, Rights};
 use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{
-    ControlMessage, ExportId, FetchId, HandlerId, Header, MessageId, Refusal, Repr, Signal,
+    ControlMessage, ExportId, FetchId, HandlerId, Header, MappedPart, MessageId, Refusal, Repr,
+    Signal,
 };
 
 use crate::harness::hostile::{Dice, Grant, Outlaw, RawChannel};
@@ -249,7 +250,10 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                 key: Key([3; 16]),
                 length: u64::MAX,
                 rights: Rights::ALL,
-                direct: Some(u64::MAX),
+                direct: Some(MappedPart {
+                    offset: 0,
+                    bytes: u64::MAX,
+                }),
                 epoch: 9,
             });
             channel.control(&ControlMessage::ImportRefused {

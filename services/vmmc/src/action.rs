@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use mapwire_wire::{ExportId, Key, NodeId, Rights};
+use mapwire_wire::{ExportId, Key, MappedPart, NodeId, Rights};
 
 use crate::error::VmmcError;
 use crate::requests::RequestId;
@@ -20,8 +20,8 @@ pub struct Grant {
     pub length: u64,
     /// What may be done.
     pub rights: Rights,
-    /// The tag under which the exporter passes the memory itself, for the direct path: the request's number.
-    pub direct: Option<u64>,
+    /// What can be mapped, for the direct path: the exporter passes that memory under the request's number.
+    pub direct: Option<MappedPart>,
 }
 
 /// Something to do, in this order.

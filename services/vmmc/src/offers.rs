@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use mapwire_wire::{ExportId, Key, NodeId, Rights};
+use mapwire_wire::{ExportId, Key, MappedPart, NodeId, Rights};
 
 use crate::importers::Importers;
 
@@ -22,8 +22,8 @@ pub struct Offer {
     pub rights: Rights,
     /// Who they may be.
     pub importers: Importers,
-    /// Whether its memory can be mapped by an importer that asks for all of `rights` (the direct path).
-    pub direct: bool,
+    /// What importers can map of it (the direct path).
+    pub direct: Option<MappedPart>,
 }
 
 /// An offer and who has taken it.

@@ -375,19 +375,19 @@ impl Vmmc {
         }
         let (export, key, length) = (offer.export, offer.key, offer.length);
         // A mapping that can be written can be read: what is mapped for storing carries both rights.
-        let rights = if offer.direct && rights.contains(Rights::STORE) {
+        let direct = offer.direct;
+        let rights = if direct.is_some() && rights.contains(Rights::STORE) {
             offer.rights
         } else {
             rights
         };
-        // The importer's own number: it takes memory under the numbers of its requests only.
-        let direct = offer.direct.then_some(u64::from(request));
         offered.taken.push(from);
-        if let Some(tag) = direct {
+        if direct.is_some() {
             self.actions.push_back(Action::PassMemory {
                 to: from,
                 export,
-                tag,
+                // The importer's own number: it takes memory under the numbers of its requests only.
+                tag: u64::from(request),
             });
         }
         self.send(

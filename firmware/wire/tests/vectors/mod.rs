@@ -236,7 +236,7 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
             },
             data: b"",
             hex: "01 03 0000 | 03000000 05000000 02000000 02000000
-                  a0a1a2a3a4a5a6a7a8a9aaabacadaeaf | 0000010000000000 0000000000000000",
+                  a0a1a2a3a4a5a6a7a8a9aaabacadaeaf | 0000010000000000 0000000000000000 0000000000000000",
             prints: "request 3: granted export 5 epoch 2, 65536 bytes to fetch, key a0a1…",
         },
         Vector {
@@ -247,14 +247,17 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
                 key: KEY,
                 length: 0x10000,
                 rights: Rights::ALL,
-                direct: Some(0x77),
+                direct: Some(MappedPart {
+                    offset: 0x77,
+                    bytes: 0xf000,
+                }),
                 epoch: 2,
             },
             data: b"",
             hex: "01 03 0100 | 03000000 05000000 03000000 02000000
-                  a0a1a2a3a4a5a6a7a8a9aaabacadaeaf | 0000010000000000 7700000000000000",
+                  a0a1a2a3a4a5a6a7a8a9aaabacadaeaf | 0000010000000000 7700000000000000 00f0000000000000",
             prints: "request 3: granted export 5 epoch 2, 65536 bytes to store+fetch, key a0a1…, \
-                     direct under tag 119",
+                     61440 bytes from 119 on can be mapped",
         },
         Vector {
             name: "import-refused",

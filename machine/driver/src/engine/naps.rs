@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
+use mapwire_host::memory::SharedBuffer;
 use mapwire_transport::board::NAP;
 
 use super::waits::as_ns;
@@ -28,6 +30,21 @@ pub trait AskForWake {
     fn ask(&self) -> Asked;
     /// Ends it.
     fn end(&self);
+}
+
+impl AskForWake for Mutex<SharedBuffer> {
+    fn ask(&self) -> Asked {
+        let buffer = self.lock().unwrap_or_else(PoisonError::into_inner);
+        match buffer.ask_for_wake() {
+            true => Asked::Sure,
+            false => Asked::Unsure,
+        }
+    }
+
+    fn end(&self) {
+        let buffer = self.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.end_asking();
+    }
 }
 
 /// The first nap of a thread that waits for memory. It is short while naps find what peers store by mere pointers, and twice as

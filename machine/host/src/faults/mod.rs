@@ -23,6 +23,8 @@ mod probe;
 #[allow(unsafe_code)]
 mod signals;
 #[allow(unsafe_code)]
+mod stillness;
+#[allow(unsafe_code)]
 mod touch;
 #[allow(unsafe_code)]
 mod uffd_abi;
@@ -40,6 +42,7 @@ use std::sync::Arc;
 pub use mprotect::Mprotect;
 pub use probe::probe;
 pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, watch};
+pub(crate) use stillness::Stillness;
 pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};
 pub use userfaultfd::Userfaultfd;

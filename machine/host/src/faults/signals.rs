@@ -296,6 +296,16 @@ pub(super) fn install_below(
     sigaction(signal, Some(&ours)).map(drop)
 }
 
+/// Whether faults reach `action` before any handler of the program: it is the handler of `signal`, or right below [`on_signal`].
+pub(super) fn reaches(signal: FaultSignal, action: Action) -> bool {
+    let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let action = action as *const () as usize;
+    sigaction(signal, None).is_ok_and(|current| {
+        current.sa_sigaction == action
+            || is_ours(&current) && signal.previous().action.load(Ordering::Relaxed) == action
+    })
+}
+
 /// Gives `signal` back to who handled it before, unless somebody took over since.
 fn uninstall(signal: FaultSignal) {
     let previous = signal.previous();
@@ -454,7 +464,7 @@ fn is_default(signal: c_int) -> bool {
 /// # Safety
 /// `context` is the ucontext of a SIGBUS or SIGSEGV that the kernel raised.
 #[cfg(target_arch = "x86_64")]
-unsafe fn fault_kind(context: *const c_void) -> FaultKind {
+pub(super) unsafe fn fault_kind(context: *const c_void) -> FaultKind {
     /// Page fault error code: the access was a store.
     const STORE: i64 = 1 << 1;
     // SAFETY: valid by this function's contract.
@@ -471,7 +481,7 @@ unsafe fn fault_kind(context: *const c_void) -> FaultKind {
 /// # Safety
 /// `context` is the ucontext of a SIGBUS or SIGSEGV that the kernel raised.
 #[cfg(target_arch = "aarch64")]
-unsafe fn fault_kind(context: *const c_void) -> FaultKind {
+pub(super) unsafe fn fault_kind(context: *const c_void) -> FaultKind {
     /// Bytes of records that end the kernel's `struct sigcontext`.
     const RECORDS_BYTES: usize = 4096;
     /// Marks the record with the syndrome of the fault.

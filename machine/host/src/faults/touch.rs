@@ -11,7 +11,8 @@ use core::ffi::{c_int, c_void};
 use std::sync::Once;
 
 use super::FaultSignal;
-use super::signals::{Previous, install_below, pass_on};
+use super::signals::{Previous, install_below, pass_on, reaches};
+use super::stillness::may_retry;
 use crate::memory::MemoryError;
 use crate::page::PAGE_BYTES;
 
@@ -113,6 +114,12 @@ fn not_mapped(address: usize, bytes: usize, at: usize, stores: bool) -> MemoryEr
     }
 }
 
+/// Whether faults reach this module's handler before any of the program. Installs it if it never was.
+pub(super) fn is_armed() -> bool {
+    ARMED.call_once(arm);
+    reaches(FaultSignal::Segv, on_touch)
+}
+
 #[cold]
 fn arm() {
     for signal in [FaultSignal::Bus, FaultSignal::Segv] {
@@ -124,7 +131,8 @@ fn arm() {
 /// The kernel, or the handler of watched ranges, calls this on the faulting thread.
 extern "C" fn on_touch(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands over a valid siginfo, and the ucontext of this signal.
-    let recovered = unsafe { (*info).si_code > 0 && recover(context) };
+    let recovered =
+        unsafe { (*info).si_code > 0 && (may_retry(signal, info, context) || recover(context)) };
     if !recovered {
         let before = if signal == libc::SIGBUS {
             FaultSignal::Bus

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::MemoryError;
@@ -101,6 +101,31 @@ pub fn verify(file: impl AsFd, bytes: usize) -> Result<u64, MemoryError> {
         });
     }
     Ok(found_bytes)
+}
+
+/// Calls `each` with the offset and length of each run of pages of `file` that were ever touched, of the `bytes` from `offset` on.
+pub(crate) fn extents(
+    file: impl AsFd,
+    offset: usize,
+    bytes: usize,
+    mut each: impl FnMut(usize, usize),
+) -> Result<(), Errno> {
+    let (mut at, limit) = (offset, offset + bytes);
+    while at < limit {
+        let start = match rustix::fs::seek(&file, SeekFrom::Data(at as u64)) {
+            Ok(start) => (start as usize).min(limit),
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(errno),
+        };
+        if start == limit {
+            break;
+        }
+        let end = rustix::fs::seek(&file, SeekFrom::Hole(start as u64))?;
+        let end = (end as usize).clamp(start + 1, limit);
+        each(start, end - start);
+        at = end;
+    }
+    Ok(())
 }
 
 /// The process that made something. A forked child has a copy of the value, but must not undo

@@ -4,6 +4,9 @@
 //! in `/dev/shm` whatever happens to the processes. [`MappedBuffer`] is an importer's mapping of
 //! it. A store through either is seen by the other without any call.
 //!
+//! Memory that the program has already can become such a buffer ([`SharedBuffer::adopt`]): its pages move onto a memfd at their
+//! place, and back when the buffer is dropped.
+//!
 //! # Two memfds
 //! One holds whole pages of data, the other one page whose first word is the [`Status`]. Both are
 //! sealed in length and against further seals, and an importer maps only what
@@ -25,7 +28,7 @@
 //! let mut export = SharedBuffer::allocate("inbox", 10_000)?;
 //! let (memory, status) = export.share(Writers::All)?;
 //! // A peer gets both descriptors over a Unix socket, and maps them.
-//! let import = MappedBuffer::map(memory, status, 10_000, true)?;
+//! let import = MappedBuffer::map(memory, status, 0..10_000, true)?;
 //! import.write(64, &b"hello"[..])?;
 //! import.store_release_u64(0, 1)?;
 //!
@@ -39,7 +42,11 @@
 //! # Ok::<(), mapwire_host::memory::MemoryError>(())
 //! ```
 
+#[allow(unsafe_code)]
+mod adoption;
 mod buffer;
+#[allow(unsafe_code)]
+mod forks;
 pub mod memfd;
 #[allow(unsafe_code)]
 pub mod raw;
@@ -103,6 +110,19 @@ pub enum MemoryError {
     /// Memory from another process whose loads could fault, or whose seals could change.
     #[error("memory from another process is {0}: mapwire did not make it")]
     NotSealed(&'static str),
+    /// Memory of the program that cannot be moved onto a memfd.
+    #[error("memory {address:#x}+{bytes} cannot be mapped by importers: it is {reason}")]
+    NotAdoptable {
+        /// First address.
+        address: usize,
+        /// Its length.
+        bytes: usize,
+        /// What is in the way.
+        reason: &'static str,
+    },
+    /// Adopted memory was to be reached by the buffer.
+    #[error("the buffer's memory belongs to the program: load and store there")]
+    OfProgram,
     /// A range leaves the buffer.
     #[error("bytes {offset}..{offset}+{bytes} leave a buffer of {len} bytes")]
     OutOfRange {

@@ -72,7 +72,7 @@ impl<'a> From<&'a [u8]> for Source<'a> {
     }
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
     /// No bytes.
     pub const EMPTY: Self = Self {
         address: ptr::NonNull::dangling().as_ptr(),
@@ -92,6 +92,20 @@ impl Source<'_> {
             bytes,
             is_slice: false,
             memory: PhantomData,
+        }
+    }
+
+    /// The `bytes` bytes from byte `first` on.
+    ///
+    /// # Panics
+    /// If they are not all among these.
+    #[must_use]
+    pub fn part(&self, first: usize, bytes: usize) -> Source<'a> {
+        assert!(first <= self.bytes && bytes <= self.bytes - first);
+        Self {
+            address: self.address.wrapping_add(first),
+            bytes,
+            ..*self
         }
     }
 

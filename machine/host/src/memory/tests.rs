@@ -19,7 +19,7 @@ fn imported(
         Writers::Present
     };
     let (memory, status) = buffer.share(writers)?;
-    MappedBuffer::map(memory, status, bytes, writable)
+    MappedBuffer::map(memory, status, 0..bytes, writable)
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn what_is_shared_for_loads_only_is_written_by_its_exporter_alone_also_after_a_r
     for round in [b"1st", b"2nd"] {
         let (memory, status) = buffer.share(Writers::Present).unwrap();
         nobody_can_store(memory);
-        assert!(MappedBuffer::map(memory, status, 100, true).is_err());
-        let import = MappedBuffer::map(memory, status, 100, false).unwrap();
+        assert!(MappedBuffer::map(memory, status, 0..100, true).is_err());
+        let import = MappedBuffer::map(memory, status, 0..100, false).unwrap();
         buffer.write(0, round).unwrap();
         let mut bytes = [0; 3];
         import.read(0, &mut bytes).unwrap();
@@ -120,7 +120,7 @@ fn an_importer_can_neither_write_the_status_nor_seal_the_memory_against_others()
         assert!(rustix::fs::fcntl_add_seals(memory, seal).is_err());
         assert!(rustix::fs::fcntl_add_seals(reopened(memory), seal).is_err());
     }
-    let import = MappedBuffer::map(memory, status, 100, true).unwrap();
+    let import = MappedBuffer::map(memory, status, 0..100, true).unwrap();
     assert!(!import.revoked());
     buffer.revoke().unwrap();
     assert!(import.revoked(), "the exporter itself still writes it");
@@ -145,7 +145,7 @@ fn a_buffer_that_is_shared_otherwise_than_before_moves() {
 fn mappings_of_others_memory_are_left_out_of_core_dumps() {
     let mut buffer = SharedBuffer::allocate("undumped", 100).unwrap();
     let import = imported(&mut buffer, 100, true).unwrap();
-    assert!(!is_dumped(import.as_ptr().addr()));
+    assert!(!is_dumped(import.at(0, 1).unwrap().addr()));
     assert!(is_dumped(buffer.as_ptr().addr()));
 }
 
@@ -211,7 +211,7 @@ fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
     let (_, status) = buffer.share(Writers::All).unwrap();
     let status = status.try_clone_to_owned().unwrap();
     let refused = |memory: BorrowedFd<'_>, status: BorrowedFd<'_>| {
-        let error = MappedBuffer::map(memory, status, 100, false).unwrap_err();
+        let error = MappedBuffer::map(memory, status, 0..100, false).unwrap_err();
         assert!(matches!(error, MemoryError::NotSealed(_)), "{error}");
     };
     let unsealed = rustix::fs::memfd_create("unsealed", MemfdFlags::ALLOW_SEALING).unwrap();
@@ -222,7 +222,7 @@ fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
         refused(unsealed.as_fd(), status.as_fd());
         rustix::fs::fcntl_add_seals(&unsealed, seal).unwrap();
     }
-    MappedBuffer::map(&unsealed, &status, 100, true).unwrap();
+    MappedBuffer::map(&unsealed, &status, 0..100, true).unwrap();
 
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     refused(file.as_fd(), status.as_fd());
@@ -250,7 +250,7 @@ fn memory_of_huge_pages_is_refused_since_they_can_run_out_on_a_load() {
     let (memory, status) = buffer.share(Writers::All).unwrap();
     for (memory, status) in [(huge.as_fd(), status), (memory, huge.as_fd())] {
         assert_eq!(
-            MappedBuffer::map(memory, status, 100, false).unwrap_err(),
+            MappedBuffer::map(memory, status, 0..100, false).unwrap_err(),
             MemoryError::NotSealed("no memfd of base pages")
         );
     }
@@ -341,7 +341,7 @@ fn mapped_memory_is_told_from_unmapped() {
     assert!(!memory_is_mapped(usize::MAX - 1, 5));
     assert_eq!(check_memory(start, 3 << 20, true), Ok(()));
     let import = imported(&mut buffer, 100, false).unwrap();
-    assert!(check_memory(import.as_ptr().addr(), 100, true).is_err());
+    assert!(check_memory(import.at(0, 1).unwrap().addr(), 100, true).is_err());
 }
 
 #[test]

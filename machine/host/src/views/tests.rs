@@ -70,9 +70,10 @@ fn views_are_closed_at_first_and_the_privileged_view_is_open() {
 fn a_peer_maps_the_memory_and_learns_when_it_is_gone() {
     let layout = ViewLayout::new(free_base(), 8 * PAGE_BYTES, 2).unwrap();
     let views = MultiView::new("peer", layout).unwrap();
-    let peer = MappedBuffer::map(views.fd(), views.status().fd(), layout.bytes, true).unwrap();
+    let peer = MappedBuffer::map(views.fd(), views.status().fd(), 0..layout.bytes, true).unwrap();
     peer.store_release_u64(16, 99).unwrap();
-    let import = MappedBuffer::map(views.fd(), views.status().fd(), layout.bytes, false).unwrap();
+    let import =
+        MappedBuffer::map(views.fd(), views.status().fd(), 0..layout.bytes, false).unwrap();
     let mut word = [0; 8];
     import.read(16, &mut word).unwrap();
     assert_eq!(u64::from_ne_bytes(word), 99);

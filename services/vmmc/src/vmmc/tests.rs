@@ -1,6 +1,7 @@
 use super::*;
 use crate::importers::Importers;
 use alloc::vec;
+use mapwire_wire::MappedPart;
 
 const EXPORTER: NodeId = NodeId(0);
 const IMPORTER: NodeId = NodeId(1);
@@ -37,6 +38,11 @@ fn exchange(exporter: &mut Vmmc, importer: &mut Vmmc) -> Vec<(NodeId, Action)> {
     }
 }
 
+const PART: MappedPart = MappedPart {
+    offset: 96,
+    bytes: 4096,
+};
+
 fn offer(name: &str) -> Offer {
     Offer {
         name: name.to_string(),
@@ -45,7 +51,7 @@ fn offer(name: &str) -> Offer {
         length: 8192,
         rights: Rights::ALL,
         importers: Importers::Job,
-        direct: false,
+        direct: None,
     }
 }
 
@@ -200,7 +206,7 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     exporter
         .offer(Offer {
-            direct: true,
+            direct: Some(PART),
             ..offer("pages")
         })
         .unwrap();
@@ -238,10 +244,12 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
         .collect();
     assert_eq!(
         (grants[0].rights, grants[0].direct),
-        (Rights::FETCH, Some(u64::from(first.0)))
+        (Rights::FETCH, Some(PART))
     );
-    let tag = Some(u64::from(second.0));
-    assert_eq!((grants[1].rights, grants[1].direct), (Rights::ALL, tag));
+    assert_eq!(
+        (grants[1].rights, grants[1].direct),
+        (Rights::ALL, Some(PART))
+    );
     assert!(!importer.awaits(EXPORTER, first) && importer.awaits(EXPORTER, later));
 }
 

@@ -1,0 +1,337 @@
+//! Private memory of the program, moved onto a memfd where it stands, and moved back.
+//!
+//! What the program sees does not change: same addresses, same bytes. Stores of its threads wait while pages move
+//! ([`Stillness`]), so none is lost. What does change, as long as the memory is adopted:
+//!
+//! * `fork`: the child gets a private mapping of the memfd ([`forks`]). Its stores stay its own. It sees what others
+//!   store to pages that it has not stored to itself.
+//! * Huge pages become base pages. Advice given by `madvise` before is forgotten, and `MADV_DONTNEED` no longer clears the bytes.
+//! * Memory that was locked is locked again.
+//! * Memory that the program unmaps is no longer adopted, and what it maps there instead is left alone.
+
+use core::ffi::c_void;
+use core::ptr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::MsyncFlags;
+
+use super::forks::{self, Entry};
+use super::memfd::{self, Owner};
+use super::{MemoryError, raw};
+use crate::descriptors::above_stdio;
+use crate::faults::Stillness;
+use crate::limits;
+use crate::mapping::Mapping;
+use crate::maps::{MappedRange, Maps};
+use crate::page::PAGE_BYTES;
+
+/// From this length on, pages that were never touched are looked for, and not copied.
+const SPARSE_BYTES: usize = 1 << 20;
+
+/// Entries of `/proc/self/pagemap` that are read at a time.
+const PAGEMAP_ENTRIES: usize = 4096;
+
+/// Bytes of each.
+const ENTRY_BYTES: usize = 8;
+
+/// Adopted memory: whole pages. Its holder calls [`give_back`](Self::give_back).
+#[derive(Debug)]
+pub(super) struct Adopted {
+    start: usize,
+    bytes: usize,
+    was_locked: bool,
+    owner: Owner,
+}
+
+impl Adopted {
+    /// Moves `bytes` at `start`, whole pages, onto `file`, which has that length and is empty.
+    ///
+    /// # Errors
+    /// [`MemoryError::NotAdoptable`]; or the kernel refuses. The memory is as before then.
+    pub(super) fn take(
+        start: usize,
+        bytes: usize,
+        file: &Arc<OwnedFd>,
+    ) -> Result<Self, MemoryError> {
+        let mut adoptions = forks::lock()?;
+        if adoptions.len() >= most_adoptions() {
+            return Err(refuse(start, bytes, TOO_MANY));
+        }
+        adoptions.reserve();
+        let ranges = private_ranges(start, bytes)?;
+        let this = Self {
+            start,
+            bytes,
+            was_locked: is_locked(start, bytes),
+            owner: Owner::me(),
+        };
+        let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
+        let mut touched = (bytes >= SPARSE_BYTES).then(Touched::open).flatten();
+        // Nothing is allocated from here on: a thread that waits for its store may hold the allocator.
+        let still = Stillness::begin(start, bytes).map_err(fail("mprotect"))?;
+        for range in &ranges {
+            copy_out(range, start, file, touched.as_mut()).map_err(fail("pwrite"))?;
+        }
+        // SAFETY: the file holds the bytes of the memory whose place it takes.
+        unsafe { Mapping::over(start, file, bytes) }.map_err(fail("mmap"))?;
+        if let Some(still) = still {
+            still.end_replaced();
+        }
+        adoptions.push(Entry {
+            start,
+            bytes,
+            file: Arc::clone(file),
+        });
+        let locked = this.lock_again();
+        drop(adoptions);
+        if let Err(error) = locked {
+            this.give_back(file)?;
+            return Err(error);
+        }
+        Ok(this)
+    }
+
+    /// Whether this process adopted it, not one that it was forked from.
+    pub(super) fn is_mine(&self) -> bool {
+        self.owner.is_me()
+    }
+
+    /// Moves the memory back to private pages at its place, with what `file` holds now. What the program has unmapped since is left
+    /// alone.
+    ///
+    /// # Errors
+    /// No memory or address space left: the memory stays where it is.
+    pub(super) fn give_back(&self, file: &Arc<OwnedFd>) -> Result<(), MemoryError> {
+        let mut adoptions = forks::lock()?;
+        for part in forks::standing(self.start, self.bytes, file)? {
+            self.give_part_back(file, part.start, part.end - part.start)?;
+        }
+        adoptions.remove(self.start);
+        drop(adoptions);
+        self.lock_again()
+    }
+
+    fn give_part_back(
+        &self,
+        file: &OwnedFd,
+        start: usize,
+        bytes: usize,
+    ) -> Result<(), MemoryError> {
+        let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
+        let fresh = Mapping::anonymous(bytes).map_err(fail("mmap"))?;
+        let still = Stillness::begin(start, bytes).map_err(fail("mprotect"))?;
+        let offset = start - self.start;
+        memfd::extents(file, offset, bytes, |at, length| {
+            fresh.prefault(at - offset, length);
+            let to = fresh.at(at - offset, length);
+            // SAFETY: `extents` gives parts of the range, which is mapped for loads; `at` has checked the other side. Both are apart.
+            unsafe { raw::copy(address_of(self.start + at).cast(), to, length) };
+        })
+        .map_err(fail("lseek"))?;
+        // SAFETY: the fresh pages hold the bytes of the memory whose place they take.
+        unsafe { fresh.move_over(start) }.map_err(fail("mremap"))?;
+        if let Some(still) = still {
+            still.end_replaced();
+        }
+        Ok(())
+    }
+
+    /// Locks the memory where it was locked before it moved.
+    fn lock_again(&self) -> Result<(), MemoryError> {
+        if !self.was_locked {
+            return Ok(());
+        }
+        // SAFETY: keeps pages in memory; no byte changes.
+        unsafe { rustix::mm::mlock(address_of(self.start), self.bytes) }
+            .map_err(|errno| MemoryError::of_call("mlock", self.bytes, errno))
+    }
+}
+
+/// How many adoptions stand at most: each takes two descriptors, of which the program may need many.
+fn most_adoptions() -> usize {
+    limits::descriptors()
+        .0
+        .map_or(usize::MAX, |descriptors| descriptors as usize / 8)
+}
+
+const TOO_MANY: &str = "one of too many exports: they take a quarter of RLIMIT_NOFILE already";
+
+fn refuse(address: usize, bytes: usize, reason: &'static str) -> MemoryError {
+    MemoryError::NotAdoptable {
+        address,
+        bytes,
+        reason,
+    }
+}
+
+fn address_of(start: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(start)
+}
+
+/// The mapped ranges that hold `bytes` at `start`, cut to them.
+///
+/// # Errors
+/// [`MemoryError::NotAdoptable`]: one of them is not private data that could move.
+fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRange>, MemoryError> {
+    let refuse = |reason| refuse(start, bytes, reason);
+    let here = 0_u8;
+    let stacks = [
+        (&raw const here).addr(),
+        rustix::param::linux_execfn().as_ptr().addr(),
+    ];
+    let mut maps = Maps::default();
+    let mut ranges = Vec::new();
+    let (mut at, end) = (start, start + bytes);
+    while at < end {
+        let mut range = maps
+            .at_or_after(at)
+            .filter(|range| range.start <= at)
+            .ok_or_else(|| refuse("not all mapped"))?;
+        if !range.readable || !range.writable {
+            return Err(refuse("not open to loads and stores"));
+        }
+        if range.executable {
+            return Err(refuse("executable"));
+        }
+        if range.shared {
+            return Err(refuse("shared with other processes or exported already"));
+        }
+        if range.page_bytes != PAGE_BYTES as u64 {
+            return Err(refuse("of huge pages"));
+        }
+        if stacks
+            .iter()
+            .any(|stack| (range.start..range.end).contains(stack))
+        {
+            return Err(refuse("on a stack"));
+        }
+        let next = range.end;
+        range.start = at;
+        range.end = next.min(end);
+        ranges.push(range);
+        at = next;
+    }
+    Ok(ranges)
+}
+
+/// Whether any page is locked into memory.
+fn is_locked(start: usize, bytes: usize) -> bool {
+    // SAFETY: to invalidate private memory does nothing; the kernel refuses it for locked pages.
+    let asked = unsafe { rustix::mm::msync(address_of(start), bytes, MsyncFlags::INVALIDATE) };
+    asked == Err(Errno::BUSY)
+}
+
+/// Tells which pages of private memory were ever touched.
+struct Touched {
+    pagemap: OwnedFd,
+    entries: Vec<u8>,
+}
+
+impl Touched {
+    /// `None` where that cannot be told.
+    fn open() -> Option<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let pagemap = rustix::fs::open("/proc/self/pagemap", flags, Mode::empty())
+            .and_then(above_stdio)
+            .ok()?;
+        let entries = vec![0; PAGEMAP_ENTRIES * ENTRY_BYTES];
+        Some(Self { pagemap, entries })
+    }
+
+    /// Calls `each` with the address and length of each run of touched pages in `start..end`, whole pages.
+    fn runs(
+        &mut self,
+        start: usize,
+        end: usize,
+        mut each: impl FnMut(usize, usize) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        /// Present, or swapped out.
+        const TOUCHED: u64 = 1 << 63 | 1 << 62;
+        let mut at = start;
+        while at < end {
+            let pages = ((end - at) / PAGE_BYTES).min(PAGEMAP_ENTRIES);
+            let entries = &mut self.entries[..pages * ENTRY_BYTES];
+            let place = (at / PAGE_BYTES * ENTRY_BYTES) as u64;
+            if rustix::io::pread(&self.pagemap, &mut *entries, place)? < entries.len() {
+                return Err(Errno::IO);
+            }
+            let touched = |entry: &[u8]| {
+                let mut word = [0; ENTRY_BYTES];
+                word.copy_from_slice(entry);
+                u64::from_ne_bytes(word) & TOUCHED != 0
+            };
+            let mut entries = entries.chunks_exact(ENTRY_BYTES).map(touched).peekable();
+            while let Some(first) = entries.next() {
+                let mut bytes = PAGE_BYTES;
+                while entries.next_if_eq(&first).is_some() {
+                    bytes += PAGE_BYTES;
+                }
+                if first {
+                    each(at, bytes)?;
+                }
+                at += bytes;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the pages of `range` to `file`, in which `start` is byte 0. Pages that were never touched stay holes.
+fn copy_out(
+    range: &MappedRange,
+    start: usize,
+    file: &OwnedFd,
+    touched: Option<&mut Touched>,
+) -> Result<(), Errno> {
+    match touched {
+        // What was never touched of a file has that file's bytes.
+        Some(touched) if range.inode == 0 => touched.runs(range.start, range.end, |at, bytes| {
+            write_all(file, at, bytes, at - start)
+        }),
+        _ => write_all(
+            file,
+            range.start,
+            range.end - range.start,
+            range.start - start,
+        ),
+    }
+}
+
+/// Writes memory to a file.
+fn write_all(
+    file: &OwnedFd,
+    mut from: usize,
+    mut bytes: usize,
+    mut offset: usize,
+) -> Result<(), Errno> {
+    while bytes > 0 {
+        // SAFETY: the kernel reads memory that is mapped, or fails; others may load and store there.
+        let written = unsafe {
+            libc::pwrite64(
+                file.as_raw_fd(),
+                address_of(from),
+                bytes,
+                offset as libc::off64_t,
+            )
+        };
+        match usize::try_from(written) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                from += written;
+                offset += written;
+                bytes -= written;
+            }
+            Err(_) => match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                errno => return Err(Errno::from_raw_os_error(errno.unwrap_or(libc::EIO))),
+            },
+        }
+    }
+    Ok(())
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests;

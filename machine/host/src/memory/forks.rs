@@ -1,0 +1,177 @@
+//! Which memory of the program is adopted, and what a forked child gets of it.
+//!
+//! A child inherits shared mappings, so its stores would reach its parent and the parent's importers. Handlers of `fork`
+//! ([`libc::pthread_atfork`]) map the adopted memory privately in the child instead. `vfork`, `posix_spawn` and `clone` without
+//! the C library do not run them: their children call `exec` at once, or share memory knowingly.
+
+use core::cell::RefCell;
+use core::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::MemoryError;
+use crate::mapping::Mapping;
+use crate::maps::Maps;
+use crate::masking::{Mask, mask};
+
+/// Adopted memory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) start: usize,
+    pub(super) bytes: usize,
+    pub(super) file: Arc<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Registry {
+    /// Whether the handlers are installed.
+    armed: bool,
+    entries: Vec<Entry>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    armed: false,
+    entries: Vec::new(),
+});
+
+/// The list of adopted memory, while nobody forks, and no handler of a signal interrupts this thread.
+#[derive(Debug)]
+pub(super) struct Adoptions {
+    registry: MutexGuard<'static, Registry>,
+    _mask: Mask,
+}
+
+/// Locks the list.
+///
+/// # Errors
+/// The C library has no memory for the handlers of `fork`.
+pub(super) fn lock() -> Result<Adoptions, MemoryError> {
+    let mut adoptions = lock_for_fork();
+    if !adoptions.registry.armed {
+        // SAFETY: the handlers are functions of this library, which stays loaded.
+        let failed = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+        if failed != 0 {
+            let errno = rustix::io::Errno::from_raw_os_error(failed);
+            return Err(MemoryError::of_call("pthread_atfork", 0, errno));
+        }
+        adoptions.registry.armed = true;
+    }
+    Ok(adoptions)
+}
+
+fn lock_for_fork() -> Adoptions {
+    let mask = mask();
+    Adoptions {
+        registry: REGISTRY.lock().unwrap_or_else(PoisonError::into_inner),
+        _mask: mask,
+    }
+}
+
+impl Adoptions {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.registry.entries.len()
+    }
+
+    /// Makes room for one more, so that [`push`](Self::push) allocates nothing.
+    pub(super) fn reserve(&mut self) {
+        self.registry.entries.reserve(1);
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.registry.entries.push(entry);
+    }
+
+    /// Takes out the one that begins at `start`.
+    pub(super) fn remove(&mut self, start: usize) {
+        let entries = &mut self.registry.entries;
+        if let Some(index) = entries.iter().position(|entry| entry.start == start) {
+            entries.swap_remove(index);
+        }
+    }
+}
+
+/// The parts of `bytes` at `start` that still map `file`, whose first byte was there. The program has unmapped the others.
+///
+/// # Errors
+/// The kernel does not tell which file that is.
+pub(super) fn standing(
+    start: usize,
+    bytes: usize,
+    file: impl AsFd,
+) -> Result<Vec<Range<usize>>, MemoryError> {
+    let stat =
+        rustix::fs::fstat(file).map_err(|errno| MemoryError::of_call("fstat", bytes, errno))?;
+    let device = (
+        rustix::fs::major(stat.st_dev),
+        rustix::fs::minor(stat.st_dev),
+    );
+    let (mut maps, mut parts) = (Maps::default(), Vec::new());
+    let (mut at, end) = (start, start + bytes);
+    while at < end
+        && let Some(range) = maps.at_or_after(at)
+        && range.start < end
+    {
+        let from = range.start.max(at);
+        let is_ours = range.shared
+            && (range.device, range.inode) == (device, stat.st_ino)
+            && range.offset + (from - range.start) as u64 == (from - start) as u64;
+        at = range.end.min(end);
+        if is_ours {
+            parts.push(from..at);
+        }
+    }
+    if maps.is_blind() {
+        // Nothing can be told, so the program's promise to keep the memory must do.
+        parts = vec![start..end];
+    }
+    Ok(parts)
+}
+
+/// What is to be mapped in the child: where, and from which offset of which memfd.
+struct Inheritance {
+    adoptions: Adoptions,
+    parts: Vec<(Range<usize>, Arc<OwnedFd>, u64)>,
+}
+
+thread_local! {
+    /// From the beginning of a fork to its end.
+    static FORKING: RefCell<Option<Inheritance>> = const { RefCell::new(None) };
+}
+
+/// Before a fork, in the parent.
+extern "C" fn prepare() {
+    let adoptions = lock_for_fork();
+    let mut parts = Vec::new();
+    for entry in &adoptions.registry.entries {
+        let standing = standing(entry.start, entry.bytes, &entry.file)
+            .unwrap_or_else(|_| vec![entry.start..entry.start + entry.bytes]);
+        parts.extend(standing.into_iter().map(|range| {
+            let offset = (range.start - entry.start) as u64;
+            (range, Arc::clone(&entry.file), offset)
+        }));
+    }
+    let _ = FORKING.try_with(|forking| forking.replace(Some(Inheritance { adoptions, parts })));
+}
+
+/// After it, in the parent.
+extern "C" fn parent() {
+    let _ = FORKING.try_with(|forking| drop(forking.take()));
+}
+
+/// After it, in the child, whose only thread this is.
+extern "C" fn child() {
+    let Ok(Some(mut inheritance)) = FORKING.try_with(RefCell::take) else {
+        return;
+    };
+    for (range, file, offset) in &inheritance.parts {
+        // SAFETY: the same bytes at the same place.
+        let mapped =
+            unsafe { Mapping::private_over(range.start, file, *offset, range.end - range.start) };
+        if mapped.is_err() {
+            // A child whose stores would change its parent's memory must not run.
+            std::process::abort();
+        }
+    }
+    inheritance.adoptions.registry.entries.clear();
+}

@@ -1,0 +1,92 @@
+//! The kernel's answer to "what is mapped there", without the text of `/proc/self/maps` (`PROCMAP_QUERY`, Linux 6.11).
+
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{Updater, opcode};
+
+use crate::descriptors::above_stdio;
+use crate::maps::MappedRange;
+use crate::memory::Owner;
+
+const WRITABLE: u64 = 1 << 1;
+const READABLE: u64 = 1 << 0;
+const EXECUTABLE: u64 = 1 << 2;
+const SHARED: u64 = 1 << 3;
+/// Where nothing is mapped, the next range is meant.
+const OR_NEXT: u64 = 1 << 4;
+
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+/// `/proc/self/maps`, opened once: opening it costs as much as fifty questions. A forked child opens its own.
+static MAPS: Mutex<Option<(Owner, OwnedFd)>> = Mutex::new(None);
+
+/// The first mapped range that ends after `address`; `None` if there is none.
+///
+/// # Errors
+/// The kernel is older, or `/proc` is not mounted.
+pub(crate) fn range_at_or_after(address: usize) -> Result<Option<MappedRange>, Errno> {
+    let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !matches!(&*maps, Some((owner, _)) if owner.is_me()) {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::open("/proc/self/maps", flags, Mode::empty()).and_then(above_stdio)?;
+        *maps = Some((Owner::me(), file));
+    }
+    let Some((_, file)) = &*maps else {
+        return Err(Errno::BADF);
+    };
+    let mut query = Query {
+        size: size_of::<Query>() as u64,
+        query_flags: OR_NEXT,
+        query_addr: address as u64,
+        ..Query::default()
+    };
+    // SAFETY: the call reads and writes a structure of the size that its number and its first field say; both lengths of
+    // further memory are 0.
+    let asked = unsafe {
+        rustix::ioctl::ioctl(
+            file,
+            Updater::<{ opcode::read_write::<Query>(b'f', 17) }, Query>::new(&mut query),
+        )
+    };
+    match asked {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    }
+    let has = |flag| query.vma_flags & flag != 0;
+    Ok(Some(MappedRange {
+        start: query.vma_start as usize,
+        end: query.vma_end as usize,
+        readable: has(READABLE),
+        writable: has(WRITABLE),
+        executable: has(EXECUTABLE),
+        shared: has(SHARED),
+        page_bytes: query.vma_page_size,
+        offset: query.vma_offset,
+        device: (query.dev_major, query.dev_minor),
+        inode: query.inode,
+        name: String::new(),
+    }))
+}
