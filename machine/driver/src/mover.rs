@@ -109,7 +109,9 @@ pub(crate) fn transmit(
 /// Copies a minipage from this rank's privileged view, at `from`, to the same offset of a peer's.
 #[inline]
 pub(crate) fn store_minipage(from: *const u8, peer: &MappedBuffer, offset: usize, length: usize) {
-    let to = peer.at(offset, length).expect("minipage outside the segment");
+    let to = peer
+        .at(offset, length)
+        .expect("minipage outside the segment");
     // SAFETY: `from` is the start of `length` bytes of the privileged view (`MultiView::privileged` checked them), which stays
     // mapped while the port lives; the destination was checked above, and is another memory. The application may not
     // store to the minipage meanwhile: the model takes its write access away before it asks for this copy.

@@ -38,7 +38,12 @@ fn random_words_in_a_channel_harm_nobody_but_their_writer() {
                 let start = heap.as_mut_ptr().wrapping_add(4096);
                 // SAFETY: the memory outlives the export and is read when that is over.
                 let lent = unsafe { node.export_range(start, LENGTH) };
-                let lent = lent.name("lent").on_notify(|_| {}).start().unwrap();
+                let lent = lent
+                    .ring_only()
+                    .name("lent")
+                    .on_notify(|_| {})
+                    .start()
+                    .unwrap();
                 let buffer = node.alloc(4096).unwrap();
                 let honest = node
                     .export_buffer(&buffer)

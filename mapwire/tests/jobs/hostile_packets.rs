@@ -70,8 +70,11 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                 let mut heap = vec![OWN; LENGTH as usize + 2 * 4096];
                 let start = heap.as_mut_ptr().wrapping_add(4096);
                 // SAFETY: the memory outlives the exports and is read when they are over.
-                let builder =
-                    |name: &str| unsafe { node.export_range(start, LENGTH as usize) }.name(name);
+                let builder = |name: &str| {
+                    unsafe { node.export_range(start, LENGTH as usize) }
+                        .ring_only()
+                        .name(name)
+                };
                 let all = builder("all").start().unwrap();
                 let stores = builder("stores").rights(Rights::STORE).start().unwrap();
                 let fetches = builder("fetches").rights(Rights::FETCH).start().unwrap();
@@ -443,7 +446,8 @@ fn random_packets_with_the_right_key_change_nothing_outside_the_export() {
                 let start = heap.as_mut_ptr().wrapping_add(4096);
                 // SAFETY: the memory outlives the export and is read when that is over.
                 let all = unsafe { node.export_range(start, LENGTH as usize) };
-                let all = all.name("all").on_notify(|_| {}).start().unwrap();
+                let all = all.ring_only().name("all").on_notify(|_| {});
+                let all = all.start().unwrap();
                 for other in 1..rank.size {
                     rank.read(&format!("end-{other}"));
                 }

@@ -136,9 +136,12 @@ fn more_locked_memory_than_the_limit_is_refused_and_names_it() {
                 // SAFETY: nothing is exported.
                 let outcome = unsafe { node.export_range(heap.as_ptr().cast_mut(), heap.len()) };
                 refused(
-                    outcome.name("heap").start().map(drop),
+                    outcome.name("heap").ring_only().start().map(drop),
                     &["RLIMIT_MEMLOCK", "262144"],
                 );
+                // SAFETY: nobody stores to it before it is dropped.
+                let mapped = unsafe { node.export_range(heap.as_ptr().cast_mut(), heap.len()) };
+                drop(mapped.name("heap").start().unwrap());
                 // What fits is exported and works, and the direct path locks nothing.
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
                 let small = node.alloc(64 << 10).unwrap();

@@ -10,6 +10,7 @@ mod examples;
 mod files;
 mod flushing;
 mod harness;
+mod heap;
 mod hostile_control;
 mod hostile_memory;
 mod hostile_packets;

@@ -18,7 +18,12 @@ fn a_range_outside_the_export_is_refused_on_both_paths_and_nothing_is_written() 
                 let start = heap.as_mut_ptr().wrapping_add(4096 + 33);
                 // SAFETY: the memory outlives the export and is read when that is over.
                 let ring = unsafe { node.export_range(start, LENGTH as usize) };
-                let ring = ring.name("ring").start().unwrap();
+                let ring = ring.ring_only().name("ring").start().unwrap();
+                let mut other = vec![0xa5_u8; 3 * 4096 + LENGTH as usize];
+                let start = other.as_mut_ptr().wrapping_add(4096 + 33);
+                // SAFETY: as above.
+                let part = unsafe { node.export_range(start, LENGTH as usize) };
+                let part = part.name("part").start().unwrap();
                 let buffer = node.alloc(LENGTH as usize).unwrap();
                 buffer.write(0, &[0xa5; LENGTH as usize]).unwrap();
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
@@ -26,10 +31,10 @@ fn a_range_outside_the_export_is_refused_on_both_paths_and_nothing_is_written() 
                 let mut found = vec![0; LENGTH as usize];
                 direct.read(0, &mut found).unwrap();
                 assert!(found.iter().all(|byte| *byte == 0xa5));
-                drop((ring, direct));
-                assert!(heap.iter().all(|byte| *byte == 0xa5));
+                drop((ring, part, direct));
+                assert!(heap.iter().chain(&other).all(|byte| *byte == 0xa5));
             } else {
-                for name in ["ring", "direct"] {
+                for name in ["ring", "part", "direct"] {
                     let import = node.import(0, name).rights(Rights::ALL).start().unwrap();
                     assert_eq!(import.is_direct(), name == "direct");
                     let parts = ["pass the end", "5000"];

@@ -165,33 +165,47 @@ fn unaligned_ranges_of_every_length_change_what_they_name_and_nothing_else() {
             let node = rank.node();
             if rank.number == 0 {
                 let mut heap = vec![0xa5_u8; LENGTH + 2 * MARGIN];
-                heap[MARGIN..MARGIN + LENGTH].fill(0);
                 // Aligned to 8 for the signals, and to nothing else.
                 let shift = heap.as_ptr().align_offset(8) + 8;
-                let start = heap.as_mut_ptr().wrapping_add(MARGIN - MARGIN % 8 + shift);
-                heap.fill(0xa5);
-                // SAFETY: the memory outlives the export and is read when that is over.
-                let ring = unsafe { node.export_range(start, LENGTH) };
-                let ring = ring.name("ring").on_notify(|_| {}).start().unwrap();
-                ring.write(0, &[0; LENGTH]).unwrap();
+                let before = MARGIN - MARGIN % 8 + shift;
+                let start = heap.as_mut_ptr().wrapping_add(before);
+                let mut other = heap.clone();
+                let at = MARGIN - MARGIN % 8 + other.as_ptr().align_offset(8) + 8;
+                let start_of_other = other.as_mut_ptr().wrapping_add(at);
+                // SAFETY: the memory outlives the exports and is read when they are over.
+                let [ring, part] = unsafe {
+                    [
+                        node.export_range(start_of_other, LENGTH)
+                            .ring_only()
+                            .name("ring"),
+                        node.export_range(start, LENGTH).name("heap"),
+                    ]
+                }
+                .map(|export| {
+                    let export = export.on_notify(|_| {}).start().unwrap();
+                    export.write(0, &[0; LENGTH]).unwrap();
+                    export
+                });
                 let buffer = node.alloc(LENGTH).unwrap();
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
                 rank.meet("start");
                 rank.meet("end");
-                drop((ring, direct));
-                let before = start.addr() - heap.as_ptr().addr();
-                assert!(
-                    heap[..before].iter().all(|byte| *byte == 0xa5),
-                    "before the export"
-                );
-                assert!(
-                    heap[before + LENGTH..].iter().all(|byte| *byte == 0xa5),
-                    "behind the export"
-                );
+                drop((part, ring, direct));
+                for (heap, before) in [(&heap, before), (&other, at)] {
+                    let behind = before + LENGTH;
+                    assert!(heap[..before].iter().all(|byte| *byte == 0xa5), "before");
+                    assert!(heap[behind..].iter().all(|byte| *byte == 0xa5), "behind");
+                }
             } else {
                 rank.meet("start");
-                for name in ["ring", "direct"] {
+                for name in ["ring", "heap", "direct"] {
                     let import = node.import(0, name).rights(Rights::ALL).start().unwrap();
+                    let direct = import.direct_range();
+                    assert_eq!(import.is_direct(), name == "direct");
+                    assert_eq!(direct.is_empty(), name == "ring");
+                    if name == "heap" {
+                        assert!(direct.start > 0 && direct.end < LENGTH as u64, "{direct:?}");
+                    }
                     let config = Config {
                         cases: 60,
                         failure_persistence: None,
