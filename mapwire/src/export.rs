@@ -8,6 +8,7 @@ use mapwire_driver::engine::AskForWake;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::notices::{Notification, NotificationHandler};
 use mapwire_host::memory::{MemoryError, SharedBuffer};
+use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, NodeId, Rights};
 
@@ -111,14 +112,20 @@ impl<'a> ExportBuilder<'a> {
     pub fn start(self) -> Result<Export> {
         let (address, length) = (self.address, self.length);
         raw::refuse_shared(self.node, address, length)?;
-        if self.buffer.is_none() {
-            raw::require_mapped(address, length, true)?;
-        }
         let memory = match &self.buffer {
             _ if self.ring_only || !self.rights.contains(Rights::FETCH) => None,
             Some(buffer) => Some(Arc::clone(&buffer.memory)),
             None => adopt(address, length).map(|memory| Arc::new(Mutex::new(memory))),
         };
+        if self.buffer.is_none() {
+            // What was adopted is mapped as it must be.
+            let whole = memory
+                .as_ref()
+                .is_some_and(|_| is_whole_pages(address, length));
+            if !whole {
+                raw::require_mapped(address, length, true)?;
+            }
+        }
         let direct = memory
             .as_ref()
             .map(|memory| DirectMemory::Buffer(Arc::clone(memory)));
@@ -161,6 +168,10 @@ fn adopt(address: u64, length: u64) -> Option<SharedBuffer> {
             None
         }
     }
+}
+
+fn is_whole_pages(address: u64, length: u64) -> bool {
+    (address | length).is_multiple_of(PAGE_BYTES as u64)
 }
 
 /// An export. It stands until [`revoke`](Self::revoke) or until it is dropped.

@@ -5,6 +5,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MprotectFlags};
@@ -91,8 +92,11 @@ fn protect(start: usize, bytes: usize, flags: MprotectFlags) -> Result<(), Errno
 
 /// Whether the kernel opens a page for stores on demand, and says whether it could (Linux 5.14).
 fn can_populate() -> bool {
-    let probe = 0_u8;
-    populate((&raw const probe).addr() & !(PAGE_BYTES - 1))
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let probe = 0_u8;
+        populate((&raw const probe).addr() & !(PAGE_BYTES - 1))
+    })
 }
 
 fn populate(page: usize) -> bool {

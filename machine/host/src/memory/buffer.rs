@@ -147,7 +147,9 @@ impl SharedBuffer {
             Some((_, status)) => status,
             None => {
                 let status = Status::new(&self.name)?;
-                status.set_awaited(*self.awaiting.get_mut() != 0);
+                if *self.awaiting.get_mut() != 0 {
+                    status.set_awaited(true);
+                }
                 memfd::finish(&self.file, writers)?;
                 status
             }

@@ -20,8 +20,7 @@ pub(crate) fn whole_pages(bytes: usize) -> Result<usize, MemoryError> {
         .ok_or(MemoryError::TooLong { bytes })
 }
 
-/// Makes a memfd of `bytes`, a multiple of the page size, sealed in its length. Call [`finish`]
-/// before another process gets it.
+/// Makes a memfd of `bytes`, a multiple of the page size. Call [`finish`] before another process gets it.
 ///
 /// `name` shows in `/proc/PID/maps`; bytes that a name cannot hold are dropped.
 ///
@@ -35,10 +34,13 @@ pub fn create(name: &str, bytes: usize) -> Result<OwnedFd, MemoryError> {
         .and_then(above_stdio)
         .map_err(fail("memfd_create"))?;
     rustix::fs::ftruncate(&file, bytes as u64).map_err(fail("ftruncate"))?;
-    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
-        .map_err(fail("fcntl(F_ADD_SEALS)"))?;
     Ok(file)
 }
+
+/// The seals of every memfd that processes share.
+const LENGTH: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
 
 /// Who may store into a memfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +52,17 @@ pub enum Writers {
     Present,
 }
 
-/// Completes the seals of a memfd: from now on nobody can add another, so nobody who gets the
+/// Seals a memfd: from now on its length is fixed and nobody can add another seal, so nobody who gets the
 /// descriptor can take the right to store away from the others.
 ///
 /// # Errors
 /// The kernel is older than 5.1 (`EINVAL`) and `writers` is [`Writers::Present`].
 pub fn finish(file: impl AsFd, writers: Writers) -> Result<(), MemoryError> {
-    let seals = match writers {
-        Writers::All => SealFlags::SEAL,
-        Writers::Present => SealFlags::SEAL | SealFlags::FUTURE_WRITE,
+    let more = match writers {
+        Writers::All => SealFlags::empty(),
+        Writers::Present => SealFlags::FUTURE_WRITE,
     };
-    rustix::fs::fcntl_add_seals(file, seals)
+    rustix::fs::fcntl_add_seals(file, LENGTH | more)
         .map_err(|errno| MemoryError::of_call("fcntl(F_ADD_SEALS)", 0, errno))
 }
 
@@ -74,9 +76,6 @@ pub fn finish(file: impl AsFd, writers: Writers) -> Result<(), MemoryError> {
 /// [`MemoryError::NotSealed`] and [`MemoryError::TooShort`], and what the kernel says.
 pub fn verify(file: impl AsFd, bytes: usize) -> Result<u64, MemoryError> {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
-    const LENGTH: SealFlags = SealFlags::SHRINK
-        .union(SealFlags::GROW)
-        .union(SealFlags::SEAL);
     let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
     let magic = rustix::fs::fstatfs(&file).map_err(fail("fstatfs"))?.f_type;
     if magic as u64 & 0xffff_ffff != TMPFS_MAGIC {
