@@ -62,7 +62,10 @@
 /* Whoever shows a token may: `token` of the options. */
 #define MW_IMPORTERS_TOKEN 3
 
-/* For `flags` of an export's options: the ring path even where importers could map the memory, as `mw_export_redirect` needs. */
+/*
+ * For `flags` of an export's options: the ring path even where importers could map the memory, which stays as it is, and as
+ * `mw_export_redirect` needs.
+ */
 #define MW_EXPORT_RING_ONLY 1
 
 /* Bytes of a token. */
@@ -454,8 +457,9 @@ mw_status_t mw_export_create(const mw_node_t *node,
                              mw_export_t **exported);
 
 /*
- * Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. It takes the ring path: this process
- * stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
+ * Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. Whole pages of heap and statics move onto memory
+ * that importers map, in place, until the export is revoked; other threads may store there meanwhile, system calls may not. The rest
+ * takes the ring path: this process stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
  *
  * Errors:
  * As `mw_export_create`, and `MW_ERR_ADDRESS`: memory that this process may not read and write, or shared memory.

@@ -30,7 +30,8 @@ pub const MW_IMPORTERS_NODES: u32 = 2;
 /// Whoever shows a token may: `token` of the options.
 pub const MW_IMPORTERS_TOKEN: u32 = 3;
 
-/// For `flags` of an export's options: the ring path even where importers could map the memory, as `mw_export_redirect` needs.
+/// For `flags` of an export's options: the ring path even where importers could map the memory, which stays as it is, and as
+/// `mw_export_redirect` needs.
 pub const MW_EXPORT_RING_ONLY: u32 = 1;
 
 /// Bytes of a token.
@@ -209,8 +210,9 @@ pub unsafe extern "C" fn mw_export_create(
     })
 }
 
-/// Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. It takes the ring path: this process
-/// stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
+/// Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. Whole pages of heap and statics move onto memory
+/// that importers map, in place, until the export is revoked; other threads may store there meanwhile, system calls may not. The rest
+/// takes the ring path: this process stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
 ///
 /// # Errors
 /// As `mw_export_create`, and `MW_ERR_ADDRESS`: memory that this process may not read and write, or shared memory.
