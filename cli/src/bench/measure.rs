@@ -3,7 +3,10 @@
 //! Virtual processors are moved between one physical core and two at any time, which changes a
 //! cache line's way fourfold. So each run takes the baseline right before and right after the
 //! point, drops the point if the two differ by more than a fifth, and keeps the ratio; the figure
-//! is the median of ratios.
+//! is the median of ratios. Where two ranks measure, a look at a flag before and after the run tells
+//! its [`Placement`]; runs of one placement never count with those of another.
+
+use super::placement::{Placement, Placements};
 
 /// Baselines before and after a point that differ by more than this share drop the point.
 pub(crate) const TOLERANCE: f64 = 0.20;
@@ -58,6 +61,8 @@ pub(crate) struct Figure {
     pub(crate) runs: usize,
     /// Runs dropped because the machine changed.
     pub(crate) dropped: usize,
+    /// Where all runs that count took place, and the median of the flag's round trip beside them, in nanoseconds.
+    pub(crate) placement: Option<(Placement, f64)>,
 }
 
 impl Figure {
@@ -73,6 +78,7 @@ impl Figure {
             ratio: median(&mut of(|pair| pair.0 / pair.1)),
             runs: pairs.len(),
             dropped: 0,
+            placement: None,
         }
     }
 }
@@ -80,8 +86,7 @@ impl Figure {
 /// No run counted: the machine changed its speed in each.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the baseline changed by more than {} % within each of {tries} runs; the machine is too busy or too restless, try again or stop what else runs",
-    TOLERANCE * 100.0
+    "the baseline or the placement changed within each of {tries} runs; the machine is too busy or too restless, try again or stop what else runs"
 )]
 pub(crate) struct Restless {
     tries: usize,
@@ -94,34 +99,161 @@ pub(crate) fn paired<E: From<Restless>>(
     mut baseline: impl FnMut() -> Result<f64, E>,
     mut point: impl FnMut() -> Result<f64, E>,
 ) -> Result<Figure, E> {
-    let (mut values, mut baselines, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     let mut before = baseline()?;
     let mut tries = 0;
-    while values.len() < effort.runs && tries < effort.tries.max(1) {
+    while pairs.len() < effort.runs && tries < effort.tries.max(1) {
         tries += 1;
         let value = point()?;
         let after = baseline()?;
         if effort.rough || agree(before, after) {
-            let beside = (before + after) / 2.0;
-            values.push(value);
-            baselines.push(beside);
-            ratios.push(value / beside);
+            pairs.push((value, (before + after) / 2.0));
         }
         before = after;
     }
-    if values.is_empty() {
+    if pairs.is_empty() {
         return Err(Restless { tries }.into());
     }
-    let runs = values.len();
     Ok(Figure {
-        min: values.iter().copied().fold(f64::INFINITY, f64::min),
-        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        value: median(&mut values),
-        baseline: median(&mut baselines),
-        ratio: median(&mut ratios),
-        runs,
-        dropped: tries - runs,
+        dropped: tries - pairs.len(),
+        ..Figure::of_pairs(&pairs)
     })
+}
+
+/// A step of [`sampled`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The round trip of a flag, in nanoseconds.
+    Look,
+    /// The way of this number, in a unit that all ways share.
+    Way(usize),
+}
+
+/// Several ways measured side by side, again and again.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    /// Fewest runs of a placement that give a figure.
+    enough: usize,
+    tries: usize,
+    runs: Vec<Sample>,
+}
+
+/// One run of all ways.
+#[derive(Debug)]
+struct Sample {
+    placement: Placement,
+    flag_ns: f64,
+    values: Vec<f64>,
+}
+
+/// Measures ways 0 to `ways` - 1 beside one another, again until enough runs of one placement count. Each run begins and ends
+/// with a look and with way 0; it counts if both looks tell the same placement and both values agree.
+///
+/// # Errors
+/// An error of `measure`, or no run counted.
+pub(crate) fn sampled<E: From<Restless>>(
+    effort: Effort,
+    placements: &mut Placements,
+    ways: usize,
+    mut measure: impl FnMut(Step) -> Result<f64, E>,
+) -> Result<Samples, E> {
+    let mut samples = Samples {
+        enough: if effort.rough {
+            1
+        } else {
+            effort.runs.div_ceil(4)
+        },
+        tries: 0,
+        runs: Vec::new(),
+    };
+    if !effort.rough {
+        // Once for nothing: pages are touched, caches filled.
+        for way in 0..ways {
+            measure(Step::Way(way))?;
+        }
+    }
+    let mut look = measure(Step::Look)?;
+    let mut first = measure(Step::Way(0))?;
+    placements.saw(look);
+    while !samples.are_enough(effort.runs) && samples.tries < effort.tries.max(1) {
+        samples.tries += 1;
+        let mut values = vec![0.0; ways];
+        for turn in 1..ways {
+            // Forwards and backwards in turn, so that no way always comes first.
+            let way = if samples.tries.is_multiple_of(2) {
+                turn
+            } else {
+                ways - turn
+            };
+            values[way] = measure(Step::Way(way))?;
+        }
+        let last = measure(Step::Way(0))?;
+        let next = measure(Step::Look)?;
+        placements.saw(next);
+        let placement = match placements.of(look, next) {
+            Some(placement) if agree(first, last) => Some(placement),
+            Some(placement) => effort.rough.then_some(placement),
+            None => effort.rough.then_some(Placement::Unknown),
+        };
+        if let Some(placement) = placement {
+            values[0] = (first + last) / 2.0;
+            samples.runs.push(Sample {
+                placement,
+                flag_ns: (look + next) / 2.0,
+                values,
+            });
+        }
+        (look, first) = (next, last);
+    }
+    if samples.runs.is_empty() {
+        return Err(Restless {
+            tries: samples.tries,
+        }
+        .into());
+    }
+    Ok(samples)
+}
+
+impl Samples {
+    fn of(&self, placement: Placement) -> Vec<&Sample> {
+        let runs = self.runs.iter();
+        runs.filter(|run| run.placement == placement).collect()
+    }
+
+    fn are_enough(&self, wanted: usize) -> bool {
+        [Placement::OneCore, Placement::TwoCores]
+            .iter()
+            .any(|&placement| self.of(placement).len() >= wanted)
+    }
+
+    /// The way of number `value` beside that of number `baseline`: a figure for each placement of which there are enough runs, or for
+    /// that of which there are most.
+    pub(crate) fn figures(&self, value: usize, baseline: usize) -> Vec<Figure> {
+        let mut kinds: Vec<_> = [Placement::OneCore, Placement::TwoCores, Placement::Unknown]
+            .into_iter()
+            .map(|placement| (placement, self.of(placement)))
+            .filter(|(_, runs)| !runs.is_empty())
+            .collect();
+        // The most frequent last, which always stays.
+        kinds.sort_by_key(|(_, runs)| runs.len());
+        let most = kinds.len().saturating_sub(1);
+        kinds.drain(..most.min(kinds.partition_point(|(_, runs)| runs.len() < self.enough)));
+        let used: usize = kinds.iter().map(|(_, runs)| runs.len()).sum();
+        kinds.sort_by_key(|&(placement, _)| placement);
+        let figure = |(placement, runs): (Placement, Vec<&Sample>)| {
+            let pairs: Vec<_> = runs
+                .iter()
+                .map(|run| (run.values[value], run.values[baseline]))
+                .collect();
+            let mut flags: Vec<_> = runs.iter().map(|run| run.flag_ns).collect();
+            Figure {
+                dropped: self.tries - used,
+                placement: Some((placement, median(&mut flags))),
+                ..Figure::of_pairs(&pairs)
+            }
+        };
+        kinds.into_iter().map(figure).collect()
+    }
 }
 
 fn agree(before: f64, after: f64) -> bool {
@@ -217,5 +349,86 @@ mod tests {
         assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&mut []).is_nan());
+    }
+
+    /// Samples of looks and of two ways, whose values are given in the order in which they are measured.
+    fn sample(effort: Effort, looks: &[f64], ways: &[f64]) -> Result<Samples, Restless> {
+        let (mut looks, mut ways) = (looks.iter().copied(), ways.iter().copied());
+        sampled(effort, &mut Placements::default(), 2, |step| {
+            Ok(match step {
+                Step::Look => looks.next().unwrap(),
+                Step::Way(_) => ways.next().unwrap(),
+            })
+        })
+    }
+
+    #[test]
+    fn runs_of_both_placements_give_a_figure_each_and_are_never_mixed() {
+        let effort = Effort {
+            runs: 2,
+            tries: 9,
+            rough: false,
+        };
+        let samples = sample(
+            effort,
+            &[120.0, 122.0, 550.0, 552.0, 548.0],
+            // To warm up, then the first baseline; then point and baseline by turns.
+            &[0.0, 0.0, 1.0, 1.1, 1.0, 2.0, 1.0, 6.0, 1.0, 6.0, 1.0],
+        )
+        .unwrap();
+        let figures = samples.figures(1, 0);
+        assert_eq!(figures.len(), 2);
+        assert_eq!((figures[0].runs, figures[0].value), (1, 1.1));
+        assert_eq!(figures[0].placement, Some((Placement::OneCore, 121.0)));
+        assert_eq!((figures[1].runs, figures[1].value), (2, 6.0));
+        assert_eq!((figures[1].min, figures[1].max), (6.0, 6.0));
+        assert_eq!(figures[1].placement, Some((Placement::TwoCores, 550.5)));
+        // The run in between, whose looks disagree, is in neither.
+        assert_eq!((figures[0].dropped, figures[1].dropped), (1, 1));
+    }
+
+    #[test]
+    fn a_placement_that_was_hardly_seen_gives_no_figure() {
+        let effort = Effort {
+            runs: 8,
+            tries: 9,
+            rough: false,
+        };
+        let mut looks = vec![120.0, 121.0];
+        looks.extend([550.0; 9]);
+        let samples = sample(effort, &looks, &[1.0; 30]).unwrap();
+        let figures = samples.figures(1, 0);
+        assert_eq!(figures.len(), 1);
+        assert_eq!((figures[0].runs, figures[0].dropped), (7, 2));
+    }
+
+    #[test]
+    fn a_quick_run_whose_looks_disagree_has_a_row_of_its_own() {
+        let effort = Effort {
+            runs: 2,
+            tries: 2,
+            rough: true,
+        };
+        let samples = sample(effort, &[120.0, 550.0, 550.0], &[1.0, 9.0, 1.0, 2.0, 1.0]).unwrap();
+        let figures = samples.figures(1, 0);
+        let seen: Vec<_> = figures
+            .iter()
+            .map(|f| (f.placement.unwrap().0, f.value))
+            .collect();
+        assert_eq!(
+            seen,
+            [(Placement::TwoCores, 2.0), (Placement::Unknown, 9.0)]
+        );
+    }
+
+    #[test]
+    fn looks_that_never_agree_are_an_error() {
+        let effort = Effort {
+            runs: 1,
+            tries: 2,
+            rough: false,
+        };
+        let error = sample(effort, &[120.0, 550.0, 120.0], &[1.0; 9]).unwrap_err();
+        assert!(error.to_string().contains("each of 2 runs"), "{error}");
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod job;
 pub(crate) mod measure;
 
 mod notify;
+mod placement;
 #[allow(unsafe_code)]
 mod raw;
 pub(crate) mod row;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::measure::Figure;
+use super::placement::Placement;
 use crate::stdio;
 
 /// One figure beside its raw limit.
@@ -25,6 +26,10 @@ pub(crate) struct Row {
     pub(crate) max: f64,
     /// Runs that count.
     pub(crate) runs: usize,
+    /// Runs of this point that count in none of its rows: the machine changed.
+    pub(crate) dropped: usize,
+    /// Where all runs took place, and the round trip of a flag beside them, in nanoseconds.
+    pub(crate) placement: Option<(Placement, f64)>,
 }
 
 impl Row {
@@ -45,6 +50,8 @@ impl Row {
             min: figure.min,
             max: figure.max,
             runs: figure.runs,
+            dropped: figure.dropped,
+            placement: figure.placement,
         }
     }
 
@@ -53,6 +60,10 @@ impl Row {
         object.insert("bench".into(), json!(bench));
         for (name, value) in &self.case {
             object.insert((*name).into(), value.clone());
+        }
+        if let Some((placement, flag_ns)) = self.placement {
+            object.insert("placement".into(), json!(placement.name()));
+            object.insert("flag_ns".into(), json!(rounded(flag_ns)));
         }
         for (name, value) in [
             ("value", json!(rounded(self.value))),
@@ -63,6 +74,7 @@ impl Row {
             ("min", json!(rounded(self.min))),
             ("max", json!(rounded(self.max))),
             ("runs", json!(self.runs)),
+            ("dropped", json!(self.dropped)),
         ] {
             object.insert(name.into(), value);
         }
@@ -70,7 +82,9 @@ impl Row {
     }
 
     fn case_text(&self) -> String {
-        let parts = self.case.iter().map(|(name, value)| match value {
+        // What is the same in all rows of a bench is for programs.
+        let case = self.case.iter().filter(|(name, _)| *name != "transport");
+        let parts = case.map(|(name, value)| match value {
             Value::String(text) => format!("{name}={text}"),
             other => format!("{name}={other}"),
         });
@@ -121,9 +135,11 @@ impl Report {
         println!("{}", table_line(row, self.columns));
     }
 
-    /// A remark for the reader of the table; JSON readers get figures only.
+    /// A remark for the reader of the table. Readers of JSON get figures only, and remarks on standard error.
     pub(crate) fn remark(&mut self, text: &str) {
-        if !self.json {
+        if self.json {
+            eprintln!("mapwire: {text}");
+        } else {
             println!("{text}");
         }
     }
@@ -137,38 +153,42 @@ impl Report {
 }
 
 /// Columns that a table with all figures takes.
-const WIDE: usize = 144;
+const WIDE: usize = 154;
 
-/// The range of a figure and its runs are left out of lines of less than [`WIDE`] columns; rows of JSON have them.
+/// The range of a figure, its runs and the baseline's value are left out of lines of less than [`WIDE`] columns; rows of JSON have them.
 fn heading(columns: usize) -> String {
     let line = format!(
-        "{:<36} {:>10} {:<8} {:>7}  {:>10} {:<24}",
-        "case", "value", "unit", "ratio", "baseline", "which is"
+        "{:<36} {:<9} {:>10} {:<8} {:>7}",
+        "case", "placement", "value", "unit", "ratio"
     );
     match columns {
-        WIDE.. => format!("{line} {:>12} {:>12} {:>5}", "min", "max", "runs"),
-        _ => line.trim_end().to_owned(),
+        WIDE.. => format!(
+            "{line}  {:<24} {:>10} {:>12} {:>12} {:>5}",
+            "baseline", "which is", "min", "max", "runs"
+        ),
+        _ => format!("{line}  baseline"),
     }
 }
 
 fn table_line(row: &Row, columns: usize) -> String {
     let line = format!(
-        "{:<36} {:>10} {:<8} {:>7.3}  {:>10} {:<24}",
+        "{:<36} {:<9} {:>10} {:<8} {:>7.3}",
         row.case_text(),
+        row.placement.map_or("", |(placement, _)| placement.name()),
         figure(row.value),
         row.unit,
         row.ratio,
-        figure(row.baseline_value),
-        row.baseline,
     );
     match columns {
         WIDE.. => format!(
-            "{line} {:>12} {:>12} {:>5}",
+            "{line}  {:<24} {:>10} {:>12} {:>12} {:>5}",
+            row.baseline,
+            figure(row.baseline_value),
             figure(row.min),
             figure(row.max),
             row.runs
         ),
-        _ => line.trim_end().to_owned(),
+        _ => format!("{line}  {}", row.baseline),
     }
 }
 
@@ -199,6 +219,8 @@ mod tests {
             min: 0.25,
             max: 12345.6,
             runs: 31,
+            dropped: 2,
+            placement: Some((Placement::TwoCores, 552.34)),
         }
     }
 
@@ -220,11 +242,16 @@ mod tests {
             "min",
             "max",
             "runs",
+            "dropped",
+            "placement",
+            "flag_ns",
         ];
         wanted.sort_unstable();
         assert_eq!(keys, wanted);
         assert_eq!(back["value"], json!(0.266_667));
         assert_eq!(back["bytes"], json!(64));
+        assert_eq!(back["placement"], json!("two cores"));
+        assert_eq!(back["flag_ns"], json!(552.34));
     }
 
     #[test]
@@ -233,8 +260,9 @@ mod tests {
         assert_eq!(head.chars().count(), line.chars().count(), "{head}\n{line}");
         assert!(line.starts_with("path=direct bytes=64 "));
         assert!(line.contains("12346"), "{line}");
+        assert_eq!(head.find("placement"), line.find("two cores"));
         let (head, line) = (heading(100), table_line(&example(), 100));
-        assert_eq!(head.find("which is"), line.find("plain put"));
+        assert_eq!(head.find("baseline"), line.find("plain put"));
         assert!(
             line.chars().count() <= 100 && !line.contains("12346"),
             "{line}"

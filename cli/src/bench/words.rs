@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use mapwire::{Buffer, Import};
+use mapwire::{Buffer, ExportBuilder, Import, Node};
+use mapwire_translation::PAGE_BYTES;
 
 use super::BenchError;
 
@@ -12,6 +13,9 @@ pub(crate) struct Words {
     start: *mut u8,
     bytes: usize,
 }
+
+// SAFETY: processes share such memory, and so may threads; each access says what makes it sound.
+unsafe impl Send for Words {}
 
 impl Words {
     /// Memory that the caller keeps mapped.
@@ -31,14 +35,35 @@ impl Words {
         Ok(Self::new(start, usize::try_from(import.len())?))
     }
 
+    /// Begins an export of all of it, as memory that the program owns already.
+    pub(crate) fn export<'a>(&self, node: &'a Node) -> ExportBuilder<'a> {
+        // SAFETY: whoever made this value keeps the memory until the export has ended, and reads what others store there by atomic
+        // loads, or once a flag says that it is complete.
+        unsafe { node.export_range(self.start, self.bytes) }
+    }
+
+    /// `bytes` from byte `offset` on.
+    pub(crate) fn part(&self, offset: usize, bytes: usize) -> Self {
+        assert!(
+            offset <= self.bytes && bytes <= self.bytes - offset,
+            "range outside the bench's memory"
+        );
+        Self::new(self.start.wrapping_add(offset), bytes)
+    }
+
+    /// Bytes before the first whole page.
+    pub(crate) fn before_page(&self) -> usize {
+        self.start.align_offset(PAGE_BYTES)
+    }
+
     #[inline(always)]
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(
             offset.is_multiple_of(8) && offset + 8 <= self.bytes,
             "word outside the bench's memory"
         );
-        // SAFETY: within the mapping and aligned, as just checked (mappings start on pages); whoever made this value keeps
-        // the mapping while it is used, and all processes access such words atomically.
+        // SAFETY: within the mapping and aligned, as just checked (memory of a bench starts at a multiple of 8); whoever made this
+        // value keeps the mapping while it is used, and all processes access such words atomically.
         unsafe { &*self.start.add(offset).cast::<AtomicU64>() }
     }
 
@@ -65,11 +90,20 @@ impl Words {
         self.word(offset).store(value, Ordering::Release);
     }
 
-    /// The first bytes as a slice, for memory that nobody changes.
-    pub(crate) fn bytes<'a>(self, length: usize) -> &'a [u8] {
-        assert!(length <= self.bytes, "range outside the bench's memory");
-        // SAFETY: within the mapping, as just checked; a bench's source is filled once, before it is used.
-        unsafe { core::slice::from_raw_parts(self.start, length) }
+    /// Adds up the words of `bytes` from `offset` on, which must be complete: a flag has said so. `bytes` is a multiple of 8.
+    #[inline(always)]
+    pub(crate) fn sum(&self, offset: usize, bytes: usize) -> u64 {
+        assert!(
+            offset.is_multiple_of(8) && offset <= self.bytes && bytes <= self.bytes - offset,
+            "range outside the bench's memory"
+        );
+        // SAFETY: within the mapping and aligned, as in `word`; whoever stored there has said by a flag that he is done, and stores
+        // again only when the bench has answered.
+        let words =
+            unsafe { core::slice::from_raw_parts(self.start.add(offset).cast::<u64>(), bytes / 8) };
+        words
+            .iter()
+            .fold(0, |sum: u64, &word| sum.wrapping_add(word))
     }
 
     /// The plain put: memcpy.
@@ -83,6 +117,17 @@ impl Words {
         unsafe {
             core::ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(offset), from.len())
         };
+    }
+
+    /// Copies all of `from`, other memory of the bench, to `offset`: memcpy.
+    #[inline(always)]
+    pub(crate) fn copy_from(&self, offset: usize, from: Self) {
+        assert!(
+            offset <= self.bytes && from.bytes <= self.bytes - offset,
+            "range outside the bench's memory"
+        );
+        // SAFETY: both ranges are within their mappings, as just checked here and in `part`, and a bench's memories are apart.
+        unsafe { core::ptr::copy_nonoverlapping(from.start, self.start.add(offset), from.bytes) };
     }
 
     /// The plain get: memcpy.

@@ -62,6 +62,8 @@ pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                 min: adaptive.iter().copied().fold(f64::INFINITY, f64::min),
                 max: adaptive.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 runs: starts,
+                dropped: 0,
+                placement: None,
             });
         }
     }
