@@ -21,7 +21,8 @@ use crate::node::Node;
 
 mod buffers;
 mod checks;
-mod parts;
+mod mapped;
+
 mod proxies;
 mod ring;
 mod sending;
