@@ -22,7 +22,6 @@ use crate::node::Node;
 mod buffers;
 mod checks;
 mod mapped;
-
 mod proxies;
 mod ring;
 mod sending;
@@ -357,7 +356,7 @@ impl Import {
         self.check(Rights::STORE, offset, data.len() as u64)?;
         match &self.held.local.mapped {
             None => self.send_ring(data, offset, notify, signal),
-            Some(mapped) => self.send_parts(mapped, data, offset, signal),
+            Some(mapped) => self.send_mapped(mapped, data, offset, signal),
         }
     }
 

@@ -20,7 +20,7 @@ fn cut(mapped: &MappedBuffer, offset: u64, length: usize) -> [usize; 3] {
 impl Import {
     /// Sends what was checked to lie in the export: what is mapped by stores, the rest by the ring. A signal comes last.
     #[cold]
-    pub(super) fn send_parts(
+    pub(super) fn send_mapped(
         &self,
         mapped: &MappedBuffer,
         data: Source<'_>,
@@ -76,7 +76,7 @@ impl Import {
 
     /// Fetches what was checked to lie in the export.
     #[cold]
-    pub(super) fn fetch_parts(
+    pub(super) fn fetch_mapped(
         &self,
         mapped: &MappedBuffer,
         offset: u64,

@@ -64,7 +64,7 @@ impl Import {
         self.check(Rights::FETCH, offset, into.len() as u64)?;
         match &self.held.local.mapped {
             None => self.fetch_ring(offset, into),
-            Some(mapped) => self.fetch_parts(mapped, offset, into),
+            Some(mapped) => self.fetch_mapped(mapped, offset, into),
         }
     }
 
