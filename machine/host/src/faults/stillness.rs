@@ -3,7 +3,7 @@
 //! The pages are open to loads only meanwhile. A system call that is to store there does not wait: it fails with `EFAULT`.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::OnceLock;
 
@@ -25,9 +25,6 @@ static TURN: AtomicU64 = AtomicU64::new(0);
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// One at a time.
-static TAKEN: AtomicBool = AtomicBool::new(false);
-
 /// Keeps stores off whole pages until it is dropped. These were open to loads and stores before and are so again, unless
 /// something else was mapped there.
 #[derive(Debug)]
@@ -37,16 +34,14 @@ pub(crate) struct Stillness {
 }
 
 impl Stillness {
-    /// Begins it. The caller must not store there itself, and must not be interrupted by what does. `None` where stores cannot be
+    /// Begins it, one at a time: the caller holds the list of adoptions. It must not store there itself, and must not be interrupted by
+    /// what does. `None` where stores cannot be
     /// made to wait: nobody may store there then.
     ///
     /// # Errors
     /// `mprotect` fails: too many mapped ranges, for instance.
     pub(crate) fn begin(start: usize, bytes: usize) -> Result<Option<Self>, Errno> {
         if !super::touch::is_armed() || !can_populate() {
-            return Ok(None);
-        }
-        if TAKEN.swap(true, Ordering::Acquire) {
             return Ok(None);
         }
         START.store(start, Ordering::SeqCst);
@@ -80,7 +75,6 @@ impl Drop for Stillness {
 
 fn end() {
     TURN.fetch_add(1, Ordering::SeqCst);
-    TAKEN.store(false, Ordering::Release);
 }
 
 fn protect(start: usize, bytes: usize, flags: MprotectFlags) -> Result<(), Errno> {
