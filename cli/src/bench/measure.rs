@@ -20,6 +20,8 @@ pub(crate) struct Effort {
     pub(crate) tries: usize,
     /// Whether a run counts whose two baselines differ: where a figure is only to be there.
     pub(crate) rough: bool,
+    /// The share by which the baselines of a run may differ.
+    pub(crate) tolerance: f64,
 }
 
 impl Effort {
@@ -27,9 +29,9 @@ impl Effort {
     pub(crate) fn planned(plan: super::Plan, quick: usize, runs: usize) -> Self {
         if plan.quick {
             Self {
-                runs: quick,
                 tries: quick,
                 rough: true,
+                ..Self::of(quick)
             }
         } else {
             Self::of(runs)
@@ -42,6 +44,15 @@ impl Effort {
             runs,
             tries: runs * 5,
             rough: false,
+            tolerance: TOLERANCE,
+        }
+    }
+
+    /// For baselines that scatter by themselves, as wake-ups do: only the placement must stay.
+    pub(crate) fn scattered(self) -> Self {
+        Self {
+            tolerance: f64::INFINITY,
+            ..self
         }
     }
 }
@@ -106,7 +117,7 @@ pub(crate) fn paired<E: From<Restless>>(
         tries += 1;
         let value = point()?;
         let after = baseline()?;
-        if effort.rough || agree(before, after) {
+        if effort.rough || agree(before, after, effort.tolerance) {
             pairs.push((value, (before + after) / 2.0));
         }
         before = after;
@@ -173,11 +184,11 @@ pub(crate) fn sampled<E: From<Restless>>(
         }
     }
     let mut look = measure(Step::Look)?;
-    let mut first = measure(Step::Way(0))?;
     placements.saw(look);
     while !samples.are_enough(effort.runs) && samples.tries < effort.tries.max(1) {
         samples.tries += 1;
         let mut values = vec![0.0; ways];
+        let first = measure(Step::Way(0))?;
         for turn in 1..ways {
             // Forwards and backwards in turn, so that no way always comes first.
             let way = if samples.tries.is_multiple_of(2) {
@@ -191,7 +202,7 @@ pub(crate) fn sampled<E: From<Restless>>(
         let next = measure(Step::Look)?;
         placements.saw(next);
         let placement = match placements.of(look, next) {
-            Some(placement) if agree(first, last) => Some(placement),
+            Some(placement) if agree(first, last, effort.tolerance) => Some(placement),
             Some(placement) => effort.rough.then_some(placement),
             None => effort.rough.then_some(Placement::Unknown),
         };
@@ -203,7 +214,7 @@ pub(crate) fn sampled<E: From<Restless>>(
                 values,
             });
         }
-        (look, first) = (next, last);
+        look = next;
     }
     if samples.runs.is_empty() {
         return Err(Restless {
@@ -256,9 +267,9 @@ impl Samples {
     }
 }
 
-fn agree(before: f64, after: f64) -> bool {
+fn agree(before: f64, after: f64, tolerance: f64) -> bool {
     let (low, high) = (before.min(after), before.max(after));
-    low > 0.0 && high <= low * (1.0 + TOLERANCE)
+    low > 0.0 && high <= low * (1.0 + tolerance)
 }
 
 /// The middle value, or the mean of the two middle ones; NaN of nothing. Sorts.
@@ -288,6 +299,7 @@ mod tests {
                 runs: 2,
                 tries: 9,
                 rough: false,
+                tolerance: TOLERANCE,
             },
             &[1.0, 1.1, 4.0, 4.0],
             &[1.05, 9.0, 8.0],
@@ -306,6 +318,7 @@ mod tests {
                 runs: 3,
                 tries: 3,
                 rough: false,
+                tolerance: TOLERANCE,
             },
             &[1.0, 1.0, 3.0, 1.0],
             &[2.0, 2.0, 2.0],
@@ -321,6 +334,7 @@ mod tests {
                 runs: 1,
                 tries: 2,
                 rough: false,
+                tolerance: TOLERANCE,
             },
             &[1.0, 2.0, 4.0],
             &[1.0, 1.0],
@@ -336,6 +350,7 @@ mod tests {
                 runs: 3,
                 tries: 9,
                 rough: false,
+                tolerance: TOLERANCE,
             },
             &[1.0, 1.0, 4.0, 4.0, 4.0],
             &[2.0, 99.0, 8.0, 8.0],
@@ -368,12 +383,15 @@ mod tests {
             runs: 2,
             tries: 9,
             rough: false,
+            tolerance: TOLERANCE,
         };
         let samples = sample(
             effort,
             &[120.0, 122.0, 550.0, 552.0, 548.0],
-            // To warm up, then the first baseline; then point and baseline by turns.
-            &[0.0, 0.0, 1.0, 1.1, 1.0, 2.0, 1.0, 6.0, 1.0, 6.0, 1.0],
+            // To warm up, then a point between two baselines, again and again.
+            &[
+                0.0, 0.0, 1.0, 1.1, 1.0, 1.0, 2.0, 1.0, 1.0, 6.0, 1.0, 1.0, 6.0, 1.0,
+            ],
         )
         .unwrap();
         let figures = samples.figures(1, 0);
@@ -393,6 +411,7 @@ mod tests {
             runs: 8,
             tries: 9,
             rough: false,
+            tolerance: TOLERANCE,
         };
         let mut looks = vec![120.0, 121.0];
         looks.extend([550.0; 9]);
@@ -408,8 +427,14 @@ mod tests {
             runs: 2,
             tries: 2,
             rough: true,
+            tolerance: TOLERANCE,
         };
-        let samples = sample(effort, &[120.0, 550.0, 550.0], &[1.0, 9.0, 1.0, 2.0, 1.0]).unwrap();
+        let samples = sample(
+            effort,
+            &[120.0, 550.0, 550.0],
+            &[1.0, 9.0, 1.0, 1.0, 2.0, 1.0],
+        )
+        .unwrap();
         let figures = samples.figures(1, 0);
         let seen: Vec<_> = figures
             .iter()
@@ -427,6 +452,7 @@ mod tests {
             runs: 1,
             tries: 2,
             rough: false,
+            tolerance: TOLERANCE,
         };
         let error = sample(effort, &[120.0, 550.0, 120.0], &[1.0; 9]).unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");

@@ -5,10 +5,12 @@
 //! after each point, points dropped when the machine changed meanwhile; [`pair`] runs the other
 //! half of a measurement in a process of its own.
 
+mod exports;
 mod flags;
 pub(crate) mod job;
 pub(crate) mod measure;
 
+mod messages;
 mod notify;
 mod placement;
 #[allow(unsafe_code)]
@@ -21,6 +23,7 @@ mod translation;
 #[allow(unsafe_code)]
 mod views;
 mod waiting;
+mod wakes;
 #[allow(unsafe_code)]
 mod words;
 
@@ -65,6 +68,16 @@ const BENCHES: &[Bench] = &[
         name: "fetch-latency",
         summary: "a remote fetch, direct and ring path, beside its raw parts",
         run: sends::fetch,
+    },
+    Bench {
+        name: "export",
+        summary: "heap memory exported and taken back, beside the bare system calls and the copy",
+        run: exports::export,
+    },
+    Bench {
+        name: "wake-latency",
+        summary: "a signal to a rank that sleeps until it comes, beside a plain put and a futex wake",
+        run: wakes::wakes,
     },
     Bench {
         name: "notify-latency",

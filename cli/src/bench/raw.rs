@@ -5,6 +5,10 @@ use std::io;
 use super::BenchError;
 use mapwire_translation::PAGE_BYTES;
 
+mod moves;
+
+pub(crate) use moves::BareMove;
+
 /// The system calls of a pinner, without the pinner.
 pub(crate) trait Bare {
     /// Pins.

@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::job::{Job, Order, Steps, role};
 use super::measure::{Effort, Restless, Samples, Step, sampled};
+use super::messages::Source;
 use super::placement::Placements;
 use super::row::{Report, Row};
 use super::{BenchError, Plan};
 
 mod ends;
-mod messages;
+
 mod two_copies;
 
 use ends::{Ends, Way, Window};
@@ -283,7 +284,7 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
 
 /// A copy within one process, of memory that was just written.
 struct Memcpy {
-    from: messages::Source,
+    from: Source,
     to: Vec<u8>,
     page: usize,
 }
@@ -292,7 +293,7 @@ impl Memcpy {
     fn new(bytes: usize) -> Self {
         let to = vec![2_u8; bytes + PAGE_BYTES];
         Self {
-            from: messages::Source::new(bytes),
+            from: Source::new(bytes),
             // As the destination of a put, at the start of a page, where the source is not: some processors copy very slowly between
             // places that have the same offset in their pages.
             page: to.as_ptr().align_offset(PAGE_BYTES),

@@ -35,6 +35,22 @@ impl Words {
         Ok(Self::new(start, usize::try_from(import.len())?))
     }
 
+    /// First byte.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Stores `byte` everywhere.
+    pub(crate) fn fill(&self, byte: u8) {
+        // SAFETY: within the mapping; nobody else uses the bench's memory meanwhile.
+        unsafe { self.start.write_bytes(byte, self.bytes) };
+    }
+
     /// Begins an export of all of it, as memory that the program owns already.
     pub(crate) fn export<'a>(&self, node: &'a Node) -> ExportBuilder<'a> {
         // SAFETY: whoever made this value keeps the memory until the export has ended, and reads what others store there by atomic

@@ -8,8 +8,8 @@ use mapwire_translation::PAGE_BYTES;
 
 use super::super::BenchError;
 use super::super::job::Order;
+use super::super::messages::{Source, read};
 use super::super::words::Words;
-use super::messages::{Source, read};
 use super::two_copies::{PIPE_BYTES, Pipe};
 
 /// Bytes before the first whole page of exported heap, and behind its last.

@@ -1,7 +1,7 @@
 //! What messages say: all ways send the same, from memory that was just written, and all receivers read it.
 
-use super::super::BenchError;
-use super::super::words::Words;
+use super::BenchError;
+use super::words::Words;
 
 /// Each message is all of one byte, which its number tells.
 fn byte_of(number: u64) -> u8 {
@@ -9,22 +9,22 @@ fn byte_of(number: u64) -> u8 {
 }
 
 /// A sender's own memory.
-pub(super) struct Source(Vec<u8>);
+pub(crate) struct Source(Vec<u8>);
 
 impl Source {
     /// Room for messages of `bytes`.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Self(vec![0; bytes])
     }
 
     /// Writes message `number` of `bytes`: its lines are in this processor's cache then.
     #[inline(always)]
-    pub(super) fn rewrite(&mut self, bytes: usize, number: u64) {
+    pub(crate) fn rewrite(&mut self, bytes: usize, number: u64) {
         self.0[..bytes].fill(byte_of(number));
     }
 
     #[inline(always)]
-    pub(super) fn data(&self, bytes: usize) -> &[u8] {
+    pub(crate) fn data(&self, bytes: usize) -> &[u8] {
         &self.0[..bytes]
     }
 }
@@ -34,7 +34,7 @@ impl Source {
 /// # Errors
 /// It is not what was sent.
 #[inline(always)]
-pub(super) fn read(
+pub(crate) fn read(
     memory: Words,
     offset: usize,
     bytes: usize,
