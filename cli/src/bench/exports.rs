@@ -7,10 +7,10 @@ use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
 use super::job::{Job, Order, Steps, role};
-use super::measure::{Effort, Restless, Step, sampled};
+use super::measure::{Effort, Step, sampled};
 use super::placement::Placements;
 use super::raw::BareMove;
-use super::row::{Report, Row};
+use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
 
@@ -105,12 +105,8 @@ pub(crate) fn export(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
                 _ => both[1],
             })
         });
-        let samples = match samples {
-            Err(error) if error.is::<Restless>() => {
-                report.remark(&format!("{bytes} B: {error}"));
-                continue;
-            }
-            samples => samples?,
+        let Some(samples) = report.settled(&format!("{bytes} B"), samples)? else {
+            continue;
         };
         for (call, way, baseline) in [("export", 2, 0), ("unexport", 3, 1)] {
             let case = vec![
@@ -118,10 +114,12 @@ pub(crate) fn export(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
                 ("path", json!("heap")),
                 ("bytes", json!(bytes)),
             ];
-            for figure in samples.figures(way, baseline) {
-                let baseline = "bare system calls and copy";
-                report.row(&Row::of(case.clone(), "us", baseline, &figure));
-            }
+            report.rows(
+                &case,
+                "us",
+                "bare system calls and copy",
+                &samples.figures(way, baseline),
+            );
         }
     }
     let end = Order {

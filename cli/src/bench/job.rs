@@ -2,10 +2,10 @@
 //! through the same measurements in step. Rank 0 measures and reports; the others do what it says.
 
 use std::process::{Command, ExitStatus};
-use std::time::Instant;
 
 use mapwire::{Buffer, Export, Import, Node, Rights};
 
+use super::placement::quickest;
 use super::words::Words;
 use super::{BenchError, Plan};
 use crate::stdio;
@@ -110,7 +110,7 @@ enum Kept {
 
 /// An order that [`Steps`] carries out itself: flags between ranks 0 and 1.
 const LOOK: u64 = u64::MAX;
-/// A look takes the quickest of several short measurements: others were interrupted.
+/// How often a look measures, and how many round trips each time.
 const LOOK_PARTS: u64 = 8;
 const LOOK_TIMES: u64 = 8;
 
@@ -183,25 +183,18 @@ impl Steps {
 
     /// Rank 0: the round trip of a flag to rank 1 and back, in nanoseconds. Others answer in [`next`](Self::next).
     pub(crate) fn look(&mut self, idle: impl FnMut()) -> f64 {
-        let mut turn = self.words.load(FLAG_THERE);
+        let base = self.words.load(FLAG_THERE);
         self.order(Order {
             what: LOOK,
-            bytes: turn,
+            bytes: base,
             times: LOOK_PARTS * LOOK_TIMES,
         });
-        let mut quickest = f64::INFINITY;
-        for _ in 0..LOOK_PARTS {
-            let start = Instant::now();
-            for _ in 0..LOOK_TIMES {
-                turn += 1;
-                self.words.store(FLAG_THERE, turn);
-                while self.words.load(FLAG_BACK) < turn {}
-            }
-            let ns = start.elapsed().as_nanos() as f64 / LOOK_TIMES as f64;
-            quickest = quickest.min(ns);
-        }
+        let look_ns = quickest(LOOK_PARTS, LOOK_TIMES, |turn| {
+            self.words.store(FLAG_THERE, base + turn);
+            while self.words.load(FLAG_BACK) < base + turn {}
+        });
         self.gather(idle);
-        quickest
+        look_ns
     }
 
     /// Others: whether the next order is there.

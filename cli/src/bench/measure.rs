@@ -73,7 +73,7 @@ pub(crate) struct Figure {
     /// Runs dropped because the machine changed.
     pub(crate) dropped: usize,
     /// Where all runs that count took place, and the median of the flag's round trip beside them, in nanoseconds.
-    pub(crate) placement: Option<(Placement, f64)>,
+    pub(crate) placement: (Placement, Option<f64>),
 }
 
 impl Figure {
@@ -89,7 +89,7 @@ impl Figure {
             ratio: median(&mut of(|pair| pair.0 / pair.1)),
             runs: pairs.len(),
             dropped: 0,
-            placement: None,
+            placement: (Placement::Alone, None),
         }
     }
 }
@@ -103,7 +103,7 @@ pub(crate) struct Restless {
     tries: usize,
 }
 
-/// Measures `point` between two baselines, again until enough runs count. Both closures give one
+/// In one process: measures `point` between two baselines, again until enough runs count. Both closures give one
 /// value in the same unit; an error ends the measurement.
 pub(crate) fn paired<E: From<Restless>>(
     effort: Effort,
@@ -225,7 +225,45 @@ pub(crate) fn sampled<E: From<Restless>>(
     Ok(samples)
 }
 
+/// As [`sampled`], of a point beside its baseline: a figure for each placement.
+pub(crate) fn beside<E: From<Restless>>(
+    effort: Effort,
+    placements: &mut Placements,
+    mut look: impl FnMut() -> f64,
+    mut baseline: impl FnMut() -> Result<f64, E>,
+    mut point: impl FnMut() -> Result<f64, E>,
+) -> Result<Vec<Figure>, E> {
+    let samples = sampled(effort, placements, 2, |step| match step {
+        Step::Look => Ok(look()),
+        Step::Way(0) => baseline(),
+        Step::Way(_) => point(),
+    })?;
+    Ok(samples.figures(1, 0))
+}
+
 impl Samples {
+    /// Of value and baseline of each round, and of a look before each and one after the last. Rounds whose looks disagree are
+    /// dropped, unless all of them do.
+    pub(crate) fn of_rounds(pairs: &[(f64, f64)], looks: &[f64]) -> Self {
+        let mut placements = Placements::default();
+        looks.iter().for_each(|&look| placements.saw(look));
+        let sample = |(look, &(value, baseline)): (&[f64], &(f64, f64))| Sample {
+            placement: (placements.of(look[0], look[1])).unwrap_or(Placement::Unknown),
+            flag_ns: (look[0] + look[1]) / 2.0,
+            values: vec![baseline, value],
+        };
+        let mut runs: Vec<_> = looks.windows(2).zip(pairs).map(sample).collect();
+        let is_known = |run: &Sample| run.placement != Placement::Unknown;
+        if runs.iter().any(is_known) {
+            runs.retain(is_known);
+        }
+        Self {
+            enough: pairs.len().div_ceil(4),
+            tries: pairs.len(),
+            runs,
+        }
+    }
+
     fn of(&self, placement: Placement) -> Vec<&Sample> {
         let runs = self.runs.iter();
         runs.filter(|run| run.placement == placement).collect()
@@ -259,7 +297,7 @@ impl Samples {
             let mut flags: Vec<_> = runs.iter().map(|run| run.flag_ns).collect();
             Figure {
                 dropped: self.tries - used,
-                placement: Some((placement, median(&mut flags))),
+                placement: (placement, Some(median(&mut flags))),
                 ..Figure::of_pairs(&pairs)
             }
         };
@@ -397,10 +435,10 @@ mod tests {
         let figures = samples.figures(1, 0);
         assert_eq!(figures.len(), 2);
         assert_eq!((figures[0].runs, figures[0].value), (1, 1.1));
-        assert_eq!(figures[0].placement, Some((Placement::OneCore, 121.0)));
+        assert_eq!(figures[0].placement, (Placement::OneCore, Some(121.0)));
         assert_eq!((figures[1].runs, figures[1].value), (2, 6.0));
         assert_eq!((figures[1].min, figures[1].max), (6.0, 6.0));
-        assert_eq!(figures[1].placement, Some((Placement::TwoCores, 550.5)));
+        assert_eq!(figures[1].placement, (Placement::TwoCores, Some(550.5)));
         // The run in between, whose looks disagree, is in neither.
         assert_eq!((figures[0].dropped, figures[1].dropped), (1, 1));
     }
@@ -436,10 +474,7 @@ mod tests {
         )
         .unwrap();
         let figures = samples.figures(1, 0);
-        let seen: Vec<_> = figures
-            .iter()
-            .map(|f| (f.placement.unwrap().0, f.value))
-            .collect();
+        let seen: Vec<_> = figures.iter().map(|f| (f.placement.0, f.value)).collect();
         assert_eq!(
             seen,
             [(Placement::TwoCores, 2.0), (Placement::Unknown, 9.0)]
@@ -456,5 +491,25 @@ mod tests {
         };
         let error = sample(effort, &[120.0, 550.0, 120.0], &[1.0; 9]).unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");
+    }
+
+    #[test]
+    fn rounds_count_by_the_looks_before_and_after_each() {
+        let pairs = [(2.0, 1.0), (9.0, 1.0), (4.0, 1.0), (4.0, 1.0)];
+        let looks = [120.0, 121.0, 550.0, 551.0, 552.0];
+        let figures = Samples::of_rounds(&pairs, &looks).figures(1, 0);
+        let seen: Vec<_> = figures
+            .iter()
+            .map(|f| (f.placement.0, f.value, f.runs, f.dropped))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Placement::OneCore, 2.0, 1, 1),
+                (Placement::TwoCores, 4.0, 2, 1)
+            ]
+        );
+        let changing = Samples::of_rounds(&pairs[..1], &[120.0, 550.0]).figures(1, 0);
+        assert_eq!(changing[0].placement.0, Placement::Unknown);
     }
 }

@@ -10,8 +10,9 @@ use mapwire_host::waiting::{futex_wait, futex_wake, now_ns};
 use serde_json::json;
 
 use super::job::{Job, Order, Steps, role};
-use super::measure::{Effort, Restless, paired};
-use super::row::{Report, Row};
+use super::measure::{Effort, beside};
+use super::placement::Placements;
+use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
 
@@ -233,6 +234,7 @@ pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     let polling = (!sleeps).then(|| node.polling());
     let effort = Effort::planned(plan, 3, if sleeps { 15 } else { 41 });
     let times = if sleeps { 20 } else { 400 };
+    let mut placements = Placements::default();
     let mut outcome = Ok(());
     'measured: for (path, kind) in [("direct", what::DIRECT), ("ring", what::RING)] {
         for bytes in [8_u64, 64, 256, 1024, 4096] {
@@ -255,11 +257,16 @@ pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
             } else {
                 "plain put"
             };
-            match paired::<BenchError>(effort, || lead(what::RAW), || lead(kind)) {
-                Ok(figure) => report.row(&Row::of(case, "us", baseline, &figure)),
-                Err(error) if error.is::<Restless>() => {
-                    report.remark(&format!("{path}, {bytes} B: {error}"))
-                }
+            let look = || steps.borrow_mut().look(idle);
+            let figures = beside(
+                effort,
+                &mut placements,
+                look,
+                || lead(what::RAW),
+                || lead(kind),
+            );
+            match report.settled(&format!("{path}, {bytes} B"), figures) {
+                Ok(figures) => report.rows(&case, "us", baseline, &figures.unwrap_or_default()),
                 Err(error) => {
                     outcome = Err(error);
                     break 'measured;

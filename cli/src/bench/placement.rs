@@ -1,6 +1,9 @@
 //! Where a measurement ran: the hypervisor moves virtual processors between one physical core and two, and a flag then takes
 //! another time to a peer and back.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
 /// Round trips of a flag that take longer tell of no placement: a rank did not run.
 const LONGEST_NS: f64 = 4000.0;
 
@@ -18,8 +21,11 @@ const GAP: f64 = 1.5;
 pub(crate) enum Placement {
     OneCore,
     TwoCores,
-    /// It changed during the measurement. Such runs count in benches that only show that they work.
+    /// It changed during the measurement, or nobody looked. Such runs count in benches that only show that they work, and in those
+    /// of whole programs.
     Unknown,
+    /// One process measured alone.
+    Alone,
 }
 
 impl Placement {
@@ -29,6 +35,7 @@ impl Placement {
             Self::OneCore => "one core",
             Self::TwoCores => "two cores",
             Self::Unknown => "unknown",
+            Self::Alone => "alone",
         }
     }
 }
@@ -75,6 +82,44 @@ impl Placements {
         gaps.max_by(|a, b| a.0.total_cmp(&b.0))
             .map_or(USUAL_LIMIT_NS, |(_, middle)| middle)
     }
+}
+
+/// The round trip of a flag between two threads of this process, in nanoseconds: for ranks whose peers sleep.
+pub(crate) fn look_between_threads() -> f64 {
+    const TIMES: u64 = 8;
+    const PARTS: u64 = 64;
+    /// Each in a cache line of its own.
+    #[repr(align(128))]
+    struct Flag(AtomicU64);
+    let (there, back) = (Flag(AtomicU64::new(0)), Flag(AtomicU64::new(0)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 1..=TIMES * PARTS {
+                while there.0.load(Ordering::Acquire) < turn {}
+                back.0.store(turn, Ordering::Release);
+            }
+        });
+        quickest(PARTS, TIMES, |turn| {
+            there.0.store(turn, Ordering::Release);
+            while back.0.load(Ordering::Acquire) < turn {}
+        })
+    })
+}
+
+/// Nanoseconds of a round trip, the mean of `times`: the quickest of several `parts`, since others were interrupted. Turns count
+/// from 1.
+pub(crate) fn quickest(parts: u64, times: u64, mut round_trip: impl FnMut(u64)) -> f64 {
+    let mut turn = 0;
+    let mut quickest = f64::INFINITY;
+    for _ in 0..parts {
+        let start = Instant::now();
+        for _ in 0..times {
+            turn += 1;
+            round_trip(turn);
+        }
+        quickest = quickest.min(start.elapsed().as_nanos() as f64 / times as f64);
+    }
+    quickest
 }
 
 #[cfg(test)]
@@ -130,5 +175,19 @@ mod tests {
         assert_eq!(none.of(90_000.0, 90_000.0), None);
         assert_eq!(none.of(560.0, 90_000.0), None);
         assert_eq!(none.of(f64::NAN, f64::NAN), None);
+    }
+
+    #[test]
+    fn a_look_takes_the_quickest_part_and_counts_its_turns() {
+        let mut turns = Vec::new();
+        let ns = quickest(3, 2, |turn| {
+            turns.push(turn);
+            if turn < 5 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+        assert_eq!(turns, [1, 2, 3, 4, 5, 6]);
+        assert!(ns < 5e6, "{ns}");
+        assert!(look_between_threads() > 0.0);
     }
 }

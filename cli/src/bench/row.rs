@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::measure::Figure;
+use super::BenchError;
+use super::measure::{Figure, Restless};
 use super::placement::Placement;
 use crate::stdio;
 
@@ -28,8 +29,8 @@ pub(crate) struct Row {
     pub(crate) runs: usize,
     /// Runs of this point that count in none of its rows: the machine changed.
     pub(crate) dropped: usize,
-    /// Where all runs took place, and the round trip of a flag beside them, in nanoseconds.
-    pub(crate) placement: Option<(Placement, f64)>,
+    /// Where all runs took place, and the round trip of a flag beside them, in nanoseconds, if two processes measured.
+    pub(crate) placement: (Placement, Option<f64>),
 }
 
 impl Row {
@@ -61,8 +62,9 @@ impl Row {
         for (name, value) in &self.case {
             object.insert((*name).into(), value.clone());
         }
-        if let Some((placement, flag_ns)) = self.placement {
-            object.insert("placement".into(), json!(placement.name()));
+        let (placement, flag_ns) = self.placement;
+        object.insert("placement".into(), json!(placement.name()));
+        if let Some(flag_ns) = flag_ns {
             object.insert("flag_ns".into(), json!(rounded(flag_ns)));
         }
         for (name, value) in [
@@ -135,6 +137,37 @@ impl Report {
         println!("{}", table_line(row, self.columns));
     }
 
+    /// What a measurement gave; nothing, and a remark about `point`, if the machine never settled.
+    ///
+    /// # Errors
+    /// Any other error of it.
+    pub(crate) fn settled<T>(
+        &mut self,
+        point: &str,
+        outcome: Result<T, BenchError>,
+    ) -> Result<Option<T>, BenchError> {
+        match outcome {
+            Err(error) if error.is::<Restless>() => {
+                self.remark(&format!("{point}: {error}"));
+                Ok(None)
+            }
+            outcome => outcome.map(Some),
+        }
+    }
+
+    /// Prints a row of each figure.
+    pub(crate) fn rows(
+        &mut self,
+        case: &[(&'static str, Value)],
+        unit: &'static str,
+        baseline: &'static str,
+        figures: &[Figure],
+    ) {
+        for figure in figures {
+            self.row(&Row::of(case.to_vec(), unit, baseline, figure));
+        }
+    }
+
     /// A remark for the reader of the table. Readers of JSON get figures only, and remarks on standard error.
     pub(crate) fn remark(&mut self, text: &str) {
         if self.json {
@@ -174,7 +207,7 @@ fn table_line(row: &Row, columns: usize) -> String {
     let line = format!(
         "{:<36} {:<9} {:>10} {:<8} {:>7.3}",
         row.case_text(),
-        row.placement.map_or("", |(placement, _)| placement.name()),
+        row.placement.0.name(),
         figure(row.value),
         row.unit,
         row.ratio,
@@ -220,7 +253,7 @@ mod tests {
             max: 12345.6,
             runs: 31,
             dropped: 2,
-            placement: Some((Placement::TwoCores, 552.34)),
+            placement: (Placement::TwoCores, Some(552.34)),
         }
     }
 

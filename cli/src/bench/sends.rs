@@ -10,10 +10,10 @@ use mapwire_translation::PAGE_BYTES;
 use serde_json::{Value, json};
 
 use super::job::{Job, Order, Steps, role};
-use super::measure::{Effort, Restless, Samples, Step, sampled};
+use super::measure::{Effort, Samples, Step, sampled};
 use super::messages::Source;
 use super::placement::Placements;
-use super::row::{Report, Row};
+use super::row::Report;
 use super::{BenchError, Plan};
 
 mod ends;
@@ -79,14 +79,7 @@ impl Leader<'_, '_> {
             Step::Way(way) => run(self, way),
         });
         self.placements = placements;
-        match outcome {
-            Ok(samples) => Ok(Some(samples)),
-            Err(error) if error.is::<Restless>() => {
-                report.remark(&format!("{point}: {error}"));
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        report.settled(point, outcome)
     }
 }
 
@@ -164,20 +157,6 @@ fn times_for(bytes: u64, quick: bool) -> u64 {
     (budget_ns / ns).clamp(4, 20_000)
 }
 
-/// Rows of `way` beside a baseline: one for each placement seen.
-fn rows(
-    report: &mut Report,
-    samples: &Samples,
-    (way, baseline): (usize, usize),
-    case: &[(&'static str, Value)],
-    unit: &'static str,
-    baseline_name: &'static str,
-) {
-    for figure in samples.figures(way, baseline) {
-        report.row(&Row::of(case.to_vec(), unit, baseline_name, &figure));
-    }
-}
-
 /// `mapwire bench send-latency`.
 pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let sizes = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
@@ -194,8 +173,8 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
             };
             let mut row = |way: Way, baseline: Way, name| {
                 let case = case_of(way, bytes);
-                let pair = (way as usize, baseline as usize);
-                rows(report, &samples, pair, &case, "ns", name);
+                let figures = samples.figures(way as usize, baseline as usize);
+                report.rows(&case, "ns", name, &figures);
             };
             row(Way::Direct, Way::Plain, "plain put");
             row(Way::Heap, Way::Plain, "plain put");
@@ -261,14 +240,8 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
                 let number = |of: Way| ways.iter().position(|&way| way == of).unwrap_or(MEMCPY);
                 let mut row = |way: Way, baseline, name| {
                     let case = case_of(way, bytes);
-                    rows(
-                        report,
-                        &samples,
-                        (number(way), baseline),
-                        &case,
-                        "GB/s",
-                        name,
-                    );
+                    let figures = samples.figures(number(way), baseline);
+                    report.rows(&case, "GB/s", name, &figures);
                 };
                 row(Way::Direct, number(Way::Plain), "plain put");
                 row(Way::Direct, MEMCPY, "memcpy");
@@ -361,14 +334,8 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 };
                 let point = format!("{bytes} B");
                 if let Some(samples) = leader.sample(effort, 2, &point, report, run)? {
-                    rows(
-                        report,
-                        &samples,
-                        (1, 0),
-                        &case_of(way, bytes),
-                        "ns",
-                        baseline_name,
-                    );
+                    let case = case_of(way, bytes);
+                    report.rows(&case, "ns", baseline_name, &samples.figures(1, 0));
                 }
             }
         }

@@ -14,9 +14,10 @@ use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
 use super::job::{Job, Order, Steps, role};
-use super::measure::{Effort, Restless, median, paired};
+use super::measure::{Effort, beside, median};
+use super::placement::Placements;
 use super::raw::{poke, touch};
-use super::row::{Report, Row};
+use super::row::Report;
 use super::{BenchError, Plan};
 
 #[allow(unsafe_code)]
@@ -188,6 +189,14 @@ impl<'a> Station<'a> {
         self.steps.gather(|| {
             self.node.poll();
         });
+    }
+
+    /// As [`Steps::look`].
+    fn look(&mut self) -> f64 {
+        let node = self.node;
+        self.steps.look(|| {
+            node.poll();
+        })
     }
 
     /// Microseconds of a flag there and back between rank 0 and rank 1.

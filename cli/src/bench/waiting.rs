@@ -1,6 +1,7 @@
 //! `waiting`: what waits cost where ranks share the processors. Wake-ups, a token round a ring, barriers and locks, beside
 //! futexes between the same processes; and programs of more ranks than processors, `adaptive` beside `poll` and `event`.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use mapwire::{Node, Shared};
@@ -8,7 +9,8 @@ use mapwire_host::waiting::now_ns;
 use serde_json::json;
 
 use super::job::{Job, role};
-use super::measure::{Figure, median};
+use super::measure::{Samples, median};
+use super::placement::{Placement, look_between_threads};
 use super::row::{Report, Row};
 use super::{BenchError, Plan};
 
@@ -58,6 +60,7 @@ fn measure(plan: Plan, report: &mut Report, case: &str) -> Result<(), BenchError
         shared: &shared,
         futexes: &futexes,
         plan,
+        looks: RefCell::default(),
     };
     let rows = match what {
         "idle" => rank.idle()?,
@@ -78,7 +81,8 @@ fn measure(plan: Plan, report: &mut Report, case: &str) -> Result<(), BenchError
                 ("wait", json!(wait)),
                 ("transport", json!("shm")),
             ];
-            report.row(&Row::of(case, unit, baseline, &Figure::of_pairs(&pairs)));
+            let samples = Samples::of_rounds(&pairs, &rank.looks.borrow());
+            report.rows(&case, unit, baseline, &samples.figures(1, 0));
         }
     }
     shared.close()?;
@@ -93,9 +97,18 @@ struct Rank<'a> {
     shared: &'a Shared,
     futexes: &'a Futexes,
     plan: Plan,
+    /// Looks of rank 0, one before each round and one after the last.
+    looks: RefCell<Vec<f64>>,
 }
 
 impl Rank<'_> {
+    /// Rank 0 looks where it runs, while the others wait for it.
+    fn look(&self) {
+        if self.node.rank() == 0 {
+            self.looks.borrow_mut().push(look_between_threads());
+        }
+    }
+
     fn rounds(&self) -> usize {
         if self.plan.quick { 3 } else { 15 }
     }
@@ -151,6 +164,7 @@ impl Rank<'_> {
         let percent = (process_ns() - cpu_ns) as f64 / span.as_nanos() as f64 * 100.0;
         let (mut pairs, mut acks) = (Vec::new(), 0);
         for round in 0..self.rounds() as u64 * 3 {
+            self.look();
             let mut late = [0.0; 2];
             for (raw, late) in [true, false].into_iter().zip(&mut late) {
                 let mut sum_ns = 0;
@@ -181,6 +195,7 @@ impl Rank<'_> {
             pairs.push((late[1], late[0]));
             self.shared.barrier()?;
         }
+        self.look();
         let said = self
             .futexes
             .gather(self.node, self.shared, &pairs, percent)?;
@@ -208,6 +223,7 @@ impl Rank<'_> {
         let size = self.node.size() as u64;
         let laps = (1024 / size).max(8);
         for round in 0..self.rounds() as u64 {
+            self.look();
             let turns = round * laps + 1..(round + 1) * laps + 1;
             let next = (self.node.rank() + 1) % self.node.size();
             let first = self.node.rank() == 0;
@@ -239,6 +255,7 @@ impl Rank<'_> {
                 pairs.push((value, raw));
             }
         }
+        self.look();
         let [direct, ring] = pairs;
         Ok(vec![
             ("hop of a signal, direct path", "hop by futex", "us", direct),
@@ -250,6 +267,7 @@ impl Rank<'_> {
         let mut pairs = Vec::new();
         let times = (640 / self.node.size() as u64).max(10);
         for _ in 0..self.rounds() {
+            self.look();
             let raw = self.timed(times, || {
                 (0..times).for_each(|_| self.futexes.barrier(self.node.size()));
                 Ok(())
@@ -262,6 +280,7 @@ impl Rank<'_> {
             })?;
             pairs.push((value, raw));
         }
+        self.look();
         Ok(vec![("empty barrier", "barrier by futex", "us", pairs)])
     }
 
@@ -272,6 +291,7 @@ impl Rank<'_> {
         let counter = self.shared.broadcast_slice(0, mine)?;
         let (mut bare, mut counted) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds() {
+            self.look();
             let raw = self.contended(|| {
                 self.futexes.locked(self.node.size());
                 Ok(())
@@ -288,6 +308,7 @@ impl Rank<'_> {
             })?;
             counted.push((value, raw));
         }
+        self.look();
         let baseline = "lock in turn by futex";
         Ok(vec![
             ("lock, unlock, contended", baseline, "us", bare),

@@ -11,10 +11,10 @@ use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
 use super::job::{Job, Order, Steps, role};
-use super::measure::{Effort, Restless, Step, sampled};
+use super::measure::{Effort, Step, sampled};
 use super::messages::{Source, read};
 use super::placement::Placements;
-use super::row::{Report, Row};
+use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
 
@@ -214,12 +214,8 @@ pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     steps.together(order, || ends.carry_out(order), idle)
                 }
             });
-        let samples = match samples {
-            Err(error) if error.is::<Restless>() => {
-                report.remark(&format!("{bytes} B: {error}"));
-                continue;
-            }
-            samples => samples?,
+        let Some(samples) = report.settled(&format!("{bytes} B"), samples)? else {
+            continue;
         };
         for (way, path) in WAYS.iter().enumerate().skip(1) {
             let case = vec![
@@ -229,10 +225,12 @@ pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 ("ranks", json!(2)),
                 ("wait", json!("event")),
             ];
-            for figure in samples.figures(way, 0) {
-                let baseline = "plain put + futex wake";
-                report.row(&Row::of(case.clone(), "us", baseline, &figure));
-            }
+            report.rows(
+                &case,
+                "us",
+                "plain put + futex wake",
+                &samples.figures(way, 0),
+            );
         }
     }
     let end = Order {

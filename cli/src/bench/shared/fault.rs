@@ -126,6 +126,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(0);
             let raw = RawFault::new(station.shared)?;
+            let mut placements = Placements::default();
             for (owner, how) in OWNERS.iter().enumerate() {
                 if copies > 0 && *how != "polling" {
                     continue;
@@ -138,6 +139,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                         plan,
                         station,
                         &raw,
+                        &mut placements,
                         report,
                         FaultCase {
                             bytes,
@@ -164,6 +166,7 @@ fn fault_case(
     plan: Plan,
     station: &mut Station<'_>,
     raw: &RawFault,
+    placements: &mut Placements,
     report: &mut Report,
     case: FaultCase,
 ) -> Result<(), BenchError> {
@@ -177,8 +180,10 @@ fn fault_case(
     let station = std::cell::RefCell::new(station);
     let source = vec![1_u8; bytes];
     let mut landing = vec![0_u8; bytes];
-    let figure = paired::<BenchError>(
+    let figures = beside::<BenchError>(
         effort,
+        placements,
+        || station.borrow_mut().look(),
         || {
             // raw fault + the owner's protection change + two one-way messages + copy
             let held = if access == "upgrade" {
@@ -229,13 +234,9 @@ fn fault_case(
             Ok(median(&mut times))
         },
     );
-    let figure = match figure {
-        Ok(figure) => figure,
-        Err(error) if error.is::<Restless>() => {
-            report.remark(&format!("{access} fault, owner {}: {error}", OWNERS[owner]));
-            return Ok(());
-        }
-        Err(error) => return Err(error),
+    let point = format!("{access} fault, owner {}", OWNERS[owner]);
+    let Some(figures) = report.settled(&point, figures)? else {
+        return Ok(());
     };
     let station = station.into_inner();
     let fields = vec![
@@ -248,6 +249,6 @@ fn fault_case(
         ("transport", json!("shm")),
     ];
     let baseline = "raw fault + protection change + flag round trip + copy";
-    report.row(&Row::of(fields, "us", baseline, &figure));
+    report.rows(&fields, "us", baseline, &figures);
     Ok(())
 }

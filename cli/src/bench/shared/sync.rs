@@ -27,8 +27,11 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             let effort = Effort::planned(plan, 3, 31);
             let ranks = station.node.size();
             let station = std::cell::RefCell::new(station);
-            let figure = paired::<BenchError>(
+            let mut placements = Placements::default();
+            let figures = beside::<BenchError>(
                 effort,
+                &mut placements,
+                || station.borrow_mut().look(),
                 || station.borrow_mut().round_trip(),
                 || {
                     let station = station.borrow();
@@ -40,15 +43,14 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     }
                     Ok(start.elapsed().as_nanos() as f64 / 1000.0 / f64::from(times))
                 },
-            )?;
-            report.row(&Row::of(
-                case_of("lock + unlock, uncontended", ranks, wait),
-                "us",
-                "flag round trip",
-                &figure,
-            ));
-            let figure = paired::<BenchError>(
+            );
+            let case = case_of("lock + unlock, uncontended", ranks, wait);
+            let figures = report.settled("uncontended", figures)?.unwrap_or_default();
+            report.rows(&case, "us", "flag round trip", &figures);
+            let figures = beside::<BenchError>(
                 effort,
+                &mut placements,
+                || station.borrow_mut().look(),
                 || station.borrow_mut().round_trip(),
                 || {
                     let mut station = station.borrow_mut();
@@ -60,18 +62,9 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     Ok(start.elapsed().as_nanos() as f64 / 1000.0 / (times * ranks as u64) as f64)
                 },
             );
-            match figure {
-                Ok(figure) => report.row(&Row::of(
-                    case_of("lock, count, unlock, contended", ranks, wait),
-                    "us",
-                    "flag round trip",
-                    &figure,
-                )),
-                Err(error) if error.is::<Restless>() => {
-                    report.remark(&format!("contended: {error}"));
-                }
-                Err(error) => return Err(error),
-            }
+            let case = case_of("lock, count, unlock, contended", ranks, wait);
+            let figures = report.settled("contended", figures)?.unwrap_or_default();
+            report.rows(&case, "us", "flag round trip", &figures);
             station.borrow().poll();
             Ok(())
         },
@@ -101,8 +94,11 @@ pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError>
             let effort = Effort::planned(plan, 3, 31);
             let ranks = station.node.size();
             let station = std::cell::RefCell::new(station);
-            let figure = paired::<BenchError>(
+            let mut placements = Placements::default();
+            let figures = beside::<BenchError>(
                 effort,
+                &mut placements,
+                || station.borrow_mut().look(),
                 || station.borrow_mut().round_trip(),
                 || {
                     let mut station = station.borrow_mut();
@@ -120,13 +116,9 @@ pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                 },
             );
             let case = case_of("empty barrier", ranks, wait);
-            match figure {
-                Ok(figure) => report.row(&Row::of(case, "us", "flag round trip", &figure)),
-                Err(error) if error.is::<Restless>() => {
-                    report.remark(&format!("{ranks} ranks, {wait}: {error}"));
-                }
-                Err(error) => return Err(error),
-            }
+            let point = format!("{ranks} ranks, {wait}");
+            let figures = report.settled(&point, figures)?.unwrap_or_default();
+            report.rows(&case, "us", "flag round trip", &figures);
             Ok(())
         },
     )

@@ -63,7 +63,7 @@ pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                 max: adaptive.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 runs: starts,
                 dropped: 0,
-                placement: None,
+                placement: (Placement::Unknown, None),
             });
         }
     }
