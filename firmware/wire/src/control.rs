@@ -159,7 +159,7 @@ impl MappedPart {
                 field: "mapped bytes",
             });
         }
-        let limit = length.checked_sub(self.offset).unwrap_or(0);
+        let limit = length.saturating_sub(self.offset);
         if self.bytes > limit {
             return Err(WireError::TooLarge {
                 field: "mapped bytes",

@@ -71,8 +71,6 @@ pub(crate) struct LocalExport {
     length: u64,
     pub(crate) handler: Option<NotificationHandler>,
     direct: Option<DirectMemory>,
-    /// Whether an importer was ever given the memory. It may have kept it, whatever it says.
-    passed: bool,
     /// Pages that stay pinned as long as the export stands (VMMC §4.4).
     held: Vec<PageRange>,
     /// Where it is redirected to.
@@ -168,7 +166,6 @@ impl Driver {
                     length: request.length,
                     handler: request.handler,
                     direct: request.direct,
-                    passed: false,
                     held: held.clone(),
                     landing: None,
                 });
@@ -257,10 +254,9 @@ impl Driver {
         }
         let mut moved = Ok(());
         if let Some(DirectMemory::Buffer(buffer)) = &local.direct {
+            // Importers may have kept the memory, whatever they say.
             let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            if local.passed || buffer.is_adopted() {
-                moved = buffer.revoke();
-            }
+            moved = buffer.revoke();
         }
         self.poll();
         Ok(moved?)
@@ -389,13 +385,12 @@ impl Driver {
     }
 
     fn pass_memory(&mut self, to: NodeId, export: ExportId, tag: u64) {
-        let Some(local) = self.exports.iter_mut().find(|local| local.id == export) else {
+        let Some(local) = self.exports.iter().find(|local| local.id == export) else {
             return;
         };
         let Some(memory) = &local.direct else {
             return;
         };
-        local.passed = true;
         let job = &mut self.job;
         let mut pass = |memory: BorrowedFd<'_>, status: BorrowedFd<'_>| {
             job.pass(to, tag, memory)?;
@@ -410,8 +405,8 @@ impl Driver {
             }
             DirectMemory::Buffer(buffer) => {
                 let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-                match buffer.status() {
-                    Some(status) => pass(buffer.fd(), status.fd()),
+                match buffer.descriptors() {
+                    Some((memory, status)) => pass(memory, status),
                     // A direct export shares its buffer first, and keeps it shared while it stands.
                     None => return,
                 }
@@ -519,7 +514,6 @@ mod tests {
             length: 100,
             handler: Some(handler),
             direct: None,
-            passed: false,
             held: Vec::new(),
             landing: None,
         }];

@@ -114,11 +114,6 @@ impl SharedBuffer {
         })
     }
 
-    /// Whether its pages are the program's, and go back to it.
-    pub fn is_adopted(&self) -> bool {
-        !matches!(self.home, Home::Allocated(_))
-    }
-
     /// First byte; on a page boundary. Stays the same for the buffer's life, revoked or not.
     pub fn as_ptr(&self) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut(self.start)
@@ -130,18 +125,14 @@ impl SharedBuffer {
         self.bytes
     }
 
-    /// Makes the memory ready for importers: gives its memfd and that of its status, for
-    /// [`MappedBuffer::map`]. Other ones after each revocation, and when `writers` differs from that of an earlier call: the
-    /// buffer then moves, as [`revoke`](Self::revoke) says.
+    /// Makes the memory ready for importers. When `writers` differs from that of an earlier call, the buffer moves, as
+    /// [`revoke`](Self::revoke) says.
     ///
     /// # Errors
     /// No descriptor, memory or address space left, or a kernel older than 5.1.
-    pub fn share(
-        &mut self,
-        writers: Writers,
-    ) -> Result<(BorrowedFd<'_>, BorrowedFd<'_>), MemoryError> {
+    pub fn share(&mut self, writers: Writers) -> Result<(), MemoryError> {
         if matches!(&self.shared, Some((earlier, _)) if *earlier != writers) {
-            self.revoke()?;
+            self.leave()?;
         }
         let status = match self.shared.take() {
             Some((_, status)) => status,
@@ -154,30 +145,42 @@ impl SharedBuffer {
                 status
             }
         };
-        let (_, status) = self.shared.insert((writers, status));
-        Ok((self.file.as_fd(), status.fd()))
+        self.shared = Some((writers, status));
+        Ok(())
     }
 
-    /// Its memfd. [`share`](Self::share) it before another process gets it.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    /// The memfds of the memory and of its status, for [`MappedBuffer::map`], once it is [shared](Self::share). Other ones after each
+    /// revocation.
+    pub fn descriptors(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
+        let (_, status) = self.shared.as_ref()?;
+        Some((self.file.as_fd(), status.fd()))
+    }
+
+    #[cfg(test)]
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Its status, once it is [shared](Self::share).
-    pub fn status(&self) -> Option<&Status> {
-        self.shared.as_ref().map(|(_, status)| status)
-    }
-
-    /// Moves this buffer onto fresh memory with the same contents at the same address; the old
+    /// Ends the sharing: nothing is stored here by importers from here on. Moves this buffer onto fresh memory with the same contents at the same address; the old
     /// memory is left to the importers as an orphan and marked as revoked.
     ///
     /// A store that an importer finished before it found [`MappedBuffer::stores_arrived`] true is
     /// part of the contents. Stores of other threads of this process must not race with the call.
-    /// Pages pinned before it are pages of the orphan: unpin them first.
+    /// Pages pinned before it are pages of the orphan: unpin them first. A buffer whose [`descriptors`](Self::descriptors) nobody asked
+    /// for stays on its memory.
     ///
     /// # Errors
     /// As [`allocate`](Self::allocate). The export then stands as before.
     pub fn revoke(&mut self) -> Result<(), MemoryError> {
+        let is_known = matches!(&self.shared, Some((_, status)) if status.is_known());
+        if !is_known && matches!(self.home, Home::Allocated(_)) {
+            return Ok(());
+        }
+        self.leave()
+    }
+
+    /// Moves to memory that no importer knows.
+    fn leave(&mut self) -> Result<(), MemoryError> {
         if matches!(&self.home, Home::Adopted(adopted) if !adopted.is_mine()) {
             return Ok(());
         }

@@ -26,7 +26,8 @@
 //! use mapwire_host::memory::{MappedBuffer, SharedBuffer, Writers};
 //!
 //! let mut export = SharedBuffer::allocate("inbox", 10_000)?;
-//! let (memory, status) = export.share(Writers::All)?;
+//! export.share(Writers::All)?;
+//! let (memory, status) = export.descriptors().expect("it is shared");
 //! // A peer gets both descriptors over a Unix socket, and maps them.
 //! let import = MappedBuffer::map(memory, status, 0..10_000, true)?;
 //! import.write(64, &b"hello"[..])?;

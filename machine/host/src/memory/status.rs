@@ -3,7 +3,7 @@
 //! It has a page and a memfd of its own. The exporter maps the page, then seals the memfd against new
 //! writers: its own mapping stays writable, and no importer can ever get one that is.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::memfd::{self, Owner, Writers};
@@ -25,6 +25,8 @@ pub struct Status {
     file: OwnedFd,
     page: Mapping,
     owner: Owner,
+    /// Whether anybody may have a descriptor of it, and read it.
+    is_known: AtomicBool,
 }
 
 impl Status {
@@ -41,12 +43,19 @@ impl Status {
             file,
             page,
             owner: Owner::me(),
+            is_known: AtomicBool::new(false),
         })
     }
 
     /// The memfd, from which its holders can only read.
     pub fn fd(&self) -> BorrowedFd<'_> {
+        self.is_known.store(true, Ordering::Release);
         self.file.as_fd()
+    }
+
+    /// Whether its memfd was ever asked for.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Acquire)
     }
 
     /// The word of [`flags`]. Importers load it before each store on the direct path.
@@ -57,7 +66,9 @@ impl Status {
 
     /// Marks the export as revoked, or as standing again.
     pub(super) fn set_revoked(&self, revoked: bool) {
-        if revoked {
+        if !self.is_known() {
+            // Nobody reads it, and its page need not be there.
+        } else if revoked {
             revocation::revoke(self.word());
         } else {
             self.word().fetch_and(!flags::REVOKED, Ordering::SeqCst);
@@ -76,7 +87,7 @@ impl Status {
 
 impl Drop for Status {
     fn drop(&mut self) {
-        if self.owner.is_me() {
+        if self.owner.is_me() && self.is_known() {
             self.set_revoked(true);
         }
     }

@@ -18,7 +18,8 @@ fn imported(
     } else {
         Writers::Present
     };
-    let (memory, status) = buffer.share(writers)?;
+    buffer.share(writers)?;
+    let (memory, status) = buffer.descriptors().expect("it is shared");
     MappedBuffer::map(memory, status, 0..bytes, writable)
 }
 
@@ -99,7 +100,8 @@ fn nobody_can_store(fd: BorrowedFd<'_>) {
 fn what_is_shared_for_loads_only_is_written_by_its_exporter_alone_also_after_a_revocation() {
     let mut buffer = SharedBuffer::allocate("writers", 100).unwrap();
     for round in [b"1st", b"2nd"] {
-        let (memory, status) = buffer.share(Writers::Present).unwrap();
+        buffer.share(Writers::Present).unwrap();
+        let (memory, status) = buffer.descriptors().unwrap();
         nobody_can_store(memory);
         assert!(MappedBuffer::map(memory, status, 0..100, true).is_err());
         let import = MappedBuffer::map(memory, status, 0..100, false).unwrap();
@@ -114,7 +116,8 @@ fn what_is_shared_for_loads_only_is_written_by_its_exporter_alone_also_after_a_r
 #[test]
 fn an_importer_can_neither_write_the_status_nor_seal_the_memory_against_others() {
     let mut buffer = SharedBuffer::allocate("status", 100).unwrap();
-    let (memory, status) = buffer.share(Writers::All).unwrap();
+    buffer.share(Writers::All).unwrap();
+    let (memory, status) = buffer.descriptors().unwrap();
     nobody_can_store(status);
     for seal in [SealFlags::WRITE, SealFlags::FUTURE_WRITE, SealFlags::SEAL] {
         assert!(rustix::fs::fcntl_add_seals(memory, seal).is_err());
@@ -186,7 +189,14 @@ fn revoking_a_sparse_buffer_copies_only_what_was_touched() {
     let mut buffer = SharedBuffer::allocate("sparse", bytes).unwrap();
     buffer.write(bytes / 2, b"middle").unwrap();
     buffer.write(bytes - 3, b"end").unwrap();
+    buffer.share(Writers::All).unwrap();
+    let inode = |buffer: &SharedBuffer| rustix::fs::fstat(buffer.fd()).unwrap().st_ino;
+    let before = inode(&buffer);
     buffer.revoke().unwrap();
+    assert_eq!(inode(&buffer), before, "nobody had it");
+    assert!(buffer.descriptors().is_some());
+    buffer.revoke().unwrap();
+    assert_ne!(inode(&buffer), before);
     let mut middle = [0; 6];
     buffer.read(bytes / 2, &mut middle).unwrap();
     let mut end = [0; 3];
@@ -208,7 +218,8 @@ fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
         }
     );
 
-    let (_, status) = buffer.share(Writers::All).unwrap();
+    buffer.share(Writers::All).unwrap();
+    let (_, status) = buffer.descriptors().unwrap();
     let status = status.try_clone_to_owned().unwrap();
     let refused = |memory: BorrowedFd<'_>, status: BorrowedFd<'_>| {
         let error = MappedBuffer::map(memory, status, 0..100, false).unwrap_err();
@@ -247,7 +258,8 @@ fn memory_of_huge_pages_is_refused_since_they_can_run_out_on_a_load() {
     rustix::fs::fcntl_add_seals(&huge, SealFlags::SHRINK | SealFlags::GROW).unwrap();
     rustix::fs::fcntl_add_seals(&huge, SealFlags::SEAL).unwrap();
     let mut buffer = SharedBuffer::allocate("base", 100).unwrap();
-    let (memory, status) = buffer.share(Writers::All).unwrap();
+    buffer.share(Writers::All).unwrap();
+    let (memory, status) = buffer.descriptors().unwrap();
     for (memory, status) in [(huge.as_fd(), status), (memory, huge.as_fd())] {
         assert_eq!(
             MappedBuffer::map(memory, status, 0..100, false).unwrap_err(),
@@ -265,7 +277,8 @@ fn what_a_program_prints_without_standard_streams_lands_in_no_memory() {
             close(stream);
         }
         let mut buffer = SharedBuffer::allocate("closed", 100).unwrap();
-        let (memory, status) = buffer.share(Writers::All).unwrap();
+        buffer.share(Writers::All).unwrap();
+        let (memory, status) = buffer.descriptors().unwrap();
         let fds = [memory.as_raw_fd(), status.as_raw_fd()];
         let uffd = crate::faults::open_userfaultfd().map(|fd| fd.as_raw_fd());
         let stdout_is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();

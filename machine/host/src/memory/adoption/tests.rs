@@ -70,7 +70,8 @@ impl Drop for Private {
 
 fn import(buffer: &mut SharedBuffer) -> MappedBuffer {
     let bytes = buffer.len();
-    let (file, status) = buffer.share(Writers::All).unwrap();
+    buffer.share(Writers::All).unwrap();
+    let (file, status) = buffer.descriptors().unwrap();
     let own = |fd: std::os::fd::BorrowedFd<'_>| -> OwnedFd { fd.try_clone_to_owned().unwrap() };
     MappedBuffer::map(own(file), own(status), 0..bytes, true).unwrap()
 }
