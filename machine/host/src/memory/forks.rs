@@ -123,7 +123,7 @@ pub(super) fn standing(
     }
     if maps.is_blind() {
         // Nothing can be told, so the program's promise to keep the memory must do.
-        parts = vec![start..end];
+        parts = core::iter::once(start..end).collect();
     }
     Ok(parts)
 }
@@ -145,7 +145,7 @@ extern "C" fn prepare() {
     let mut parts = Vec::new();
     for entry in &adoptions.registry.entries {
         let standing = standing(entry.start, entry.bytes, &entry.file)
-            .unwrap_or_else(|_| vec![entry.start..entry.start + entry.bytes]);
+            .unwrap_or_else(|_| core::iter::once(entry.start..entry.start + entry.bytes).collect());
         parts.extend(standing.into_iter().map(|range| {
             let offset = (range.start - entry.start) as u64;
             (range, Arc::clone(&entry.file), offset)
