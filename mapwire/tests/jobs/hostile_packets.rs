@@ -69,11 +69,10 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                 let node = rank.node();
                 let mut heap = vec![OWN; LENGTH as usize + 2 * 4096];
                 let start = heap.as_mut_ptr().wrapping_add(4096);
-                // SAFETY: the memory outlives the exports and is read when they are over.
                 let builder = |name: &str| {
-                    unsafe { node.export_range(start, LENGTH as usize) }
-                        .ring_only()
-                        .name(name)
+                    // SAFETY: the memory outlives the exports and is read when they are over.
+                    let export = unsafe { node.export_range(start, LENGTH as usize) };
+                    export.ring_only().name(name)
                 };
                 let all = builder("all").start().unwrap();
                 let stores = builder("stores").rights(Rights::STORE).start().unwrap();
