@@ -120,7 +120,9 @@ fn only_whole_pages_of_heap_and_statics_are_adopted_and_may_be_again() {
             let address = words.as_ptr().expose_provenance();
             let bytes = size_of_val(words);
             let mut buffer = SharedBuffer::adopt("test-adoption", address, bytes).unwrap();
-            assert!(buffer.as_ptr().addr() >= address && buffer.as_ptr().addr() % PAGE == 0);
+            assert!(
+                buffer.as_ptr().addr() >= address && buffer.as_ptr().addr().is_multiple_of(PAGE)
+            );
             assert!(buffer.len() > bytes - 2 * PAGE && buffer.len() <= bytes);
             let peer = import(&mut buffer);
             let word = (buffer.as_ptr().addr() - address) / 8;
