@@ -59,6 +59,14 @@ pub enum Error {
     /// A signal's offset.
     #[error("a signal is 8 aligned bytes; offset {0} is not a multiple of 8")]
     Unaligned(u64),
+    /// The offset of a word for an atomic operation.
+    #[error("a word of {width} bytes lies at a multiple of that; offset {offset} is none")]
+    UnalignedWord {
+        /// Where it would be.
+        offset: u64,
+        /// Its bytes.
+        width: u64,
+    },
     /// Values at an address that is not theirs.
     #[error("values that are aligned to {align} bytes cannot lie at {address:#x}")]
     Misplaced {

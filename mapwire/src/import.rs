@@ -19,6 +19,7 @@ use mapwire_wire::{CommandRepr, Key, NodeId, Refusal, Rights, Signal};
 use crate::error::{Error, Result, check_range};
 use crate::node::Node;
 
+mod atomics;
 mod buffers;
 mod checks;
 mod mapped;
@@ -242,34 +243,20 @@ impl Import {
         signal_offset: u64,
         value: u64,
     ) -> Result<()> {
-        self.put_signal_source(data.into(), offset, signal_offset, value)
+        self.put_signal_source(data.into(), offset, Signal::set(signal_offset, value))
     }
 
     #[inline]
-    fn put_signal_source(
-        &self,
-        data: Source<'_>,
-        offset: u64,
-        signal_offset: u64,
-        value: u64,
-    ) -> Result<()> {
+    fn put_signal_source(&self, data: Source<'_>, offset: u64, signal: Signal) -> Result<()> {
         if let Some(mapped) = &self.held.local.mapped
             && self.is_open(mapped)
-            && mapped.put_signal(offset as usize, data, signal_offset as usize, value)
+            && mapped.put_signal(offset as usize, data, signal)
         {
             self.wake_awaiting(mapped);
             return Ok(());
         }
-        self.check_signal(signal_offset)?;
-        self.send_slow(
-            data,
-            offset,
-            false,
-            Some(Signal {
-                offset: signal_offset,
-                value,
-            }),
-        )
+        self.check_signal(signal.offset)?;
+        self.send_slow(data, offset, false, Some(signal))
     }
 
     /// Stores `data`, and has the exporter's notification handler run after delivery.

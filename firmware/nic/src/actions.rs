@@ -1,6 +1,6 @@
 //! What the firmware asks of its driver, besides transmitting.
 
-use mapwire_wire::{FetchId, HandlerId, NodeId, ProcessId, Refusal};
+use mapwire_wire::{Atomic, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp};
 
 use crate::error::CommandError;
 use crate::pieces::{Piece, Pieces};
@@ -15,12 +15,23 @@ pub struct BufferId(pub u32);
 pub struct SignalWrite {
     /// Eight aligned bytes within one frame.
     pub piece: Piece,
-    /// What to store there, with release order: whoever acquires it sees the data.
+    /// What to store there, add or set, with release order: whoever acquires it sees the data.
     pub value: u64,
+    /// Which of these, in one atomic step.
+    pub op: SignalOp,
 }
 
-/// Move the first `pieces.length()` payload bytes of packet `buffer` to `pieces` of `process`, then write `signal`; then
-/// give it back to [`crate::Nic::handle_dma_done`].
+/// An atomic operation on a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicUpdate {
+    /// The word, aligned within one frame.
+    pub piece: Piece,
+    /// What to do, in one step that acquires and releases.
+    pub atomic: Atomic,
+}
+
+/// Move the first `pieces.length()` payload bytes of packet `buffer` to `pieces` of `process`, then write `signal`, then do
+/// `update`; then give it back to [`crate::Nic::handle_dma_done`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dma {
     /// Whose frames these are.
@@ -29,6 +40,8 @@ pub struct Dma {
     pub pieces: Pieces,
     /// The flag to set after them.
     pub signal: Option<SignalWrite>,
+    /// The word to update.
+    pub update: Option<AtomicUpdate>,
     /// The packet.
     pub buffer: BufferId,
     /// What follows once it is done.
@@ -49,6 +62,14 @@ pub(crate) enum After {
     },
     /// Part of a fetch is in place.
     Fetched { fetch: FetchId },
+    /// A word is updated, and its old value owed.
+    Updated {
+        from: NodeId,
+        fetch: FetchId,
+        reply_key: Key,
+        export: mapwire_wire::ExportId,
+        bytes: u64,
+    },
 }
 
 /// Something to tell a process or the host.

@@ -28,6 +28,8 @@ pub(crate) struct Serving {
     pub(crate) sent: u64,
     /// Nothing more is sent but this.
     pub(crate) refused: Option<Refusal>,
+    /// What a word held that has been updated: the answer, whatever becomes of the export.
+    pub(crate) value: Option<u64>,
 }
 
 /// A store that this node refused.
@@ -83,15 +85,21 @@ impl Answers {
         }
     }
 
+    /// Whether the peer has fewer fetches under way than it may.
+    pub(crate) fn has_room(&self, peer: NodeId) -> bool {
+        let owed = self.peers.get(usize::from(peer.0));
+        owed.is_some_and(|owed| owed.serving.len() < usize::from(MAX_FETCHES_A_LINK))
+    }
+
     /// Takes a fetch in; false when the peer has as many as it may.
     pub(crate) fn serve(&mut self, peer: NodeId, serving: Serving) -> bool {
         let index = usize::from(peer.0);
+        if !self.has_room(peer) {
+            return false;
+        }
         let Some(owed) = self.peers.get_mut(index) else {
             return false;
         };
-        if owed.serving.len() >= usize::from(MAX_FETCHES_A_LINK) {
-            return false;
-        }
         if owed.serving.capacity() == 0 {
             owed.serving.reserve_exact(usize::from(MAX_FETCHES_A_LINK));
         }

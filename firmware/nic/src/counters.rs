@@ -44,6 +44,8 @@ pub struct Counters {
     pub fetches: u64,
     /// Fetches served for other nodes, to their last byte.
     pub fetches_served: u64,
+    /// Atomic operations carried out for other nodes.
+    pub atomics_served: u64,
     /// Pieces of transfers that met the garbage frame: their page was not pinned.
     pub garbage_pieces: u64,
     /// Refused stores that their sender was not told of, since it takes no answers.

@@ -193,6 +193,20 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Queues the next chunk of a fetch; false when it must wait for the host.
     fn serve_chunk(&mut self, to: NodeId, cut: Serving) -> bool {
+        if let Some(value) = cut.value {
+            let reply = Repr::FetchReply {
+                reply_key: cut.reply_key,
+                fetch: cut.fetch,
+                offset: 0,
+                length: cut.remaining as u32,
+                last: true,
+            };
+            let bytes = value.to_le_bytes();
+            self.links
+                .push_inline(to, &reply, &bytes[..cut.remaining as usize]);
+            self.counters.atomics_served += 1;
+            return true;
+        }
         if cut.remaining == 0 && cut.refused.is_none() {
             self.answer_flush(to, cut);
             return true;

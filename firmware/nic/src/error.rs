@@ -88,9 +88,6 @@ pub enum CommandError {
         /// What the import has.
         has: Rights,
     },
-    /// A signal address is not a multiple of eight.
-    #[error("the signal's offset {0} is not a multiple of 8")]
-    UnalignedSignal(u64),
     /// There is no such node.
     #[error("{0} is not in this job")]
     UnknownNode(NodeId),

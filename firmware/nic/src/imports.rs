@@ -4,7 +4,6 @@
 use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Refusal, Rights, Signal};
 
 use crate::error::CommandError;
-use crate::pieces::is_word_aligned;
 use crate::slots::Slots;
 
 /// What a process has imported.
@@ -141,12 +140,9 @@ impl Import {
         }
     }
 
-    /// Whether the signal's word lies within it, at a multiple of eight.
+    /// Whether the signal's word lies within it.
     #[inline]
     pub(crate) fn check_signal(&self, signal: Signal) -> Result<(), CommandError> {
-        if !is_word_aligned(signal.offset) {
-            return Err(CommandError::UnalignedSignal(signal.offset));
-        }
         self.check_range(signal.offset, Signal::WORD_BYTES)
     }
 }

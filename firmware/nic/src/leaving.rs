@@ -51,6 +51,7 @@ impl<D: TranslationDesign> Nic<D> {
                     remaining: 0,
                     sent: 0,
                     refused: Some(Refusal::Revoked),
+                    value: None,
                 };
                 // The peer waits for this answer, so it cannot have asked for as many others as it may.
                 answers.serve(transmit.to, refusal);

@@ -44,6 +44,7 @@ mod tables;
 mod tracing;
 mod transmit;
 mod turns;
+mod updates;
 
 pub use actions::{BufferId, Completion, Dma, Rejection, SignalWrite};
 pub use budget::{BudgetRow, MemoryBreakdown};

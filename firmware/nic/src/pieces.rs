@@ -2,12 +2,6 @@
 
 use mapwire_translation::Frame;
 
-/// Whether a signal may stand at this offset or address.
-#[inline]
-pub(crate) const fn is_word_aligned(at: u64) -> bool {
-    at & (mapwire_wire::Signal::WORD_BYTES - 1) == 0
-}
-
 /// A run of bytes within one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use mapwire_wire::{ExportId, ImportId, Key, MessageId, NodeId, ProcessId, Signal};
+use mapwire_wire::{Atomic, ExportId, ImportId, Key, MessageId, NodeId, ProcessId, Signal};
 
 use crate::turns::Turns;
 
@@ -40,6 +40,8 @@ pub(crate) struct Asking {
     /// Local destination.
     pub(crate) address: u64,
     pub(crate) length: u64,
+    /// The bytes are a word, to be updated when it has been read.
+    pub(crate) atomic: Option<Atomic>,
     pub(crate) completion: u32,
 }
 

@@ -193,8 +193,20 @@ impl<D: TranslationDesign> Nic<D> {
                     remaining: want_bytes,
                     sent: 0,
                     refused,
+                    value: None,
                 };
                 self.serve(from, serving);
+            }
+            Repr::Atomic {
+                key,
+                export,
+                fetch,
+                offset,
+                atomic,
+                reply_key,
+            } => {
+                let place = (export, offset);
+                return self.update(from, &key, place, atomic, (fetch, reply_key), buffer);
             }
             Repr::FetchReply {
                 reply_key,
@@ -243,9 +255,9 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// The driver has moved what `dma` named.
+    /// The driver has moved what `dma` named. `old` is what the word held that it updated, if it updated one.
     #[inline]
-    pub fn handle_dma_done(&mut self, dma: &Dma) {
+    pub fn handle_dma_done(&mut self, dma: &Dma, old: u64) {
         match dma.after {
             After::Nothing => {}
             After::Notify {
@@ -267,6 +279,26 @@ impl<D: TranslationDesign> Nic<D> {
                 }
             }
             After::Fetched { fetch } => self.fetch_moved(fetch),
+            After::Updated {
+                from,
+                fetch,
+                reply_key,
+                export,
+                bytes,
+            } => self.serve(
+                from,
+                Serving {
+                    process: dma.process,
+                    fetch,
+                    reply_key,
+                    export,
+                    address: 0,
+                    remaining: bytes,
+                    sent: 0,
+                    refused: None,
+                    value: Some(old),
+                },
+            ),
         }
     }
 
@@ -300,7 +332,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// Takes a fetch in, or its refusal: one answer either way.
-    fn serve(&mut self, from: NodeId, serving: Serving) {
+    pub(crate) fn serve(&mut self, from: NodeId, serving: Serving) {
         if let Some(reason) = serving.refused {
             self.reject(from, Rejection::Refused(reason));
         }
@@ -365,6 +397,7 @@ impl<D: TranslationDesign> Nic<D> {
                 process,
                 pieces,
                 signal: None,
+                update: None,
                 buffer,
                 after: After::Fetched { fetch: id },
             });

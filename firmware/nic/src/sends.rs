@@ -2,9 +2,9 @@
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
-    CommandHeader, CommandKind, CommandRepr, ExportId, FetchId, HandlerId, INLINE_BYTES, ImportId,
-    Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SHORT_BYTES,
-    Signal, WireError,
+    Atomic, CommandHeader, CommandKind, CommandRepr, ExportId, FetchId, HandlerId, INLINE_BYTES,
+    ImportId, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, Refusal, Repr, Rights,
+    SHORT_BYTES, Signal, WireError,
 };
 
 use crate::actions::Completion;
@@ -42,7 +42,7 @@ impl<D: TranslationDesign> Nic<D> {
             // Even a malformed command may have a word that somebody watches; the word is the process's own.
             let has_word = matches!(
                 CommandKind::from_code(header.kind),
-                Ok(CommandKind::LongSend | CommandKind::Fetch)
+                Ok(CommandKind::LongSend | CommandKind::Fetch | CommandKind::Atomic)
             );
             let completion = has_word.then_some(header.completion.get());
             self.fail_command(process, completion, error);
@@ -74,7 +74,8 @@ impl<D: TranslationDesign> Nic<D> {
         if let Err(error) = outcome {
             let completion = match *command {
                 CommandRepr::LongSend { completion, .. }
-                | CommandRepr::Fetch { completion, .. } => Some(completion),
+                | CommandRepr::Fetch { completion, .. }
+                | CommandRepr::Atomic { completion, .. } => Some(completion),
                 CommandRepr::ShortSend { .. } | CommandRepr::Handler { .. } => None,
             };
             self.fail_command(process, completion, error);
@@ -149,7 +150,23 @@ impl<D: TranslationDesign> Nic<D> {
                 address,
                 length,
                 completion,
-            } => self.fetch(process, import, offset, address, length, completion),
+            } => {
+                // A flush reads nothing, and is asked of a revoked export too.
+                let right = (length > 0).then_some(Rights::FETCH);
+                let place = (import, offset, length);
+                self.fetch(process, place, right, None, address, completion)
+            }
+            CommandRepr::Atomic {
+                import,
+                offset,
+                address,
+                atomic,
+                completion,
+            } => {
+                let place = (import, offset, atomic.width.bytes());
+                let right = Some(Rights::ALL);
+                self.fetch(process, place, right, Some(atomic), address, completion)
+            }
         }
     }
 
@@ -268,17 +285,15 @@ impl<D: TranslationDesign> Nic<D> {
     fn fetch(
         &mut self,
         process: ProcessId,
-        import_id: ImportId,
-        offset: u64,
+        (import_id, offset, length): (ImportId, u64, u64),
+        right: Option<Rights>,
+        atomic: Option<Atomic>,
         address: u64,
-        length: u64,
         completion: u32,
     ) -> Result<(), CommandError> {
-        let import = if length == 0 {
-            // A flush: it reads nothing, and is asked of a revoked export too.
-            self.imports.of_process(process, import_id)?
-        } else {
-            self.imports.check(process, import_id, Rights::FETCH)?
+        let import = match right {
+            None => self.imports.of_process(process, import_id)?,
+            Some(right) => self.imports.check(process, import_id, right)?,
         };
         import.check_range(offset, length)?;
         let from = import.node;
@@ -293,6 +308,7 @@ impl<D: TranslationDesign> Nic<D> {
             offset,
             address,
             length,
+            atomic,
             completion,
         };
         self.note_destination(process, from);
@@ -326,13 +342,24 @@ impl<D: TranslationDesign> Nic<D> {
             return;
         };
         self.links.begin_fetch(asking.from);
-        let request = Repr::FetchRequest {
-            key: asking.key,
-            export: asking.export,
-            fetch: FetchId(id),
-            offset: asking.offset,
-            want_bytes: asking.length,
-            reply_key: self.fetches.reply_key(asking.from),
+        let reply_key = self.fetches.reply_key(asking.from);
+        let request = match asking.atomic {
+            None => Repr::FetchRequest {
+                key: asking.key,
+                export: asking.export,
+                fetch: FetchId(id),
+                offset: asking.offset,
+                want_bytes: asking.length,
+                reply_key,
+            },
+            Some(atomic) => Repr::Atomic {
+                key: asking.key,
+                export: asking.export,
+                fetch: FetchId(id),
+                offset: asking.offset,
+                atomic,
+                reply_key,
+            },
         };
         self.links.push_plain(asking.from, &request);
     }

@@ -11,7 +11,7 @@ use crate::answers::StoreRefusal;
 use crate::cutting::{Lack, Path};
 use crate::inbound::Inbound;
 use crate::nic::Nic;
-use crate::pieces::{Pieces, is_word_aligned};
+use crate::pieces::Pieces;
 
 /// A packet of a message.
 #[derive(Clone, Copy)]
@@ -136,6 +136,7 @@ impl<D: TranslationDesign> Nic<D> {
                 process,
                 pieces,
                 signal,
+                update: None,
                 buffer,
                 after,
             });
@@ -154,7 +155,7 @@ impl<D: TranslationDesign> Nic<D> {
             None => None,
             Some(signal) => {
                 let address = export.address_of(signal.offset, Signal::WORD_BYTES)?;
-                if !is_word_aligned(address) {
+                if !address.is_multiple_of(Signal::WORD_BYTES) {
                     return Err(Refusal::OutOfRange);
                 }
                 Some(address)
@@ -184,8 +185,8 @@ impl<D: TranslationDesign> Nic<D> {
                     }
                 }
                 let piece = piece?;
-                let value = signal.value;
-                Some(SignalWrite { piece, value })
+                let Signal { value, op, .. } = signal;
+                Some(SignalWrite { piece, value, op })
             }
             _ => None,
         };

@@ -10,6 +10,7 @@
 //! | long send | import | yes | source | data bytes | yes | 0 | the signal if flagged |
 //! | fetch | import | yes | destination | data bytes | yes | 0 | none |
 //! | handler | node | 0 | 0 | data bytes | 0 | yes | data |
+//! | atomic | import | yes | destination of the old value | word bytes | yes | 0 | the operation |
 //!
 //! The inline bytes of a short send are, as they stand, the payload of the store packet it becomes.
 
@@ -18,6 +19,7 @@ use core::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::atomic::{ATOMIC_BYTES, Atomic, check_word};
 use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{Flags, SHORT_BYTES, SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES};
 use crate::ids::{HandlerId, ImportId, NodeId};
@@ -40,6 +42,8 @@ pub enum CommandKind {
     Fetch = 3,
     /// Send data in the command to a handler.
     Handler = 4,
+    /// Change a word and fetch what it held.
+    Atomic = 5,
 }
 
 impl CommandKind {
@@ -51,6 +55,7 @@ impl CommandKind {
             2 => CommandKind::LongSend,
             3 => CommandKind::Fetch,
             4 => CommandKind::Handler,
+            5 => CommandKind::Atomic,
             _ => {
                 return Err(WireError::Unknown {
                     field: "command kind",
@@ -165,6 +170,19 @@ pub enum CommandRepr {
         /// Bytes of data, at most [`SHORT_BYTES`]. May be 0.
         length: u32,
     },
+    /// Change a word of the import, and fetch what it held into the process's memory.
+    Atomic {
+        /// Where.
+        import: ImportId,
+        /// Where in the import the word lies: a multiple of its width.
+        offset: u64,
+        /// Where the old value goes, in little-endian order; `address` and the word's width fit in 64 bits.
+        address: u64,
+        /// What is done.
+        atomic: Atomic,
+        /// What the completion will be called.
+        completion: u32,
+    },
 }
 
 impl CommandRepr {
@@ -184,6 +202,7 @@ impl CommandRepr {
             CommandKind::LongSend => CommandRepr::parse_long_send(header, inline),
             CommandKind::Fetch => CommandRepr::parse_fetch(header),
             CommandKind::Handler => CommandRepr::parse_handler(header, inline),
+            CommandKind::Atomic => CommandRepr::parse_atomic(header, inline),
         }
     }
 
@@ -265,6 +284,30 @@ impl CommandRepr {
         Ok(repr)
     }
 
+    fn parse_atomic(header: &CommandHeader, inline: &[u8]) -> Result<CommandRepr, WireError> {
+        must_be_zero("command flags", u64::from(header.flags.get()))?;
+        must_be_zero("command handler", u64::from(header.handler.get()))?;
+        must_be_zero("command reserved", header.reserved.get())?;
+        let atomic = Atomic::from_bytes(inline)?;
+        let length = header.length.get();
+        if length != atomic.width.bytes() {
+            return Err(WireError::Length {
+                field: "word of an atomic command",
+                expected_bytes: atomic.width.bytes(),
+                found_bytes: length,
+            });
+        }
+        let repr = CommandRepr::Atomic {
+            import: ImportId(header.target.get()),
+            offset: header.offset.get(),
+            address: header.address.get(),
+            atomic,
+            completion: header.completion.get(),
+        };
+        repr.check()?;
+        Ok(repr)
+    }
+
     /// Whether the fields are within what the format allows.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
@@ -308,6 +351,15 @@ impl CommandRepr {
             CommandRepr::Handler { length, .. } => {
                 must_fit("handler length", u64::from(length), SHORT_BYTES as u64)
             }
+            CommandRepr::Atomic {
+                offset,
+                address,
+                atomic,
+                ..
+            } => {
+                check_word("command offset", offset, atomic)?;
+                must_not_overflow("command address", address, atomic.width.bytes())
+            }
         }
     }
 
@@ -319,6 +371,7 @@ impl CommandRepr {
             CommandRepr::LongSend { .. } => CommandKind::LongSend,
             CommandRepr::Fetch { .. } => CommandKind::Fetch,
             CommandRepr::Handler { .. } => CommandKind::Handler,
+            CommandRepr::Atomic { .. } => CommandKind::Atomic,
         }
     }
 
@@ -329,11 +382,13 @@ impl CommandRepr {
             CommandRepr::ShortSend { length, .. } | CommandRepr::Handler { length, .. } => {
                 length as usize
             }
-            CommandRepr::LongSend { .. } | CommandRepr::Fetch { .. } => 0,
+            CommandRepr::LongSend { .. }
+            | CommandRepr::Fetch { .. }
+            | CommandRepr::Atomic { .. } => 0,
         }
     }
 
-    /// Bytes behind the header: data, then the signal.
+    /// Bytes behind the header: data, then the signal; or an atomic operation.
     #[inline]
     pub const fn inline_bytes(&self) -> usize {
         let signal_bytes = match self {
@@ -343,6 +398,7 @@ impl CommandRepr {
             | CommandRepr::LongSend {
                 signal: Some(_), ..
             } => SIGNAL_TRAILER_BYTES,
+            CommandRepr::Atomic { .. } => ATOMIC_BYTES,
             _ => 0,
         };
         self.data_bytes() + signal_bytes
@@ -354,7 +410,7 @@ impl CommandRepr {
         inline.get(..self.data_bytes()).unwrap_or_default()
     }
 
-    /// Makes the header, and writes `data` and the signal to the front of `inline`; also says how
+    /// Makes the header, and writes `data` and the signal, or the atomic operation, to the front of `inline`; also says how
     /// many bytes of `inline` that took, at most [`SHORT_BYTES`].
     ///
     /// `data` is what travels inside the command: `length` bytes for a short send or a handler,
@@ -381,6 +437,7 @@ impl CommandRepr {
             ..CommandHeader::ZERO
         };
         let mut trailer = None;
+        let mut operation = None;
         match *self {
             CommandRepr::ShortSend {
                 import,
@@ -434,10 +491,27 @@ impl CommandRepr {
                 header.handler = handler.0.into();
                 header.length = u64::from(length).into();
             }
+            CommandRepr::Atomic {
+                import,
+                offset,
+                address,
+                atomic,
+                completion,
+            } => {
+                header.target = import.0.into();
+                header.offset = offset.into();
+                header.address = address.into();
+                header.length = atomic.width.bytes().into();
+                header.completion = completion.into();
+                operation = Some(atomic);
+            }
         }
         inline[..data.len()].copy_from_slice(data);
         if let Some(signal) = trailer {
             inline[data.len()..used].copy_from_slice(&signal.to_bytes());
+        }
+        if let Some(atomic) = operation {
+            inline[..used].copy_from_slice(&atomic.to_bytes());
         }
         Ok((header, used))
     }
@@ -527,6 +601,16 @@ impl fmt::Display for CommandRepr {
             } => {
                 write!(f, "{length} bytes for {handler} of {to}")
             }
+            CommandRepr::Atomic {
+                import,
+                offset,
+                address,
+                atomic,
+                completion,
+            } => write!(
+                f,
+                "{atomic} of {import} at {offset:#x}, old value to {address:#x}, completion {completion}"
+            ),
         }
     }
 }

@@ -76,6 +76,16 @@ pub enum WireError {
         /// Which field.
         field: &'static str,
     },
+    /// A place that is not a multiple of what it must be.
+    #[error("{field} is {value:#x}, which is not a multiple of {align}")]
+    Unaligned {
+        /// Which field.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+        /// What it must be a multiple of.
+        align: u64,
+    },
     /// Start plus length does not fit in 64 bits.
     #[error("{field} {value:#x} plus {length} bytes passes the end of the address space")]
     Overflow {

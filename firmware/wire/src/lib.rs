@@ -31,6 +31,7 @@
 
 extern crate alloc;
 
+pub mod atomic;
 pub mod command;
 pub mod control;
 pub mod error;
@@ -44,6 +45,7 @@ pub mod signal;
 pub mod trace;
 pub mod view;
 
+pub use atomic::{ATOMIC_BYTES, Atomic, AtomicOp, Width};
 pub use command::{COMMAND_BYTES, COMMAND_VERSION, CommandHeader, CommandKind, CommandRepr};
 pub use control::{ControlKind, ControlMessage, MAX_CONTROL_BYTES, MAX_NAME_BYTES, MappedPart};
 pub use error::WireError;
@@ -55,6 +57,6 @@ pub use ids::{ExportId, FetchId, HandlerId, ImportId, Key, MessageId, NodeId, Pr
 pub use packet::{Kind, Repr};
 pub use payload::InlinePayload;
 pub use refusal::Refusal;
-pub use signal::Signal;
+pub use signal::{Signal, SignalOp};
 pub use trace::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TRACE_RECORD_BYTES, TraceOp, TraceRecord};
 pub use view::Packet;

@@ -10,13 +10,20 @@
 //! | handler | 0 | 0 | handler id | 0 | the handler's own |
 //! | control | 0 | 0 | 0 | 0 | a [`ControlMessage`](crate::ControlMessage) |
 //! | ack | 0 | 0 | 0 | 0 | none |
+//! | atomic | of the import | yes | fetch id | where the word lies | the operation, reply key |
+//!
+//! An atomic is answered as a fetch of the word's bytes is.
 
 use core::fmt;
 
+use crate::atomic::{Atomic, check_word};
 use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
 use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId};
-use crate::payload::{InlinePayload, WORDS_BYTES, read_fetch_request, read_store_refused};
+use crate::payload::{
+    ATOMIC_REQUEST_BYTES, InlinePayload, WORDS_BYTES, read_atomic, read_fetch_request,
+    read_store_refused,
+};
 use crate::refusal::Refusal;
 
 /// What a packet is for.
@@ -41,11 +48,13 @@ pub enum Kind {
     Ack = 8,
     /// Takes up its number and nothing else.
     Nothing = 9,
+    /// Changes a word of an export, and asks what it held.
+    Atomic = 10,
 }
 
 impl Kind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Store,
         Kind::FetchRequest,
         Kind::FetchReply,
@@ -55,6 +64,7 @@ impl Kind {
         Kind::Control,
         Kind::Ack,
         Kind::Nothing,
+        Kind::Atomic,
     ];
 
     /// The kind behind a header's `kind` byte.
@@ -70,6 +80,7 @@ impl Kind {
             7 => Kind::Control,
             8 => Kind::Ack,
             9 => Kind::Nothing,
+            10 => Kind::Atomic,
             _ => {
                 return Err(WireError::Unknown {
                     field: "packet kind",
@@ -92,6 +103,7 @@ impl fmt::Display for Kind {
             Kind::Control => "control",
             Kind::Ack => "ack",
             Kind::Nothing => "nothing",
+            Kind::Atomic => "atomic",
         })
     }
 }
@@ -192,6 +204,21 @@ pub enum Repr {
     },
     /// Takes up its number on the link and nothing else: what is left of a packet whose sender has gone before it arrived.
     Nothing,
+    /// Changes a word of an export. The answer is that of a fetch of the word: what it held, in little-endian order.
+    Atomic {
+        /// Opens the export.
+        key: Key,
+        /// Where.
+        export: ExportId,
+        /// The asker's number for the answer.
+        fetch: FetchId,
+        /// Where in the export the word lies: a multiple of its width.
+        offset: u64,
+        /// What is done.
+        atomic: Atomic,
+        /// What the answer must show.
+        reply_key: Key,
+    },
 }
 
 impl Repr {
@@ -199,7 +226,7 @@ impl Repr {
     /// [`INLINE_BYTES`](crate::INLINE_BYTES) long, the payload.
     ///
     /// `inline` may be longer than the payload (a whole ring slot), and may be empty when the
-    /// payload is elsewhere. Only a fetch request and a refused store are read from it. Signals are not: see
+    /// payload is elsewhere. Only a fetch request, a refused store and an atomic are read from it. Signals are not: see
     /// [`Signal::from_payload`](crate::Signal::from_payload).
     #[inline]
     pub fn parse(header: &Header, inline: &[u8]) -> Result<Repr, WireError> {
@@ -259,11 +286,11 @@ impl Repr {
         // What the kind does not use is zero, so that each legal packet has one encoding.
         if !matches!(
             kind,
-            Kind::FetchRequest | Kind::FetchReply | Kind::FetchRefused
+            Kind::FetchRequest | Kind::FetchReply | Kind::FetchRefused | Kind::Atomic
         ) {
             header.key.must_be_zero("key")?;
         }
-        if !matches!(kind, Kind::FetchRequest | Kind::StoreRefused) {
+        if !matches!(kind, Kind::FetchRequest | Kind::StoreRefused | Kind::Atomic) {
             must_be_zero("export", u64::from(header.export.get()))?;
         }
         if matches!(kind, Kind::Control | Kind::Ack | Kind::Nothing) {
@@ -327,6 +354,17 @@ impl Repr {
                 Repr::Ack { resend }
             }
             Kind::Nothing => Repr::Nothing,
+            Kind::Atomic => {
+                let (atomic, reply_key) = read_atomic(header.length.get(), inline)?;
+                Repr::Atomic {
+                    key: header.key,
+                    export: ExportId(header.export.get()),
+                    fetch: FetchId(header.message.get()),
+                    offset: header.offset.get(),
+                    atomic,
+                    reply_key,
+                }
+            }
         };
         repr.check()?;
         Ok(repr)
@@ -388,12 +426,13 @@ impl Repr {
                 must_not_be_empty("refused store count", count)?;
                 must_not_overflow("refused store offset", offset, length)
             }
+            Repr::Atomic { offset, atomic, .. } => check_word("atomic offset", offset, atomic),
             Repr::FetchRefused { .. } | Repr::Ack { .. } | Repr::Nothing => Ok(()),
         }
     }
 
     /// The header for this packet, and the payload if it follows from the fields alone (that of a
-    /// fetch request or a refused store; empty for all others).
+    /// fetch request, a refused store or an atomic; empty for all others).
     ///
     /// The caller puts every other payload behind the header: for a store `length` bytes of data,
     /// then [`Signal::to_bytes`](crate::Signal::to_bytes) if `signal`. Debug builds panic on fields that [`Repr::check`] refuses.
@@ -484,6 +523,20 @@ impl Repr {
                 header.flags = Flags::NONE.with(Flags::RESEND, resend).0.into();
                 header.sequence = 0.into();
             }
+            Repr::Atomic {
+                key,
+                export,
+                fetch,
+                offset,
+                atomic,
+                reply_key,
+            } => {
+                header.key = key;
+                header.export = export.0.into();
+                header.message = fetch.0.into();
+                header.offset = offset.into();
+                payload = InlinePayload::of_atomic(atomic, reply_key);
+            }
             Repr::Control { .. } | Repr::Nothing => {}
         }
         (header, payload)
@@ -502,6 +555,7 @@ impl Repr {
             Repr::Control { .. } => Kind::Control,
             Repr::Ack { .. } => Kind::Ack,
             Repr::Nothing => Kind::Nothing,
+            Repr::Atomic { .. } => Kind::Atomic,
         }
     }
 
@@ -519,6 +573,7 @@ impl Repr {
             | Repr::Handler { length, .. }
             | Repr::Control { length } => length,
             Repr::FetchRequest { .. } | Repr::StoreRefused { .. } => WORDS_BYTES as u32,
+            Repr::Atomic { .. } => ATOMIC_REQUEST_BYTES as u32,
             Repr::FetchRefused { .. } | Repr::Ack { .. } | Repr::Nothing => 0,
         }
     }
@@ -556,6 +611,17 @@ impl fmt::Display for Repr {
             } => write!(
                 f,
                 "fetch {want_bytes} bytes of {export} at {offset:#x} ({fetch}, key {key}, reply key {reply_key})"
+            ),
+            Repr::Atomic {
+                key,
+                export,
+                fetch,
+                offset,
+                atomic,
+                reply_key,
+            } => write!(
+                f,
+                "{atomic} of {export} at {offset:#x} ({fetch}, key {key}, reply key {reply_key})"
             ),
             Repr::FetchReply {
                 reply_key,

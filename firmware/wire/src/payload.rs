@@ -1,13 +1,16 @@
-//! The payloads that a packet's fields determine: those of a fetch request and of a refused store.
+//! The payloads that a packet's fields determine: those of a fetch request, a refused store and an atomic.
 
 use core::fmt;
 use core::ops::Deref;
 
+use crate::atomic::{ATOMIC_BYTES, Atomic};
 use crate::error::WireError;
 use crate::ids::Key;
 
-/// Bytes of either payload: three words.
+/// Bytes of the first two: three words.
 pub(crate) const WORDS_BYTES: usize = 24;
+/// Bytes of the last: the operation, then the reply key.
+pub(crate) const ATOMIC_REQUEST_BYTES: usize = ATOMIC_BYTES + 16;
 
 /// Reads a fetch request: bytes wanted, then the key that the reply must show.
 pub(crate) fn read_fetch_request(length: u32, inline: &[u8]) -> Result<(u64, Key), WireError> {
@@ -21,6 +24,27 @@ pub(crate) fn read_fetch_request(length: u32, inline: &[u8]) -> Result<(u64, Key
 /// Reads a refused store: its offset and length, then the number of stores that the packet tells of.
 pub(crate) fn read_store_refused(length: u32, inline: &[u8]) -> Result<[u64; 3], WireError> {
     Ok(read_words("refused store payload", length, inline)?.map(u64::from_le_bytes))
+}
+
+/// Reads an atomic: the operation, then the key that the reply must show.
+pub(crate) fn read_atomic(length: u32, inline: &[u8]) -> Result<(Atomic, Key), WireError> {
+    let field = "atomic payload";
+    if length as usize != ATOMIC_REQUEST_BYTES {
+        return Err(WireError::Length {
+            field,
+            expected_bytes: ATOMIC_REQUEST_BYTES as u64,
+            found_bytes: u64::from(length),
+        });
+    }
+    let key = inline.get(ATOMIC_BYTES..).and_then(<[u8]>::first_chunk);
+    match key {
+        Some(key) => Ok((Atomic::from_bytes(inline)?, Key(*key))),
+        None => Err(WireError::Truncated {
+            field,
+            needed_bytes: ATOMIC_REQUEST_BYTES as u64,
+            found_bytes: inline.len() as u64,
+        }),
+    }
 }
 
 fn read_words(field: &'static str, length: u32, inline: &[u8]) -> Result<[[u8; 8]; 3], WireError> {
@@ -41,16 +65,16 @@ fn read_words(field: &'static str, length: u32, inline: &[u8]) -> Result<[[u8; 8
     }
 }
 
-/// A payload that [`Repr::emit`](crate::Repr::emit) made itself: empty, or three words. Dereferences to its bytes.
+/// A payload that [`Repr::emit`](crate::Repr::emit) made itself: empty, three words, or five. Dereferences to its bytes.
 #[derive(Clone, Copy)]
 pub struct InlinePayload {
-    bytes: [u8; WORDS_BYTES],
+    bytes: [u8; ATOMIC_REQUEST_BYTES],
     used: u8,
 }
 
 impl InlinePayload {
     pub(crate) const EMPTY: InlinePayload = InlinePayload {
-        bytes: [0; WORDS_BYTES],
+        bytes: [0; ATOMIC_REQUEST_BYTES],
         used: 0,
     };
 
@@ -69,11 +93,19 @@ impl InlinePayload {
         Self::full(bytes)
     }
 
-    const fn full(bytes: [u8; WORDS_BYTES]) -> InlinePayload {
-        InlinePayload {
-            bytes,
-            used: WORDS_BYTES as u8,
-        }
+    pub(crate) fn of_atomic(atomic: Atomic, reply_key: Key) -> InlinePayload {
+        let mut payload = Self::EMPTY;
+        payload.bytes[..ATOMIC_BYTES].copy_from_slice(&atomic.to_bytes());
+        payload.bytes[ATOMIC_BYTES..].copy_from_slice(&reply_key.0);
+        payload.used = ATOMIC_REQUEST_BYTES as u8;
+        payload
+    }
+
+    fn full(words: [u8; WORDS_BYTES]) -> InlinePayload {
+        let mut payload = Self::EMPTY;
+        payload.bytes[..WORDS_BYTES].copy_from_slice(&words);
+        payload.used = WORDS_BYTES as u8;
+        payload
     }
 }
 

@@ -5,30 +5,68 @@ use core::fmt;
 use crate::error::{WireError, must_not_overflow};
 use crate::header::SIGNAL_TRAILER_BYTES;
 
+/// What becomes of the word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SignalOp {
+    /// It is the value.
+    Set = 0,
+    /// The value is added to it; it wraps.
+    Add = 1,
+    /// The bits of the value are set in it.
+    Or = 2,
+}
+
 /// A 64-bit word that the receiver writes once all data of the message is in place.
 ///
-/// It travels as the last [`SIGNAL_TRAILER_BYTES`] bytes of the message's last packet: offset, then value.
+/// It travels as the last [`SIGNAL_TRAILER_BYTES`] bytes of the message's last packet: offset, then value. The low three bits of the
+/// offset, which is a multiple of eight, hold the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signal {
-    /// Where in the export the word lies, in bytes. `offset + 8` fits in 64 bits; that it lies in
-    /// the export, and aligned, is for the exporter's NIC to check.
+    /// Where in the export the word lies, in bytes: a multiple of 8. `offset + 8` fits in 64 bits; that it lies in
+    /// the export, and aligned in memory, is for the exporter's NIC to check.
     pub offset: u64,
-    /// What is written there.
+    /// What is written there, added or set.
     pub value: u64,
+    /// Which of these.
+    pub op: SignalOp,
 }
 
 impl Signal {
     /// Bytes of the word that is written.
     pub const WORD_BYTES: u64 = 8;
 
+    /// Bits of the offset on the wire that hold the operation.
+    const OP_BITS: u64 = Self::WORD_BYTES - 1;
+
+    /// Sets the word at `offset` to `value`.
+    #[inline]
+    pub const fn set(offset: u64, value: u64) -> Signal {
+        Signal {
+            offset,
+            value,
+            op: SignalOp::Set,
+        }
+    }
+
     /// Reads a trailer.
     #[inline]
     pub fn from_bytes(trailer: &[u8; SIGNAL_TRAILER_BYTES]) -> Result<Signal, WireError> {
         let both = u128::from_le_bytes(*trailer);
-        let signal = Signal {
-            offset: both as u64,
-            value: (both >> 64) as u64,
+        let (place, value) = (both as u64, (both >> 64) as u64);
+        let op = match place & Self::OP_BITS {
+            0 => SignalOp::Set,
+            1 => SignalOp::Add,
+            2 => SignalOp::Or,
+            value => {
+                return Err(WireError::Unknown {
+                    field: "signal operation",
+                    value,
+                });
+            }
         };
+        let offset = place & !Self::OP_BITS;
+        let signal = Signal { offset, value, op };
         signal.check()?;
         Ok(signal)
     }
@@ -49,17 +87,30 @@ impl Signal {
     /// The trailer, to be put behind the data.
     #[inline]
     pub fn to_bytes(self) -> [u8; SIGNAL_TRAILER_BYTES] {
-        (u128::from(self.offset) | u128::from(self.value) << 64).to_le_bytes()
+        let place = self.offset | self.op as u64;
+        (u128::from(place) | u128::from(self.value) << 64).to_le_bytes()
     }
 
     #[inline]
     pub(crate) const fn check(self) -> Result<(), WireError> {
+        if self.offset & Self::OP_BITS != 0 {
+            return Err(WireError::Unaligned {
+                field: "signal offset",
+                value: self.offset,
+                align: Self::WORD_BYTES,
+            });
+        }
         must_not_overflow("signal offset", self.offset, Signal::WORD_BYTES)
     }
 }
 
 impl fmt::Display for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "signal {:#x} at {:#x}", self.value, self.offset)
+        let what = match self.op {
+            SignalOp::Set => "signal",
+            SignalOp::Add => "signal of adding",
+            SignalOp::Or => "signal of setting bits",
+        };
+        write!(f, "{what} {:#x} at {:#x}", self.value, self.offset)
     }
 }

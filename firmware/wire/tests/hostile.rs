@@ -235,18 +235,82 @@ fn a_signal_before_the_last_packet_is_refused() {
 
 #[test]
 fn a_signal_word_that_passes_the_end_of_the_address_space_is_refused() {
-    let fits = Signal {
-        offset: u64::MAX - 8,
-        value: 1,
-    };
+    let fits = Signal::set(u64::MAX - 15, 1);
     assert_eq!(Signal::from_payload(&fits.to_bytes()), Ok(fits));
-    let beyond = Signal {
-        offset: u64::MAX - 7,
-        value: 1,
-    };
+    let beyond = Signal::set(u64::MAX - 7, 1);
     assert!(matches!(
         Signal::from_payload(&beyond.to_bytes()),
         Err(WireError::Overflow { .. })
+    ));
+}
+
+#[test]
+fn a_signal_knows_three_operations_and_lies_at_multiples_of_eight() {
+    for op in [SignalOp::Set, SignalOp::Add, SignalOp::Or] {
+        let signal = Signal {
+            offset: 0x40,
+            value: 3,
+            op,
+        };
+        assert_eq!(Signal::from_payload(&signal.to_bytes()), Ok(signal));
+    }
+    for code in 3..8_u64 {
+        let trailer = [(0x40 | code).to_le_bytes(), [1; 8]].concat();
+        let unknown = WireError::Unknown {
+            field: "signal operation",
+            value: code,
+        };
+        assert_eq!(Signal::from_payload(&trailer), Err(unknown));
+    }
+    let command = CommandRepr::ShortSend {
+        import: ImportId(1),
+        offset: 0,
+        length: 0,
+        notify: false,
+        signal: Some(Signal::set(12, 0)),
+    };
+    assert!(matches!(
+        command.check(),
+        Err(WireError::Unaligned { value: 12, .. })
+    ));
+}
+
+#[test]
+fn an_atomic_of_no_known_operation_width_or_value_is_refused() {
+    let v = packets().into_iter().find(|v| v.name == "atomic").unwrap();
+    let (header, payload) = v.meaning.emit(0, 0);
+    assert_eq!(Repr::parse(&header, &payload), Ok(v.meaning));
+    let parse = |word: usize, value: u64| {
+        let mut payload = payload.to_vec();
+        payload[8 * word..8 * word + 8].copy_from_slice(&value.to_le_bytes());
+        Repr::parse(&header, &payload)
+    };
+    for code in [0, 8, 4 << 8 | 8, 1 << 8 | 2, 1 << 8, u64::MAX] {
+        assert!(
+            matches!(parse(0, code), Err(WireError::Unknown { .. })),
+            "{code:#x}"
+        );
+    }
+    // What an addition does not use.
+    assert!(matches!(parse(2, 1), Err(WireError::Reserved { .. })));
+    // The word is four bytes wide.
+    assert!(matches!(parse(1, 1 << 32), Err(WireError::TooLarge { .. })));
+    assert!(Repr::parse(&header, &payload[..39]).is_err());
+    let unaligned = Header {
+        offset: 2.into(),
+        ..header
+    };
+    assert!(matches!(
+        Repr::parse(&unaligned, &payload),
+        Err(WireError::Unaligned { .. })
+    ));
+    let short = Header {
+        length: 24.into(),
+        ..header
+    };
+    assert!(matches!(
+        Repr::parse(&short, &payload),
+        Err(WireError::Length { .. })
     ));
 }
 

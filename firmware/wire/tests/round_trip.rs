@@ -15,12 +15,11 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 }
 
 fn signal() -> impl Strategy<Value = Option<Signal>> {
-    proptest::option::of(
-        (any::<u64>(), any::<u64>()).prop_map(|(offset, value)| Signal {
-            offset: offset.min(u64::MAX - Signal::WORD_BYTES),
-            value,
-        }),
-    )
+    proptest::option::of((any::<u64>(), any::<u64>()).prop_map(|(offset, value)| {
+        let offset = offset.min(u64::MAX - Signal::WORD_BYTES) & !7;
+        let op = [SignalOp::Set, SignalOp::Add, SignalOp::Or][value as usize % 3];
+        Signal { offset, value, op }
+    }))
 }
 
 /// A range that ends within 64 bits, often right at the end.
@@ -31,6 +30,25 @@ fn range(lengths: impl Strategy<Value = u64>) -> impl Strategy<Value = (u64, u64
 
 fn long_length() -> impl Strategy<Value = u64> {
     prop_oneof![1..=100_000u64, Just(u64::MAX)]
+}
+
+/// A word, and what becomes of it.
+fn word() -> impl Strategy<Value = (u64, Atomic)> {
+    any::<(u64, u64, u64, bool, u8)>().prop_map(|(offset, operand, expected, is_wide, op)| {
+        let (width, cut) = match is_wide {
+            true => (Width::Eight, u64::MAX),
+            false => (Width::Four, u64::from(u32::MAX)),
+        };
+        let expected = expected & cut;
+        let op = match op % 3 {
+            0 => AtomicOp::Add,
+            1 => AtomicOp::Swap,
+            _ => AtomicOp::CompareSwap { expected },
+        };
+        let operand = operand & cut;
+        let offset = offset.min(u64::MAX - 8) & !(width.bytes() - 1);
+        (offset, Atomic { op, width, operand })
+    })
 }
 
 fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
@@ -111,6 +129,19 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
             };
             (repr, vec![])
         });
+    let atomic = (key(), key(), any::<(u32, u32)>(), word()).prop_map(
+        |(key, reply_key, (export, fetch), (offset, atomic))| {
+            let repr = Repr::Atomic {
+                key,
+                export: ExportId(export),
+                fetch: FetchId(fetch),
+                offset,
+                atomic,
+                reply_key,
+            };
+            (repr, vec![])
+        },
+    );
     let handler = (any::<u32>(), 0..=MAX_PAYLOAD_BYTES).prop_map(|(handler, length)| {
         let repr = Repr::Handler {
             handler: HandlerId(handler),
@@ -132,6 +163,7 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
         fetch_reply,
         fetch_refused,
         store_refused,
+        atomic,
         handler,
         control,
         any::<bool>().prop_map(|resend| (Repr::Ack { resend }, vec![])),
@@ -250,7 +282,16 @@ fn command() -> impl Strategy<Value = CommandRepr> {
                 length,
             }
         });
-    prop_oneof![short, long, fetch, handler]
+    let atomic = (any::<(u32, u32, u64)>(), word()).prop_map(
+        |((import, completion, address), (offset, atomic))| CommandRepr::Atomic {
+            import: ImportId(import),
+            offset,
+            address: address.min(u64::MAX - 8),
+            atomic,
+            completion,
+        },
+    );
+    prop_oneof![short, long, fetch, handler, atomic]
 }
 
 proptest! {

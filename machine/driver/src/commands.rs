@@ -79,6 +79,9 @@ impl CommandQueue {
                 } => {
                     nic.handle_own_command(process, command, &signal.to_bytes());
                 }
+                CommandRepr::Atomic { atomic, .. } => {
+                    nic.handle_own_command(process, command, &atomic.to_bytes());
+                }
                 _ => nic.handle_own_command(process, command, data),
             }
             return Ok(true);

@@ -1,11 +1,14 @@
 //! Moves bytes: what a DMA engine does on a NIC. Frames are resolved to addresses of this process here, and nowhere else.
 //! Also the few calls of the operating system that have no safe form.
 
-use mapwire_host::memory::{MappedBuffer, raw};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use mapwire_host::memory::{MappedBuffer, raw, words};
 use mapwire_nic::{Dma, Piece, Source, Transmit};
 use mapwire_translation::{Frame, PAGE_BYTES};
 use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
 use mapwire_transport::transport::{SendError, Transport};
+use mapwire_wire::{Atomic, Width};
 
 use crate::pages::Pages;
 
@@ -50,9 +53,14 @@ fn source_of(pages: &Pages, garbage: &GarbagePage, piece: &Piece) -> *const u8 {
     page.wrapping_add(piece.offset as usize)
 }
 
-/// Carries out a DMA: the payload's bytes to their frames, then the signal.
+/// Carries out a DMA: the payload's bytes to their frames, then the signal, then the update of a word, whose old value it gives.
 #[inline]
-pub(crate) fn deliver(pages: &Pages, garbage: &mut GarbagePage, dma: &Dma, payload: &Received<'_>) {
+pub(crate) fn deliver(
+    pages: &Pages,
+    garbage: &mut GarbagePage,
+    dma: &Dma,
+    payload: &Received<'_>,
+) -> u64 {
     let mut done = 0;
     for piece in [&dma.pieces.first, &dma.pieces.second] {
         let length = piece.length as usize;
@@ -68,9 +76,30 @@ pub(crate) fn deliver(pages: &Pages, garbage: &mut GarbagePage, dma: &Dma, paylo
     if let Some(signal) = dma.signal {
         let to = address(pages, garbage, &signal.piece).cast::<u64>();
         debug_assert!(to.is_aligned());
-        // SAFETY: eight aligned bytes (the NIC refuses others) of a page as above; the store is atomic with release order,
-        // so whoever acquires the flag sees the data.
-        unsafe { raw::store_release_u64(to, signal.value) };
+        // SAFETY: eight aligned bytes (the NIC refuses others) of a page as above, which others reach by atomics too.
+        let word = unsafe { AtomicU64::from_ptr(to) };
+        words::signal(word, signal.op, signal.value);
+    }
+    match &dma.update {
+        None => 0,
+        Some(update) => apply(pages, &update.piece, update.atomic),
+    }
+}
+
+/// Updates a word, and gives what it held.
+#[cold]
+fn apply(pages: &Pages, piece: &Piece, atomic: Atomic) -> u64 {
+    let Some(page) = page_of(pages, piece) else {
+        return 0;
+    };
+    let word = page.wrapping_add(piece.offset as usize);
+    // SAFETY: aligned bytes of the word's width (the NIC refuses others) of a pinned page, mapped and writable, which others reach by
+    // atomics too.
+    unsafe {
+        match atomic.width {
+            Width::Four => words::update_u32(AtomicU32::from_ptr(word.cast()), atomic),
+            Width::Eight => words::update_u64(AtomicU64::from_ptr(word.cast()), atomic),
+        }
     }
 }
 

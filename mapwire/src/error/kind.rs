@@ -93,7 +93,9 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Proxy(error) => of_proxy(error),
         Error::OutOfRange { .. } => Kind::Range,
         Error::Io(_) => Kind::System,
-        Error::Unaligned(_) | Error::Misplaced { .. } => Kind::Alignment,
+        Error::Unaligned(_) | Error::UnalignedWord { .. } | Error::Misplaced { .. } => {
+            Kind::Alignment
+        }
         Error::NoRight { .. } => Kind::Rights,
         Error::Revoked { .. } => Kind::Revoked,
         Error::Partial { cause, .. } => of(cause),
@@ -218,7 +220,6 @@ fn of_command(error: &CommandError) -> Kind {
         CommandError::Revoked(_) => Kind::Revoked,
         CommandError::OutOfRange { .. } | CommandError::UnknownNode(_) => Kind::Range,
         CommandError::NoRight { .. } => Kind::Rights,
-        CommandError::UnalignedSignal(_) => Kind::Alignment,
         CommandError::PeerGone(_) => Kind::Gone,
         CommandError::Refused(refusal) => of_refusal(*refusal),
     }

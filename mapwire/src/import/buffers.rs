@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use mapwire_wire::Signal;
+
 use super::Import;
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -29,6 +31,7 @@ impl Import {
         signal_offset: u64,
         value: u64,
     ) -> Result<()> {
-        self.put_signal_source(source.bytes(range)?, offset, signal_offset, value)
+        let signal = Signal::set(signal_offset, value);
+        self.put_signal_source(source.bytes(range)?, offset, signal)
     }
 }

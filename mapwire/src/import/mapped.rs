@@ -28,7 +28,7 @@ impl Import {
         signal: Option<Signal>,
     ) -> Result<()> {
         let [before, within, behind] = cut(mapped, offset, data.len());
-        let by_ring = |signal: Signal| !mapped.holds_word(signal.offset as usize);
+        let by_ring = |signal: Signal| !mapped.holds_word(signal.offset as usize, 8);
         if before + behind > 0 && before.max(behind) == data.len() && signal.is_none_or(by_ring) {
             return self.send_ring(data, offset, false, signal);
         }
@@ -55,7 +55,7 @@ impl Import {
         let stored = match by_ring(signal) {
             true => self.send_ring(Source::EMPTY, 0, false, Some(signal)),
             false => self.open_direct().and_then(|()| {
-                mapped.store_release_u64(signal.offset as usize, signal.value)?;
+                mapped.put_signal(mapped.part().start, Source::EMPTY, signal);
                 self.wake_awaiting(mapped);
                 Ok(())
             }),

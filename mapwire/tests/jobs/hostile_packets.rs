@@ -160,10 +160,7 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
 
             // Signals: across the end, and outside.
             for signal in [LENGTH - 7, LENGTH, u64::MAX - 8] {
-                let signal = Signal {
-                    offset: signal,
-                    value: 9,
-                };
+                let signal = Signal::set(signal, 9);
                 let repr = match store(&all, 16, 3) {
                     Repr::Store {
                         key,
@@ -370,7 +367,7 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
         0..=2 => {
             if signal {
                 let (offset, value) = (near(dice), dice.roll());
-                payload.extend(Signal { offset, value }.to_bytes());
+                payload.extend(Signal::set(offset, value).to_bytes());
             }
             Repr::Store {
                 key,

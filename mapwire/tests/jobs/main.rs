@@ -3,6 +3,7 @@
 
 #[allow(unsafe_code)]
 mod allocations;
+mod atomics;
 mod consistency;
 mod designs;
 mod dying;

@@ -198,7 +198,7 @@ impl Attack {
         if payload.len() >= 16 && random.chance(50) {
             let (offset, value) = (near(random, LENGTH), 5);
             let at = payload.len() - 16;
-            payload[at..].copy_from_slice(&Signal { offset, value }.to_bytes());
+            payload[at..].copy_from_slice(&Signal::set(offset, value).to_bytes());
         }
         let of = None;
         let wire = self.world.wires.entry((PEER, VICTIM)).or_default();
@@ -300,10 +300,9 @@ impl Attack {
         let (offset, length) = (near(random, LENGTH), near(random, LENGTH));
         let address = HERE.wrapping_add(near(random, HERE_BYTES));
         let notify = random.chance(50);
-        let signal = random.chance(50).then(|| Signal {
-            offset: near(random, LENGTH) & !7,
-            value: random.next(),
-        });
+        let signal = random
+            .chance(50)
+            .then(|| Signal::set(near(random, LENGTH) & !7, random.next()));
         let completion = random.below(100) as u32;
         let data = vec![random.byte(); random.below(113) as usize];
         let (command, data) = match random.below(4) {

@@ -6,8 +6,8 @@ use crate::world::random::{Random, for_seeds};
 use crate::world::{PAGE, Sent, World, fetch, key, notifying_send, short_send, words};
 use mapwire_nic::{Completion, Export, Rejection};
 use mapwire_wire::{
-    CommandRepr, ExportId, FetchId, HEADER_BYTES, Header, INLINE_BYTES, Key, MessageId, NodeId,
-    ProcessId, Refusal, Repr, Rights, Signal,
+    Atomic, AtomicOp, CommandRepr, ExportId, FetchId, HEADER_BYTES, Header, INLINE_BYTES, Key,
+    MessageId, NodeId, ProcessId, Refusal, Repr, Rights, Signal, Width,
 };
 
 const HERE: u64 = 0x10_0000;
@@ -148,7 +148,8 @@ fn repr_length(repr: &Repr) -> usize {
 fn a_signal_outside_the_export_or_across_words_takes_its_data_with_it() {
     let (mut world, export, good) = victim(2);
     let before = world.snapshot(1);
-    for offset in [LENGTH, LENGTH - 4, 1, 4, u64::MAX - 8, THERE] {
+    // The last three bits of a place are an operation, of which there are three.
+    for place in [LENGTH, LENGTH | 4, 3, 4, u64::MAX - 8, THERE] {
         let repr = Repr::Store {
             key: good,
             export,
@@ -159,15 +160,64 @@ fn a_signal_outside_the_export_or_across_words_takes_its_data_with_it() {
             notify: true,
             signal: true,
         };
-        let signal = Signal { offset, value: 7 };
-        let payload = [[0xAA; 8].as_slice(), &signal.to_bytes()].concat();
+        let payload = [[0xAA; 8], place.to_le_bytes(), [7; 8]].concat();
         inject(&mut world, &repr, &payload);
         let told = world.take_told(1);
         assert!(
             matches!(told[..], [Completion::Rejected { .. }]),
-            "{offset}: {told:?}"
+            "{place}: {told:?}"
         );
     }
+    assert_eq!(world.snapshot(1), before);
+}
+
+#[test]
+fn an_atomic_without_key_right_or_word_changes_nothing_and_is_answered_with_the_reason() {
+    let (mut world, export, good) = victim(2);
+    let before = world.snapshot(1);
+    let atomic = |width| Atomic {
+        op: AtomicOp::Add,
+        width,
+        operand: 1,
+    };
+    let reply_key = Key([5; 16]);
+    let mut ask = |key, export, offset, width| {
+        let repr = Repr::Atomic {
+            key,
+            export,
+            fetch: FetchId(1),
+            offset,
+            atomic: atomic(width),
+            reply_key,
+        };
+        let (_, payload) = repr.emit(0, 0);
+        inject(&mut world, &repr, &payload);
+        let told = world.take_told(1);
+        let [
+            Completion::Rejected {
+                reason: Rejection::Refused(reason),
+                ..
+            },
+        ] = told[..]
+        else {
+            panic!("{told:?}");
+        };
+        reason
+    };
+    let past = (LENGTH + 7) & !7;
+    assert_eq!(
+        ask(Key([9; 16]), export, 0, Width::Eight),
+        Refusal::WrongKey
+    );
+    assert_eq!(
+        ask(good, ExportId(77), 0, Width::Eight),
+        Refusal::UnknownExport
+    );
+    assert_eq!(ask(good, export, past, Width::Four), Refusal::OutOfRange);
+    assert_eq!(
+        ask(good, export, u64::MAX & !7, Width::Four),
+        Refusal::OutOfRange
+    );
     assert_eq!(world.snapshot(1), before);
 }
 
@@ -393,10 +443,9 @@ fn mutated_packets_of_an_honest_peer_write_nothing_outside_the_export() {
         let mut random = Random::new(seed);
         for word in 0..150 {
             let length = random.within(1, LENGTH);
-            let signal = random.chance(50).then(|| Signal {
-                offset: 8 * random.below(4),
-                value: 5,
-            });
+            let signal = random
+                .chance(50)
+                .then(|| Signal::set(8 * random.below(4), 5));
             let command = match random.below(3) {
                 0 => CommandRepr::LongSend {
                     import,

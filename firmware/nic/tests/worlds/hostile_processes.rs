@@ -4,8 +4,8 @@ use crate::world::random::{Random, for_seeds};
 use crate::world::{PAGE, World, fetch, long_send, short_send, words};
 use mapwire_nic::{CommandError, Completion, Import, Rejection};
 use mapwire_wire::{
-    COMMAND_BYTES, CommandHeader, CommandRepr, ExportId, HandlerId, ImportId, Key, NodeId,
-    ProcessId, Rights, Signal,
+    Atomic, AtomicOp, COMMAND_BYTES, CommandHeader, CommandRepr, ExportId, HandlerId, ImportId,
+    Key, NodeId, ProcessId, Rights, Signal, Width,
 };
 
 const HERE: u64 = 0x10_0000;
@@ -118,14 +118,18 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
         length,
         import_bytes: LENGTH,
     };
-    let unaligned = Some(Signal {
-        offset: 12,
-        value: 0,
-    });
-    let outside = Some(Signal {
-        offset: LENGTH & !7,
-        value: 0,
-    });
+    let outside = Some(Signal::set(LENGTH & !7, 0));
+    let atomic = |import, offset, completion| CommandRepr::Atomic {
+        import,
+        offset,
+        address: HERE,
+        atomic: Atomic {
+            op: AtomicOp::Swap,
+            width: Width::Eight,
+            operand: 4,
+        },
+        completion,
+    };
     let message = |to| CommandRepr::Handler {
         to: NodeId(to),
         handler: HandlerId(1),
@@ -157,12 +161,20 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
             },
         ),
         (
-            short_send(import, LENGTH + 1, &[], false, None),
-            out_of_range(LENGTH + 1, 0),
+            atomic(store_only, 0, 1),
+            CommandError::NoRight {
+                needs: Rights::ALL,
+                has: Rights::STORE,
+            },
         ),
         (
-            short_send(import, 0, &[], false, unaligned),
-            CommandError::UnalignedSignal(12),
+            atomic(import, (LENGTH + 7) & !7, 1),
+            out_of_range((LENGTH + 7) & !7, 8),
+        ),
+        (atomic(others, 0, 1), CommandError::UnknownImport(others)),
+        (
+            short_send(import, LENGTH + 1, &[], false, None),
+            out_of_range(LENGTH + 1, 0),
         ),
         (
             short_send(import, 0, &[], false, outside),
@@ -189,12 +201,12 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
         assert_eq!(error, expected, "{command}");
         let has_word = matches!(
             command,
-            CommandRepr::LongSend { .. } | CommandRepr::Fetch { .. }
+            CommandRepr::LongSend { .. } | CommandRepr::Fetch { .. } | CommandRepr::Atomic { .. }
         );
         assert_eq!(completion, has_word.then_some(1), "{command}");
     }
     assert!(!world.transmit(0), "nothing was sent");
-    assert_eq!(world.nic(0).counters().failed_commands, 10);
+    assert_eq!(world.nic(0).counters().failed_commands, 12);
 }
 
 #[test]
@@ -213,10 +225,7 @@ fn a_malformed_long_command_still_tells_its_word() {
 fn a_command_of_the_drivers_own_thread_is_checked_and_carried_out_like_one_of_the_queue() {
     let (mut world, export, good) = world(8);
     let import = world.import(0, 0, 1, (export, good), LENGTH);
-    let signal = Signal {
-        offset: 8,
-        value: 6,
-    };
+    let signal = Signal::set(8, 6);
     let command = short_send(import, 64, &[7; 5], false, Some(signal));
     let inline = [[7; 5].as_slice(), &signal.to_bytes()].concat();
     let nic = world.nic(0);

@@ -24,18 +24,12 @@ fn pass(from: &mut Nic<Forgetful>, to: &mut Nic<Forgetful>, told: &mut u64) {
         }
         assert_eq!(receiver, to.node());
         from.handle_transmitted(receiver);
-        let trailer = || {
-            Signal {
-                offset: 0,
-                value: 1,
-            }
-            .to_bytes()
-        };
+        let trailer = || Signal::set(0, 1).to_bytes();
         let _: [u8; SIGNAL_TRAILER_BYTES] = trailer();
         let verdict = to.handle_packet(sender, &header, &inline[..length], trailer, BufferId(0));
         assert_eq!(verdict, Verdict::Taken);
         while let Some(dma) = to.poll_dma() {
-            to.handle_dma_done(&dma);
+            to.handle_dma_done(&dma, 0);
         }
         for nic in [&mut *from, &mut *to] {
             while let Some(completion) = nic.poll_completion() {
@@ -62,10 +56,7 @@ fn a_steady_exchange_allocates_nothing() {
     }
     let export = world.export(1, 0, HERE, 4 * PAGE);
     let import = world.import(0, 0, 1, export, 4 * PAGE);
-    let signal = Some(Signal {
-        offset: 8,
-        value: 1,
-    });
+    let signal = Some(Signal::set(8, 1));
     let message = CommandRepr::Handler {
         to: NodeId(1),
         handler: HandlerId(1),

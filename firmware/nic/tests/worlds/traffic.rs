@@ -1,4 +1,4 @@
-//! Sends and fetches between many processes, against byte arrays.
+//! Sends, fetches and atomic operations between many processes, against byte arrays.
 //!
 //! [`Traffic::act`] does one thing at random; [`Traffic::settle`] lets all happen and compares.
 
@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::world::{PAGE, World, fetch, pattern, short_send};
 use mapwire_nic::{Completion, Landing};
-use mapwire_wire::{CommandRepr, ExportId, ImportId, NodeId, ProcessId, Signal};
+use mapwire_wire::{
+    Atomic, AtomicOp, CommandRepr, ExportId, ImportId, NodeId, ProcessId, Signal, SignalOp, Width,
+};
 
 const PROCESSES: u16 = 2;
 /// Sources of a process's sends.
@@ -150,6 +152,12 @@ impl Traffic {
         (address..address + length).map(byte).collect()
     }
 
+    fn expected_word(&self, who: Who, address: u64, bytes: u64) -> u64 {
+        let mut word = [0; 8];
+        word[..bytes as usize].copy_from_slice(&self.expected_at(who, address, bytes));
+        u64::from_le_bytes(word)
+    }
+
     fn word(&mut self, who: Who) -> u32 {
         self.next_word += 1;
         self.words.entry(who).or_default().push(self.next_word);
@@ -187,6 +195,7 @@ impl Traffic {
         let signal = (random.chance(40) && room >= 8).then(|| Signal {
             offset: random.below(room / 8) * 8,
             value: random.next(),
+            op: [SignalOp::Set, SignalOp::Add, SignalOp::Or][random.below(3) as usize],
         });
         let import = window.import;
         let data = self.expected_at(user, address, length);
@@ -208,7 +217,13 @@ impl Traffic {
         }
         self.expect(owner, target + offset, &data);
         if let Some(signal) = signal {
-            self.expect(owner, target + signal.offset, &signal.value.to_le_bytes());
+            let before = self.expected_word(owner, target + signal.offset, 8);
+            let after = match signal.op {
+                SignalOp::Set => signal.value,
+                SignalOp::Add => before.wrapping_add(signal.value),
+                SignalOp::Or => before | signal.value,
+            };
+            self.expect(owner, target + signal.offset, &after.to_le_bytes());
         }
         if notify {
             let window = self.windows.get_mut(&(user, owner)).unwrap();
@@ -246,6 +261,53 @@ impl Traffic {
         self.fetched_to.insert(user, start + gap + length);
     }
 
+    /// Updates a word of a window, behind all that was sent there.
+    fn update(&mut self) {
+        let (user, owner) = (self.draw(), self.draw());
+        let start = self.fetched_to[&user];
+        let random = &mut self.world.random;
+        let window = &self.windows[&(user, owner)];
+        let (address, room) = window
+            .landing
+            .map_or((window.address, window.length), |landing| {
+                (landing.address, landing.length.min(window.length))
+            });
+        let width = [Width::Four, Width::Eight][random.below(2) as usize];
+        let bytes = width.bytes();
+        if room < bytes || start + bytes > FETCHED + FETCHED_BYTES {
+            return;
+        }
+        let offset = random.below(room / bytes) * bytes;
+        let import = window.import;
+        let draw = random.next() >> (64 - 8 * bytes);
+        let old = self.expected_word(owner, address + offset, bytes);
+        let random = &mut self.world.random;
+        let op = match random.below(4) {
+            0 => AtomicOp::Add,
+            1 => AtomicOp::Swap,
+            2 => AtomicOp::CompareSwap { expected: old },
+            _ => AtomicOp::CompareSwap { expected: old ^ 1 },
+        };
+        let atomic = Atomic {
+            op,
+            width,
+            operand: draw,
+        };
+        let completion = self.word(user);
+        let command = CommandRepr::Atomic {
+            import,
+            offset,
+            address: start,
+            atomic,
+            completion,
+        };
+        self.world.submit(user.0, user.1, &command, &[]);
+        let new = atomic.result(old).to_le_bytes();
+        self.expect(owner, address + offset, &new[..bytes as usize]);
+        self.expect(user, start, &old.to_le_bytes()[..bytes as usize]);
+        self.fetched_to.insert(user, start + bytes);
+    }
+
     fn redirect(&mut self) {
         self.settle();
         let (user, owner) = (self.draw(), self.draw());
@@ -268,7 +330,8 @@ impl Traffic {
     pub(crate) fn act(&mut self) {
         match self.world.random.below(20) {
             0..10 => self.send(),
-            10..14 => self.fetch(),
+            10..12 => self.fetch(),
+            12..14 => self.update(),
             14 => self.redirect(),
             15 => self.settle(),
             _ => {

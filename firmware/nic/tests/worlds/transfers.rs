@@ -137,10 +137,7 @@ fn whoever_sees_the_signal_sees_the_data_before_it() {
             let length = Random::new(seed + round).within(1, 8 * PAGE);
             let data = pattern(round, length);
             world.poke(0, 0, SOURCE, &data);
-            let signal = Some(Signal {
-                offset: 8 * PAGE,
-                value: round,
-            });
+            let signal = Some(Signal::set(8 * PAGE, round));
             let command = CommandRepr::LongSend {
                 import,
                 offset: 3,
@@ -164,10 +161,7 @@ fn whoever_sees_the_signal_sees_the_data_before_it() {
 #[test]
 fn a_store_of_nothing_still_notifies_and_signals() {
     let (mut world, import, export) = pair(6, 0x7000, PAGE);
-    let signal = Some(Signal {
-        offset: 16,
-        value: 77,
-    });
+    let signal = Some(Signal::set(16, 77));
     world.submit(0, 0, &short_send(import, PAGE, &[], true, signal), &[]);
     world.settle();
     assert_eq!(world.peek(1, 0, 0x7010, 8), 77u64.to_le_bytes());

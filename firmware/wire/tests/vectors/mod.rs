@@ -11,10 +11,7 @@ pub(crate) const KEY: Key = Key([
 pub(crate) const REPLY_KEY: Key = Key([
     0xb0, 0xb1, 0xb2, 0xb3, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8, 0xb9, 0xba, 0xbb, 0xbc, 0xbd, 0xbe, 0xbf,
 ]);
-pub(crate) const SIGNAL: Signal = Signal {
-    offset: 0x2000,
-    value: 9,
-};
+pub(crate) const SIGNAL: Signal = Signal::set(0x2000, 9);
 
 /// A vector: what it is called, its meaning, its bytes in hexadecimal and what it prints.
 pub(crate) struct Vector<T> {
@@ -181,6 +178,46 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
             hex: "01 09 0000 00000000 | 2a000000 11000000 | 00000000000000000000000000000000
                   00000000 00000000 | 0000000000000000",
             prints: "[seq 42 ack 17] nothing",
+        },
+        Vector {
+            name: "atomic",
+            meaning: Repr::Atomic {
+                key: KEY,
+                export: ExportId(5),
+                fetch: FetchId(9),
+                offset: 0x104,
+                atomic: Atomic {
+                    op: AtomicOp::Add,
+                    width: Width::Four,
+                    operand: 3,
+                },
+                reply_key: REPLY_KEY,
+            },
+            data: b"",
+            hex: "01 0a 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+                  05000000 09000000 | 0401000000000000
+                  0401000000000000 0300000000000000 0000000000000000 b0b1b2b3b4b5b6b7b8b9babbbcbdbebf",
+            prints: "[seq 42 ack 17] add 0x3 to 4 bytes of export 5 at 0x104 (fetch 9, key a0a1…, reply key b0b1…)",
+        },
+        Vector {
+            name: "atomic-compare-swap",
+            meaning: Repr::Atomic {
+                key: KEY,
+                export: ExportId(5),
+                fetch: FetchId(9),
+                offset: 0x108,
+                atomic: Atomic {
+                    op: AtomicOp::CompareSwap { expected: 0x22 },
+                    width: Width::Eight,
+                    operand: 0x11,
+                },
+                reply_key: REPLY_KEY,
+            },
+            data: b"",
+            hex: "01 0a 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+                  05000000 09000000 | 0801000000000000
+                  0803000000000000 1100000000000000 2200000000000000 b0b1b2b3b4b5b6b7b8b9babbbcbdbebf",
+            prints: "[seq 42 ack 17] swap 8 bytes for 0x11 if they are 0x22 of export 5 at 0x108 (fetch 9, key a0a1…, reply key b0b1…)",
         },
     ]
 }
@@ -373,6 +410,25 @@ pub(crate) fn commands() -> Vec<Vector<CommandRepr>> {
             hex: "01 04 0000 02000000 | 0000000000000000 | 0000000000000000 | 0500000000000000
                   00000000 01000000 | 0000000000000000 | 68656c6c6f",
             prints: "5 bytes for handler 1 of node 2",
+        },
+        Vector {
+            name: "atomic",
+            meaning: CommandRepr::Atomic {
+                import: ImportId(7),
+                offset: 0x30,
+                address: 0x7f0000001000,
+                atomic: Atomic {
+                    op: AtomicOp::Swap,
+                    width: Width::Eight,
+                    operand: 0x55,
+                },
+                completion: 12,
+            },
+            data: b"",
+            hex: "01 05 0000 07000000 | 3000000000000000 | 0010000000 7f0000 | 0800000000000000
+                  0c000000 00000000 | 0000000000000000
+                  0802000000000000 5500000000000000 0000000000000000",
+            prints: "swap 8 bytes for 0x55 of import 7 at 0x30, old value to 0x7f0000001000, completion 12",
         },
     ]
 }

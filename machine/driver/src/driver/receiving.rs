@@ -94,8 +94,8 @@ impl Driver {
                 return true;
             }
             while let Some(dma) = self.nic.poll_dma() {
-                mover::deliver(&self.pages, &mut self.garbage, &dma, &payload);
-                self.nic.handle_dma_done(&dma);
+                let old = mover::deliver(&self.pages, &mut self.garbage, &dma, &payload);
+                self.nic.handle_dma_done(&dma, old);
             }
             while let Some(completion) = self.nic.poll_completion() {
                 match completion {

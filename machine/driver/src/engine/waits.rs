@@ -460,15 +460,20 @@ impl Engine {
                 if found.is_some() {
                     return true;
                 }
-                let driver = self.lock();
+                let mut driver = self.lock();
                 // A turn that found nothing has seen all rings. What was done may want to go on sooner than this thread would
                 // look again. The page-fault handler has woken the service thread for what it may not do itself.
                 let is_duty = place == Place::Program && driver.has_duties();
-                is_duty
+                let goes_on = is_duty
                     || worked
                         && (driver.has_work()
                             || driver.is_blocked()
-                            || driver.next_deadline(place).is_some())
+                            || driver.next_deadline(place).is_some());
+                if worked && !goes_on {
+                    // A peer that waits for room must see what this turn has freed: nobody else tells it while this thread sleeps.
+                    driver.flush(place);
+                }
+                goes_on
             },
             nap,
             || naps.next(),

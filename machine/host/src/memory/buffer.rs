@@ -12,6 +12,9 @@ use super::raw::{self, Source};
 use super::revocation;
 use super::status::flags::AWAITED;
 use super::status::{PeerStatus, Status};
+use super::words;
+use mapwire_wire::{Atomic, Signal, Width};
+
 use crate::barrier;
 use crate::mapping::{Mapping, Rights};
 use crate::page::PAGE_BYTES;
@@ -348,6 +351,12 @@ impl MappedBuffer {
         revocation::stores_arrived(self.status.word())
     }
 
+    /// As [`stores_arrived`](Self::stores_arrived), of the [`update`](Self::update) that this thread has just made.
+    #[inline(always)]
+    pub fn update_arrived(&self) -> bool {
+        revocation::update_arrived(self.status.word())
+    }
+
     /// Whether the exporter wants to be woken after a store: to be asked after the store. One load.
     #[inline(always)]
     pub fn is_awaited(&self) -> bool {
@@ -361,9 +370,9 @@ impl MappedBuffer {
         Some(self.data.at(offset, bytes))
     }
 
-    /// Whether the 8 bytes at `offset` of the export are mapped, and aligned in memory.
-    pub fn holds_word(&self, offset: usize) -> bool {
-        self.within(offset, 8).is_ok_and(|at| at.is_multiple_of(8))
+    /// Whether the word of `bytes` at `offset` of the export is mapped, and aligned.
+    pub fn holds_word(&self, offset: usize, bytes: usize) -> bool {
+        self.place_of_word(offset, bytes).is_some()
     }
 
     /// The bytes of the export that are mapped.
@@ -390,28 +399,43 @@ impl MappedBuffer {
                 .put(self.bytes, offset.wrapping_sub(self.first), from.into())
     }
 
-    /// As [`put`](Self::put), then stores `value` in one piece at `signal_offset`, after the bytes; false, and nothing is stored,
-    /// when either would be an error.
+    /// As [`put`](Self::put), then writes the signal, after the bytes; false, and nothing is stored, when either would be an error.
     #[inline(always)]
     pub fn put_signal<'a>(
         &self,
         offset: usize,
         from: impl Into<Source<'a>>,
-        signal_offset: usize,
-        value: u64,
+        signal: Signal,
     ) -> bool {
-        let of_export = signal_offset;
-        let signal_offset = of_export.wrapping_sub(self.first);
-        let holds_signal = (of_export | signal_offset).is_multiple_of(size_of::<u64>())
-            && signal_offset < self.bytes
-            && self.bytes - signal_offset >= size_of::<u64>();
-        if !holds_signal || !self.put(offset, from) {
-            return false;
+        match self.place_of_word(signal.offset as usize, size_of::<u64>()) {
+            Some(at) if self.put(offset, from) => {
+                words::signal(self.data.word64(at), signal.op, signal.value);
+                true
+            }
+            _ => false,
         }
-        self.data
-            .word64(signal_offset)
-            .store(value, Ordering::Release);
-        true
+    }
+
+    /// Updates the word at `offset`, and gives what it held; `None`, and nothing is changed, when it is not mapped for stores or not
+    /// aligned.
+    #[inline(always)]
+    pub fn update(&self, offset: usize, atomic: Atomic) -> Option<u64> {
+        let at = self.place_of_word(offset, atomic.width.bytes() as usize)?;
+        if !self.writable {
+            return None;
+        }
+        Some(match atomic.width {
+            Width::Four => words::update_u32(self.data.word32(at), atomic),
+            Width::Eight => words::update_u64(self.data.word64(at), atomic),
+        })
+    }
+
+    /// The offset in the mapping of a word of the export, if it is mapped, and aligned in both.
+    #[inline(always)]
+    fn place_of_word(&self, offset: usize, bytes: usize) -> Option<usize> {
+        let at = offset.wrapping_sub(self.first);
+        let is_aligned = (offset | at) & (bytes - 1) == 0;
+        (is_aligned && at < self.bytes && self.bytes - at >= bytes).then_some(at)
     }
 
     /// Copies `from` to byte `offset` of the export.

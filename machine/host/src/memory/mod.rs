@@ -55,6 +55,7 @@ mod revocation;
 mod status;
 #[cfg(test)]
 mod tests;
+pub mod words;
 
 pub use buffer::{MappedBuffer, SharedBuffer};
 pub(crate) use memfd::Owner;

@@ -50,6 +50,15 @@ pub(crate) fn stores_arrived(word: &impl StatusWord) -> bool {
     !is_revoked(word)
 }
 
+/// As [`stores_arrived`], of an atomic update that this thread has just made with sequential consistency. On x86-64 that was a fence.
+#[inline(always)]
+pub(crate) fn update_arrived(word: &impl StatusWord) -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        fence(Ordering::SeqCst);
+    }
+    !is_revoked(word)
+}
+
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;

@@ -12,7 +12,7 @@ use mapwire_nic::{
 use mapwire_translation::{Frame, HostRequest, NicSide, PAGE_BYTES, Page, TranslationDesign};
 use mapwire_wire::{
     CommandHeader, CommandRepr, ExportId, Header, INLINE_BYTES, ImportId, Key, NodeId, ProcessId,
-    Rights, SIGNAL_TRAILER_BYTES,
+    Rights, SIGNAL_TRAILER_BYTES, SignalOp,
 };
 
 pub(crate) use commands::{fetch, long_send, notifying_send, short_send};
@@ -442,9 +442,24 @@ impl World {
         }
         if let Some(signal) = dma.signal {
             assert_eq!((signal.piece.length, signal.piece.offset % 8), (8, 0));
-            node.memory.write(signal.piece, &signal.value.to_le_bytes());
+            let mut before = || as_number(&node.memory.read(signal.piece));
+            let after = match signal.op {
+                SignalOp::Set => signal.value,
+                SignalOp::Add => before().wrapping_add(signal.value),
+                SignalOp::Or => before() | signal.value,
+            };
+            node.memory.write(signal.piece, &after.to_le_bytes());
         }
-        node.nic.handle_dma_done(&dma);
+        let mut old = 0;
+        if let Some(update) = dma.update {
+            let bytes = update.piece.length as usize;
+            assert_eq!(bytes as u64, update.atomic.width.bytes());
+            assert!(update.atomic.width.fits(update.piece.offset.into()));
+            old = as_number(&node.memory.read(update.piece));
+            let new = update.atomic.result(old).to_le_bytes();
+            node.memory.write(update.piece, &new[..bytes]);
+        }
+        node.nic.handle_dma_done(&dma, old);
         true
     }
 
@@ -526,6 +541,13 @@ fn by_page(address: u64, length: u64) -> impl Iterator<Item = (Page, usize, usiz
         let end = end.min((page + 1) * PAGE) - page * PAGE;
         (Page(page), start as usize, end as usize)
     })
+}
+
+/// The number that up to eight bytes are.
+fn as_number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
 }
 
 fn read(memory: &mut Memory, transmit: &Transmit) -> Sent {

@@ -1,0 +1,95 @@
+//! Atomic operations that come from other nodes: authenticated, then translated, then handed over to be carried out. The answer is that
+//! of a fetch of the word.
+
+use mapwire_translation::TranslationDesign;
+use mapwire_wire::{Atomic, ExportId, FetchId, Key, NodeId, ProcessId, Refusal, Rights};
+
+use crate::actions::{After, AtomicUpdate, BufferId, Dma, Rejection};
+use crate::answers::Serving;
+use crate::cutting::{Lack, Path};
+use crate::nic::Nic;
+use crate::pieces::Pieces;
+
+impl<D: TranslationDesign> Nic<D> {
+    /// Takes an atomic operation. False when the host must act first; nothing is changed then.
+    pub(crate) fn update(
+        &mut self,
+        from: NodeId,
+        key: &Key,
+        (export, offset): (ExportId, u64),
+        atomic: Atomic,
+        (fetch, reply_key): (FetchId, Key),
+        buffer: BufferId,
+    ) -> bool {
+        if self.links.recovers() && !self.has_handles(export) && !self.stalled.gives_up(from) {
+            return false;
+        }
+        if !self.answers.has_room(from) {
+            // As for a fetch: it asks for more than it may have under way, and is owed no answer.
+            self.reject(from, Rejection::Refused(Refusal::Busy));
+            return true;
+        }
+        let bytes = atomic.width.bytes();
+        let located = match self.place_of_word(key, export, offset, atomic) {
+            Err(reason) => Err(reason),
+            Ok((process, address)) => {
+                // Aligned, so within one page.
+                match self.translate(process, address, bytes as u32, Path::Receive) {
+                    Err(Lack::Host) if !self.stalled.gives_up(from) => return false,
+                    Ok(piece) if !piece.frame.is_garbage() => Ok((process, piece)),
+                    // What a word holds that is not there cannot be told.
+                    _ => Err(Refusal::Busy),
+                }
+            }
+        };
+        let (process, piece) = match located {
+            Ok(located) => located,
+            Err(reason) => {
+                let refusal = Serving {
+                    process: ProcessId(0),
+                    fetch,
+                    reply_key,
+                    export,
+                    address: 0,
+                    remaining: bytes,
+                    sent: 0,
+                    refused: Some(reason),
+                    value: None,
+                };
+                self.serve(from, refusal);
+                return true;
+            }
+        };
+        self.dma.push_back(Dma {
+            process,
+            pieces: Pieces::EMPTY,
+            signal: None,
+            update: Some(AtomicUpdate { piece, atomic }),
+            buffer,
+            after: After::Updated {
+                from,
+                fetch,
+                reply_key,
+                export,
+                bytes,
+            },
+        });
+        true
+    }
+
+    /// The process and virtual address of a word that may be updated.
+    fn place_of_word(
+        &self,
+        key: &Key,
+        export: ExportId,
+        offset: u64,
+        atomic: Atomic,
+    ) -> Result<(ProcessId, u64), Refusal> {
+        let export = self.exports.authenticate(export, key, Rights::ALL)?;
+        let address = export.address_of(offset, atomic.width.bytes())?;
+        if !atomic.width.fits(address) {
+            return Err(Refusal::OutOfRange);
+        }
+        Ok((export.process, address))
+    }
+}
