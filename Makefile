@@ -4,7 +4,7 @@ PREFIX = /usr/local
 SECONDS = 60
 BUILD = yes
 
-.PHONY: all build demo test check sanitize setup install uninstall fmt lint bench fuzz doc clean help
+.PHONY: all build demo test check sanitize setup install uninstall fmt lint bench bench-peers fuzz doc clean help
 
 all: build
 
@@ -20,6 +20,7 @@ help:
 	@echo 'make fmt                format the code'
 	@echo 'make lint               check format and lints'
 	@echo 'make bench              run every bench; make bench NAME=lookup runs one'
+	@echo 'make bench-peers        mapwire beside UCX, Open MPI and iceoryx2, turn by turn'
 	@echo 'make fuzz SECONDS=60    fuzz the parsers and the engines, so long for each target'
 	@echo 'make doc                the documentation of the Rust interface, in target/doc'
 	@echo 'make clean              remove what was built'
@@ -59,6 +60,9 @@ lint:
 bench:
 	@NAME='$(NAME)' scripts/bench.sh
 
+bench-peers:
+	@bench/peers/run.sh
+
 fuzz:
 	scripts/with-rust fuzz/run.sh $(SECONDS)
 
@@ -67,4 +71,4 @@ doc:
 
 clean:
 	scripts/with-rust cargo clean
-	rm -rf fuzz/target fuzz/corpus fuzz/artifacts
+	rm -rf fuzz/target fuzz/corpus fuzz/artifacts bench/peers/target
