@@ -117,7 +117,7 @@ pub(crate) fn export(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
             report.rows(
                 &case,
                 "us",
-                "bare system calls and copy",
+                "system calls and copy",
                 &samples.figures(way, baseline),
             );
         }
