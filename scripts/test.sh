@@ -108,10 +108,11 @@ phase_benches() {
     names=$("$target/debug/mapwire" bench --list | sed 's/ .*//') || return 1
     [[ -n $names ]] || { echo "skipped: no bench is listed"; return 0; }
     for name in $names; do
-        if rows=$(limited 240 "$target/debug/mapwire" bench "$name" --quick --json) && [[ $rows == *'"ratio"'* ]]; then
+        if rows=$(limited 240 "$target/debug/mapwire" bench "$name" --quick --json) && [[ $rows == *'"ratio"'* ]] &&
+            ! grep -qv '"placement":"' <<<"$rows"; then
             echo "$name: $(wc -l <<<"$rows") rows"
         else
-            echo "$name: failed, or printed no row" >&2
+            echo "$name: failed, printed no row, or one without its placement" >&2
             failed=1
         fi
     done
