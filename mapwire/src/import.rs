@@ -175,14 +175,17 @@ impl Import {
         part.map_or(0..0, |part| part.start as u64..part.end as u64)
     }
 
-    /// Where the exporter's memory is mapped here, if all of it is: stores through it, and loads, need no call at all (the
-    /// proxy space is then real address space, as on SHRIMP). They are ordered as this processor orders stores, and after a
-    /// revocation they reach nobody. They wake nobody either: an exporter that sleeps in `wait_signal` sees them after 10 ms at
-    /// most.
+    /// Where bytes `offset` to `offset + length` of the export are mapped here; `None` unless all of them are. Mapped until the
+    /// import is dropped, and for loads only without the right to store.
+    ///
+    /// Loads and stores there need no call (the proxy space is then real address space, as on SHRIMP). They are ordered as this
+    /// processor orders them, and after a revocation stores reach nobody. They wake nobody: an exporter that sleeps in
+    /// `wait_signal` sees them after 10 ms at most.
     #[must_use]
-    pub fn as_ptr(&self) -> Option<*mut u8> {
+    pub fn pointer(&self, offset: u64, length: u64) -> Option<*mut u8> {
         let mapped = self.held.local.mapped.as_ref()?;
-        mapped.at(0, usize::try_from(self.len()).ok()?)
+        check_range(offset, length, self.len()).ok()?;
+        mapped.at(offset as usize, length as usize)
     }
 
     /// The first proxy address of this import (VMMC §2): names its bytes among all imports of this process, until it is

@@ -143,10 +143,10 @@ impl Node {
     /// the thread calls [`poll`](Self::poll) or waits. For loops that poll closely; a thread that computes meanwhile keeps its
     /// peers waiting.
     #[must_use = "the thread counts as polling while the guard lives"]
-    pub fn polling(&self) -> Polling<'_> {
+    pub fn polling(&self) -> Polling {
         self.inner.engine.enter_polling();
         Polling {
-            node: self,
+            node: self.clone(),
             _thread: PhantomData,
         }
     }
@@ -219,13 +219,13 @@ impl Node {
 
 /// See [`Node::polling`].
 #[derive(Debug)]
-pub struct Polling<'a> {
-    node: &'a Node,
+pub struct Polling {
+    node: Node,
     /// What is counted is the thread.
     _thread: PhantomData<*const ()>,
 }
 
-impl Drop for Polling<'_> {
+impl Drop for Polling {
     fn drop(&mut self) {
         self.node.inner.engine.leave_polling();
     }

@@ -396,6 +396,21 @@ mw_status_t mw_node_poll(const mw_node_t *node,
                          int32_t *worked);
 
 /*
+ * Counts the calling thread as one that polls, until it calls `mw_node_end_polling` or ends: what peers send wakes nobody, and is
+ * served when the thread calls `mw_node_poll` or waits. For loops that poll closely; a thread that computes meanwhile keeps its
+ * peers waiting. Calls nest, each with its own end. Until the end the process stays in the job.
+ */
+mw_status_t mw_node_begin_polling(const mw_node_t *node);
+
+/*
+ * Ends the last `mw_node_begin_polling` of the calling thread, and serves what came meanwhile.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: this thread does not poll.
+ */
+mw_status_t mw_node_end_polling(const mw_node_t *node);
+
+/*
  * Lets the program choose which pages are unpinned when `MAPWIRE_PIN_LIMIT` wants it, in place of `MAPWIRE_POLICY`: a program
  * often knows what it will use again. Without a limit nothing is unpinned to make room, and `choose` is never called. `data` is
  * handed to it; both must stay valid as long as the process runs.
@@ -604,6 +619,20 @@ mw_status_t mw_import_rights(const mw_import_t *import, uint32_t *rights);
 /* Whether the exporter's memory is mapped here, in `*direct` (1 or 0). A send is then a copy, which the MMU checks. */
 mw_status_t mw_import_is_direct(const mw_import_t *import,
                                 int32_t *direct);
+
+/*
+ * Where bytes `offset` to `offset + length` of the export are mapped here, in `*pointer`, until the import is freed; for loads only
+ * without `MW_RIGHT_STORE`. Loads and stores there need no call. After a revocation stores reach nobody. They wake nobody: an
+ * exporter that sleeps in `mw_export_wait_signal` sees them after 10 ms at most. When the call fails `*pointer` becomes `NULL`.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: a range outside the export. `MW_ERR_ADDRESS`: not all of it is mapped here: the export, or a part of it, takes the
+ * ring path.
+ */
+mw_status_t mw_import_pointer(const mw_import_t *import,
+                              uint64_t offset,
+                              size_t length,
+                              void **pointer);
 
 /*
  * The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export

@@ -160,6 +160,39 @@ pub extern "C" fn mw_import_is_direct(
     })
 }
 
+/// Where bytes `offset` to `offset + length` of the export are mapped here, in `*pointer`, until the import is freed; for loads only
+/// without `MW_RIGHT_STORE`. Loads and stores there need no call. After a revocation stores reach nobody. They wake nobody: an
+/// exporter that sleeps in `mw_export_wait_signal` sees them after 10 ms at most. When the call fails `*pointer` becomes `NULL`.
+///
+/// # Errors
+/// `MW_ERR_RANGE`: a range outside the export. `MW_ERR_ADDRESS`: not all of it is mapped here: the export, or a part of it, takes the
+/// ring path.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_import_pointer(
+    import: Option<&mw_import_t>,
+    offset: u64,
+    length: usize,
+    pointer: Option<&mut MaybeUninit<*mut c_void>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(pointer, "pointer")?;
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        match import.pointer(offset, length as u64) {
+            Some(mapped) => {
+                *place = mapped.cast();
+                Ok(())
+            }
+            None => Err(Failure {
+                status: mw_status_t::MW_ERR_ADDRESS,
+                message: format!(
+                    "{length} bytes at {offset} of the import are not all mapped in this process: store with mw_import_send, which takes the ring path, or let the exporter export a whole buffer of mw_buffer_alloc"
+                ),
+            }),
+        }
+    })
+}
+
 /// The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export
 /// among all imports of this process, for `mw_node_send_to` and its like. It is a number and no pointer: there is no memory behind
 /// it. Never 0, never given twice.

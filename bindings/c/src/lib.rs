@@ -3,6 +3,7 @@
 //! | file | for C programs |
 //! |---|---|
 //! | `node.rs` | join the job; rank, size; run the driver |
+//! | `polling.rs` | threads that poll |
 //! | `victims.rs` | choose what is unpinned |
 //! | `buffer.rs` | memory that importers can map |
 //! | `export.rs`, `notify.rs` | offer memory; be told of deliveries |
@@ -40,6 +41,9 @@ pub mod failure;
 
 #[allow(unsafe_code)]
 pub mod node;
+
+#[allow(unsafe_code)]
+pub mod polling;
 
 #[allow(unsafe_code)]
 pub mod victims;

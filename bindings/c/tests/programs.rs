@@ -64,3 +64,10 @@ fn a_signal_handler_that_touches_shared_memory_interrupts_any_thread_and_hangs_n
         assert_eq!(output.matches("all counted").count(), 2, "{output}");
     }
 }
+
+#[test]
+fn an_import_tells_where_it_is_mapped_and_a_thread_that_ends_polls_no_more() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("pointers").run(2, &[], &[]);
+    assert_eq!(output.matches("pointed").count(), 2, "{output}");
+}

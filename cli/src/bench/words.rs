@@ -30,7 +30,7 @@ impl Words {
     /// The mapping of an import on the direct path.
     pub(crate) fn of_import(import: &Import) -> Result<Self, BenchError> {
         let start = import
-            .as_ptr()
+            .pointer(0, import.len())
             .ok_or("the import is not on the direct path")?;
         Ok(Self::new(start, usize::try_from(import.len())?))
     }

@@ -199,8 +199,8 @@ fn the_kernel_keeps_importers_from_writing_what_they_may_only_read() {
                 let [readable, both] = [("readable", Rights::FETCH), ("both", Rights::ALL)]
                     .map(|(name, rights)| node.import(0, name).rights(rights).start().unwrap());
                 assert!(readable.is_direct() && both.is_direct());
-                assert!(!gets_writable(readable.as_ptr().unwrap()));
-                assert!(gets_writable(both.as_ptr().unwrap()));
+                assert!(!gets_writable(readable.pointer(0, 1).unwrap()));
+                assert!(gets_writable(both.pointer(0, 1).unwrap()));
                 rank.meet("written");
                 let mut found = [0; 8];
                 readable.fetch(0, &mut found).unwrap();

@@ -39,6 +39,8 @@ fn what_is_sent_to_a_proxy_address_lands_where_its_import_would_store_it() {
                     .map(|name| node.import(0, name).rights(Rights::ALL).start().unwrap());
                 for (import, is_direct) in imports.iter().zip([true, false]) {
                     assert_eq!(import.is_direct(), is_direct);
+                    assert_eq!(import.pointer(33, 10).is_some(), is_direct);
+                    assert_eq!(import.pointer(1, LENGTH as u64), None);
                     let at = |offset| import.proxy_at(offset).unwrap();
                     assert_eq!(at(0), import.proxy_address());
                     assert_eq!(ProxyAddress::new(at(33).get()), at(33));
