@@ -24,11 +24,11 @@ mod buffers;
 mod checks;
 mod mapped;
 mod proxies;
+mod requests;
 mod ring;
-mod sending;
 
 pub(crate) use proxies::Proxies;
-pub use sending::{Sending, Stable};
+pub use requests::{Request, Stable, StableMut};
 
 /// An import about to be made. Unless told otherwise it asks for stores only, and waits for the exporter as long as
 /// `MAPWIRE_TIMEOUT` says (30 s).

@@ -30,6 +30,8 @@ pub(crate) struct Inner {
     pub(crate) proxies: Proxies,
     /// How often all ranks have opened the shared memory.
     pub(crate) openings: AtomicU32,
+    /// Requests under way on the ring path.
+    pub(crate) requests: AtomicU32,
 }
 
 impl Drop for Inner {
@@ -75,6 +77,7 @@ impl Node {
                 config,
                 proxies: Proxies::default(),
                 openings: AtomicU32::new(0),
+                requests: AtomicU32::new(0),
             }),
         })
     }

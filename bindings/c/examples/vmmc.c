@@ -139,13 +139,13 @@ static void send(mw_node_t *node) {
     for (size_t i = 0; i < LONG_BYTES; i++) {
         data[i] = pattern(i + 1);
     }
-    mw_sending_t *sending;
-    CHECK(mw_import_send_async(inbox, data, LONG_BYTES, 16, &sending));
+    mw_request_t *request;
+    CHECK(mw_import_send_async(inbox, data, LONG_BYTES, 16, &request));
     int done = 0;
     while (!done) { /* or any other work that leaves data alone */
-        CHECK(mw_sending_is_done(sending, &done));
+        CHECK(mw_request_is_done(request, &done));
     }
-    CHECK(mw_sending_wait(sending));
+    CHECK(mw_request_wait(request));
     CHECK(mw_import_put_signal(inbox, NULL, 0, 0, INBOX_BYTES - 8, 1));
 
     CHECK(mw_import_free(inbox));

@@ -15,7 +15,7 @@
  * - After fork(2) the child must use nothing of the library; exec(2) is fine.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
- * Manual pages: mw_node(3), mw_buffer(3), mw_export(3), mw_import(3), mw_shared(3), mw_error(3)
+ * Manual pages: mw_node(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_shared(3), mw_error(3)
  * *
  * This file is made from the library's source. Do not edit it.
  */
@@ -146,8 +146,8 @@ typedef struct mw_import_t mw_import_t;
 /* A process's place in a job: its rank, and the way to the others. Any number of threads may use it at once. */
 typedef struct mw_node_t mw_node_t;
 
-/* A send under way, whose memory must stay until `mw_sending_wait`. */
-typedef struct mw_sending_t mw_sending_t;
+/* A send or fetch under way. Its memory is the library's until `mw_request_wait`. */
+typedef struct mw_request_t mw_request_t;
 
 /*
  * Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other
@@ -374,7 +374,7 @@ mw_status_t mw_node_join(mw_node_t **node);
 
 /*
  * Gives the node back. The process leaves the job when everything made from the node has been given back too (exports,
- * imports, sends, shared memory; not buffers); until then they can be used. A process that ends has left as well, but what
+ * imports, requests, shared memory; not buffers); until then they can be used. A process that ends has left as well, but what
  * then waited for room at a busy peer is not sent. `NULL` is no error.
  */
 mw_status_t mw_node_free(mw_node_t *node);
@@ -692,39 +692,6 @@ mw_status_t mw_import_send_notify(const mw_import_t *import,
                                   uint64_t offset);
 
 /*
- * Begins to store `length` bytes at `offset`, and returns at once.
- *
- * End it with `mw_sending_wait`: until then the memory is the library's.
- *
- * Errors:
- * As `mw_import_send`; then nothing is begun, and there is nothing to wait for.
- *
- * Required of the caller:
- * `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_sending_wait` has returned, whatever
- * its code.
- */
-mw_status_t mw_import_send_async(const mw_import_t *import,
-                                 const void *data,
-                                 size_t length,
-                                 uint64_t offset,
-                                 mw_sending_t **sending);
-
-/* Whether `mw_sending_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits. */
-mw_status_t mw_sending_is_done(const mw_sending_t *sending,
-                               int32_t *done);
-
-/*
- * Waits until the memory of a send may be reused, and gives `sending` back, whatever the code. `NULL` is no error.
- *
- * Errors:
- * As `mw_import_send`: the send failed after it had been begun, and parts of it may have been stored.
- *
- * Required of the caller:
- * No other thread is in a call with `sending`, or uses it afterwards.
- */
-mw_status_t mw_sending_wait(mw_sending_t *sending);
-
-/*
  * Waits until all that this process has sent by this import is in place at the exporter. Needs no right to fetch. On the direct
  * path it is a fence and a look at the exporter's status; on the ring path a message to the exporter and back.
  *
@@ -793,6 +760,89 @@ mw_status_t mw_node_put_signal_to(const mw_node_t *node,
  * As `mw_import_fetch`.
  */
 mw_status_t mw_node_fetch_from(const mw_node_t *node, uint64_t from, void *into, size_t length);
+
+/*
+ * Begins to store `length` bytes at `offset`, and returns without waiting for them to leave; on the ring path it waits only while 64
+ * commands wait before it.
+ *
+ * End it with `mw_request_wait`: until then the memory is the library's.
+ *
+ * Errors:
+ * As `mw_import_send`, and `MW_ERR_LIMIT`: 896 requests of this process are under way on the ring path. Nothing is begun then, and
+ * there is nothing to wait for.
+ *
+ * Required of the caller:
+ * `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_request_wait` has returned, whatever its code.
+ */
+mw_status_t mw_import_send_async(const mw_import_t *import,
+                                 const void *data,
+                                 size_t length,
+                                 uint64_t offset,
+                                 mw_request_t **request);
+
+/*
+ * Begins to store `length` bytes at `offset`, and then the 8 bytes of `value` at `signal_offset`, as `mw_import_put_signal` does.
+ * End it with `mw_request_wait`.
+ *
+ * Errors:
+ * As `mw_import_put_signal` and `mw_import_send_async`.
+ *
+ * Required of the caller:
+ * As `mw_import_send_async`.
+ */
+mw_status_t mw_import_put_signal_async(const mw_import_t *import,
+                                       const void *data,
+                                       size_t length,
+                                       uint64_t offset,
+                                       uint64_t signal_offset,
+                                       uint64_t value,
+                                       mw_request_t **request);
+
+/*
+ * Begins to copy `length` bytes from `offset` of the export to `into`. They are there when `mw_request_wait` has returned `MW_OK`.
+ *
+ * Errors:
+ * As `mw_import_fetch` and `mw_import_send_async`.
+ *
+ * Required of the caller:
+ * `into` points to `length` writable bytes, which stay mapped and are used by nobody until `mw_request_wait` has returned, whatever
+ * its code.
+ */
+mw_status_t mw_import_fetch_async(const mw_import_t *import,
+                                  uint64_t offset,
+                                  void *into,
+                                  size_t length,
+                                  mw_request_t **request);
+
+/* Whether `mw_request_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits. */
+mw_status_t mw_request_is_done(const mw_request_t *request,
+                               int32_t *done);
+
+/*
+ * Waits until the memory of a request may be used again, and gives `request` back, whatever the code. `NULL` is no error.
+ *
+ * Errors:
+ * As `mw_import_send` or `mw_import_fetch`: it failed after it had been begun. Parts of it may have been stored, or lie in the memory
+ * that it fetched to.
+ *
+ * Required of the caller:
+ * No other thread is in a call with `request`, or uses it afterwards.
+ */
+mw_status_t mw_request_wait(mw_request_t *request);
+
+/*
+ * As `mw_request_wait` for `count` requests, which become `NULL`; those that are `NULL` are passed over. Waits for all of them, also
+ * when some fail.
+ *
+ * Errors:
+ * As `mw_request_wait`, of the first that failed.
+ *
+ * Required of the caller:
+ * `requests` points to `count` requests that may be changed, each `NULL` or there once. No other thread is in a call with one of
+ * them, or uses it afterwards.
+ */
+mw_status_t mw_request_wait_all(mw_request_t **requests,
+                                size_t count);
 
 /*
  * Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take

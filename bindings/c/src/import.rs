@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
 use core::time::Duration;
 
-use mapwire::{Import, Key, ProxyAddress, Rights, Sending};
+use mapwire::{Import, Key, ProxyAddress, Rights};
 
 use crate::arguments::{self, flag, give, new_object, required};
 use crate::export::MW_TOKEN_BYTES;
@@ -41,13 +41,7 @@ unsafe impl Growing for mw_import_options_t {
 /// sends arrives in order.
 #[derive(Debug)]
 pub struct mw_import_t {
-    import: Import,
-}
-
-/// A send under way, whose memory must stay until `mw_sending_wait`.
-#[derive(Debug)]
-pub struct mw_sending_t {
-    sending: Sending<&'static [u8]>,
+    pub(crate) import: Import,
 }
 
 /// Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are
@@ -280,66 +274,6 @@ pub unsafe extern "C" fn mw_import_send_notify(
         // SAFETY: the caller's promise.
         let data = unsafe { memory::source(data, length, "data") }?;
         Ok(import.send_notify(data, offset)?)
-    })
-}
-
-/// Begins to store `length` bytes at `offset`, and returns at once.
-///
-/// End it with `mw_sending_wait`: until then the memory is the library's.
-///
-/// # Errors
-/// As `mw_import_send`; then nothing is begun, and there is nothing to wait for.
-///
-/// # Safety
-/// `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_sending_wait` has returned, whatever
-/// its code.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mw_import_send_async(
-    import: Option<&mw_import_t>,
-    data: *const c_void,
-    length: usize,
-    offset: u64,
-    sending: Option<&mut MaybeUninit<*mut mw_sending_t>>,
-) -> mw_status_t {
-    call(|| {
-        let place = new_object(sending, "sending")?;
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
-        // SAFETY: the caller promises that the memory stays until it has waited, which is as long as `Sending` uses it: its
-        // `wait` and its `drop` both wait first.
-        let data: &'static [u8] = unsafe { memory::source(data, length, "data") }?;
-        let sending = import.send_async(data, offset)?;
-        *place = Box::into_raw(Box::new(mw_sending_t { sending }));
-        Ok(())
-    })
-}
-
-/// Whether `mw_sending_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits.
-#[unsafe(no_mangle)]
-pub extern "C" fn mw_sending_is_done(
-    sending: Option<&mw_sending_t>,
-    done: Option<&mut MaybeUninit<i32>>,
-) -> mw_status_t {
-    call(|| {
-        let is_done = required(sending, "sending")?.sending.is_done();
-        give(done, "done", flag(is_done))
-    })
-}
-
-/// Waits until the memory of a send may be reused, and gives `sending` back, whatever the code. `NULL` is no error.
-///
-/// # Errors
-/// As `mw_import_send`: the send failed after it had been begun, and parts of it may have been stored.
-///
-/// # Safety
-/// No other thread is in a call with `sending`, or uses it afterwards.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mw_sending_wait(sending: Option<Box<mw_sending_t>>) -> mw_status_t {
-    call(|| {
-        if let Some(object) = sending {
-            object.sending.wait()?;
-        }
-        Ok(())
     })
 }
 

@@ -8,6 +8,7 @@
 //! | `buffer.rs` | memory that importers can map |
 //! | `export.rs`, `notify.rs` | offer memory; be told of deliveries |
 //! | `import.rs` | store into another rank's memory, fetch from it |
+//! | `requests.rs` | sends and fetches under way |
 //! | `shared.rs` | memory that all ranks share |
 //! | `counters.rs` | what was done so far |
 //! | `version.rs`, `status.rs`, `failure.rs` | versions; codes; messages |
@@ -59,6 +60,9 @@ pub mod notify;
 
 #[allow(unsafe_code)]
 pub mod import;
+
+#[allow(unsafe_code)]
+pub mod requests;
 
 #[allow(unsafe_code)]
 pub mod shared;

@@ -37,7 +37,7 @@ pub extern "C" fn mw_node_join(node: Option<&mut MaybeUninit<*mut mw_node_t>>) -
 }
 
 /// Gives the node back. The process leaves the job when everything made from the node has been given back too (exports,
-/// imports, sends, shared memory; not buffers); until then they can be used. A process that ends has left as well, but what
+/// imports, requests, shared memory; not buffers); until then they can be used. A process that ends has left as well, but what
 /// then waited for room at a busy peer is not sent. `NULL` is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_free(node: Option<Box<mw_node_t>>) -> mw_status_t {

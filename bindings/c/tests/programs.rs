@@ -71,3 +71,10 @@ fn an_import_tells_where_it_is_mapped_and_a_thread_that_ends_polls_no_more() {
     let output = installed.compile("pointers").run(2, &[], &[]);
     assert_eq!(output.matches("pointed").count(), 2, "{output}");
 }
+
+#[test]
+fn requests_own_memory_until_they_are_waited_for() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("requests").run(2, &[], &[]);
+    assert_eq!(output.matches("requested").count(), 2, "{output}");
+}

@@ -79,6 +79,12 @@ impl Import {
             into.copy_from_slice(&copy);
             return Ok(());
         }
+        let word = self.begin_fetch(offset, into)?;
+        self.held.finish(word, 0)
+    }
+
+    /// Submits a fetch that was checked, of at least a byte, to private memory; gives its completion word.
+    pub(super) fn begin_fetch(&self, offset: u64, into: &mut [u8]) -> Result<u32> {
         touch(into.as_mut_ptr() as usize, into.len(), true)?;
         let (address, length) = (into.as_mut_ptr() as u64, into.len() as u64);
         let import = self.held.local.id;
@@ -89,8 +95,7 @@ impl Import {
             length,
             completion,
         };
-        let word = self.submit_held(address, length, command)?;
-        self.held.finish(word, 0)
+        self.submit_held(address, length, command)
     }
 
     /// Waits until the exporter has handled all that was sent by the ring before: asks for a fetch of no bytes, whose answer

@@ -131,6 +131,33 @@ fn a_rank_that_dies_while_others_send_to_it_is_named() {
 }
 
 #[test]
+fn a_rank_that_dies_while_requests_to_it_are_under_way_is_named_by_each() {
+    each_way("requests", 7, |rank, node| {
+        let Some(_inbox) = inbox_of_survivor(rank, node)? else {
+            return Ok(());
+        };
+        let import = node.import(VICTIM, "inbox").rights(Rights::ALL).start()?;
+        all_ready(rank);
+        loop {
+            let mut requests = Vec::new();
+            let mut outcome = Ok(());
+            while requests.len() < 200 && outcome.is_ok() {
+                let begun = match requests.len() % 2 {
+                    0 => import.fetch_async(0, vec![0; 9000]),
+                    _ => import.put_signal_async(vec![1; 9000], 8, 0, 1),
+                };
+                outcome = begun.map(|request| requests.push(request));
+            }
+            // Each ends, with the bytes or with the error.
+            for request in requests {
+                outcome = outcome.and(request.wait().map(drop));
+            }
+            outcome?;
+        }
+    });
+}
+
+#[test]
 fn a_rank_that_dies_while_others_fetch_from_it_is_named() {
     each_way("fetch", 7, |rank, node| {
         let Some(_inbox) = inbox_of_survivor(rank, node)? else {

@@ -24,6 +24,7 @@ mod pinning;
 mod privacy;
 mod proxies;
 mod refusals;
+mod requests;
 mod revocation;
 mod sending_from;
 mod sharing;

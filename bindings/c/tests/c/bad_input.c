@@ -17,7 +17,7 @@ static void nulls(mw_node_t *node, mw_buffer_t *buffer) {
     mw_node_t *no_node = NULL;
     mw_export_t *export = (mw_export_t *)&byte;
     mw_import_t *import = (mw_import_t *)&byte;
-    mw_sending_t *sending = (mw_sending_t *)&byte;
+    mw_request_t *request = (mw_request_t *)&byte;
 
     FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_join(NULL));
     FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_rank(NULL, &number));
@@ -64,10 +64,10 @@ static void nulls(mw_node_t *node, mw_buffer_t *buffer) {
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_send(NULL, memory, 1, 0));
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_put_signal(NULL, memory, 1, 0, 0, 1));
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_send_notify(NULL, memory, 1, 0));
-    FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_send_async(NULL, memory, 1, 0, &sending));
-    HOLDS(sending == NULL);
+    FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_send_async(NULL, memory, 1, 0, &request));
+    HOLDS(request == NULL);
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_fetch(NULL, 0, memory, 1));
-    FAILS(MW_ERR_ARGUMENT, "`sending` is NULL", mw_sending_is_done(NULL, &flag));
+    FAILS(MW_ERR_ARGUMENT, "`request` is NULL", mw_request_is_done(NULL, &flag));
     FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_send_to(NULL, 4096, memory, 1));
     FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_put_signal_to(NULL, 4096, memory, 1, 4096, 1));
     FAILS(MW_ERR_ARGUMENT, "`node` is NULL", mw_node_fetch_from(NULL, 4096, memory, 1));
@@ -90,7 +90,7 @@ static void nulls(mw_node_t *node, mw_buffer_t *buffer) {
     OK(mw_buffer_free(NULL));
     OK(mw_export_revoke(NULL));
     OK(mw_import_free(NULL));
-    OK(mw_sending_wait(NULL));
+    OK(mw_request_wait(NULL));
     OK(mw_shared_close(NULL));
     OK(mw_buffer_free(buffer));
 }
@@ -257,20 +257,20 @@ static void offer(mw_node_t *node) {
 /* What an import of either kind refuses. */
 static void ranges(const mw_import_t *import, uint64_t length) {
     uint64_t word = 1;
-    mw_sending_t *sending = (mw_sending_t *)&word;
+    mw_request_t *request = (mw_request_t *)&word;
     FAILS(MW_ERR_RANGE, "pass the end", mw_import_send(import, &word, 8, length - 7));
     FAILS(MW_ERR_RANGE, "pass the end", mw_import_send(import, &word, 8, UINT64_MAX - 3));
     FAILS(MW_ERR_RANGE, "pass the end", mw_import_send(import, &word, SIZE_MAX, 0));
     FAILS(MW_ERR_RANGE, "pass the end", mw_import_send_notify(import, &word, length + 1, 0));
-    FAILS(MW_ERR_RANGE, "pass the end", mw_import_send_async(import, &word, SIZE_MAX / 2, 0, &sending));
-    HOLDS(sending == NULL);
+    FAILS(MW_ERR_RANGE, "pass the end", mw_import_send_async(import, &word, SIZE_MAX / 2, 0, &request));
+    HOLDS(request == NULL);
     FAILS(MW_ERR_RANGE, "pass the end", mw_import_put_signal(import, &word, 8, 0, length, 1));
     FAILS(MW_ERR_ALIGNMENT, "offset 4", mw_import_put_signal(import, &word, 8, 0, 4, 1));
     FAILS(MW_ERR_ARGUMENT, "`data` is NULL", mw_import_send(import, NULL, 8, 0));
-    FAILS(MW_ERR_ARGUMENT, "`sending` is NULL", mw_import_send_async(import, &word, 8, 0, NULL));
+    FAILS(MW_ERR_ARGUMENT, "`request` is NULL", mw_import_send_async(import, &word, 8, 0, NULL));
     OK(mw_import_send(import, NULL, 0, length));
-    OK(mw_import_send_async(import, NULL, 0, 0, &sending));
-    OK(mw_sending_wait(sending));
+    OK(mw_import_send_async(import, NULL, 0, 0, &request));
+    OK(mw_request_wait(request));
 }
 
 /* The same by proxy address. */

@@ -1,0 +1,186 @@
+//! Sends and fetches that go on while the program does.
+
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+
+use mapwire::Request;
+
+use crate::arguments::{flag, give, new_object, null, required};
+use crate::failure::{Failure, call};
+use crate::import::mw_import_t;
+use crate::memory;
+use crate::status::mw_status_t;
+
+/// A send or fetch under way. Its memory is the library's until `mw_request_wait`.
+#[derive(Debug)]
+pub struct mw_request_t {
+    request: UnderWay,
+}
+
+#[derive(Debug)]
+enum UnderWay {
+    Send(Request<&'static [u8]>),
+    Fetch(Request<&'static mut [u8]>),
+}
+
+impl mw_request_t {
+    fn wait(self) -> Result<(), Failure> {
+        match self.request {
+            UnderWay::Send(request) => _ = request.wait()?,
+            UnderWay::Fetch(request) => _ = request.wait()?,
+        }
+        Ok(())
+    }
+}
+
+fn begun(place: &mut *mut mw_request_t, request: UnderWay) {
+    *place = Box::into_raw(Box::new(mw_request_t { request }));
+}
+
+/// Begins to store `length` bytes at `offset`, and returns without waiting for them to leave; on the ring path it waits only while 64
+/// commands wait before it.
+///
+/// End it with `mw_request_wait`: until then the memory is the library's.
+///
+/// # Errors
+/// As `mw_import_send`, and `MW_ERR_LIMIT`: 896 requests of this process are under way on the ring path. Nothing is begun then, and
+/// there is nothing to wait for.
+///
+/// # Safety
+/// `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_request_wait` has returned, whatever its code.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_send_async(
+    import: Option<&mw_import_t>,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+    request: Option<&mut MaybeUninit<*mut mw_request_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(request, "request")?;
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: the caller promises that the memory stays until it has waited, which is as long as the `Request` uses it: its
+        // `wait` and its `drop` both wait first.
+        let data: &'static [u8] = unsafe { memory::source(data, length, "data") }?;
+        begun(place, UnderWay::Send(import.send_async(data, offset)?));
+        Ok(())
+    })
+}
+
+/// Begins to store `length` bytes at `offset`, and then the 8 bytes of `value` at `signal_offset`, as `mw_import_put_signal` does.
+/// End it with `mw_request_wait`.
+///
+/// # Errors
+/// As `mw_import_put_signal` and `mw_import_send_async`.
+///
+/// # Safety
+/// As `mw_import_send_async`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_put_signal_async(
+    import: Option<&mw_import_t>,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+    signal_offset: u64,
+    value: u64,
+    request: Option<&mut MaybeUninit<*mut mw_request_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(request, "request")?;
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: as in `mw_import_send_async`.
+        let data: &'static [u8] = unsafe { memory::source(data, length, "data") }?;
+        let request = import.put_signal_async(data, offset, signal_offset, value)?;
+        begun(place, UnderWay::Send(request));
+        Ok(())
+    })
+}
+
+/// Begins to copy `length` bytes from `offset` of the export to `into`. They are there when `mw_request_wait` has returned `MW_OK`.
+///
+/// # Errors
+/// As `mw_import_fetch` and `mw_import_send_async`.
+///
+/// # Safety
+/// `into` points to `length` writable bytes, which stay mapped and are used by nobody until `mw_request_wait` has returned, whatever
+/// its code.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_import_fetch_async(
+    import: Option<&mw_import_t>,
+    offset: u64,
+    into: *mut c_void,
+    length: usize,
+    request: Option<&mut MaybeUninit<*mut mw_request_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(request, "request")?;
+        let import = &required(import, "import")?.import;
+        memory::check_range(offset, length, import.len())?;
+        // SAFETY: as in `mw_import_send_async`; nobody else uses the memory.
+        let into: &'static mut [u8] = unsafe { memory::target(into, length, "into") }?;
+        begun(place, UnderWay::Fetch(import.fetch_async(offset, into)?));
+        Ok(())
+    })
+}
+
+/// Whether `mw_request_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_request_is_done(
+    request: Option<&mw_request_t>,
+    done: Option<&mut MaybeUninit<i32>>,
+) -> mw_status_t {
+    call(|| {
+        let is_done = match &required(request, "request")?.request {
+            UnderWay::Send(request) => request.is_done(),
+            UnderWay::Fetch(request) => request.is_done(),
+        };
+        give(done, "done", flag(is_done))
+    })
+}
+
+/// Waits until the memory of a request may be used again, and gives `request` back, whatever the code. `NULL` is no error.
+///
+/// # Errors
+/// As `mw_import_send` or `mw_import_fetch`: it failed after it had been begun. Parts of it may have been stored, or lie in the memory
+/// that it fetched to.
+///
+/// # Safety
+/// No other thread is in a call with `request`, or uses it afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_request_wait(request: Option<Box<mw_request_t>>) -> mw_status_t {
+    call(|| request.map_or(Ok(()), |object| object.wait()))
+}
+
+/// As `mw_request_wait` for `count` requests, which become `NULL`; those that are `NULL` are passed over. Waits for all of them, also
+/// when some fail.
+///
+/// # Errors
+/// As `mw_request_wait`, of the first that failed.
+///
+/// # Safety
+/// `requests` points to `count` requests that may be changed, each `NULL` or there once. No other thread is in a call with one of
+/// them, or uses it afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_request_wait_all(
+    requests: *mut Option<Box<mw_request_t>>,
+    count: usize,
+) -> mw_status_t {
+    call(|| {
+        if count == 0 {
+            return Ok(());
+        }
+        if requests.is_null() {
+            return Err(null("requests"));
+        }
+        let mut outcome = Ok(());
+        for index in 0..count {
+            // SAFETY: the caller promises `count` of them, each a request of this library or `NULL`.
+            let request = unsafe { (*requests.add(index)).take() };
+            let ended = request.map_or(Ok(()), |object| object.wait());
+            outcome = outcome.and(ended);
+        }
+        outcome
+    })
+}
