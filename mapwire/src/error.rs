@@ -67,6 +67,16 @@ pub enum Error {
         /// Its bytes.
         width: u64,
     },
+    /// Rows that would be stored over each other.
+    #[error(
+        "rows of {row_bytes} B every {stride} B overlap where they are stored: let the stride be at least the length of a row"
+    )]
+    Overlap {
+        /// Bytes of a row.
+        row_bytes: u64,
+        /// Bytes from the begin of a row to the begin of the next.
+        stride: u64,
+    },
     /// Values at an address that is not theirs.
     #[error("values that are aligned to {align} bytes cannot lie at {address:#x}")]
     Misplaced {

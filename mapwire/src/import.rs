@@ -23,10 +23,12 @@ mod atomics;
 mod buffers;
 mod checks;
 mod mapped;
+mod parts;
 mod proxies;
 mod requests;
 mod ring;
 
+pub use parts::Rows;
 pub(crate) use proxies::Proxies;
 pub use requests::{Request, Stable, StableMut};
 

@@ -10,6 +10,7 @@
 //! | let others store into memory, or fetch from it | [`Node::export_buffer`], [`Node::alloc`] |
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
+//! | store or fetch many parts, or rows of a matrix | [`Import::send_vectored`], [`Import::fetch_strided`] |
 //! | compute while bytes move | [`Import::send_async`], [`Import::put_signal_async`], [`Import::fetch_async`] |
 //! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
 //! | know that what was sent is in place | [`Import::flush`] |
@@ -54,7 +55,7 @@ pub use buffer::Buffer;
 pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
 pub use error::{Error, ErrorKind};
 pub use export::{Export, ExportBuilder};
-pub use import::{Import, ImportBuilder, Request, Stable, StableMut};
+pub use import::{Import, ImportBuilder, Request, Rows, Stable, StableMut};
 pub use mapwire_driver::config::DriverMode;
 pub use mapwire_driver::notices::Notification;
 pub use mapwire_dsm::Counters as SharedCounters;

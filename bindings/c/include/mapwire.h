@@ -25,6 +25,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 /* Version of this header: the first number. */
 #define MW_VERSION_MAJOR 0
@@ -760,6 +761,76 @@ mw_status_t mw_node_put_signal_to(const mw_node_t *node,
  * As `mw_import_fetch`.
  */
 mw_status_t mw_node_fetch_from(const mw_node_t *node, uint64_t from, void *into, size_t length);
+
+/*
+ * Stores `count` parts of memory one behind the other from `offset` on, as by as many calls of `mw_import_send`. All are checked
+ * before any byte is stored. On the ring path they follow each other without a wait, and short ones travel together.
+ *
+ * Errors:
+ * As `mw_import_send`, of all parts together.
+ *
+ * Required of the caller:
+ * `parts` points to `count` of them (it may be `NULL` if there are none), each with `iov_len` readable bytes at `iov_base`, which no
+ * thread changes during the call.
+ */
+mw_status_t mw_import_sendv(const mw_import_t *import,
+                            const struct iovec *parts,
+                            size_t count,
+                            uint64_t offset);
+
+/*
+ * Copies the bytes from `offset` of the export on to `count` parts of memory, one after the other, until they are full.
+ *
+ * Errors:
+ * As `mw_import_fetch`, of all parts together. Some may be filled then.
+ *
+ * Required of the caller:
+ * `parts` points to `count` of them (it may be `NULL` if there are none), each with `iov_len` writable bytes at `iov_base`, which no
+ * thread uses during the call. No two of them overlap.
+ */
+mw_status_t mw_import_fetchv(const mw_import_t *import,
+                             uint64_t offset,
+                             const struct iovec *parts,
+                             size_t count);
+
+/*
+ * Stores `rows` rows of `row_bytes` bytes. In `data` they begin every `local_stride` bytes, and may overlap; in the export they begin
+ * every `remote_stride` bytes, the first at `offset`. All are checked before any byte is stored. On the ring path they follow each
+ * other without a wait.
+ *
+ * Errors:
+ * As `mw_import_send`: when a row leaves the export nothing is stored. `MW_ERR_ARGUMENT`: `remote_stride` is less than `row_bytes`, so
+ * that rows would overlap.
+ *
+ * Required of the caller:
+ * The bytes of `data` from the first row to the end of the last are readable, and no thread changes them during the call.
+ */
+mw_status_t mw_import_send_strided(const mw_import_t *import,
+                                   const void *data,
+                                   uint64_t offset,
+                                   size_t rows,
+                                   size_t row_bytes,
+                                   size_t local_stride,
+                                   uint64_t remote_stride);
+
+/*
+ * Copies `rows` rows of `row_bytes` bytes of the export, which begin every `remote_stride` bytes there, the first at `offset`, and may
+ * overlap, to rows of `into`, which begin every `local_stride` bytes. The bytes of `into` between rows stay as they are.
+ *
+ * Errors:
+ * As `mw_import_fetch`: when a row leaves the export nothing is fetched. `MW_ERR_ARGUMENT`: `local_stride` is less than `row_bytes`, so
+ * that rows would overlap.
+ *
+ * Required of the caller:
+ * The bytes of `into` from the first row to the end of the last are writable, and no thread uses them during the call.
+ */
+mw_status_t mw_import_fetch_strided(const mw_import_t *import,
+                                    uint64_t offset,
+                                    void *into,
+                                    size_t rows,
+                                    size_t row_bytes,
+                                    size_t local_stride,
+                                    uint64_t remote_stride);
 
 /*
  * Begins to store `length` bytes at `offset`, and returns without waiting for them to leave; on the ring path it waits only while 64

@@ -8,6 +8,7 @@
 //! | `buffer.rs` | memory that importers can map |
 //! | `export.rs`, `notify.rs` | offer memory; be told of deliveries |
 //! | `import.rs` | store into another rank's memory, fetch from it |
+//! | `parts.rs` | transfers of many parts |
 //! | `requests.rs` | sends and fetches under way |
 //! | `shared.rs` | memory that all ranks share |
 //! | `counters.rs` | what was done so far |
@@ -60,6 +61,9 @@ pub mod notify;
 
 #[allow(unsafe_code)]
 pub mod import;
+
+#[allow(unsafe_code)]
+pub mod parts;
 
 #[allow(unsafe_code)]
 pub mod requests;

@@ -78,3 +78,10 @@ fn requests_own_memory_until_they_are_waited_for() {
     let output = installed.compile("requests").run(2, &[], &[]);
     assert_eq!(output.matches("requested").count(), 2, "{output}");
 }
+
+#[test]
+fn parts_of_memory_and_rows_move_in_one_call() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("parts").run(2, &[], &[]);
+    assert_eq!(output.matches("parted").count(), 2, "{output}");
+}

@@ -1,9 +1,10 @@
 //! A rank that exits, is killed or stops in the middle of something. The others are told which rank it is, and the job ends
 //! soon, with the code of what ended it.
 
+use std::io::IoSlice;
 use std::time::Duration;
 
-use mapwire::{Export, Node, Rights, Shared};
+use mapwire::{Export, Node, Rights, Rows, Shared};
 use rustix::process::Signal;
 
 use crate::harness::denials::outlive_sigterm;
@@ -153,6 +154,30 @@ fn a_rank_that_dies_while_requests_to_it_are_under_way_is_named_by_each() {
                 outcome = outcome.and(request.wait().map(drop));
             }
             outcome?;
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_dies_while_many_parts_move_to_and_from_it_is_named() {
+    each_way("parts", 7, |rank, node| {
+        let Some(_inbox) = inbox_of_survivor(rank, node)? else {
+            return Ok(());
+        };
+        let import = node.import(VICTIM, "inbox").rights(Rights::ALL).start()?;
+        all_ready(rank);
+        let (parts, mut into) = (vec![vec![1; 3000]; 60], vec![0; 150_000]);
+        let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let rows = Rows {
+            count: 1000,
+            bytes: 100,
+            local_stride: 150,
+            remote_stride: 200,
+        };
+        loop {
+            import.send_vectored(&slices, 0)?;
+            import.fetch_strided(0, &mut into, &rows)?;
+            import.send_strided(&into, 0, &rows)?;
         }
     });
 }

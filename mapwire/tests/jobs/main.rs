@@ -19,6 +19,7 @@ mod limits;
 mod locks;
 mod modes;
 mod order;
+mod parts;
 mod paths;
 mod pinning;
 mod privacy;
