@@ -67,6 +67,9 @@ pub enum Error {
         /// Its bytes.
         width: u64,
     },
+    /// A wait for any of no signals.
+    #[error("a wait for any of no signals would never end: name at least one")]
+    NothingAwaited,
     /// Rows that would be stored over each other.
     #[error(
         "rows of {row_bytes} B every {stride} B overlap where they are stored: let the stride be at least the length of a row"

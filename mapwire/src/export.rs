@@ -253,11 +253,7 @@ impl Export {
         let address = self.signal_address(offset)?;
         let look = || raw::load(address).ok().filter(|&seen| seen >= value);
         let engine = &self.node.inner.engine;
-        let direct = self
-            .memory
-            .as_deref()
-            .map(|memory| memory as &dyn AskForWake);
-        let outcome = engine.wait_for_memory(direct, timeout, |thorough| {
+        let outcome = engine.wait_for_memory(self.direct(), timeout, |thorough| {
             if let Some(seen) = look() {
                 return Some(Some(seen));
             }
@@ -265,17 +261,29 @@ impl Export {
             (thorough && timeout.is_none() && self.is_deserted()).then(look)
         });
         match outcome {
-            Some(None) => Err(Error::Deserted {
-                offset,
-                name: self.name.clone(),
-                ranks: engine.states(),
-            }),
+            Some(None) => Err(self.deserted(offset)),
             found => Ok(found.flatten()),
         }
     }
 
+    /// What to ask for wake-ups if importers may have mapped the memory.
+    pub(crate) fn direct(&self) -> Option<&dyn AskForWake> {
+        self.memory
+            .as_deref()
+            .map(|memory| memory as &dyn AskForWake)
+    }
+
+    /// Says that a signal will not come.
+    pub(crate) fn deserted(&self, offset: u64) -> Error {
+        Error::Deserted {
+            offset,
+            name: self.name.clone(),
+            ranks: self.node.inner.engine.states(),
+        }
+    }
+
     /// Whether nobody holds this export, and nobody is left who may import it.
-    fn is_deserted(&self) -> bool {
+    pub(crate) fn is_deserted(&self) -> bool {
         let engine = &self.node.inner.engine;
         let driver = engine.lock();
         let nobody_may = match &self.importers {
@@ -289,7 +297,7 @@ impl Export {
         (nobody_may || engine.is_deserted()) && driver.holders(self.id) == 0
     }
 
-    fn signal_address(&self, offset: u64) -> Result<u64> {
+    pub(crate) fn signal_address(&self, offset: u64) -> Result<u64> {
         check_range(offset, 8, self.length)?;
         Ok(self.memory() + offset)
     }

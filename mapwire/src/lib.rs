@@ -10,6 +10,7 @@
 //! | let others store into memory, or fetch from it | [`Node::export_buffer`], [`Node::alloc`] |
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
+//! | wait for one of several signals | [`Node::wait_any`] |
 //! | store or fetch many parts, or rows of a matrix | [`Import::send_vectored`], [`Import::fetch_strided`] |
 //! | compute while bytes move | [`Import::send_async`], [`Import::put_signal_async`], [`Import::fetch_async`] |
 //! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
@@ -50,6 +51,7 @@ mod raw;
 mod shared;
 #[allow(unsafe_code)]
 mod slice;
+mod waiting;
 
 pub use buffer::Buffer;
 pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
@@ -71,3 +73,4 @@ pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};
 pub use shared::{LockGuard, Shared};
 pub use slice::{Sharable, SharedSlice};
+pub use waiting::Awaited;

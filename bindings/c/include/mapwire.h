@@ -229,6 +229,16 @@ typedef struct {
     void *notify_data;
 } mw_export_options_t;
 
+/* A signal that is waited for: it has come when the word at `offset` of `exported` is at least `value`. */
+typedef struct {
+    /* The export that it is stored in. */
+    const mw_export_t *exported;
+    /* Where in the export; a multiple of 8. */
+    uint64_t offset;
+    /* The least value. */
+    uint64_t value;
+} mw_awaited_t;
+
 /*
  * How an import is made. Set all of it to zero, `size` to `sizeof(mw_import_options_t)`, then what is to differ: zero is
  * what an import without options has.
@@ -579,6 +589,24 @@ mw_status_t mw_export_redirect_back(const mw_export_t *exported);
  * No other thread is in a call with `exported`, or uses it afterwards.
  */
 mw_status_t mw_export_revoke(mw_export_t *exported);
+
+/*
+ * Waits until one of `count` signals has come, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: as long as it takes). Its index
+ * comes in `*index`; of several that have come the lowest. What was put before the signal is there. Serves others meanwhile, and
+ * waits as `MAPWIRE_WAIT` says.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: no signals. `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import one
+ * of the exports has left or died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: as `mw_export_wait_signal`, of any of them.
+ *
+ * Required of the caller:
+ * `signals` points to `count` of them.
+ */
+mw_status_t mw_node_wait_any(const mw_node_t *node,
+                             const mw_awaited_t *signals,
+                             size_t count,
+                             uint64_t timeout_ns,
+                             size_t *index);
 
 /*
  * Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are

@@ -84,7 +84,7 @@ pub struct mw_export_t {
 }
 
 impl mw_export_t {
-    fn read(&self) -> Result<RwLockReadGuard<'_, Export>, Failure> {
+    pub(crate) fn read(&self) -> Result<RwLockReadGuard<'_, Export>, Failure> {
         match self.export.try_read() {
             Ok(export) => Ok(export),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),

@@ -7,6 +7,7 @@
 //! | `victims.rs` | choose what is unpinned |
 //! | `buffer.rs` | memory that importers can map |
 //! | `export.rs`, `notify.rs` | offer memory; be told of deliveries |
+//! | `waiting.rs` | wait for any of several signals |
 //! | `import.rs` | store into another rank's memory, fetch from it |
 //! | `parts.rs` | transfers of many parts |
 //! | `requests.rs` | sends and fetches under way |
@@ -58,6 +59,9 @@ pub mod export;
 
 #[allow(unsafe_code)]
 pub mod notify;
+
+#[allow(unsafe_code)]
+pub mod waiting;
 
 #[allow(unsafe_code)]
 pub mod import;

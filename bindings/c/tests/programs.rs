@@ -85,3 +85,10 @@ fn parts_of_memory_and_rows_move_in_one_call() {
     let output = installed.compile("parts").run(2, &[], &[]);
     assert_eq!(output.matches("parted").count(), 2, "{output}");
 }
+
+#[test]
+fn a_wait_for_any_of_several_signals_ends_with_the_first_that_comes() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("any").run(2, &[], &[]);
+    assert_eq!(output.matches("any came").count(), 2, "{output}");
+}

@@ -96,7 +96,7 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Unaligned(_) | Error::UnalignedWord { .. } | Error::Misplaced { .. } => {
             Kind::Alignment
         }
-        Error::Overlap { .. } => Kind::Argument,
+        Error::NothingAwaited | Error::Overlap { .. } => Kind::Argument,
         Error::NoRight { .. } => Kind::Rights,
         Error::Revoked { .. } => Kind::Revoked,
         Error::Partial { cause, .. } => of(cause),

@@ -4,6 +4,7 @@
 #[allow(unsafe_code)]
 mod allocations;
 mod atomics;
+mod awaiting;
 mod consistency;
 mod designs;
 mod dying;
