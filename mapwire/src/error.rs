@@ -67,6 +67,26 @@ pub enum Error {
         /// Its bytes.
         width: u64,
     },
+    /// A name that is for mapwire itself.
+    #[error("names that begin with `mapwire.` are reserved, and `{0}` is one: choose another")]
+    ReservedName(String),
+    /// Ranks that make different calls where all must make the same.
+    #[error(
+        "rank {rank} makes {call}, rank 0 {call_of_0}: all ranks must make the same calls in the same order, with the same lengths"
+    )]
+    CallsDiffer {
+        /// A rank that differs from rank 0.
+        rank: u32,
+        /// Its call.
+        call: String,
+        /// That of rank 0.
+        call_of_0: String,
+    },
+    /// Two calls of one rank at a time that all ranks make together.
+    #[error(
+        "this rank is in a barrier, broadcast, gather or reduce already: make such calls from one thread at a time, and not from handlers of notifications"
+    )]
+    CallsOverlap,
     /// A wait for any of no signals.
     #[error("a wait for any of no signals would never end: name at least one")]
     NothingAwaited,

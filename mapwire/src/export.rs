@@ -13,6 +13,7 @@ use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, NodeId, Rights};
 
 use crate::buffer::Buffer;
+use crate::collective::refuse_reserved;
 use crate::config::Path;
 use crate::error::{Error, Result, check_range};
 use crate::node::Node;
@@ -31,6 +32,7 @@ pub struct ExportBuilder<'a> {
     importers: Importers,
     handler: Option<NotificationHandler>,
     ring_only: bool,
+    reserved: bool,
 }
 
 impl<'a> ExportBuilder<'a> {
@@ -51,10 +53,12 @@ impl<'a> ExportBuilder<'a> {
             importers: Importers::Job,
             handler: None,
             ring_only: node.inner.config.path == Path::Ring,
+            reserved: false,
         }
     }
 
-    /// The name by which others import it: 1 to 255 bytes, once at a time in this process.
+    /// The name by which others import it: 1 to 255 bytes, once at a time in this process. Names that begin with `mapwire.` are
+    /// reserved.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -95,6 +99,12 @@ impl<'a> ExportBuilder<'a> {
         self
     }
 
+    /// Lets the name be one of mapwire's own.
+    pub(crate) fn reserved(mut self) -> Self {
+        self.reserved = true;
+        self
+    }
+
     /// Runs `handler` after each message that asks for a notification has been delivered: in whichever thread of this
     /// process then runs the driver, outside its lock, so the handler may itself send. It must not wait for a lock of the program: its
     /// thread may hold that lock itself, or the owner may wait for a page of shared memory. Use `try_lock`, or leave the work to a
@@ -110,6 +120,9 @@ impl<'a> ExportBuilder<'a> {
     /// No bytes, no rights, a name that is none or taken, memory that this process may not read and write, memory that is
     /// shared memory, or the limit on pinned pages. Nothing is exported then.
     pub fn start(self) -> Result<Export> {
+        if !self.reserved {
+            refuse_reserved(&self.name)?;
+        }
         let (address, length) = (self.address, self.length);
         raw::refuse_shared(self.node, address, length)?;
         let memory = match &self.buffer {

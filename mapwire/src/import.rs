@@ -16,6 +16,7 @@ use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
 use mapwire_wire::{CommandRepr, Key, NodeId, Refusal, Rights, Signal};
 
+use crate::collective::refuse_reserved;
 use crate::error::{Error, Result, check_range};
 use crate::node::Node;
 
@@ -43,6 +44,7 @@ pub struct ImportBuilder<'a> {
     rights: Rights,
     token: Option<Key>,
     timeout: Duration,
+    reserved: bool,
 }
 
 impl<'a> ImportBuilder<'a> {
@@ -55,6 +57,7 @@ impl<'a> ImportBuilder<'a> {
             rights: Rights::STORE,
             token: None,
             timeout,
+            reserved: false,
         }
     }
 
@@ -76,11 +79,20 @@ impl<'a> ImportBuilder<'a> {
         self
     }
 
+    /// Lets the name be one of mapwire's own.
+    pub(crate) fn reserved(mut self) -> Self {
+        self.reserved = true;
+        self
+    }
+
     /// Imports it.
     ///
     /// # Errors
     /// No such rank; a name that is not exported in time (the error names it); an exporter that refuses or is gone.
     pub fn start(self) -> Result<Import> {
+        if !self.reserved {
+            refuse_reserved(self.name)?;
+        }
         let engine = &self.node.inner.engine;
         let size = engine.size();
         let rank = u32::try_from(self.rank)

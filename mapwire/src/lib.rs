@@ -13,6 +13,7 @@
 //! | wait for one of several signals | [`Node::wait_any`] |
 //! | store or fetch many parts, or rows of a matrix | [`Import::send_vectored`], [`Import::fetch_strided`] |
 //! | compute while bytes move | [`Import::send_async`], [`Import::put_signal_async`], [`Import::fetch_async`] |
+//! | set up with all ranks: wait, hand out, collect, add up | [`Node::barrier`], [`Node::broadcast`], [`Node::gather`], [`Node::reduce`] |
 //! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
 //! | know that what was sent is in place | [`Import::flush`] |
 //! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |
@@ -36,6 +37,7 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+mod collective;
 mod config;
 pub mod environment;
 mod error;
@@ -54,6 +56,7 @@ mod slice;
 mod waiting;
 
 pub use buffer::Buffer;
+pub use collective::{Reducible, Reduction};
 pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
 pub use error::{Error, ErrorKind};
 pub use export::{Export, ExportBuilder};

@@ -1,8 +1,8 @@
 //! A process's place in a job.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
 use mapwire_driver::job::Job;
@@ -10,6 +10,7 @@ use mapwire_translation::ChooseVictims;
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
+use crate::collective::Group;
 use crate::config::{ConfigError, NodeConfig};
 use crate::environment;
 use crate::error::Result;
@@ -21,6 +22,8 @@ use crate::import::{ImportBuilder, Proxies};
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) inner: Arc<Inner>,
+    /// For calls of all ranks together, once there was one. It goes with the last `Node` that has it.
+    pub(crate) group: Arc<Mutex<Option<Group>>>,
 }
 
 #[derive(Debug)]
@@ -72,6 +75,7 @@ impl Node {
         };
         let engine = Engine::start(&config.driver, job)?;
         Ok(Self {
+            group: Arc::default(),
             inner: Arc::new(Inner {
                 engine,
                 config,
@@ -80,6 +84,14 @@ impl Node {
                 requests: AtomicU32::new(0),
             }),
         })
+    }
+
+    /// The same node, for what its group keeps.
+    pub(crate) fn without_group(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            group: Arc::default(),
+        }
     }
 
     /// This process's number in the job, from 0.

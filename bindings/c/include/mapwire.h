@@ -15,7 +15,7 @@
  * - After fork(2) the child must use nothing of the library; exec(2) is fine.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
- * Manual pages: mw_node(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_shared(3), mw_error(3)
+ * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_shared(3), mw_error(3)
  * *
  * This file is made from the library's source. Do not edit it.
  */
@@ -44,6 +44,15 @@
  * removed or changed. What is added leaves it: structures say their own size, and new functions are new symbols.
  */
 #define MW_ABI 0
+
+/* A reduction gives the sum; of integers modulo 2^64. */
+#define MW_SUM 0
+
+/* A reduction gives the least. */
+#define MW_MIN 1
+
+/* A reduction gives the greatest. */
+#define MW_MAX 2
 
 /* Importers may store. */
 #define MW_RIGHT_STORE 1
@@ -420,6 +429,103 @@ mw_status_t mw_node_begin_polling(const mw_node_t *node);
  * `MW_ERR_STATE`: this thread does not poll.
  */
 mw_status_t mw_node_end_polling(const mw_node_t *node);
+
+/*
+ * Waits until all ranks of the job have called this. As `mw_node_broadcast`, `mw_node_gather`, `mw_node_all_gather` and the
+ * reductions it is for all ranks together, which make such calls in the same order, one thread of each at a time. All pass through
+ * rank 0, each KiB in a step there and back: they are for small values, as when ranks set up what they share.
+ *
+ * Errors:
+ * `MW_ERR_GONE`: a rank has left or died; the message names it. `MW_ERR_ARGUMENT`: a rank makes another call, or with another length
+ * or root: all ranks get this error, and may go on. `MW_ERR_STATE`: another thread of this rank is in such a call, or this is called
+ * by a function that is told of deliveries.
+ */
+mw_status_t mw_node_barrier(const mw_node_t *node);
+
+/*
+ * Copies `length` bytes at `data` of rank `root` to `data` of all ranks.
+ *
+ * Errors:
+ * As `mw_node_barrier`, and `MW_ERR_RANGE`: no such root.
+ *
+ * Required of the caller:
+ * `data` points to `length` writable bytes (it may be `NULL` if there are none), which no thread uses during the call.
+ */
+mw_status_t mw_node_broadcast(const mw_node_t *node,
+                              uint32_t root,
+                              void *data,
+                              size_t length);
+
+/*
+ * Collects `length` bytes at `data` of all ranks in `into` of rank `root`, by rank.
+ *
+ * Errors:
+ * As `mw_node_broadcast`.
+ *
+ * Required of the caller:
+ * `data` points to `length` readable bytes. In rank `root`, `into` points to as many for each rank of the job, writable and apart
+ * from `data`; elsewhere it is not used. No thread changes them during the call.
+ */
+mw_status_t mw_node_gather(const mw_node_t *node,
+                           uint32_t root,
+                           const void *data,
+                           size_t length,
+                           void *into);
+
+/*
+ * Collects `length` bytes at `data` of all ranks in `into` of all ranks, by rank.
+ *
+ * Errors:
+ * As `mw_node_barrier`.
+ *
+ * Required of the caller:
+ * `data` points to `length` readable bytes, and `into` to as many for each rank of the job, writable and apart from `data`. No thread
+ * changes them during the call.
+ */
+mw_status_t mw_node_all_gather(const mw_node_t *node,
+                               const void *data,
+                               size_t length,
+                               void *into);
+
+/*
+ * Puts in the place of each of `count` values what the values of all ranks there make together, as `how` says: `MW_SUM`, `MW_MIN` or
+ * `MW_MAX`. All ranks get the same.
+ *
+ * Errors:
+ * As `mw_node_barrier`.
+ *
+ * Required of the caller:
+ * `values` points to `count` writable values, which no thread uses during the call.
+ */
+mw_status_t mw_node_reduce_u64(const mw_node_t *node,
+                               uint32_t how,
+                               uint64_t *values,
+                               size_t count);
+
+/*
+ * As `mw_node_reduce_u64`, of integers with a sign.
+ *
+ * Errors:
+ * As `mw_node_barrier`.
+ *
+ * Required of the caller:
+ * As `mw_node_reduce_u64`.
+ */
+mw_status_t mw_node_reduce_i64(const mw_node_t *node, uint32_t how, int64_t *values, size_t count);
+
+/*
+ * As `mw_node_reduce_u64`, of floating-point numbers, which are taken in the order of ranks. The least and greatest pass over NaN.
+ *
+ * Errors:
+ * As `mw_node_barrier`.
+ *
+ * Required of the caller:
+ * As `mw_node_reduce_u64`.
+ */
+mw_status_t mw_node_reduce_f64(const mw_node_t *node,
+                               uint32_t how,
+                               double *values,
+                               size_t count);
 
 /*
  * Lets the program choose which pages are unpinned when `MAPWIRE_PIN_LIMIT` wants it, in place of `MAPWIRE_POLICY`: a program

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `node.rs` | join the job; rank, size; run the driver |
 //! | `polling.rs` | threads that poll |
+//! | `collective.rs` | calls of all ranks together |
 //! | `victims.rs` | choose what is unpinned |
 //! | `buffer.rs` | memory that importers can map |
 //! | `export.rs`, `notify.rs` | offer memory; be told of deliveries |
@@ -47,6 +48,9 @@ pub mod node;
 
 #[allow(unsafe_code)]
 pub mod polling;
+
+#[allow(unsafe_code)]
+pub mod collective;
 
 #[allow(unsafe_code)]
 pub mod victims;

@@ -92,3 +92,10 @@ fn a_wait_for_any_of_several_signals_ends_with_the_first_that_comes() {
     let output = installed.compile("any").run(2, &[], &[]);
     assert_eq!(output.matches("any came").count(), 2, "{output}");
 }
+
+#[test]
+fn ranks_meet_broadcast_gather_and_reduce() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("collective").run(3, &[], &[]);
+    assert_eq!(output.matches("together").count(), 3, "{output}");
+}

@@ -96,14 +96,17 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Unaligned(_) | Error::UnalignedWord { .. } | Error::Misplaced { .. } => {
             Kind::Alignment
         }
-        Error::NothingAwaited | Error::Overlap { .. } => Kind::Argument,
+        Error::NothingAwaited
+        | Error::Overlap { .. }
+        | Error::ReservedName(_)
+        | Error::CallsDiffer { .. } => Kind::Argument,
         Error::NoRight { .. } => Kind::Rights,
         Error::Revoked { .. } => Kind::Revoked,
         Error::Partial { cause, .. } => of(cause),
         Error::NotStored { reason, .. } => of_refusal(*reason),
         Error::Deserted { .. } => Kind::Gone,
         Error::InSharedMemory { .. } => Kind::Address,
-        Error::PinnedAlready { .. } => Kind::State,
+        Error::PinnedAlready { .. } | Error::CallsOverlap => Kind::State,
     }
 }
 

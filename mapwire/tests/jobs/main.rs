@@ -5,6 +5,7 @@
 mod allocations;
 mod atomics;
 mod awaiting;
+mod collectives;
 mod consistency;
 mod designs;
 mod dying;
