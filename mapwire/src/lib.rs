@@ -11,6 +11,7 @@
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
 //! | wait for one of several signals | [`Node::wait_any`] |
+//! | sleep in `epoll` until something comes | [`Node::event_fd`] |
 //! | store or fetch many parts, or rows of a matrix | [`Import::send_vectored`], [`Import::fetch_strided`] |
 //! | compute while bytes move | [`Import::send_async`], [`Import::put_signal_async`], [`Import::fetch_async`] |
 //! | set up with all ranks: wait, hand out, collect, add up | [`Node::barrier`], [`Node::broadcast`], [`Node::gather`], [`Node::reduce`] |
@@ -42,6 +43,7 @@ mod config;
 pub mod environment;
 mod error;
 pub mod errors;
+mod events;
 mod export;
 mod files;
 mod import;
@@ -59,6 +61,7 @@ pub use buffer::Buffer;
 pub use collective::{Reducible, Reduction};
 pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
 pub use error::{Error, ErrorKind};
+pub use events::EventFd;
 pub use export::{Export, ExportBuilder};
 pub use import::{Import, ImportBuilder, Request, Rows, Stable, StableMut};
 pub use mapwire_driver::config::DriverMode;

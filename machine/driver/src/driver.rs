@@ -32,6 +32,7 @@ use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
 use crate::engine::Place;
 use crate::error::DriverError;
+use crate::events::Events;
 use crate::exports::{LeftLanding, LocalExport};
 use crate::imports::Granted;
 use crate::job::Job;
@@ -101,6 +102,10 @@ pub struct Driver {
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
     pub(crate) capture: Option<Capture>,
+    /// What to write to when a turn has done something.
+    pub(crate) events: Vec<Arc<Events>>,
+    /// Importers are asked to ring after each direct store.
+    pub(crate) watching: bool,
 }
 
 impl Driver {
@@ -169,6 +174,8 @@ impl Driver {
             log: Log::new(),
             shared: None,
             capture,
+            events: Vec::new(),
+            watching: false,
         })
     }
 
@@ -203,6 +210,9 @@ impl Driver {
         if self.capture.is_some() {
             self.take_traced();
         }
+        if worked {
+            self.fire_events();
+        }
         worked
     }
 
@@ -212,6 +222,9 @@ impl Driver {
         worked |= SharedPort::serve(self);
         worked |= self.transmit();
         self.tell();
+        if worked {
+            self.fire_events();
+        }
         worked
     }
 

@@ -39,8 +39,8 @@ use holding::Interrupts;
 #[derive(Debug)]
 pub struct Engine {
     driver: SpinLock<Driver>,
-    board: Arc<Board>,
-    rank: u32,
+    pub(crate) board: Arc<Board>,
+    pub(crate) rank: u32,
     size: u32,
     mode: DriverMode,
     wait: WaitStrategy,
@@ -55,6 +55,12 @@ pub struct Engine {
     sleepers: AtomicU32,
     interrupts: Interrupts,
     memory_nap: MemoryNap,
+    /// Whether there ever was a descriptor for an event loop.
+    pub(crate) has_events: AtomicBool,
+    /// Held while a descriptor is armed.
+    pub(crate) arming: Mutex<()>,
+    /// Rings of its bell that the service thread has seen.
+    pub(crate) seen_rings: AtomicU32,
     /// The shared memory's application views; 0 while it is not open.
     shared_start: AtomicUsize,
     shared_end: AtomicUsize,
@@ -134,6 +140,9 @@ impl Engine {
             sleepers: AtomicU32::new(0),
             interrupts: Interrupts::new(),
             memory_nap: MemoryNap::default(),
+            has_events: AtomicBool::new(false),
+            arming: Mutex::new(()),
+            seen_rings: AtomicU32::new(0),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),
         });
@@ -236,10 +245,10 @@ impl Engine {
         Ok(submitted)
     }
 
-    /// Wakes the threads of `rank` that wait: what this process has stored to its memory may be what they wait for.
+    /// Wakes threads of `rank`: what this process has stored to its memory may be what they wait for.
     #[cold]
-    pub fn wake_waiting(&self, rank: NodeId) {
-        self.board.wake(u32::from(rank.0), Wake::Waiting);
+    pub fn wake(&self, rank: NodeId, who: Wake) {
+        self.board.wake(u32::from(rank.0), who);
     }
 
     /// Whether a rank is known to have failed, rather than left.
@@ -280,6 +289,7 @@ impl Engine {
             let _ = thread.join();
         }
         self.lock().leave();
+        self.end_events();
         while let Some(line) = self.next_line() {
             line.write();
         }

@@ -54,6 +54,16 @@ pub enum DriverError {
     /// A range that no address space holds.
     #[error(transparent)]
     Range(#[from] mapwire_translation::RangeError),
+    /// A descriptor for an event loop cannot be had.
+    #[error(
+        "no descriptor for an event loop: {0}; raise the limit with `ulimit -n`, or close some"
+    )]
+    EventFd(std::io::Error),
+    /// This process has left the job.
+    #[error(
+        "this process has left the job: its node and all that was made from it were given back"
+    )]
+    Left,
     /// Random numbers for keys could not be had.
     #[error("the operating system gives no random numbers for keys: {0}")]
     Entropy(std::io::Error),

@@ -103,6 +103,13 @@ impl core::fmt::Debug for LocalExport {
 /// Bit of the tag under which the status of an export is passed; its memory is passed under the tag without it.
 pub(crate) const STATUS_TAG: u64 = 1 << 63;
 
+impl LocalExport {
+    /// What importers may map.
+    pub(crate) fn direct(&self) -> Option<&DirectMemory> {
+        self.direct.as_ref()
+    }
+}
+
 impl Driver {
     /// Exports memory.
     ///
@@ -132,6 +139,7 @@ impl Driver {
                 Writers::Present
             };
             let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.set_watched(self.watching);
             buffer.share(writers)?;
         }
         let part = request.mapped_part();

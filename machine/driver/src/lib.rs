@@ -21,6 +21,7 @@ pub mod config;
 pub mod driver;
 pub mod engine;
 pub mod error;
+pub mod events;
 pub mod exports;
 pub mod imports;
 pub mod job;

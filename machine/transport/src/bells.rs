@@ -85,6 +85,11 @@ impl Bells<'_> {
         }
     }
 
+    /// The count of rings of the bell on which the service thread sleeps.
+    pub(crate) fn service_rings(&self) -> u32 {
+        self.service.load(Ordering::SeqCst) & !MARKS
+    }
+
     /// See [`Board::sleep`](crate::board::Board::sleep).
     pub(crate) fn sleep(
         &self,

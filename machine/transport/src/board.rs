@@ -367,6 +367,12 @@ impl Board {
         }
     }
 
+    /// How often the service thread of `rank` was rung or woken so far, in some unit (wraps). Compare with the last value seen.
+    #[must_use]
+    pub fn service_rings(&self, rank: u32) -> u32 {
+        self.bells_of(rank).map_or(0, |bells| bells.service_rings())
+    }
+
     /// Sleeps until `recheck` says that there is something to do, or `timeout` has passed (`None`:
     /// no limit). `recheck` runs before the first sleep, after each ring, and after each nap, which last
     /// as long as `nap` says: [`NAP`] at most. It is told whether a nap is over and nobody has rung. Reads the clock only with a

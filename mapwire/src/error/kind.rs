@@ -133,7 +133,8 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::Entropy(_) | DriverError::Thread(_) | DriverError::Trace { .. } => {
             Kind::System
         }
-        DriverError::PeerGone(_) => Kind::Gone,
+        DriverError::EventFd(_) => Kind::Limit,
+        DriverError::PeerGone(_) | DriverError::Left => Kind::Gone,
         DriverError::Timeout { .. } => Kind::Timeout,
         DriverError::NoSuchRank { .. } | DriverError::ShortLanding { .. } => Kind::Range,
         DriverError::EmptyExport | DriverError::NoRights => Kind::Argument,

@@ -3,6 +3,7 @@
 use mapwire_driver::Driver;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
+use mapwire_transport::bells::Wake;
 use mapwire_wire::{Rights, Signal, TraceOp};
 
 use super::Import;
@@ -20,8 +21,19 @@ impl Import {
     #[inline(always)]
     pub(super) fn wake_awaiting(&self, mapped: &MappedBuffer) {
         if mapped.is_awaited() {
-            self.held.engine.wake_waiting(self.held.local.grant.node);
+            self.wake(mapped);
         }
+    }
+
+    #[cold]
+    fn wake(&self, mapped: &MappedBuffer) {
+        let who = match mapped.awaited_by() {
+            (false, false) => return,
+            (true, false) => Wake::Waiting,
+            (false, true) => Wake::Service,
+            (true, true) => Wake::All,
+        };
+        self.held.engine.wake(self.held.local.grant.node, who);
     }
 
     /// Makes a direct store possible, or says why it is not: waits for what was sent before by the ring.

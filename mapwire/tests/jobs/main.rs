@@ -9,6 +9,7 @@ mod collectives;
 mod consistency;
 mod designs;
 mod dying;
+mod events;
 mod examples;
 mod files;
 mod flushing;

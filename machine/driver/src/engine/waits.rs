@@ -532,6 +532,7 @@ impl Engine {
             {
                 break;
             }
+            self.notice_rings(false);
         }
         self.end_polling();
         if self.stop.load(Ordering::Acquire) {
@@ -551,7 +552,8 @@ impl Engine {
         self.board.sleep(
             self.rank,
             Sleeper::Service,
-            |_| {
+            |was_nap| {
+                self.notice_rings(was_nap);
                 let driver = self.lock();
                 self.stop.load(Ordering::Acquire)
                     || driver.has_work()

@@ -10,7 +10,7 @@ use super::adoption::Adopted;
 use super::memfd::{self, Writers};
 use super::raw::{self, Source};
 use super::revocation;
-use super::status::flags::AWAITED;
+use super::status::flags::{AWAITED, WATCHED};
 use super::status::{PeerStatus, Status};
 use super::words;
 use mapwire_wire::{Atomic, Signal, Width};
@@ -35,6 +35,8 @@ pub struct SharedBuffer {
     shared: Option<(Writers, Status)>,
     /// Threads that want to be woken after a store.
     awaiting: AtomicU32,
+    /// Whether the service thread wants to be woken after a store.
+    watched: bool,
 }
 
 /// Whose address space a buffer lies in.
@@ -69,6 +71,7 @@ impl SharedBuffer {
             home: Home::Allocated(mapping),
             shared: None,
             awaiting: AtomicU32::new(0),
+            watched: false,
         })
     }
 
@@ -114,6 +117,7 @@ impl SharedBuffer {
             home: Home::Adopted(adopted),
             shared: None,
             awaiting: AtomicU32::new(0),
+            watched: false,
         })
     }
 
@@ -142,7 +146,10 @@ impl SharedBuffer {
             None => {
                 let status = Status::new(&self.name)?;
                 if *self.awaiting.get_mut() != 0 {
-                    status.set_awaited(true);
+                    status.set(AWAITED, true);
+                }
+                if self.watched {
+                    status.set(WATCHED, true);
                 }
                 memfd::finish(&self.file, writers)?;
                 status
@@ -232,7 +239,7 @@ impl SharedBuffer {
 
     fn set_awaited(&self, awaited: bool) {
         if let Some((_, status)) = &self.shared {
-            status.set_awaited(awaited);
+            status.set(AWAITED, awaited);
         }
     }
 
@@ -244,6 +251,19 @@ impl SharedBuffer {
             self.set_awaited(true);
         }
         barrier::heavy()
+    }
+
+    /// Asks importers to wake the service thread of this process after each store ([`MappedBuffer::is_awaited`]), or no longer;
+    /// also those that map the memory later. Make a fence ([`barrier::heavy`]) after this, then look at the memory. Whether this
+    /// changed anything.
+    pub fn set_watched(&mut self, watched: bool) -> bool {
+        let before = core::mem::replace(&mut self.watched, watched);
+        if before != watched
+            && let Some((_, status)) = &self.shared
+        {
+            status.set(WATCHED, watched);
+        }
+        before != watched
     }
 
     /// Ends [`ask_for_wake`](Self::ask_for_wake). Once for each call of that.
@@ -361,7 +381,14 @@ impl MappedBuffer {
     #[inline(always)]
     pub fn is_awaited(&self) -> bool {
         barrier::light();
-        self.status.word().load(Ordering::Relaxed) & AWAITED != 0
+        self.status.word().load(Ordering::Relaxed) & (AWAITED | WATCHED) != 0
+    }
+
+    /// Whom it wants to be woken, where [`is_awaited`](Self::is_awaited): threads that wait, and the service thread.
+    #[cold]
+    pub fn awaited_by(&self) -> (bool, bool) {
+        let word = self.status.word().load(Ordering::Relaxed);
+        (word & AWAITED != 0, word & WATCHED != 0)
     }
 
     /// Where byte `offset` of the export is mapped, if it and the `bytes` from it on are. They stay mapped after a revocation.

@@ -17,6 +17,8 @@ pub mod flags {
     pub const REVOKED: u32 = 1;
     /// A thread of the exporter sleeps until a peer stores, and wants to be woken.
     pub const AWAITED: u32 = 2;
+    /// The exporter's service thread wants to be woken after a store.
+    pub const WATCHED: u32 = 4;
 }
 
 /// The exporter's side. Dropping it revokes the export.
@@ -75,12 +77,12 @@ impl Status {
         }
     }
 
-    /// Asks importers to wake this process after a store, or no longer.
-    pub(super) fn set_awaited(&self, awaited: bool) {
-        if awaited {
-            self.word().fetch_or(flags::AWAITED, Ordering::SeqCst);
+    /// Asks importers to wake this process after a store, or no longer: `flag` says whom.
+    pub(super) fn set(&self, flag: u32, on: bool) {
+        if on {
+            self.word().fetch_or(flag, Ordering::SeqCst);
         } else {
-            self.word().fetch_and(!flags::AWAITED, Ordering::SeqCst);
+            self.word().fetch_and(!flag, Ordering::SeqCst);
         }
     }
 }
