@@ -12,6 +12,7 @@
 //! | `import.rs` | store into another rank's memory, fetch from it |
 //! | `parts.rs` | transfers of many parts |
 //! | `requests.rs` | sends and fetches under way |
+//! | `events.rs` | descriptors for event loops |
 //! | `shared.rs` | memory that all ranks share |
 //! | `counters.rs` | what was done so far |
 //! | `version.rs`, `status.rs`, `failure.rs` | versions; codes; messages |
@@ -75,6 +76,9 @@ pub mod parts;
 
 #[allow(unsafe_code)]
 pub mod requests;
+
+#[allow(unsafe_code)]
+pub mod events;
 
 #[allow(unsafe_code)]
 pub mod shared;

@@ -99,3 +99,10 @@ fn ranks_meet_broadcast_gather_and_reduce() {
     let output = installed.compile("collective").run(3, &[], &[]);
     assert_eq!(output.matches("together").count(), 3, "{output}");
 }
+
+#[test]
+fn a_program_sleeps_in_epoll_until_something_comes() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("events").run(2, &[], &[]);
+    assert_eq!(output.matches("slept").count(), 2, "{output}");
+}

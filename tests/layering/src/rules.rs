@@ -91,6 +91,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/c/src/lib.rs", "mod buffer"),
     ("bindings/c/src/lib.rs", "mod collective"),
     ("bindings/c/src/lib.rs", "mod counters"),
+    ("bindings/c/src/lib.rs", "mod events"),
     ("bindings/c/src/lib.rs", "mod export"),
     ("bindings/c/src/lib.rs", "mod failure"),
     ("bindings/c/src/lib.rs", "mod files"),
