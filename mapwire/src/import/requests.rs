@@ -37,10 +37,7 @@ impl Import {
         value: u64,
     ) -> Result<Request<T>> {
         self.check_signal(signal_offset)?;
-        let signal = Signal {
-            offset: signal_offset,
-            value,
-        };
+        let signal = Signal::set(signal_offset, value);
         self.begin_send(data, offset, Some(signal))
     }
 
