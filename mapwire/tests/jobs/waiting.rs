@@ -122,3 +122,39 @@ fn share_tasks(rank: &Rank) {
     }
     shared.close().unwrap();
 }
+
+#[test]
+fn what_waits_for_room_leaves_while_its_sender_does_something_else() {
+    const SENDS: u64 = 400;
+    for wait in ["event", "adaptive"] {
+        job(2)
+            .called(wait)
+            .option("--wait", wait)
+            .run(|rank| {
+                let node = rank.node();
+                if rank.number == 0 {
+                    let buffer = node.alloc(64).unwrap();
+                    let words = node.export_buffer(&buffer).ring_only().name("words");
+                    let words = words.start().unwrap();
+                    for round in 1..=5 {
+                        words.wait_signal(0, round * SENDS - SENDS + 1).unwrap();
+                        let begun = Instant::now();
+                        words.wait_signal(0, round * SENDS).unwrap();
+                        let took = begun.elapsed();
+                        assert!(took < Duration::from_millis(150), "round {round}: {took:?}");
+                        rank.meet(&format!("round{round}"));
+                    }
+                } else {
+                    let words = node.import(0, "words").start().unwrap();
+                    for round in 0..5 {
+                        for send in 1..=SENDS {
+                            words.put_signal(&[], 0, 0, round * SENDS + send).unwrap();
+                        }
+                        // No call of the library from here on.
+                        rank.meet(&format!("round{}", round + 1));
+                    }
+                }
+            })
+            .succeeds();
+    }
+}

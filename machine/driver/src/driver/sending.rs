@@ -24,6 +24,10 @@ impl Driver {
         if self.nic.has_misses() {
             self.handle_misses();
         }
+        if submitted && self.is_blocked() && !self.to_ring.contains(&self.me) {
+            // The caller goes on with its own work, and may not come back: the service thread sees to what waits for room.
+            self.to_ring.push(self.me);
+        }
         self.ring_due();
         self.tell();
         if self.capture.is_some() {

@@ -22,6 +22,9 @@ use crate::notices::Notice;
 /// a peer has read their memory.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
+/// How long the service thread sleeps at most before it looks whether anything is left to do.
+const LONGEST_SERVICE_NAP: Duration = Duration::from_secs(1);
+
 /// Looks of a thread that spins between two thorough ones.
 const THOROUGH_LOOKS: u32 = 1 << 16;
 
@@ -547,7 +550,11 @@ impl Engine {
             let due = driver
                 .next_deadline(Place::Program)
                 .map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
-            blocked.into_iter().chain(due).min()
+            blocked
+                .into_iter()
+                .chain(due)
+                .chain([LONGEST_SERVICE_NAP])
+                .min()
         };
         self.board.sleep(
             self.rank,
@@ -561,7 +568,7 @@ impl Engine {
                     || driver.has_deferred()
                     || driver.is_holding()
             },
-            Some(nap.unwrap_or(Duration::from_secs(1))),
+            nap,
             || NAP,
         );
         true
