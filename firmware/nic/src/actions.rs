@@ -3,7 +3,7 @@
 use mapwire_wire::{Atomic, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp};
 
 use crate::error::CommandError;
-use crate::pieces::{Piece, Pieces};
+use crate::pieces::Piece;
 
 /// Names the packet buffer that [`crate::Nic::handle_packet`] was given; the driver keeps it until the actions that name it
 /// are done.
@@ -30,14 +30,16 @@ pub struct AtomicUpdate {
     pub atomic: Atomic,
 }
 
-/// Move the first `pieces.length()` payload bytes of packet `buffer` to `pieces` of `process`, then write `signal`, then do
-/// `update`; then give it back to [`crate::Nic::handle_dma_done`].
+/// Move payload bytes of packet `buffer` to `piece` of `process`, then write `signal`, then do `update`; then give it back to
+/// [`crate::Nic::handle_dma_done`]. A packet that lands in several runs of frames has a move for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dma {
     /// Whose frames these are.
     pub process: ProcessId,
-    /// Where the bytes go, in order.
-    pub pieces: Pieces,
+    /// Where the bytes go.
+    pub piece: Piece,
+    /// The first of them in the payload.
+    pub at: u32,
     /// The flag to set after them.
     pub signal: Option<SignalWrite>,
     /// The word to update.

@@ -5,6 +5,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use mapwire_translation::Frame;
 use mapwire_wire::{ExportId, FetchId, Key, MessageId, NodeId, ProcessId, Refusal};
 
 use crate::links::MAX_FETCHES_A_LINK;
@@ -26,6 +27,8 @@ pub(crate) struct Serving {
     pub(crate) remaining: u64,
     /// Bytes sent so far.
     pub(crate) sent: u64,
+    /// Where the page of `address` is, if it was looked up with the last chunk.
+    pub(crate) ahead: Option<Frame>,
     /// Nothing more is sent but this.
     pub(crate) refused: Option<Refusal>,
     /// What a word held that has been updated: the answer, whatever becomes of the export.

@@ -7,9 +7,35 @@ use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
 use crate::answers::{Answer, Serving, StoreRefusal};
 use crate::error::CommandError;
 use crate::nic::Nic;
-use crate::pieces::{Piece, Pieces};
+use crate::pieces::Piece;
 use crate::processes::{Long, Sending};
 use crate::transmit::{Source, Work};
+
+/// A piece of a transfer that one packet carries, and what was found of the page behind it.
+struct Chunk {
+    piece: Piece,
+    next: Next,
+}
+
+/// What was found of the page behind a chunk.
+enum Next {
+    /// It was not looked up.
+    Unknown,
+    /// It is in this frame, which is not the next one.
+    In(Frame),
+    /// It is not known where it is.
+    Lacks(Lack),
+}
+
+impl Next {
+    /// Where it is, if it is known.
+    fn frame(&self) -> Option<Frame> {
+        match *self {
+            Self::In(frame) => Some(frame),
+            Self::Unknown | Self::Lacks(_) => None,
+        }
+    }
+}
 
 impl<D: TranslationDesign> Nic<D> {
     /// Queues the next chunk of a long send or of a fetch that is being served, the next fetch that waited, or the next refusal, if
@@ -36,7 +62,9 @@ impl<D: TranslationDesign> Nic<D> {
     fn try_cut(&mut self) -> Option<bool> {
         let next = self.processes.next_long(|long| match long {
             Long::Send(sending) => {
-                let alone = chunk_length(sending.address, sending.remaining) == sending.remaining;
+                // One page is one packet for sure.
+                let alone =
+                    self.bytes_of_page(sending.address, sending.remaining) == sending.remaining;
                 self.links.can_cut(sending.to)
                     && (sending.begun || alone || self.links.may_open(sending.to))
             }
@@ -45,20 +73,15 @@ impl<D: TranslationDesign> Nic<D> {
         let process = next?;
         self.processes.long.served(usize::from(process.0));
         let long = self.processes.get(process)?.long?;
-        let piece = match &long {
-            Long::Fetch(_) => Piece::EMPTY,
+        let Chunk { piece, next } = match &long {
+            Long::Fetch(_) => Chunk {
+                piece: Piece::EMPTY,
+                next: Next::Unknown,
+            },
             Long::Send(cut) => {
-                let length = chunk_length(cut.address, cut.remaining);
-                match self.translate(process, cut.address, length as u32, Path::Send) {
-                    Ok(piece) => piece,
-                    Err(Lack::Host) => {
-                        self.stall_process(process);
-                        return Some(false);
-                    }
-                    Err(Lack::NotPinned { address }) => {
-                        self.give_up(process, CommandError::NotPinned { address });
-                        return Some(true);
-                    }
+                match self.chunk(process, cut.address, cut.remaining, cut.ahead, Path::Send) {
+                    Ok(chunk) => chunk,
+                    Err(lack) => return Some(self.stop_cutting(process, lack)),
                 }
             }
         };
@@ -72,10 +95,14 @@ impl<D: TranslationDesign> Nic<D> {
                 sending.offset += length;
                 sending.address += length;
                 sending.remaining -= length;
+                sending.ahead = next.frame();
                 if last {
                     self.processes.end(process);
                 }
                 self.send_chunk(process, &cut, piece, last);
+                if let Next::Lacks(lack) = next {
+                    self.stop_cutting(process, lack);
+                }
             }
             Some(Long::Fetch(asking)) => {
                 let asking = *asking;
@@ -85,6 +112,20 @@ impl<D: TranslationDesign> Nic<D> {
             None => return None,
         }
         Some(true)
+    }
+
+    /// The next chunk of a long send has no translation. Whether that ends it; otherwise it waits for the host.
+    fn stop_cutting(&mut self, process: ProcessId, lack: Lack) -> bool {
+        match lack {
+            Lack::Host => {
+                self.stall_process(process);
+                false
+            }
+            Lack::NotPinned { address } => {
+                self.give_up(process, CommandError::NotPinned { address });
+                true
+            }
+        }
     }
 
     fn send_chunk(&mut self, process: ProcessId, cut: &Sending, piece: Piece, last: bool) {
@@ -222,16 +263,22 @@ impl<D: TranslationDesign> Nic<D> {
             self.links.push_plain(to, &refusal);
             return true;
         }
-        let length = chunk_length(cut.address, cut.remaining);
-        let found = self.translate(cut.process, cut.address, length as u32, Path::Receive);
-        let piece = match found {
-            Ok(piece) => piece,
+        let found = self.chunk(
+            cut.process,
+            cut.address,
+            cut.remaining,
+            cut.ahead,
+            Path::Receive,
+        );
+        let Chunk { piece, next } = match found {
+            Ok(chunk) => chunk,
             Err(Lack::Host) => return false,
             Err(Lack::NotPinned { .. }) => {
                 let refused = Some(Refusal::Busy);
                 return self.serve_chunk(to, Serving { refused, ..cut });
             }
         };
+        let length = u64::from(piece.length);
         let last = length == cut.remaining;
         if last {
             self.counters.fetches_served += 1;
@@ -240,16 +287,22 @@ impl<D: TranslationDesign> Nic<D> {
                 address: cut.address + length,
                 remaining: cut.remaining - length,
                 sent: cut.sent + length,
+                ahead: next.frame(),
+                refused: matches!(next, Next::Lacks(Lack::NotPinned { .. }))
+                    .then_some(Refusal::Busy),
                 ..cut
             };
             // It was taken out a moment ago, so there is room.
             self.answers.serve(to, rest);
+            if matches!(next, Next::Lacks(Lack::Host)) {
+                self.stall_peer(usize::from(to.0));
+            }
         }
         let reply = Repr::FetchReply {
             reply_key: cut.reply_key,
             fetch: cut.fetch,
             offset: cut.sent,
-            length: length as u32,
+            length: piece.length,
             last,
         };
         let source = Source::Memory {
@@ -329,7 +382,52 @@ impl<D: TranslationDesign> Nic<D> {
         pinning == Pinning::OnMiss
     }
 
-    /// Where at most a page from `address` on is, which may cross one page boundary (VMMC §4.5, two-piece scatter).
+    /// The next chunk of a transfer of which `remaining` bytes from `address` on are left: pages in consecutive frames, as many
+    /// as a packet carries. Each page is looked up once: `ahead` is what the last chunk has found of the first.
+    #[inline]
+    fn chunk(
+        &mut self,
+        process: ProcessId,
+        address: u64,
+        remaining: u64,
+        ahead: Option<Frame>,
+        path: Path,
+    ) -> Result<Chunk, Lack> {
+        let length = self.bytes_of_page(address, remaining) as u32;
+        let mut piece = match ahead {
+            None => self.translate(process, address, length, path)?,
+            Some(frame) => Piece {
+                frame,
+                offset: (address % PAGE_BYTES as u64) as u32,
+                length,
+            },
+        };
+        let pages_bytes = (self.chunk_bytes - self.chunk_bytes % PAGE_BYTES) as u64;
+        let most = remaining.min(pages_bytes.saturating_sub(u64::from(piece.offset)));
+        let mut next = Next::Unknown;
+        while u64::from(piece.length) < most {
+            let page = address + u64::from(piece.length);
+            let length = (most - u64::from(piece.length)).min(PAGE_BYTES as u64) as u32;
+            next = match self.translate(process, page, length, path) {
+                Ok(following) if piece.extend(&following) => continue,
+                Ok(following) => Next::In(following.frame),
+                Err(lack) => Next::Lacks(lack),
+            };
+            break;
+        }
+        Ok(Chunk { piece, next })
+    }
+
+    /// Bytes of a transfer up to the next page boundary (VMMC §4.5), as many as a packet carries.
+    #[inline]
+    fn bytes_of_page(&self, address: u64, remaining: u64) -> u64 {
+        remaining
+            .min(PAGE_BYTES as u64 - address % PAGE_BYTES as u64)
+            .min(self.chunk_bytes as u64)
+    }
+
+    /// Finds where the `length` bytes from `address` on are, the payload of a packet, and leaves that in `scattered`: a piece for
+    /// each run of consecutive frames (VMMC §4.5: two at most, since its packets are no longer than a page).
     #[inline]
     pub(crate) fn scatter(
         &mut self,
@@ -337,35 +435,61 @@ impl<D: TranslationDesign> Nic<D> {
         address: u64,
         length: u32,
         path: Path,
-    ) -> Result<Pieces, Lack> {
-        if length == 0 {
-            return Ok(Pieces::EMPTY);
-        }
+    ) -> Result<(), Lack> {
+        self.scattered.clear();
         let to_boundary = (PAGE_BYTES as u64 - address % PAGE_BYTES as u64) as u32;
-        let first = self.translate(process, address, length.min(to_boundary), path)?;
-        let second = if length <= to_boundary {
-            Piece::EMPTY
-        } else {
-            let second = self.translate_second(process, address, length - to_boundary, path);
-            if second == Err(Lack::Host) {
-                self.stalled.note_found(Process(process.0), address);
-            }
-            second?
-        };
-        Ok(Pieces { first, second })
+        if length > 0 {
+            let first = self.translate(process, address, length.min(to_boundary), path)?;
+            self.scattered.push(first);
+        }
+        if length > to_boundary {
+            self.scatter_rest(process, address, length, to_boundary, path)?;
+        }
+        Ok(())
     }
 
-    /// Where the `length` bytes are that begin the page behind that of `address`. Seldom needed, so apart.
+    /// The pages behind the first, of which `done` bytes are scattered.
     #[inline(never)]
-    fn translate_second(
+    fn scatter_rest(
         &mut self,
         process: ProcessId,
         address: u64,
         length: u32,
+        mut done: u32,
         path: Path,
-    ) -> Result<Piece, Lack> {
-        let next = Page::containing(address).next();
-        self.translate(process, next.address(), length, path)
+    ) -> Result<(), Lack> {
+        while done < length {
+            let page = address + u64::from(done);
+            let part = (length - done).min(PAGE_BYTES as u32);
+            let found = self.translate(process, page, part, path);
+            if found == Err(Lack::Host) {
+                self.note_found(process, address, done);
+            }
+            let found = found?;
+            let extends = self
+                .scattered
+                .last_mut()
+                .is_some_and(|last| last.extend(&found));
+            if !extends {
+                self.scattered.push(found);
+            }
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// Notes the pages of a packet that lacks another: they are not looked up again when it is tried again.
+    #[cold]
+    pub(crate) fn note_found(&mut self, process: ProcessId, address: u64, length: u32) {
+        if length == 0 {
+            return;
+        }
+        let last = Page::containing(address + u64::from(length) - 1);
+        let mut page = Page::containing(address);
+        while page <= last {
+            self.stalled.note_found(Process(process.0), page);
+            page = page.next();
+        }
     }
 }
 
@@ -390,10 +514,4 @@ pub(crate) enum Path {
     Fetch,
     /// What it exports.
     Receive,
-}
-
-/// Bytes of the next chunk: up to the next page boundary of the source (VMMC §4.5), so at most a page.
-#[inline]
-fn chunk_length(address: u64, remaining: u64) -> u64 {
-    remaining.min(PAGE_BYTES as u64 - address % PAGE_BYTES as u64)
 }

@@ -50,6 +50,7 @@ impl<D: TranslationDesign> Nic<D> {
                     address: 0,
                     remaining: 0,
                     sent: 0,
+                    ahead: None,
                     refused: Some(Refusal::Revoked),
                     value: None,
                 };

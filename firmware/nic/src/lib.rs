@@ -8,8 +8,8 @@
 //!   been checked, so nothing lands outside an exported range (VMMC §2);
 //! * where the bytes are ([`mapwire_translation`]): sources and destinations are virtual addresses that the NIC translates
 //!   page by page to frames (UTLB §3.3); an address that is not pinned gives the garbage frame (UTLB §4.2);
-//! * how a transfer is cut: at the page boundaries of its source, each piece landing in at most two frames
-//!   (two-piece scatter, VMMC §4.5).
+//! * how a transfer is cut: at the page boundaries of its source (VMMC §4.5), but not where neighbouring pages are neighbouring
+//!   frames, as long as the transport carries it; each piece is scattered to the frames where it lands.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -53,8 +53,8 @@ pub use dispatch::{HandlerTarget, NicHandler, Outbox};
 pub use error::{CommandError, NicError};
 pub use exports::{Export, Landing};
 pub use imports::{Import, RefusedStore, RefusedStores};
-pub use nic::{Config, Nic};
-pub use pieces::{Piece, Pieces};
+pub use nic::{Config, MIN_PAYLOAD_BYTES, Nic};
+pub use pieces::Piece;
 pub use receive::Verdict;
 pub use tracing::Traced;
 pub use transmit::{Source, Transmit};

@@ -3,8 +3,13 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_translation::{Frame, Page, Process as TableOwner, TranslationDesign};
-use mapwire_wire::{Key, MessageId, NodeId, ProcessId};
+use mapwire_translation::{
+    Frame, PAGE_BYTES, Page, Pinning, Process as TableOwner, TranslationDesign,
+};
+use mapwire_wire::{
+    CHUNK_BYTES, INLINE_BYTES, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId,
+    SIGNAL_TRAILER_BYTES,
+};
 
 use crate::actions::{Completion, Dma};
 use crate::answers::Answers;
@@ -17,6 +22,7 @@ use crate::fetches::Fetches;
 use crate::imports::{Import, Imports};
 use crate::inbound::InboundMessages;
 use crate::links::Links;
+use crate::pieces::Piece;
 use crate::processes::{Long, Processes};
 use crate::slots::{Ending, Slots};
 use crate::stalled::Stalled;
@@ -25,8 +31,14 @@ use crate::transmit::{Transmit, Work};
 
 /// Bytes of one process's command queue, which lies in NIC memory (VMMC §4.5): 64 entries of 192 B.
 const COMMAND_QUEUE_BYTES: u64 = 64 * 192;
+/// Pages that the longest payload touches at most.
+const MOST_PIECES: usize = CHUNK_BYTES / PAGE_BYTES + 1;
 /// Nodes that a [`NodeId`] can name.
 const MAX_NODES: usize = 1 << 16;
+
+/// The longest payload of a transport at the least: a control message is not cut, nor is anything shorter.
+pub const MIN_PAYLOAD_BYTES: usize = MAX_CONTROL_BYTES;
+const _: () = assert!(MAX_CONTROL_BYTES > INLINE_BYTES);
 
 /// What a NIC is made with.
 #[derive(Clone, Debug)]
@@ -38,6 +50,8 @@ pub struct Config {
     pub reply_keys: Vec<Key>,
     /// Bytes of NIC memory; every table is charged to it.
     pub memory_bytes: u64,
+    /// Longest payload that its transport carries: it makes no longer ones of what is in memory. At least [`MIN_PAYLOAD_BYTES`].
+    pub max_payload_bytes: usize,
 }
 
 /// A network interface: the state of one node's firmware.
@@ -71,6 +85,8 @@ pub struct Config {
 pub struct Nic<D> {
     node: NodeId,
     memory_bytes: u64,
+    /// Longest piece of a transfer in one packet.
+    pub(crate) chunk_bytes: usize,
     pub(crate) translation: D,
     pub(crate) processes: Processes,
     pub(crate) next_message: MessageId,
@@ -86,6 +102,8 @@ pub struct Nic<D> {
     pub(crate) stalled: Stalled,
     /// Messages in several packets, by sending node.
     pub(crate) inbound: Vec<InboundMessages>,
+    /// Where the packet goes that is being handled.
+    pub(crate) scattered: Vec<Piece>,
     pub(crate) dma: VecDeque<Dma>,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) counters: Counters,
@@ -117,9 +135,18 @@ impl<D: TranslationDesign> Nic<D> {
         let mut inbound = Vec::new();
         inbound.resize_with(nodes, InboundMessages::default);
         let recovers = translation.drops_on_miss();
+        // Where a miss pins a page, a packet is tried again until all its pages are pinned at once: it has two at most.
+        let pins_on_miss =
+            [translation.pinning(), translation.pinning_receive()].contains(&Pinning::OnMiss);
+        let longest = match pins_on_miss {
+            true => PAGE_BYTES,
+            false => CHUNK_BYTES,
+        };
+        let carried = config.max_payload_bytes.max(MIN_PAYLOAD_BYTES) - SIGNAL_TRAILER_BYTES;
         let nic = Self {
             node: config.node,
             memory_bytes: config.memory_bytes,
+            chunk_bytes: longest.min(carried),
             translation,
             processes: Processes::default(),
             next_message: MessageId(0),
@@ -132,7 +159,8 @@ impl<D: TranslationDesign> Nic<D> {
             links: Links::new(nodes, recovers),
             stalled: Stalled::default(),
             inbound,
-            dma: VecDeque::with_capacity(16),
+            scattered: Vec::with_capacity(MOST_PIECES),
+            dma: VecDeque::with_capacity(2 * MOST_PIECES),
             completions: VecDeque::with_capacity(64),
             counters: Counters::default(),
             traced: None,
@@ -281,6 +309,7 @@ impl<D: TranslationDesign> Nic<D> {
         let inbound: usize = self.inbound.iter().map(InboundMessages::bytes).sum();
         let inbound = inbound + self.inbound.capacity() * size_of::<InboundMessages>();
         let actions = self.dma.capacity() * size_of::<Dma>()
+            + self.scattered.capacity() * size_of::<Piece>()
             + self.completions.capacity() * size_of::<Completion>();
         let queues = self.processes.count() as u64 * COMMAND_QUEUE_BYTES;
         let own = [

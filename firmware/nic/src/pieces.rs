@@ -1,15 +1,15 @@
-//! The frames that a piece of a transfer covers: one, or two where it crosses a page boundary (VMMC §4.5).
+//! Runs of bytes in frames.
 
-use mapwire_translation::Frame;
+use mapwire_translation::{Frame, PAGE_BYTES};
 
-/// A run of bytes within one frame.
+/// A run of bytes in one frame, or in several whose numbers are consecutive: those are neighbours in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The frame.
+    /// The first frame. The garbage frame has no next.
     pub frame: Frame,
-    /// First byte within the frame.
+    /// First byte within the first frame.
     pub offset: u32,
-    /// Length in bytes; `offset + length` is at most a page.
+    /// Length in bytes, at most [`mapwire_wire::CHUNK_BYTES`].
     pub length: u32,
 }
 
@@ -20,27 +20,23 @@ impl Piece {
         offset: 0,
         length: 0,
     };
-}
 
-/// One or two pieces, in the order of the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pieces {
-    /// The bytes up to the page boundary.
-    pub first: Piece,
-    /// The bytes after it; empty when none is crossed.
-    pub second: Piece,
-}
-
-impl Pieces {
-    /// No bytes at all.
-    pub const EMPTY: Self = Self {
-        first: Piece::EMPTY,
-        second: Piece::EMPTY,
-    };
-
-    /// Total length in bytes.
+    /// The frames that it touches.
     #[must_use]
-    pub const fn length(&self) -> u32 {
-        self.first.length + self.second.length
+    pub const fn frames(&self) -> u32 {
+        (self.offset + self.length).div_ceil(PAGE_BYTES as u32)
+    }
+
+    /// Adds `next`, the bytes that follow in the next page, if its frame is the next. Whether it is.
+    #[inline]
+    pub(crate) fn extend(&mut self, next: &Self) -> bool {
+        let end = self.offset + self.length;
+        debug_assert!(end.is_multiple_of(PAGE_BYTES as u32) && next.offset == 0);
+        let frame = self.frame.0.checked_add(u64::from(self.frames()));
+        let extends = frame == Some(next.frame.0) && !next.frame.is_garbage();
+        if extends {
+            self.length += next.length;
+        }
+        extends
     }
 }

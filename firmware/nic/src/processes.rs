@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use mapwire_translation::Frame;
 use mapwire_wire::{Atomic, ExportId, ImportId, Key, MessageId, NodeId, ProcessId, Signal};
 
 use crate::turns::Turns;
@@ -22,6 +23,8 @@ pub(crate) struct Sending {
     pub(crate) remaining: u64,
     /// Bytes of all of it.
     pub(crate) length: u64,
+    /// Where the page of `address` is, if it was looked up with the last chunk.
+    pub(crate) ahead: Option<Frame>,
     /// A chunk has been cut: the receiver knows of the message and must learn of its end.
     pub(crate) begun: bool,
     pub(crate) notify: bool,

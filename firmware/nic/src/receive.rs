@@ -6,7 +6,7 @@ use mapwire_wire::{
     Repr, Rights, SIGNAL_TRAILER_BYTES,
 };
 
-use crate::actions::{After, BufferId, Completion, Dma, Rejection};
+use crate::actions::{After, BufferId, Completion, Dma, Rejection, SignalWrite};
 use crate::answers::Serving;
 use crate::cutting::{Lack, Path};
 use crate::dispatch::{HandlerTarget, Outbox};
@@ -15,7 +15,7 @@ use crate::fetches::Fate;
 use crate::imports::{Import, RefusedStore};
 use crate::links::{HANDLER_LIMIT, Links};
 use crate::nic::Nic;
-use crate::pieces::Pieces;
+use crate::pieces::Piece;
 use crate::processes::Long;
 use crate::transmit::Work;
 
@@ -192,6 +192,7 @@ impl<D: TranslationDesign> Nic<D> {
                     address,
                     remaining: want_bytes,
                     sent: 0,
+                    ahead: None,
                     refused,
                     value: None,
                 };
@@ -255,6 +256,54 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
+    /// Has the payload of packet `buffer` moved to where `scattered` says; `signal` and `after` come with the last move.
+    #[inline(always)]
+    pub(crate) fn move_scattered(
+        &mut self,
+        process: ProcessId,
+        signal: Option<SignalWrite>,
+        buffer: BufferId,
+        after: After,
+    ) {
+        let (piece, at) = match self.scattered[..] {
+            [] => (Piece::EMPTY, 0),
+            [piece] => (piece, 0),
+            _ => self.move_all_but_last(process, buffer),
+        };
+        self.dma.push_back(Dma {
+            process,
+            piece,
+            at,
+            signal,
+            update: None,
+            buffer,
+            after,
+        });
+    }
+
+    /// Gives the last piece, and where it begins in the payload.
+    #[inline(never)]
+    fn move_all_but_last(&mut self, process: ProcessId, buffer: BufferId) -> (Piece, u32) {
+        let mut at = 0;
+        let mut last = Piece::EMPTY;
+        for &piece in &self.scattered {
+            if last.length > 0 {
+                self.dma.push_back(Dma {
+                    process,
+                    piece: last,
+                    at,
+                    signal: None,
+                    update: None,
+                    buffer,
+                    after: After::Nothing,
+                });
+            }
+            at += last.length;
+            last = piece;
+        }
+        (last, at)
+    }
+
     /// The driver has moved what `dma` named. `old` is what the word held that it updated, if it updated one.
     #[inline]
     pub fn handle_dma_done(&mut self, dma: &Dma, old: u64) {
@@ -295,6 +344,7 @@ impl<D: TranslationDesign> Nic<D> {
                     address: 0,
                     remaining: bytes,
                     sent: 0,
+                    ahead: None,
                     refused: None,
                     value: Some(old),
                 },
@@ -360,11 +410,10 @@ impl<D: TranslationDesign> Nic<D> {
             return true;
         };
         let wanted = fetch.fate == Fate::Wanted;
-        let mut pieces = Pieces::EMPTY;
         if wanted {
             let address = fetch.address + reply.offset;
             match self.scatter(fetch.process, address, reply.length, Path::Fetch) {
-                Ok(found) => pieces = found,
+                Ok(()) => {}
                 Err(Lack::Host) if !self.stalled.gives_up(from) => return false,
                 Err(lack) => {
                     let error = match lack {
@@ -393,14 +442,7 @@ impl<D: TranslationDesign> Nic<D> {
             self.links.end_fetch(from);
         }
         if wanted {
-            self.dma.push_back(Dma {
-                process,
-                pieces,
-                signal: None,
-                update: None,
-                buffer,
-                after: After::Fetched { fetch: id },
-            });
+            self.move_scattered(process, None, buffer, After::Fetched { fetch: id });
         } else if reply.last && fetch.fate == Fate::Abandoned {
             self.fetches.asked.remove(id.0);
         }

@@ -271,6 +271,7 @@ impl<D: TranslationDesign> Nic<D> {
             address,
             remaining: length,
             length,
+            ahead: None,
             begun: false,
             notify,
             signal,

@@ -13,8 +13,8 @@ use crate::nic::Nic;
 /// Requests that may wait for the host; one that finds no room is made again when its transfer is tried again.
 const MAX_REQUESTS: usize = 64;
 
-/// Pages that may be remembered for packets that lacked another.
-const MAX_FOUND: usize = 64;
+/// Pages that may be remembered for packets that lacked another: those of 16 long ones.
+const MAX_FOUND: usize = 256;
 
 /// Times that a packet is tried before it is given up: what the host does for one of its pages undoes another each time, as where
 /// fewer pages may be pinned than a packet has.
@@ -54,11 +54,11 @@ impl Stalled {
 
     /// Notes a page that was found for a packet that lacks another.
     #[cold]
-    pub(crate) fn note_found(&mut self, owner: TableOwner, address: u64) {
+    pub(crate) fn note_found(&mut self, owner: TableOwner, page: Page) {
         if self.found.len() == MAX_FOUND {
             self.found.swap_remove(0);
         }
-        self.found.push((owner, Page::containing(address)));
+        self.found.push((owner, page));
     }
 
     /// Whether any page is noted.

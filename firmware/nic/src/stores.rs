@@ -1,17 +1,16 @@
 //! Stores that come from other nodes: authenticated, then translated, then handed over to be moved.
 
-use mapwire_translation::{Process as TableOwner, TranslationDesign};
+use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
     ExportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
     Signal,
 };
 
-use crate::actions::{After, BufferId, Dma, Rejection, SignalWrite};
+use crate::actions::{After, BufferId, Rejection, SignalWrite};
 use crate::answers::StoreRefusal;
 use crate::cutting::{Lack, Path};
 use crate::inbound::Inbound;
 use crate::nic::Nic;
-use crate::pieces::Pieces;
 
 /// A packet of a message.
 #[derive(Clone, Copy)]
@@ -39,13 +38,6 @@ struct Place {
     process: ProcessId,
     address: u64,
     signal: Option<u64>,
-}
-
-/// Where that is in memory.
-struct Located {
-    process: ProcessId,
-    pieces: Pieces,
-    signal: Option<SignalWrite>,
 }
 
 impl<D: TranslationDesign> Nic<D> {
@@ -93,7 +85,7 @@ impl<D: TranslationDesign> Nic<D> {
         // Found first: a packet that lacks a translation must leave no trace.
         let placed = match self.place(&store) {
             Ok(place) => match self.locate(&store, &place) {
-                Ok(located) => Ok(located),
+                Ok(signal) => Ok((place.process, signal)),
                 Err(Lack::Host) if !self.stalled.gives_up(from) => return false,
                 Err(_) => Err(Refusal::Busy),
             },
@@ -109,8 +101,8 @@ impl<D: TranslationDesign> Nic<D> {
                 None => return true,
             }
         };
-        let located = match placed {
-            Ok(located) => located,
+        let (process, signal) = match placed {
+            Ok(placed) => placed,
             Err(reason) => {
                 self.refuse_store(&store, reason);
                 return true;
@@ -126,20 +118,8 @@ impl<D: TranslationDesign> Nic<D> {
         } else {
             After::Nothing
         };
-        let Located {
-            process,
-            pieces,
-            signal,
-        } = located;
-        if pieces != Pieces::EMPTY || signal.is_some() || after != After::Nothing {
-            self.dma.push_back(Dma {
-                process,
-                pieces,
-                signal,
-                update: None,
-                buffer,
-                after,
-            });
+        if length > 0 || signal.is_some() || after != After::Nothing {
+            self.move_scattered(process, signal, buffer, after);
         }
         true
     }
@@ -168,21 +148,18 @@ impl<D: TranslationDesign> Nic<D> {
         })
     }
 
-    /// Translates the place of a store.
+    /// Translates the place of a store: `scattered` has that of its data, what it gives is that of its signal.
     #[inline]
-    fn locate(&mut self, store: &Store, place: &Place) -> Result<Located, Lack> {
+    fn locate(&mut self, store: &Store, place: &Place) -> Result<Option<SignalWrite>, Lack> {
         let process = place.process;
-        let pieces = self.scatter(process, place.address, store.length, Path::Receive)?;
+        self.scatter(process, place.address, store.length, Path::Receive)?;
         let signal = match (store.signal, place.signal) {
             (Some(signal), Some(address)) => {
                 // Aligned, so within one page.
                 let bytes = Signal::WORD_BYTES as u32;
                 let piece = self.translate(process, address, bytes, Path::Receive);
                 if piece == Err(Lack::Host) {
-                    let owner = TableOwner(process.0);
-                    for page in [place.address, place.address + u64::from(store.length)] {
-                        self.stalled.note_found(owner, page);
-                    }
+                    self.note_found(process, place.address, store.length);
                 }
                 let piece = piece?;
                 let Signal { value, op, .. } = signal;
@@ -190,11 +167,7 @@ impl<D: TranslationDesign> Nic<D> {
             }
             _ => None,
         };
-        Ok(Located {
-            process,
-            pieces,
-            signal,
-        })
+        Ok(signal)
     }
 
     /// Enters a packet of a message of several; gives where the message starts and how much of it has come with this packet.

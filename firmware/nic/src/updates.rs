@@ -8,7 +8,7 @@ use crate::actions::{After, AtomicUpdate, BufferId, Dma, Rejection};
 use crate::answers::Serving;
 use crate::cutting::{Lack, Path};
 use crate::nic::Nic;
-use crate::pieces::Pieces;
+use crate::pieces::Piece;
 
 impl<D: TranslationDesign> Nic<D> {
     /// Takes an atomic operation. False when the host must act first; nothing is changed then.
@@ -53,6 +53,7 @@ impl<D: TranslationDesign> Nic<D> {
                     address: 0,
                     remaining: bytes,
                     sent: 0,
+                    ahead: None,
                     refused: Some(reason),
                     value: None,
                 };
@@ -62,7 +63,8 @@ impl<D: TranslationDesign> Nic<D> {
         };
         self.dma.push_back(Dma {
             process,
-            pieces: Pieces::EMPTY,
+            piece: Piece::EMPTY,
+            at: 0,
             signal: None,
             update: Some(AtomicUpdate { piece, atomic }),
             buffer,

@@ -16,8 +16,8 @@ pub const VERSION: u8 = 1;
 pub const SHORT_BYTES: usize = 128;
 /// Most data a short send carries when a signal travels with it.
 pub const SHORT_SIGNAL_BYTES: usize = SHORT_BYTES - SIGNAL_TRAILER_BYTES;
-/// Most data in one packet; a long send is cut into chunks of a page (VMMC §4.5).
-pub const CHUNK_BYTES: usize = 4096;
+/// Most data in one packet. A network interface cuts long transfers into shorter ones where its transport asks for that.
+pub const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes that a signal adds at the end of a payload.
 pub const SIGNAL_TRAILER_BYTES: usize = 16;
 /// Largest payload of any packet: a chunk and a signal.

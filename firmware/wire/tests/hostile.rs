@@ -148,8 +148,8 @@ fn a_store_of_a_chunk_is_legal_and_of_one_byte_more_is_not() {
         Repr::parse(&header, &[]),
         Err(WireError::TooLarge {
             field: "store length",
-            value: 4097,
-            limit: 4096
+            value: CHUNK_BYTES as u64 + 1,
+            limit: CHUNK_BYTES as u64
         })
     );
     let with_signal = Header {

@@ -104,6 +104,7 @@ fn filled(design: AnyDesign, load: Load) -> Result<Nic<AnyDesign>, NicError> {
         node: NodeId(0),
         reply_keys: vec![key; load.nodes.into()],
         memory_bytes: MEMORY_BYTES,
+        max_payload_bytes: mapwire_wire::MAX_PAYLOAD_BYTES,
     };
     let mut nic = Nic::new(config, design)?;
     for process in (0..load.processes).map(ProcessId) {

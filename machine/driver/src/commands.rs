@@ -135,6 +135,7 @@ mod tests {
             node: NodeId(0),
             reply_keys: vec![Key([1; 16]); 2],
             memory_bytes: 4 << 20,
+            max_payload_bytes: RingConfig::default().max_payload_bytes as usize,
         };
         let mut nic = Nic::new(config, Hierarchical::new(CacheConfig::default()).unwrap()).unwrap();
         nic.open_process(PROCESS).unwrap();

@@ -129,6 +129,7 @@ impl Driver {
             node: me,
             reply_keys,
             memory_bytes: config.nic_memory_bytes,
+            max_payload_bytes: job.ring().max_payload_bytes as usize,
         };
         let mut nic = Nic::new(nic_config, AnyDesign::new(&config.translation)?)?;
         nic.open_process(PROCESS)?;

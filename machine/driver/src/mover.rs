@@ -8,35 +8,47 @@ use mapwire_nic::{Dma, Piece, Source, Transmit};
 use mapwire_translation::{Frame, PAGE_BYTES};
 use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
 use mapwire_transport::transport::{SendError, Transport};
-use mapwire_wire::{Atomic, Width};
+use mapwire_wire::{Atomic, CHUNK_BYTES, Width};
 
 use crate::pages::Pages;
 
-/// Where the garbage frame is (UTLB §4.2): a page that nobody reads for what is stored there, and another one, of zeros, for what
-/// is sent from there, so that no peer gets what another has stored.
+/// Bytes of the longest piece, wherever it begins in its first frame.
+const GARBAGE_BYTES: usize = CHUNK_BYTES + PAGE_BYTES;
+
+/// Where the garbage frame is (UTLB §4.2): memory that nobody reads for what is stored there, and other memory, of zeros, for what
+/// is sent from there, so that no peer gets what another has stored. Each holds a longest piece.
 #[derive(Debug)]
 pub(crate) struct GarbagePage {
-    sink: Box<[u8; PAGE_BYTES]>,
-    zeros: Box<[u8; PAGE_BYTES]>,
+    sink: Box<[u8]>,
+    zeros: Box<[u8]>,
 }
 
 impl GarbagePage {
     pub(crate) fn new() -> Self {
         Self {
-            sink: Box::new([0; PAGE_BYTES]),
-            zeros: Box::new([0; PAGE_BYTES]),
+            sink: vec![0; GARBAGE_BYTES].into(),
+            zeros: vec![0; GARBAGE_BYTES].into(),
         }
     }
 }
 
-/// The page of a piece. A frame that the pinner does not know is garbage like the garbage frame, and has none.
+/// The first page of a piece, behind which its others lie. Where the pinner does not know a frame, the piece is garbage like the
+/// garbage frame, and has none.
 #[inline]
 fn page_of(pages: &Pages, piece: &Piece) -> Option<*mut u8> {
-    debug_assert!(piece.offset as usize + piece.length as usize <= PAGE_BYTES);
-    match piece.frame {
+    assert!(piece.length as usize <= CHUNK_BYTES && (piece.offset as usize) < PAGE_BYTES);
+    let Frame(first) = piece.frame;
+    let page = match piece.frame {
         Frame::GARBAGE => None,
         frame => pages.address_of(frame),
-    }
+    }?;
+    // The pinner's promise, which all that is copied rests on.
+    let follow = (1..u64::from(piece.frames())).all(|index| {
+        let expected = page.wrapping_add(index as usize * PAGE_BYTES);
+        pages.address_of(Frame(first + index)) == Some(expected)
+    });
+    debug_assert!(follow, "{piece:?} is not in consecutive pages");
+    follow.then_some(page)
 }
 
 /// Where a piece is stored.
@@ -61,17 +73,12 @@ pub(crate) fn deliver(
     dma: &Dma,
     payload: &Received<'_>,
 ) -> u64 {
-    let mut done = 0;
-    for piece in [&dma.pieces.first, &dma.pieces.second] {
-        let length = piece.length as usize;
-        if length == 0 {
-            continue;
-        }
-        let to = address(pages, garbage, piece);
-        // SAFETY: the piece lies within one page (the NIC cuts at page boundaries) that is either the garbage page or pinned
-        // by this process, so mapped and writable; `copy_to` checks the range within the payload.
-        unsafe { payload.copy_to(done, to, length) };
-        done += length;
+    let length = dma.piece.length as usize;
+    if length > 0 {
+        let to = address(pages, garbage, &dma.piece);
+        // SAFETY: the piece lies within the garbage memory, which holds the longest, or within consecutive pages that are all pinned
+        // by this process, so mapped and writable (`page_of` has checked each); `copy_to` checks the range within the payload.
+        unsafe { payload.copy_to(dma.at as usize, to, length) };
     }
     if let Some(signal) = dma.signal {
         let to = address(pages, garbage, &signal.piece).cast::<u64>();
@@ -122,8 +129,9 @@ pub(crate) fn transmit(
         }
         Source::Memory { piece, trailer, .. } => {
             let from = source_of(pages, garbage, piece);
-            // SAFETY: the piece lies within one page that is the page of zeros or pinned by this process, so mapped and
-            // readable until the transport has copied it, which is before `send` returns; rings are never pinned.
+            // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
+            // process (`page_of` has checked each), so mapped and readable until the transport has copied it, which is before
+            // `send` returns; rings are never pinned.
             let bytes = unsafe { Bytes::from_raw(from, piece.length as usize) };
             match trailer {
                 None => transport.send(packet.to, &packet.header, Payload::one(bytes)),

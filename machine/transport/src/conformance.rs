@@ -17,8 +17,8 @@ pub type Network = Vec<Box<dyn Transport>>;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A queue must push back before it has taken this many packets.
 const MOST_QUEUED: u32 = 1 << 20;
-/// Longest payload that every transport carries.
-const LONGEST_BYTES: usize = mapwire_wire::MAX_PAYLOAD_BYTES;
+/// The longest payload at the least: a page and a signal.
+const LEAST_BYTES: usize = 4096 + mapwire_wire::SIGNAL_TRAILER_BYTES;
 
 /// Runs every test.
 pub fn run(make: &mut dyn FnMut(usize) -> Network) {
@@ -121,8 +121,12 @@ fn expect_nothing(by: &mut dyn Transport) {
 }
 
 fn every_length_arrives_intact(mut net: Network) {
-    assert!(net[0].max_payload_bytes() >= LONGEST_BYTES);
-    for len_bytes in 0..=LONGEST_BYTES {
+    let longest = net[0].max_payload_bytes();
+    assert!(longest >= LEAST_BYTES);
+    // Beyond a page those around whole pages, and the longest.
+    let beyond = (LEAST_BYTES..=longest)
+        .filter(|len_bytes| (len_bytes + 17) % 4096 < 34 || longest - len_bytes < 3);
+    for len_bytes in (0..LEAST_BYTES).chain(beyond) {
         let number = len_bytes as u32;
         try_send(&mut *net[0], 1, number, len_bytes).expect("room");
         expect(&mut *net[1], 0, number, len_bytes);
@@ -134,7 +138,21 @@ fn every_length_arrives_intact(mut net: Network) {
 }
 
 fn pieces_arrive_joined(mut net: Network) {
-    for len_bytes in [0, 1, 8, 16, 17, 100, 136, 137, 1000, 4096, LONGEST_BYTES] {
+    let longest = net[0].max_payload_bytes();
+    for len_bytes in [
+        0,
+        1,
+        8,
+        16,
+        17,
+        100,
+        136,
+        137,
+        1000,
+        4096,
+        LEAST_BYTES,
+        longest,
+    ] {
         let bytes = pattern(1, len_bytes);
         for cut in [0, 1, 5, 16, 128, len_bytes / 2, len_bytes] {
             let (first, rest) = bytes.split_at(cut.min(len_bytes));
@@ -148,9 +166,10 @@ fn pieces_arrive_joined(mut net: Network) {
 
 fn packets_of_a_pair_arrive_in_order(mut net: Network) {
     const PACKETS: u32 = 3000;
+    let longest = net[0].max_payload_bytes();
     let len_of = |node: u32, number: u32| match number.wrapping_mul(2_654_435_761 + 2 * node) >> 28
     {
-        0 => LONGEST_BYTES,
+        0 => longest,
         short if short < 12 => short as usize * 12,
         long => long as usize * 97,
     };
@@ -183,7 +202,7 @@ fn packets_of_a_pair_arrive_in_order(mut net: Network) {
 }
 
 fn a_full_queue_pushes_back_and_recovers(mut net: Network) {
-    for len_bytes in [0, 100, 4096] {
+    for len_bytes in [0, 100, 4096, net[0].max_payload_bytes()] {
         for _ in 0..3 {
             let mut sent = 0;
             let error = loop {

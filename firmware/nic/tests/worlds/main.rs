@@ -1,6 +1,7 @@
 //! The firmware of several nodes joined in one process, and what may happen to them. One program: it is built and linked once.
 
 mod attack;
+mod chunks;
 mod flushes;
 mod hostile_peers;
 mod hostile_processes;

@@ -71,6 +71,7 @@ impl Traffic {
         world.blocked_percent = world.random.below(60);
         world.wire_packets = world.random.within(1, 20) as usize;
         world.slow_moves = world.random.chance(50);
+        world.neighbours_percent = [0, 50, 90, 100][world.random.below(4) as usize];
         let mut traffic = Self {
             world,
             windows: BTreeMap::new(),

@@ -3,8 +3,8 @@
 use crate::traffic::{FETCHED, SOURCE, Traffic};
 use crate::world::random::{Random, for_seeds};
 use crate::world::{PAGE, World, fetch, long_send, notifying_send, pattern, short_send, words};
-use mapwire_nic::Completion;
-use mapwire_wire::{CommandRepr, ExportId, ImportId, NodeId, ProcessId, Signal};
+use mapwire_nic::{Completion, MIN_PAYLOAD_BYTES};
+use mapwire_wire::{CommandRepr, ExportId, ImportId, MAX_PAYLOAD_BYTES, NodeId, ProcessId, Signal};
 
 #[test]
 fn any_sequence_of_sends_and_fetches_leaves_memory_as_byte_arrays_would() {
@@ -24,7 +24,10 @@ fn so_it_does_when_packets_are_dropped_and_sent_again() {
 
 fn any_sequence(seeds: u64, percent: u64, drops: bool) {
     for_seeds(seeds, |seed| {
-        let mut traffic = Traffic::new(World::forgetful(3, Random::new(seed), percent, drops));
+        let mut random = Random::new(seed);
+        let carried = [MIN_PAYLOAD_BYTES, 1400, 4112, 9000, MAX_PAYLOAD_BYTES];
+        let carried = carried[random.below(5) as usize];
+        let mut traffic = Traffic::new(World::carrying(carried, 3, random, percent, drops));
         for _ in 0..80 {
             traffic.act();
         }

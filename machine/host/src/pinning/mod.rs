@@ -36,7 +36,7 @@ use crate::limits::Limit;
 /// Makes pages usable by the NIC.
 pub trait Pinner: Send + fmt::Debug {
     /// Pins `pages`, none of which is pinned, and writes their frames in order of pages. On an
-    /// error none is pinned.
+    /// error none is pinned. Frames with consecutive numbers are consecutive pages.
     ///
     /// # Errors
     /// A limit is reached or a page is not mapped; see [`PinError`]. `frames` must have one

@@ -5,7 +5,7 @@
 //! the slot: what is left of the run gets smaller slots, while its frames stay the same.
 //!
 //! ```text
-//! frame = run × 64 + page of the run       run → its first page, which pages live, its slots
+//! frame = run × 128 + page of the run      run → its first page, which pages live, its slots
 //! ```
 //!
 //! No more pages are ever pinned than there are slots, so a cut always finds a slot: in the
@@ -27,6 +27,9 @@ pub const DEFAULT_SLOTS: u32 = MAX_SLOTS;
 
 /// Pages of a run, which its mask has bits for.
 const RUN_PAGES: u64 = 64;
+
+/// Frames from one run to the next: more than a run has, so that consecutive frames are always of one run.
+const RUN_FRAMES: u64 = 2 * RUN_PAGES;
 
 /// Ends the list of a run's slots.
 const NONE: u32 = u32::MAX;
@@ -139,7 +142,7 @@ impl UringPinner {
         };
         self.pinned_pages += pages.count;
         for (index, frame) in frames.iter_mut().enumerate() {
-            *frame = Frame(u64::from(run) * RUN_PAGES + index as u64);
+            *frame = Frame(u64::from(run) * RUN_FRAMES + index as u64);
         }
         Ok(())
     }
@@ -147,9 +150,9 @@ impl UringPinner {
     /// The run and the page in it of a frame, if that page is pinned.
     #[inline]
     fn find(&self, frame: Frame) -> Option<(u32, u64)> {
-        let (run, index) = (frame.0 / RUN_PAGES, frame.0 % RUN_PAGES);
+        let (run, index) = (frame.0 / RUN_FRAMES, frame.0 % RUN_FRAMES);
         let live = self.runs.get(usize::try_from(run).ok()?)?.live;
-        (live >> index & 1 == 1).then_some((run as u32, index))
+        (index < RUN_PAGES && live >> index & 1 == 1).then_some((run as u32, index))
     }
 
     /// Unpins neighbouring live pages of a run.
@@ -265,7 +268,7 @@ impl UringPinner {
         let mut count = 0;
         while from + (count as usize) < frames.len() {
             let index = from + count as usize;
-            let expected = Frame(u64::from(run) * RUN_PAGES + start + count);
+            let expected = Frame(u64::from(run) * RUN_FRAMES + start + count);
             if start + count == RUN_PAGES || frames[index] != expected {
                 break;
             }

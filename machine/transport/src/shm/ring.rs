@@ -50,6 +50,10 @@ const PAGE_BYTES: usize = 4096;
 /// Bit of a slot's payload length: header and payload are packed.
 const PACKED: u32 = 1 << 30;
 
+/// Most data in a packet of the default ring: several are in its bulk area at a time, so that the consumer copies one out while the
+/// producer copies another in.
+const LONGEST_CHUNK_BYTES: u32 = 32 << 10;
+
 /// The sizes of a ring; both ends must agree on them beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingConfig {
@@ -66,7 +70,7 @@ impl Default for RingConfig {
         Self {
             slots: 64,
             bulk_bytes: 256 << 10,
-            max_payload_bytes: mapwire_wire::MAX_PAYLOAD_BYTES as u32,
+            max_payload_bytes: LONGEST_CHUNK_BYTES + mapwire_wire::SIGNAL_TRAILER_BYTES as u32,
         }
     }
 }

@@ -11,8 +11,8 @@ use mapwire_nic::{
 };
 use mapwire_translation::{Frame, HostRequest, NicSide, PAGE_BYTES, Page, TranslationDesign};
 use mapwire_wire::{
-    CommandHeader, CommandRepr, ExportId, Header, INLINE_BYTES, ImportId, Key, NodeId, ProcessId,
-    Rights, SIGNAL_TRAILER_BYTES, SignalOp,
+    CommandHeader, CommandRepr, ExportId, Header, INLINE_BYTES, ImportId, Key, MAX_PAYLOAD_BYTES,
+    NodeId, ProcessId, Rights, SIGNAL_TRAILER_BYTES, SignalOp,
 };
 
 pub(crate) use commands::{fetch, long_send, notifying_send, short_send};
@@ -42,35 +42,51 @@ pub(crate) struct Memory {
 impl Memory {
     fn write(&mut self, piece: Piece, bytes: &[u8]) {
         assert_eq!(bytes.len(), piece.length as usize);
-        let (start, end) = (
-            piece.offset as usize,
-            (piece.offset + piece.length) as usize,
-        );
-        assert!(end <= PAGE_BYTES, "{piece:?} crosses a page boundary");
-        match self.frames.get_mut(&piece.frame.0) {
-            Some(frame) => frame[start..end].copy_from_slice(bytes),
-            None => {
-                assert!(piece.frame.is_garbage(), "{piece:?} was unpinned");
-                self.garbage_writes += 1;
+        let mut rest = bytes;
+        for (frame, within) in parts(piece) {
+            let (part, others) = rest.split_at(within.len());
+            rest = others;
+            match self.frames.get_mut(&frame) {
+                Some(frame) => frame[within].copy_from_slice(part),
+                None => {
+                    assert!(piece.frame.is_garbage(), "{piece:?} was unpinned");
+                    self.garbage_writes += 1;
+                }
             }
         }
     }
 
     fn read(&mut self, piece: Piece) -> Vec<u8> {
-        let (start, end) = (
-            piece.offset as usize,
-            (piece.offset + piece.length) as usize,
-        );
-        assert!(end <= PAGE_BYTES, "{piece:?} crosses a page boundary");
-        match self.frames.get(&piece.frame.0) {
-            Some(frame) => frame[start..end].to_vec(),
-            None => {
-                assert!(piece.frame.is_garbage(), "{piece:?} was unpinned");
-                self.garbage_reads += 1;
-                vec![0xEE; piece.length as usize]
+        let mut bytes = Vec::new();
+        for (frame, within) in parts(piece) {
+            match self.frames.get(&frame) {
+                Some(frame) => bytes.extend_from_slice(&frame[within]),
+                None => {
+                    assert!(piece.frame.is_garbage(), "{piece:?} was unpinned");
+                    self.garbage_reads += 1;
+                    bytes.resize(bytes.len() + within.len(), 0xEE);
+                }
             }
         }
+        bytes
     }
+}
+
+/// The frames of a piece, and the bytes of each.
+fn parts(piece: Piece) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
+    let (start, end) = (
+        piece.offset as usize,
+        (piece.offset + piece.length) as usize,
+    );
+    assert!(
+        end <= PAGE_BYTES || !piece.frame.is_garbage(),
+        "{piece:?}: no frame follows the garbage frame"
+    );
+    (0..piece.frames() as usize).map(move |index| {
+        let first = index * PAGE_BYTES;
+        let within = start.saturating_sub(first)..(end - first).min(PAGE_BYTES);
+        (piece.frame.0.wrapping_add(index as u64), within)
+    })
 }
 
 /// A node: a NIC, its memory, the command queues of its processes.
@@ -96,6 +112,10 @@ pub(crate) struct World {
     /// Packets from one node to another, in order.
     pub(crate) wires: BTreeMap<(u16, u16), VecDeque<Sent>>,
     pub(crate) random: Random,
+    /// Longest payload that a wire carries.
+    max_payload_bytes: usize,
+    /// How often a page gets the frame behind that of the page pinned before, of 100.
+    pub(crate) neighbours_percent: u64,
     /// How often a transport has no room, of 100.
     pub(crate) blocked_percent: u64,
     /// Packets that fit on a wire.
@@ -111,10 +131,22 @@ pub(crate) fn key(number: u8) -> Key {
 }
 
 pub(crate) fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
-    nic_with(node, nodes, memory_bytes, Forgetful::new(0, false, 0))
+    nic_with(
+        node,
+        nodes,
+        memory_bytes,
+        MAX_PAYLOAD_BYTES,
+        Forgetful::new(0, false, 0),
+    )
 }
 
-fn nic_with(node: u16, nodes: usize, memory_bytes: u64, design: Forgetful) -> Nic<Forgetful> {
+fn nic_with(
+    node: u16,
+    nodes: usize,
+    memory_bytes: u64,
+    max_payload_bytes: usize,
+    design: Forgetful,
+) -> Nic<Forgetful> {
     let config = Config {
         node: NodeId(node),
         // Each NIC draws its own.
@@ -122,6 +154,7 @@ fn nic_with(node: u16, nodes: usize, memory_bytes: u64, design: Forgetful) -> Ni
             .map(|peer| Key([(peer + 1) as u8 ^ (node as u8) << 5 | 0x80; 16]))
             .collect(),
         memory_bytes,
+        max_payload_bytes,
     };
     Nic::new(config, design).unwrap()
 }
@@ -133,10 +166,21 @@ impl World {
 
     /// A world in which `percent` of 100 lookups find nothing and wait for the host, or are dropped.
     pub(crate) fn forgetful(nodes: usize, random: Random, percent: u64, drops: bool) -> Self {
+        Self::carrying(MAX_PAYLOAD_BYTES, nodes, random, percent, drops)
+    }
+
+    /// As [`forgetful`](Self::forgetful), with wires that carry payloads of up to `max_payload_bytes`.
+    pub(crate) fn carrying(
+        max_payload_bytes: usize,
+        nodes: usize,
+        random: Random,
+        percent: u64,
+        drops: bool,
+    ) -> Self {
         let seed = random.clone().next();
         let design = |number: u16| Forgetful::new(percent, drops, seed ^ u64::from(number) << 32);
         let node = |number| Node {
-            nic: nic_with(number, nodes, 1 << 24, design(number)),
+            nic: nic_with(number, nodes, 1 << 24, max_payload_bytes, design(number)),
             memory: Memory::default(),
             queues: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -148,6 +192,8 @@ impl World {
         };
         Self {
             nodes: (0..nodes as u16).map(node).collect(),
+            max_payload_bytes,
+            neighbours_percent: 0,
             wires: BTreeMap::new(),
             random,
             blocked_percent: 0,
@@ -167,12 +213,17 @@ impl World {
         node.queues.insert(process, VecDeque::new());
     }
 
-    /// Pins the pages of a range, zeroed. Frames of pages that follow one another do not.
+    /// Pins the pages of a range, zeroed. Frames of pages that follow one another do so as `neighbours_percent` says.
     pub(crate) fn pin(&mut self, node: u16, process: u16, address: u64, length: u64) {
         let node = &mut self.nodes[usize::from(node)];
         for page in address / PAGE..(address + length).div_ceil(PAGE) {
-            let frame = node.memory.next_frame * 7 + 3;
-            node.memory.next_frame += 1;
+            let gap =
+                match self.neighbours_percent > 0 && self.random.chance(self.neighbours_percent) {
+                    true => 1,
+                    false => 7,
+                };
+            let frame = node.memory.next_frame + gap;
+            node.memory.next_frame = frame;
             node.memory.frames.insert(frame, vec![0; PAGE_BYTES]);
             node.nic
                 .install_translation(ProcessId(process), Page(page), Frame(frame))
@@ -316,6 +367,7 @@ impl World {
             return true;
         }
         let sent = read(&mut node.memory, transmit);
+        assert!(sent.payload.len() <= self.max_payload_bytes);
         if let Some(log) = &mut self.log {
             log.push((number, to.0, sent.clone()));
         }
@@ -431,14 +483,9 @@ impl World {
             return false;
         };
         let payload = &node.buffers[&dma.buffer.0];
-        let (first, second) = (dma.pieces.first, dma.pieces.second);
-        let middle = first.length as usize;
-        let end = dma.pieces.length() as usize;
-        if first.length > 0 {
-            node.memory.write(first, &payload[..middle]);
-        }
-        if second.length > 0 {
-            node.memory.write(second, &payload[middle..end]);
+        if dma.piece.length > 0 {
+            let bytes = &payload[dma.at as usize..][..dma.piece.length as usize];
+            node.memory.write(dma.piece, bytes);
         }
         if let Some(signal) = dma.signal {
             assert_eq!((signal.piece.length, signal.piece.offset % 8), (8, 0));
