@@ -127,8 +127,14 @@ impl Engine {
         timeout: Option<Duration>,
         mut check: impl FnMut(bool) -> Option<T>,
     ) -> Option<T> {
-        // The look before the sleep is soon enough, unless a program that polls relies on this one.
-        let mut skips = !self.patience.spins() && POLLS.get() == 0;
+        let polls = POLLS.get() > 0;
+        // A program that polls relies on this call to run the driver. For any other, whoever sends rings: what is there already
+        // needs nothing else.
+        if !polls && let Some(found) = check(false) {
+            return Some(found);
+        }
+        // The look before the sleep is soon enough.
+        let mut skips = !self.patience.spins() && !polls;
         self.wait(Place::Program, timeout, direct, |engine, thorough| {
             let skips = core::mem::take(&mut skips) && !thorough;
             (!skips && engine.look(thorough), check(thorough))
