@@ -486,7 +486,8 @@ fn long_transfers_of_nothing_or_past_the_end_of_memory_are_refused() {
 
 #[test]
 fn a_handler_command_to_a_node_beyond_16_bits_is_refused() {
-    let mut bytes = commands().pop().unwrap().bytes();
+    let is_handler = |v: &Vector<CommandRepr>| matches!(v.meaning, CommandRepr::Handler { .. });
+    let mut bytes = commands().into_iter().find(is_handler).unwrap().bytes();
     bytes[6] = 1;
     assert_eq!(
         parse_command(&bytes),

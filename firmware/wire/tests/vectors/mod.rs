@@ -461,7 +461,7 @@ pub(crate) fn check_any(bytes: &[u8]) -> usize {
             legal += 1;
             let header = packet.header();
             let data = match packet.repr() {
-                Repr::FetchRequest { .. } | Repr::StoreRefused { .. } => &[],
+                Repr::FetchRequest { .. } | Repr::StoreRefused { .. } | Repr::Atomic { .. } => &[],
                 _ => packet.payload(),
             };
             let again = packet_bytes(packet.repr(), header.sequence.get(), header.ack.get(), data);
