@@ -11,6 +11,7 @@
 //! | `waiting.rs` | wait for any of several signals |
 //! | `import.rs` | store into another rank's memory, fetch from it |
 //! | `parts.rs` | transfers of many parts |
+//! | `atomics.rs` | atomic operations, signals that add up |
 //! | `requests.rs` | sends and fetches under way |
 //! | `events.rs` | descriptors for event loops |
 //! | `shared.rs` | memory that all ranks share |
@@ -90,6 +91,7 @@ pub mod files;
 pub mod counters;
 
 mod arguments;
+pub mod atomics;
 #[allow(unsafe_code)]
 mod growing;
 mod log;

@@ -106,3 +106,10 @@ fn a_program_sleeps_in_epoll_until_something_comes() {
     let output = installed.compile("events").run(2, &[], &[]);
     assert_eq!(output.matches("slept").count(), 2, "{output}");
 }
+
+#[test]
+fn words_change_in_one_step_and_signals_add_up() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("atomics").run(2, &[], &[]);
+    assert_eq!(output.matches("changed").count(), 2, "{output}");
+}

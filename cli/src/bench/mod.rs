@@ -70,6 +70,11 @@ const BENCHES: &[Bench] = &[
         run: sends::fetch,
     },
     Bench {
+        name: "atomic-latency",
+        summary: "an atomic addition in another rank's memory, direct and ring path, beside its raw parts",
+        run: sends::atomics,
+    },
+    Bench {
         name: "export",
         summary: "heap memory exported and taken back, beside the bare system calls and the copy",
         run: exports::export,

@@ -1,4 +1,4 @@
-//! `send-latency`, `send-bandwidth`, `fetch-latency`: all ways between two ranks, beside the plainest copies through the same kind of
+//! `send-latency`, `send-bandwidth`, `fetch-latency`, `atomic-latency`: all ways between two ranks, beside the plainest copies through the same kind of
 //! memory.
 
 use std::cell::RefCell;
@@ -59,6 +59,31 @@ impl Leader<'_, '_> {
             ends.node.poll();
         };
         self.steps.together(order, || carry_out(ends, order), idle)
+    }
+
+    /// Nanoseconds of `op`, which this rank does alone while the other serves.
+    fn alone(
+        &mut self,
+        bytes: u64,
+        times: u64,
+        mut op: impl FnMut() -> Result<(), BenchError>,
+    ) -> Result<f64, BenchError> {
+        let ends = self.ends;
+        let order = Order {
+            what: what::IDLE,
+            bytes,
+            times,
+        };
+        let run = || {
+            let start = Instant::now();
+            for _ in 0..times {
+                op()?;
+            }
+            Ok(start.elapsed().as_nanos() as f64 / times as f64)
+        };
+        self.steps.together(order, run, || {
+            ends.node.poll();
+        })
     }
 
     /// Measures `ways` beside one another, each by `run`. `None` if the machine does not let it, which the report then says.
@@ -298,23 +323,11 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 let alone =
                     |leader: &mut Leader<'_, '_>,
                      fetch: &dyn Fn(&mut [u8]) -> Result<(), BenchError>| {
-                        let ends = leader.ends;
-                        let order = Order {
-                            what: what::IDLE,
-                            bytes,
-                            times,
-                        };
                         let into = &mut into.borrow_mut()[..bytes as usize];
-                        let run = || {
-                            let start = Instant::now();
-                            for _ in 0..times {
-                                fetch(into)?;
-                                black_box(&mut *into);
-                            }
-                            Ok(start.elapsed().as_nanos() as f64 / times as f64)
-                        };
-                        leader.steps.together(order, run, || {
-                            ends.node.poll();
+                        leader.alone(bytes, times, || {
+                            fetch(into)?;
+                            black_box(&mut *into);
+                            Ok(())
                         })
                     };
                 let run = |leader: &mut Leader<'_, '_>, number| {
@@ -337,6 +350,43 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     let case = case_of(way, bytes);
                     report.rows(&case, "ns", baseline_name, &samples.figures(1, 0));
                 }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `mapwire bench atomic-latency`.
+pub(crate) fn atomics(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    in_ranks("atomic-latency", plan, report, 4096, |leader, report| {
+        let bytes = 8;
+        for (way, baseline_name) in [
+            (Way::Direct, "atomic add by the processor"),
+            (Way::Ring, "fetch by the ring"),
+        ] {
+            let effort = Effort::planned(plan, 9, 61);
+            let times = times_for(bytes, plan.quick);
+            let run = |leader: &mut Leader<'_, '_>, number| {
+                let ends = leader.ends;
+                match (number, way) {
+                    (0, Way::Direct) => leader.alone(bytes, times, || {
+                        black_box(ends.plain.add(0, 1));
+                        Ok(())
+                    }),
+                    (0, _) => {
+                        let mut into = [0; 8];
+                        leader.alone(bytes, times, || ends.fetch(way, &mut into))
+                    }
+                    _ => leader.alone(bytes, times, || {
+                        black_box(ends.add(way)?);
+                        Ok(())
+                    }),
+                }
+            };
+            let point = format!("{bytes} B");
+            if let Some(samples) = leader.sample(effort, 2, &point, report, run)? {
+                let case = case_of(way, bytes);
+                report.rows(&case, "ns", baseline_name, &samples.figures(1, 0));
             }
         }
         Ok(())

@@ -106,6 +106,12 @@ impl Words {
         self.word(offset).store(value, Ordering::Release);
     }
 
+    /// An atomic addition.
+    #[inline(always)]
+    pub(crate) fn add(&self, offset: usize, value: u64) -> u64 {
+        self.word(offset).fetch_add(value, Ordering::SeqCst)
+    }
+
     /// Adds up the words of `bytes` from `offset` on, which must be complete: a flag has said so. `bytes` is a multiple of 8.
     #[inline(always)]
     pub(crate) fn sum(&self, offset: usize, bytes: usize) -> u64 {

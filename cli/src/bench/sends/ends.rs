@@ -190,6 +190,11 @@ impl<'a> Ends<'a> {
         Ok(self.inbox(way).import.fetch(0, into)?)
     }
 
+    /// Adds to the first word of the peer's inbox.
+    pub(super) fn add(&self, way: Way) -> Result<u64, BenchError> {
+        Ok(self.inbox(way).import.fetch_add_u64(0, 1)?)
+    }
+
     /// Stores a message at `at` and its flag, the message's number, at `flag`.
     #[inline(always)]
     fn put(
