@@ -10,6 +10,8 @@
 //! | let others store into memory, or fetch from it | [`Node::export_buffer`], [`Node::alloc`] |
 //! | store into another rank's memory, or fetch from it | [`Node::import`], then [`Import::send`], [`Import::fetch`] |
 //! | say "data, then flag" | [`Import::put_signal`] |
+//! | let several senders signal by one word | [`Import::put_signal_add`], [`Import::put_signal_or`] |
+//! | change a word of another rank in one step | [`Import::fetch_add_u64`], [`Import::compare_swap_u64`], [`Import::swap_u64`] |
 //! | wait for one of several signals | [`Node::wait_any`] |
 //! | sleep in `epoll` until something comes | [`Node::event_fd`] |
 //! | store or fetch many parts, or rows of a matrix | [`Import::send_vectored`], [`Import::fetch_strided`] |

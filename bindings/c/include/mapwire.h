@@ -15,7 +15,7 @@
  * - After fork(2) the child must use nothing of the library; exec(2) is fine.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
- * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_shared(3), mw_error(3)
+ * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_error(3)
  * *
  * This file is made from the library's source. Do not edit it.
  */
@@ -143,6 +143,12 @@ typedef int32_t mw_status_t;
 
 /* Memory that importers can map: they store into it, and fetch from it, without help of this process (the direct path). */
 typedef struct mw_buffer_t mw_buffer_t;
+
+/*
+ * A descriptor that becomes readable when something has come for this process, for programs that sleep in `epoll`, `poll` or an event
+ * loop built on them.
+ */
+typedef struct mw_eventfd_t mw_eventfd_t;
 
 /* Memory on offer: others may store into it or fetch from it, until `mw_export_revoke`. Several threads may use it at once. */
 typedef struct mw_export_t mw_export_t;
@@ -538,6 +544,124 @@ mw_status_t mw_node_reduce_f64(const mw_node_t *node,
 mw_status_t mw_node_choose_victims(const mw_node_t *node,
                                    mw_choose_victims_fn choose,
                                    void *data);
+
+/*
+ * Adds `value` to the 64-bit word at `offset`; the sum wraps. What the word held before comes in `*old`, which may be `NULL`.
+ * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
+ * after all that this process has sent to the exporter.
+ *
+ * Errors:
+ * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
+ * unless the exporter revokes the export or goes during the call.
+ */
+mw_status_t mw_import_fetch_add_u64(const mw_import_t *import,
+                                    uint64_t offset,
+                                    uint64_t value,
+                                    uint64_t *old);
+
+/*
+ * Stores `value` in the 64-bit word at `offset`. What the word held before comes in `*old`, which may be `NULL`.
+ * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
+ * after all that this process has sent to the exporter.
+ *
+ * Errors:
+ * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
+ * unless the exporter revokes the export or goes during the call.
+ */
+mw_status_t mw_import_swap_u64(const mw_import_t *import,
+                               uint64_t offset,
+                               uint64_t value,
+                               uint64_t *old);
+
+/*
+ * Stores `value` in the 64-bit word at `offset` if that holds `expected`, which `*old` then is. What the word held before comes in `*old`, which may be `NULL`.
+ * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
+ * after all that this process has sent to the exporter.
+ *
+ * Errors:
+ * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
+ * unless the exporter revokes the export or goes during the call.
+ */
+mw_status_t mw_import_compare_swap_u64(const mw_import_t *import,
+                                       uint64_t offset,
+                                       uint64_t expected,
+                                       uint64_t value,
+                                       uint64_t *old);
+
+/*
+ * Adds `value` to the 32-bit word at `offset`; the sum wraps. What the word held before comes in `*old`, which may be `NULL`.
+ * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
+ * after all that this process has sent to the exporter.
+ *
+ * Errors:
+ * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
+ * unless the exporter revokes the export or goes during the call.
+ */
+mw_status_t mw_import_fetch_add_u32(const mw_import_t *import,
+                                    uint64_t offset,
+                                    uint32_t value,
+                                    uint32_t *old);
+
+/*
+ * Stores `value` in the 32-bit word at `offset`. What the word held before comes in `*old`, which may be `NULL`.
+ * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
+ * after all that this process has sent to the exporter.
+ *
+ * Errors:
+ * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
+ * unless the exporter revokes the export or goes during the call.
+ */
+mw_status_t mw_import_swap_u32(const mw_import_t *import,
+                               uint64_t offset,
+                               uint32_t value,
+                               uint32_t *old);
+
+/*
+ * Stores `value` in the 32-bit word at `offset` if that holds `expected`, which `*old` then is. What the word held before comes in `*old`, which may be `NULL`.
+ * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
+ * after all that this process has sent to the exporter.
+ *
+ * Errors:
+ * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
+ * unless the exporter revokes the export or goes during the call.
+ */
+mw_status_t mw_import_compare_swap_u32(const mw_import_t *import,
+                                       uint64_t offset,
+                                       uint32_t expected,
+                                       uint32_t value,
+                                       uint32_t *old);
+
+/*
+ * As `mw_import_put_signal`, but adds `value` to the word at `signal_offset`; the sum wraps.
+ *
+ * Errors:
+ * As `mw_import_put_signal`.
+ *
+ * Required of the caller:
+ * As `mw_import_send`.
+ */
+mw_status_t mw_import_put_signal_add(const mw_import_t *import,
+                                     const void *data,
+                                     size_t length,
+                                     uint64_t offset,
+                                     uint64_t signal_offset,
+                                     uint64_t value);
+
+/*
+ * As `mw_import_put_signal`, but sets the bits of `value` in the word at `signal_offset`, and leaves the others.
+ *
+ * Errors:
+ * As `mw_import_put_signal`.
+ *
+ * Required of the caller:
+ * As `mw_import_send`.
+ */
+mw_status_t mw_import_put_signal_or(const mw_import_t *import,
+                                    const void *data,
+                                    size_t length,
+                                    uint64_t offset,
+                                    uint64_t signal_offset,
+                                    uint64_t value);
 
 /*
  * Allocates `length` bytes, zeroed, on a page boundary.
@@ -1048,6 +1172,44 @@ mw_status_t mw_request_wait(mw_request_t *request);
  */
 mw_status_t mw_request_wait_all(mw_request_t **requests,
                                 size_t count);
+
+/*
+ * Makes a descriptor for an event loop; each loop needs one of its own. For each sleep: `mw_eventfd_arm`, look at everything that is
+ * waited for (`mw_node_poll`, signals, requests), and sleep if there is nothing. In this order nothing is missed.
+ *
+ * Between two armings it becomes readable once: at once when a send, signal or notification comes, a request ends, or a rank leaves
+ * or dies; after half a second at most when a peer stores through `mw_import_pointer`. It may be readable though nothing has come: after
+ * what this process did itself, and up to five times a second while it is armed and importers may have mapped memory of this process.
+ * It does not become readable while a thread counts as polling (`mw_node_begin_polling`).
+ *
+ * It does not keep this process in the job: afterwards it stays readable. Give `*events` back with `mw_eventfd_free`.
+ *
+ * Errors:
+ * `MW_ERR_LIMIT`: no descriptor left.
+ */
+mw_status_t mw_eventfd_create(const mw_node_t *node,
+                              mw_eventfd_t **events);
+
+/* The descriptor, in `*fd`. Wait for it to be readable; leave reading, writing and closing to the library. */
+mw_status_t mw_eventfd_fd(const mw_eventfd_t *events,
+                          int32_t *fd);
+
+/*
+ * Makes the descriptor not readable, and arms it: what comes from here on makes it readable. Look once more before you sleep: what
+ * came before is found by that look alone.
+ *
+ * Errors:
+ * `MW_ERR_GONE`: this process has left the job; the descriptor stays readable.
+ */
+mw_status_t mw_eventfd_arm(const mw_eventfd_t *events);
+
+/*
+ * Closes the descriptor: take it out of event loops before. `NULL` is no error.
+ *
+ * Required of the caller:
+ * No other thread is in a call with `events`, or uses it afterwards.
+ */
+mw_status_t mw_eventfd_free(mw_eventfd_t *events);
 
 /*
  * Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take

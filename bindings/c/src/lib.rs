@@ -58,6 +58,8 @@ pub mod collective;
 pub mod victims;
 
 #[allow(unsafe_code)]
+pub mod atomics;
+#[allow(unsafe_code)]
 pub mod buffer;
 
 #[allow(unsafe_code)]
@@ -91,7 +93,6 @@ pub mod files;
 pub mod counters;
 
 mod arguments;
-pub mod atomics;
 #[allow(unsafe_code)]
 mod growing;
 mod log;

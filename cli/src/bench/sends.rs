@@ -1,5 +1,5 @@
-//! `send-latency`, `send-bandwidth`, `fetch-latency`, `atomic-latency`: all ways between two ranks, beside the plainest copies through the same kind of
-//! memory.
+//! `send-latency`, `send-bandwidth`, `fetch-latency`, `atomic-latency`: all ways between two ranks, beside the plainest copies
+//! through the same kind of memory.
 
 use std::cell::RefCell;
 use std::hint::black_box;

@@ -159,7 +159,7 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
             assert_eq!(answer(&mut channel), OutOfRange);
 
             // Signals: across the end, and outside.
-            for signal in [LENGTH - 7, LENGTH, u64::MAX - 8] {
+            for signal in [LENGTH.next_multiple_of(8), 1 << 40, u64::MAX - 15] {
                 let signal = Signal::set(signal, 9);
                 let repr = match store(&all, 16, 3) {
                     Repr::Store {
@@ -366,7 +366,7 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
     let repr = match dice.below(7) {
         0..=2 => {
             if signal {
-                let (offset, value) = (near(dice), dice.roll());
+                let (offset, value) = (near(dice) & !7, dice.roll());
                 payload.extend(Signal::set(offset, value).to_bytes());
             }
             Repr::Store {

@@ -78,8 +78,8 @@ static void use(mw_node_t *node, const char *name) {
     FAILS(MW_ERR_ARGUMENT, "`into` is NULL", mw_import_fetch_strided(import, 8, NULL, 2, 8, 8, 8));
     OK(mw_import_send_strided(import, NULL, 8, 0, 8, 8, 8));
 
-    OK(mw_import_put_signal(import, NULL, 0, 0, 0, 1));
     OK(mw_import_flush(import));
+    OK(mw_import_put_signal(import, NULL, 0, 0, 0, 1));
     OK(mw_import_free(import));
 }
 

@@ -81,7 +81,6 @@ static void use(mw_node_t *node, const char *name) {
         OK(mw_import_put_signal_async(import, parts[i], PART, 8 + i * PART, 0, i + 1, &requests[i]));
     }
     OK(mw_request_wait_all(requests, COUNT));
-    OK(mw_import_flush(import));
     OK(mw_import_free(import));
 }
 
