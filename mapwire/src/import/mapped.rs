@@ -54,10 +54,9 @@ impl Import {
         };
         let stored = match by_ring(signal) {
             true => self.send_ring(Source::EMPTY, 0, false, Some(signal)),
-            false => self.open_direct().and_then(|()| {
+            false => self.open_direct().map(|()| {
                 mapped.put_signal(mapped.part().start, Source::EMPTY, signal);
                 self.wake_awaiting(mapped);
-                Ok(())
             }),
         };
         stored.map_err(|error| after(sent, data.len(), error))
