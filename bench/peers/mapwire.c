@@ -39,7 +39,7 @@ int peer_open(const peer_host_t *host) {
         }
         if (failed(mw_import_create(node, (uint32_t)(1 - host->rank), names[way], NULL, &theirs[way]))) return 1;
     }
-    return 0;
+    return failed(mw_node_begin_polling(node));
 }
 
 const char *const *peer_ways(void) {
@@ -67,4 +67,7 @@ void peer_progress(void) {
     mw_node_poll(node, &worked);
 }
 
-void peer_close(void) { mw_node_free(node); }
+void peer_close(void) {
+    mw_node_end_polling(node);
+    mw_node_free(node);
+}
