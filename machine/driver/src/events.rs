@@ -4,7 +4,7 @@
 //! the arming is found by that look. What comes after it makes the descriptor readable:
 //!
 //! * Packets and the broker's news. Whoever runs a turn of the duty cycle that did something writes to the descriptors that are
-//!   armed ([`Driver::fire_events`]). Arming and turns exclude each other by the driver's lock, so that a turn either is over when the
+//!   armed (`Driver::fire_events`). Arming and turns exclude each other by the driver's lock, so that a turn either is over when the
 //!   program looks, or finds the descriptor armed. Packets that nobody serves ring the service thread, as ever.
 //! * Direct stores. Arming marks the status of every export that importers have mapped ([`SharedBuffer::set_watched`]), also of those
 //!   to come, and makes the fence for both sides ([`barrier::heavy`]): an importer that stores later sees the mark, and rings the

@@ -214,10 +214,7 @@ fn an_atomic_without_key_right_or_word_changes_nothing_and_is_answered_with_the_
         Refusal::UnknownExport
     );
     assert_eq!(ask(good, export, past, Width::Four), Refusal::OutOfRange);
-    assert_eq!(
-        ask(good, export, !7, Width::Four),
-        Refusal::OutOfRange
-    );
+    assert_eq!(ask(good, export, !7, Width::Four), Refusal::OutOfRange);
     assert_eq!(world.snapshot(1), before);
 }
 
