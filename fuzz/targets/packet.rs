@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let header = packet.header();
     let (again, made) = packet.repr().emit(header.sequence.get(), header.ack.get());
     let carried = match packet.repr() {
-        Repr::FetchRequest { .. } | Repr::StoreRefused { .. } => &[],
+        Repr::FetchRequest { .. } | Repr::StoreRefused { .. } | Repr::Atomic { .. } => &[],
         _ => packet.payload(),
     };
     let written = [again.as_bytes(), &made, carried].concat();
