@@ -141,7 +141,7 @@ fn what_waits_for_room_leaves_while_its_sender_does_something_else() {
                         let begun = Instant::now();
                         words.wait_signal(0, round * SENDS).unwrap();
                         let took = begun.elapsed();
-                        assert!(took < Duration::from_millis(150), "round {round}: {took:?}");
+                        assert!(took < Duration::from_millis(700), "round {round}: {took:?}");
                         rank.meet(&format!("round{round}"));
                     }
                 } else {
