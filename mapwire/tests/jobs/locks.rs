@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mapwire::Shared;
 
 use crate::harness::hostile::Dice;
-use crate::harness::{job, refused};
+use crate::harness::{eventually, job, refused};
 use crate::sharing::{on_both, one_each};
 
 #[test]
@@ -170,6 +170,8 @@ fn more_threads_than_there_is_room_for_are_told_so() {
             let node = rank.node();
             let shared = rank.shared(&node);
             let refusals = AtomicU64::new(0);
+            let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+            let before = threads();
             let gate = std::sync::Barrier::new(70);
             std::thread::scope(|scope| {
                 for thread in 0..70 {
@@ -192,6 +194,8 @@ fn more_threads_than_there_is_room_for_are_told_so() {
             assert!(refusals.into_inner() >= 6);
             // Those threads are gone, and others take their place.
             for _ in 0..3 {
+                // A scope ends when its threads are done, which the kernel may still know for a moment.
+                eventually("all threads end", || threads() <= before);
                 std::thread::scope(|scope| {
                     for thread in 0..50 {
                         let shared = &shared;
