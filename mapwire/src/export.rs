@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::AskForWake;
-use mapwire_driver::exports::{DirectMemory, ExportRequest};
+use mapwire_driver::exports::{DirectMemory, ExportRequest, writers};
 use mapwire_driver::notices::{Notification, NotificationHandler};
 use mapwire_host::memory::{MemoryError, SharedBuffer};
 use mapwire_translation::PAGE_BYTES;
@@ -128,7 +128,7 @@ impl<'a> ExportBuilder<'a> {
         let memory = match &self.buffer {
             _ if self.ring_only || !self.rights.contains(Rights::FETCH) => None,
             Some(buffer) => Some(Arc::clone(&buffer.memory)),
-            None => adopt(address, length).map(|memory| Arc::new(Mutex::new(memory))),
+            None => adopt(address, length, self.rights).map(|memory| Arc::new(Mutex::new(memory))),
         };
         if self.buffer.is_none() {
             // What was adopted is mapped as it must be.
@@ -169,8 +169,14 @@ impl<'a> ExportBuilder<'a> {
 
 /// Moves the whole pages of private memory to where importers can map them; `None` where that cannot be, so that it goes by the
 /// ring.
-fn adopt(address: u64, length: u64) -> Option<SharedBuffer> {
-    match SharedBuffer::adopt("mapwire-export", address as usize, length as usize) {
+fn adopt(address: u64, length: u64, rights: Rights) -> Option<SharedBuffer> {
+    let adopted = SharedBuffer::adopt("mapwire-export", address as usize, length as usize)
+        .and_then(|mut memory| {
+            // Takes a descriptor more. Without it the memory goes back at once.
+            memory.share(writers(rights))?;
+            Ok(memory)
+        });
+    match adopted {
         Ok(memory) => Some(memory),
         Err(error @ MemoryError::NotAdoptable { .. }) => {
             tracing::debug!(%error, "an export takes the ring path");

@@ -26,6 +26,16 @@ pub enum DirectMemory {
     Views(Arc<MultiView>),
 }
 
+/// Whom an export with these rights lets store: who may not is kept out by the kernel.
+#[must_use]
+pub fn writers(rights: Rights) -> Writers {
+    if rights.contains(Rights::STORE) {
+        Writers::All
+    } else {
+        Writers::Present
+    }
+}
+
 /// What a process asks to export.
 pub struct ExportRequest {
     /// Under which name.
@@ -132,15 +142,9 @@ impl Driver {
             request.direct = None;
         }
         if let Some(DirectMemory::Buffer(buffer)) = &request.direct {
-            // Who may not be let in to store is kept out by the kernel.
-            let writers = if request.rights.contains(Rights::STORE) {
-                Writers::All
-            } else {
-                Writers::Present
-            };
             let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
             buffer.set_watched(self.watching);
-            buffer.share(writers)?;
+            buffer.share(writers(request.rights))?;
         }
         let part = request.mapped_part();
         let key = job_key()?;

@@ -31,6 +31,11 @@ pub fn address_space() -> Limit {
     Limit(getrlimit(Resource::As).current)
 }
 
+/// Bytes of a file, also of one in memory (RLIMIT_FSIZE). The kernel ends a process that goes beyond with SIGXFSZ.
+pub fn file_bytes() -> Limit {
+    Limit(getrlimit(Resource::Fsize).current)
+}
+
 /// Open files, one more than the highest descriptor (RLIMIT_NOFILE).
 pub fn descriptors() -> Limit {
     Limit(getrlimit(Resource::Nofile).current)

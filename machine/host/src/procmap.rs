@@ -9,6 +9,7 @@ use rustix::ioctl::{Updater, opcode};
 
 use crate::descriptors::above_stdio;
 use crate::maps::MappedRange;
+use crate::masking::mask;
 use crate::memory::Owner;
 
 const WRITABLE: u64 = 1 << 1;
@@ -46,6 +47,8 @@ static MAPS: Mutex<Option<(Owner, OwnedFd)>> = Mutex::new(None);
 /// # Errors
 /// The kernel is older, or `/proc` is not mounted.
 pub(crate) fn range_at_or_after(address: usize) -> Result<Option<MappedRange>, Errno> {
+    // A handler may fork, which asks too.
+    let _mask = mask();
     let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
     if !matches!(&*maps, Some((owner, _)) if owner.is_me()) {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;

@@ -246,6 +246,7 @@ fn of_memory(error: &MemoryError) -> Kind {
         MemoryError::Zero => Kind::Argument,
         MemoryError::TooLong { .. }
         | MemoryError::AddressSpace { .. }
+        | MemoryError::FileBytes { .. }
         | MemoryError::Descriptors { .. } => Kind::Limit,
         MemoryError::TooShort { .. } | MemoryError::NotSealed(_) => Kind::Protocol,
         MemoryError::OutOfRange { .. } => Kind::Range,

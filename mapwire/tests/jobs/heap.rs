@@ -431,3 +431,29 @@ fn exports_beyond_the_share_of_descriptors_take_the_ring() {
         })
         .succeeds();
 }
+
+#[test]
+fn an_export_stands_however_few_descriptors_are_left_for_it() {
+    job(1)
+        .run(|rank| {
+            let node = rank.node();
+            let mut heap = Heap::new(0);
+            let mut all = Vec::new();
+            crate::harness::denials::lower_limit(rustix::process::Resource::Nofile, 256);
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                all.push(file);
+            }
+            let mut directs = Vec::new();
+            for left in 0..6 {
+                let export = heap.export(&node, "heap");
+                // One more for the next, and for a look at this one.
+                all.pop();
+                directs.push(is_shared(heap.start().addr()));
+                export.write(0, &[left; LENGTH]).unwrap();
+                export.revoke().unwrap();
+                assert!(heap.bytes().iter().all(|byte| *byte == left));
+            }
+            assert!(!directs[0] && directs[5], "{directs:?}");
+        })
+        .succeeds();
+}

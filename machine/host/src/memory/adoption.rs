@@ -42,7 +42,6 @@ const ENTRY_BYTES: usize = 8;
 pub(super) struct Adopted {
     start: usize,
     bytes: usize,
-    was_locked: bool,
     owner: Owner,
 }
 
@@ -65,9 +64,12 @@ impl Adopted {
         let this = Self {
             start,
             bytes,
-            was_locked: is_locked(start, bytes),
             owner: Owner::me(),
         };
+        let locked: Vec<&MappedRange> = ranges
+            .iter()
+            .filter(|range| is_locked(range.start, range.end - range.start))
+            .collect();
         let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
         let mut touched = (bytes >= SPARSE_BYTES).then(Touched::open).flatten();
         // Nothing is allocated from here on: a thread that waits for its store may hold the allocator.
@@ -85,11 +87,13 @@ impl Adopted {
             bytes,
             file: Arc::clone(file),
         });
-        let locked = this.lock_again();
         drop(adoptions);
-        if let Err(error) = locked {
+        let locked = locked
+            .iter()
+            .try_for_each(|range| lock(range.start, range.end - range.start));
+        if let Err(errno) = locked {
             this.give_back(file)?;
-            return Err(error);
+            return Err(fail("mlock")(errno));
         }
         Ok(this)
     }
@@ -109,9 +113,8 @@ impl Adopted {
         for part in forks::standing(self.start, self.bytes, file)? {
             self.give_part_back(file, part.start, part.end - part.start)?;
         }
-        adoptions.remove(self.start);
-        drop(adoptions);
-        self.lock_again()
+        adoptions.remove(file);
+        Ok(())
     }
 
     fn give_part_back(
@@ -121,6 +124,7 @@ impl Adopted {
         bytes: usize,
     ) -> Result<(), MemoryError> {
         let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
+        let was_locked = is_locked(start, bytes);
         let fresh = Mapping::anonymous(bytes).map_err(fail("mmap"))?;
         let still = Stillness::begin(start, bytes).map_err(fail("mprotect"))?;
         let offset = start - self.start;
@@ -136,17 +140,11 @@ impl Adopted {
         if let Some(still) = still {
             still.end_replaced();
         }
-        Ok(())
-    }
-
-    /// Locks the memory where it was locked before it moved.
-    fn lock_again(&self) -> Result<(), MemoryError> {
-        if !self.was_locked {
-            return Ok(());
+        if was_locked {
+            // As many bytes as were locked until now. Should the limit be lower all the same, the memory is back nevertheless.
+            let _ = lock(start, bytes);
         }
-        // SAFETY: keeps pages in memory; no byte changes.
-        unsafe { rustix::mm::mlock(address_of(self.start), self.bytes) }
-            .map_err(|errno| MemoryError::of_call("mlock", self.bytes, errno))
+        Ok(())
     }
 }
 
@@ -219,9 +217,14 @@ fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRange>, Memory
 
 /// Whether any page is locked into memory.
 fn is_locked(start: usize, bytes: usize) -> bool {
-    // SAFETY: to invalidate private memory does nothing; the kernel refuses it for locked pages.
+    // SAFETY: to invalidate memory of no device does nothing; the kernel refuses it for locked pages.
     let asked = unsafe { rustix::mm::msync(address_of(start), bytes, MsyncFlags::INVALIDATE) };
     asked == Err(Errno::BUSY)
+}
+
+fn lock(start: usize, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: keeps pages in memory; no byte changes.
+    unsafe { rustix::mm::mlock(address_of(start), bytes) }
 }
 
 /// Tells which pages of private memory were ever touched.

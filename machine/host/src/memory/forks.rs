@@ -82,12 +82,10 @@ impl Adoptions {
         self.registry.entries.push(entry);
     }
 
-    /// Takes out the one that begins at `start`.
-    pub(super) fn remove(&mut self, start: usize) {
+    /// Takes out the one that moved onto `file`: others may begin at the same place, where the program has mapped new memory since.
+    pub(super) fn remove(&mut self, file: &Arc<OwnedFd>) {
         let entries = &mut self.registry.entries;
-        if let Some(index) = entries.iter().position(|entry| entry.start == start) {
-            entries.swap_remove(index);
-        }
+        entries.retain(|entry| !Arc::ptr_eq(&entry.file, file));
     }
 }
 

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::MemoryError;
 use crate::descriptors::above_stdio;
+use crate::limits;
 use crate::page::{check_page_size, round_to_pages};
 
 /// Bytes of the whole pages that hold `bytes`.
@@ -25,9 +26,13 @@ pub(crate) fn whole_pages(bytes: usize) -> Result<usize, MemoryError> {
 /// `name` shows in `/proc/PID/maps`; bytes that a name cannot hold are dropped.
 ///
 /// # Errors
-/// No descriptor left, too many bytes, or pages of another size.
+/// No descriptor left, too many bytes, more than RLIMIT_FSIZE, or pages of another size.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd, MemoryError> {
     check_page_size()?;
+    let limit = limits::file_bytes();
+    if limit.0.is_some_and(|most| bytes as u64 > most) {
+        return Err(MemoryError::FileBytes { bytes, limit });
+    }
     let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create(shown_name(name), flags)

@@ -90,6 +90,17 @@ pub enum MemoryError {
         /// RLIMIT_AS.
         limit: crate::limits::Limit,
     },
+    /// More than a file may have.
+    #[error(
+        "a memory of {bytes} bytes is longer than files may be (RLIMIT_FSIZE is {limit} bytes): \
+         raise the limit with `ulimit -f`"
+    )]
+    FileBytes {
+        /// Bytes asked for.
+        bytes: usize,
+        /// RLIMIT_FSIZE.
+        limit: crate::limits::Limit,
+    },
     /// No descriptor is left for a memfd.
     #[error(
         "no file descriptor left for a memory of {bytes} bytes (RLIMIT_NOFILE is {limit}): \

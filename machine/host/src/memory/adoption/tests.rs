@@ -420,3 +420,149 @@ fn advice_to_drop_pages_leaves_adopted_bytes() {
     drop(buffer);
     assert!(memory.is_filled());
 }
+
+#[test]
+fn what_is_left_of_locked_memory_moves_back_and_what_replaced_the_rest_stays_unlocked() {
+    let memory = Private::new(4 * PAGE);
+    memory.fill();
+    // SAFETY: keeps pages in memory.
+    if unsafe { rustix::mm::mlock(address_of(memory.start), memory.bytes) }.is_err() {
+        println!("skipped: this process may lock no memory");
+        return;
+    }
+    let mut buffer = memory.adopt().unwrap();
+    let peer = import(&mut buffer);
+    let place = address_of(memory.start + 3 * PAGE);
+    // SAFETY: pages of this test, of which the last is mapped anew.
+    unsafe {
+        rustix::mm::munmap(address_of(memory.start + PAGE), PAGE).unwrap();
+        rustix::mm::mmap_anonymous(
+            place,
+            PAGE,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::FIXED,
+        )
+        .unwrap();
+    }
+    buffer.revoke().unwrap();
+    assert!(peer.revoked());
+    assert!(is_locked(memory.start, PAGE) && is_locked(memory.start + 2 * PAGE, PAGE));
+    assert!(!is_locked(memory.start + 3 * PAGE, PAGE));
+}
+
+#[test]
+fn memory_is_locked_after_an_adoption_if_it_was_at_its_end() {
+    let lock = |memory: &Private| {
+        // SAFETY: keeps pages in memory.
+        unsafe { rustix::mm::mlock(address_of(memory.start), memory.bytes) }
+    };
+    let memory = Private::new(2 * PAGE);
+    let buffer = memory.adopt().unwrap();
+    if lock(&memory).is_err() {
+        println!("skipped: this process may lock no memory");
+        return;
+    }
+    drop(buffer);
+    assert!(is_locked(memory.start, memory.bytes));
+    let buffer = memory.adopt().unwrap();
+    // SAFETY: changes no byte.
+    unsafe { rustix::mm::munlock(address_of(memory.start), memory.bytes) }.unwrap();
+    drop(buffer);
+    assert!(!is_locked(memory.start, memory.bytes));
+}
+
+#[test]
+fn a_forked_child_has_what_is_left_of_memory_that_was_mapped_and_adopted_anew_in_part() {
+    in_child("anew", || {
+        let memory = Private::new(4 * PAGE);
+        let first = memory.adopt().unwrap();
+        // SAFETY: a page of this test.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                address_of(memory.start),
+                PAGE,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+            )
+        }
+        .unwrap();
+        drop(SharedBuffer::adopt("test-adoption", memory.start, PAGE).unwrap());
+        // SAFETY: the child stores to its memory and ends.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                memory.word(2 * PAGE).store(1, Ordering::Relaxed);
+                libc::_exit(0);
+            }
+            libc::waitpid(pid, ptr::null_mut(), 0);
+        }
+        assert_eq!(memory.word(2 * PAGE).load(Ordering::Relaxed), 0);
+        drop(first);
+    });
+}
+
+#[test]
+fn memory_beyond_the_limit_on_files_is_refused_and_its_owner_lives() {
+    let (status, text) = child("fsize", || {
+        let memory = Private::new(64 * PAGE);
+        memory.fill();
+        let limit = libc::rlimit {
+            rlim_cur: 32 * PAGE as u64,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: reads a valid structure.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+        let error = memory.adopt().unwrap_err();
+        assert!(error.to_string().contains("RLIMIT_FSIZE"), "{error}");
+        assert!(SharedBuffer::allocate("test", memory.bytes).is_err());
+        assert!(SharedBuffer::adopt("test-adoption", memory.start, 32 * PAGE).is_ok());
+        assert!(memory.is_filled());
+        println!("lives");
+    });
+    if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
+        assert!(
+            status.success() && text.contains("lives"),
+            "{status} {text}"
+        );
+    }
+}
+
+#[test]
+fn a_handler_forks_while_its_thread_asks_what_is_mapped() {
+    extern "C" fn forks(_: i32) {
+        // SAFETY: the child ends at once.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::_exit(0);
+            }
+            libc::waitpid(pid, ptr::null_mut(), 0);
+        }
+    }
+    in_child("handler", || {
+        let memory = Private::new(PAGE);
+        let _buffer = memory.adopt().unwrap();
+        // SAFETY: a handler of the right type, and a timer of this process.
+        unsafe {
+            libc::signal(libc::SIGALRM, forks as *const () as usize);
+            let every = libc::timeval {
+                tv_sec: 0,
+                tv_usec: 2000,
+            };
+            let timer = libc::itimerval {
+                it_interval: every,
+                it_value: every,
+            };
+            libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
+        }
+        // Ends this process should it hang, where no handler could.
+        std::thread::spawn(|| {
+            std::thread::sleep(std::time::Duration::from_secs(20));
+            std::process::abort();
+        });
+        let begun = std::time::Instant::now();
+        while begun.elapsed().as_millis() < 1000 {
+            crate::maps::check_memory(memory.start, PAGE, true).unwrap();
+        }
+    });
+}
