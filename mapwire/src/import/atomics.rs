@@ -64,30 +64,40 @@ impl Import {
 
     #[inline]
     fn update(&self, offset: u64, op: AtomicOp, width: Width, operand: u64) -> Result<u64> {
-        let atomic = Atomic { op, width, operand };
         if let Some(mapped) = &self.held.local.mapped
             && self.is_open(mapped)
             && self.held.local.grant.rights.contains(Rights::ALL)
-            && let Some(old) = mapped.update(offset as usize, atomic)
+            && let Some(old) = mapped.update(offset as usize, Atomic { op, width, operand })
         {
             return self.updated(mapped, old);
         }
-        self.update_slow(offset, atomic)
+        self.update_slow(offset, op, width, operand)
     }
 
     /// What a word held that was updated in place.
     #[inline(always)]
     fn updated(&self, mapped: &MappedBuffer, old: u64) -> Result<u64> {
-        if !mapped.update_arrived() {
-            return Err(self.held.revoked());
+        if mapped.nothing_follows_update() {
+            return Ok(old);
         }
-        self.wake_awaiting(mapped);
+        self.after_update(mapped)?;
         Ok(old)
     }
 
     #[cold]
-    fn update_slow(&self, offset: u64, atomic: Atomic) -> Result<u64> {
-        let width = atomic.width.bytes();
+    fn after_update(&self, mapped: &MappedBuffer) -> Result<()> {
+        if mapped.revoked() {
+            return Err(self.held.revoked());
+        }
+        self.wake_awaiting(mapped);
+        Ok(())
+    }
+
+    #[cold]
+    fn update_slow(&self, offset: u64, op: AtomicOp, width: Width, operand: u64) -> Result<u64> {
+        // Here and not by the caller, which would store it at each call.
+        let atomic = Atomic { op, width, operand };
+        let width = width.bytes();
         if !atomic.width.fits(offset) {
             return Err(Error::UnalignedWord { offset, width });
         }

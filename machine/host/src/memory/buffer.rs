@@ -371,10 +371,11 @@ impl MappedBuffer {
         revocation::stores_arrived(self.status.word())
     }
 
-    /// As [`stores_arrived`](Self::stores_arrived), of the [`update`](Self::update) that this thread has just made.
+    /// Whether the [`update`](Self::update) that this thread has just made is part of the export, and wakes nobody. One load; the
+    /// update was the fence.
     #[inline(always)]
-    pub fn update_arrived(&self) -> bool {
-        revocation::update_arrived(self.status.word())
+    pub fn nothing_follows_update(&self) -> bool {
+        revocation::status_after_update(self.status.word()) == 0
     }
 
     /// Whether the exporter wants to be woken after a store: to be asked after the store. One load.

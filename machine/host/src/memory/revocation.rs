@@ -50,13 +50,14 @@ pub(crate) fn stores_arrived(word: &impl StatusWord) -> bool {
     !is_revoked(word)
 }
 
-/// As [`stores_arrived`], of an atomic update that this thread has just made with sequential consistency. On x86-64 that was a fence.
+/// The status after an atomic update that this thread has just made with sequential consistency. Without [`REVOKED`] the update is
+/// part of the export, as [`stores_arrived`] says of stores. On x86-64 the update was the fence.
 #[inline(always)]
-pub(crate) fn update_arrived(word: &impl StatusWord) -> bool {
+pub(crate) fn status_after_update(word: &impl StatusWord) -> u32 {
     if !cfg!(target_arch = "x86_64") {
         fence(Ordering::SeqCst);
     }
-    !is_revoked(word)
+    word.load(Ordering::Acquire)
 }
 
 #[cfg(all(test, loom))]
