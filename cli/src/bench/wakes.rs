@@ -20,8 +20,8 @@ use super::{BenchError, Plan};
 
 const MOST_BYTES: usize = 4096;
 
-/// How long the receiver has waited when a message comes.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How long the receiver has waited when a message comes: longer than it naps at most while peers can store without a wake-up.
+const PAUSE: Duration = Duration::from_millis(13);
 
 /// Words behind the messages, in lines of their own.
 const FLAG: usize = MOST_BYTES + 64;

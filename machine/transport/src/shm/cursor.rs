@@ -12,6 +12,9 @@ use super::PeerCorrupt;
 /// Payloads in the bulk area begin on a multiple of this many bytes, one cache line.
 pub const BULK_ALIGN_BYTES: u64 = 64;
 
+/// Bit of a slot's payload length: the payload lies at the begin of the bulk area.
+pub const RESTARTED: u32 = 1 << 29;
+
 /// A 64-bit word that both ends of a ring read and write.
 pub trait Word64 {
     /// Reads the word.
@@ -69,6 +72,9 @@ pub struct Shape {
     pub slots: u32,
     /// Bytes of the bulk area, a power of two from [`BULK_ALIGN_BYTES`].
     pub bulk_bytes: u64,
+    /// A payload of at most so many bytes that would cross a multiple of them goes to the begin of the bulk area if the consumer has
+    /// released all others. A power of two.
+    pub near_bytes: u64,
 }
 
 impl Shape {
@@ -90,6 +96,20 @@ impl Shape {
         };
         (start, start + len.next_multiple_of(BULK_ALIGN_BYTES))
     }
+
+    /// As [`place`](Self::place), at the next lap's begin.
+    #[inline(always)]
+    fn place_at_begin(self, head: u64, len_bytes: u32) -> (u64, u64) {
+        self.place(head.next_multiple_of(self.bulk_bytes), len_bytes)
+    }
+
+    /// Whether a payload of `len_bytes` from `start` on would do better at the begin: caches hold that part of the area, and in
+    /// a ring that is little used only that part takes memory.
+    #[inline(always)]
+    fn goes_far(self, start: u64, len_bytes: u32) -> bool {
+        let (len, mask) = (u64::from(len_bytes), self.near_bytes - 1);
+        len <= self.near_bytes && (start & mask) + len > self.near_bytes
+    }
 }
 
 /// The sequence number in the word of the slot at `position`; 0 marks a slot never written.
@@ -108,6 +128,16 @@ pub struct Place {
     pub slot: usize,
     /// Offset in the bulk area; offset plus length stays within the area. 0 for a payload inside the slot.
     pub bulk_offset: usize,
+}
+
+/// Room for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Where it goes.
+    pub place: Place,
+    /// Bytes of the bulk area that went before, and those with it.
+    bulk: (u64, u64),
+    restarts: bool,
 }
 
 /// Why a packet could not be placed.
@@ -148,11 +178,7 @@ impl ProducerCursor {
     /// call before [`Self::publish`] gives the same place. `bulk_bytes` must not exceed half of the bulk area, so
     /// that an empty ring has room wherever its head stands.
     #[inline]
-    pub fn reserve<W: RingWords>(
-        &mut self,
-        words: &W,
-        bulk_bytes: u32,
-    ) -> Result<(Place, u64), Stall> {
+    pub fn reserve<W: RingWords>(&mut self, words: &W, bulk_bytes: u32) -> Result<Reserved, Stall> {
         if self.position - self.released == u64::from(self.shape.slots) {
             self.refresh(words).map_err(Stall::Corrupt)?;
             if self.position - self.released == u64::from(self.shape.slots) {
@@ -161,33 +187,48 @@ impl ProducerCursor {
         }
         let slot = self.shape.slot_of(self.position);
         if bulk_bytes == 0 {
-            return Ok((
-                Place {
+            return Ok(Reserved {
+                place: Place {
                     slot,
                     bulk_offset: 0,
                 },
-                self.bulk_head,
-            ));
+                bulk: (self.bulk_head, self.bulk_head),
+                restarts: false,
+            });
         }
-        let (start, end) = self.shape.place(self.bulk_head, bulk_bytes);
-        if end - self.bulk_tail > self.shape.bulk_bytes {
+        let mut bulk = self.shape.place(self.bulk_head, bulk_bytes);
+        let restarts = self.shape.goes_far(bulk.0, bulk_bytes)
+            && self.drained(words).map_err(Stall::Corrupt)?;
+        if restarts {
+            bulk = self.shape.place_at_begin(self.bulk_head, bulk_bytes);
+        } else if bulk.1 - self.bulk_tail > self.shape.bulk_bytes {
             self.refresh(words).map_err(Stall::Corrupt)?;
-            if end - self.bulk_tail > self.shape.bulk_bytes {
+            if bulk.1 - self.bulk_tail > self.shape.bulk_bytes {
                 return Err(Stall::Full);
             }
         }
-        let bulk_offset = (start & (self.shape.bulk_bytes - 1)) as usize;
-        Ok((Place { slot, bulk_offset }, end))
+        let bulk_offset = (bulk.0 & (self.shape.bulk_bytes - 1)) as usize;
+        Ok(Reserved {
+            place: Place { slot, bulk_offset },
+            bulk,
+            restarts,
+        })
     }
 
-    /// Hands the reserved slot to the consumer. `bulk_end` is the second value of [`Self::reserve`].
+    /// Hands the reserved slot to the consumer. `payload` is the payload's length, with bits of which this knows nothing.
     #[inline]
-    pub fn publish<W: RingWords>(&mut self, words: &W, bulk_end: u64, payload_bytes: u32) {
+    pub fn publish<W: RingWords>(&mut self, words: &W, reserved: Reserved, payload: u32) {
         let slot = self.shape.slot_of(self.position);
-        let word = u64::from(payload_bytes) << 32 | u64::from(sequence_of(self.position));
+        let restarted = if reserved.restarts { RESTARTED } else { 0 };
+        let word = u64::from(payload | restarted) << 32 | u64::from(sequence_of(self.position));
         words.slot(slot).store(word, Ordering::Release);
-        self.bulk_ends[slot] = bulk_end;
-        self.bulk_head = bulk_end;
+        let (start, end) = reserved.bulk;
+        if reserved.restarts {
+            // Nothing lies before it.
+            self.bulk_tail = start;
+        }
+        self.bulk_ends[slot] = end;
+        self.bulk_head = end;
         self.position += 1;
     }
 
@@ -217,9 +258,13 @@ impl ProducerCursor {
         Ok(())
     }
 
-    /// Packets published and, as far as is known here, not yet released.
-    pub fn outstanding(&self) -> u64 {
-        self.position - self.released
+    /// Whether the consumer has released every packet.
+    #[inline]
+    pub fn drained<W: RingWords>(&mut self, words: &W) -> Result<bool, PeerCorrupt> {
+        if self.position != self.released {
+            self.refresh(words)?;
+        }
+        Ok(self.position == self.released)
     }
 }
 
@@ -247,6 +292,7 @@ impl ConsumerCursor {
     }
 
     /// Slot and payload length of the next packet, if it is there. The length is the peer's word: unchecked.
+    /// It has bits of the producer, and [`RESTARTED`] for [`Self::place`].
     #[inline(always)]
     pub fn ready<W: RingWords>(&self, words: &W) -> Option<(usize, u32)> {
         let slot = self.shape.slot_of(self.position);
@@ -257,11 +303,14 @@ impl ConsumerCursor {
     /// Offset in the bulk area of the next packet's payload of `bulk_bytes`, at most half of the area (0: the
     /// payload is in the slot), and the value that [`Self::release`] takes.
     #[inline(always)]
-    pub fn place(&self, bulk_bytes: u32) -> (usize, u64) {
+    pub fn place(&self, bulk_bytes: u32, restarted: bool) -> (usize, u64) {
         if bulk_bytes == 0 {
             return (0, self.bulk_head);
         }
-        let (start, end) = self.shape.place(self.bulk_head, bulk_bytes);
+        let (start, end) = match restarted {
+            true => self.shape.place_at_begin(self.bulk_head, bulk_bytes),
+            false => self.shape.place(self.bulk_head, bulk_bytes),
+        };
         ((start & (self.shape.bulk_bytes - 1)) as usize, end)
     }
 

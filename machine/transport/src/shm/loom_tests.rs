@@ -12,7 +12,8 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::cursor::{
-    BULK_ALIGN_BYTES, ConsumerCursor, ProducerCursor, RingWords, Shape, Stall, Word32, Word64,
+    BULK_ALIGN_BYTES, ConsumerCursor, ProducerCursor, RESTARTED, RingWords, Shape, Stall, Word32,
+    Word64,
 };
 
 impl Word64 for AtomicU64 {
@@ -37,14 +38,21 @@ impl Word32 for AtomicU32 {
 const SHAPE: Shape = Shape {
     slots: 2,
     bulk_bytes: 2 * BULK_ALIGN_BYTES,
+    near_bytes: BULK_ALIGN_BYTES,
 };
 const UNIT: u32 = BULK_ALIGN_BYTES as u32;
+/// A bulk area of four units, of which two are near: a payload of two units that would begin at the second restarts at the first.
+const WIDE_SHAPE: Shape = Shape {
+    slots: 2,
+    bulk_bytes: 4 * BULK_ALIGN_BYTES,
+    near_bytes: 2 * BULK_ALIGN_BYTES,
+};
 
 struct Ring {
     slots: [AtomicU64; 2],
     released: AtomicU32,
     inline: [UnsafeCell<u64>; 2],
-    bulk: [UnsafeCell<u64>; 2],
+    bulk: [UnsafeCell<u64>; 4],
 }
 
 // SAFETY: loom's cells report any unsynchronised access; that none happens is what the models check.
@@ -69,20 +77,19 @@ impl Ring {
             slots: [AtomicU64::new(0), AtomicU64::new(0)],
             released: AtomicU32::new(0),
             inline: [UnsafeCell::new(0), UnsafeCell::new(0)],
-            bulk: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            bulk: [(); 4].map(|()| UnsafeCell::new(0)),
         })
     }
 
     fn try_push(&self, cursor: &mut ProducerCursor, value: u64, bulk_bytes: u32) -> bool {
         match cursor.reserve(self, bulk_bytes) {
-            Ok((place, bulk_end)) => {
-                let cell = match bulk_bytes {
-                    0 => &self.inline[place.slot],
-                    _ => &self.bulk[place.bulk_offset / BULK_ALIGN_BYTES as usize],
-                };
-                // SAFETY: the place was reserved; loom reports it if the consumer still reads there.
-                cell.with_mut(|data| unsafe { *data = value });
-                cursor.publish(self, bulk_end, bulk_bytes);
+            Ok(reserved) => {
+                let place = reserved.place;
+                for cell in self.cells(place.slot, place.bulk_offset, bulk_bytes) {
+                    // SAFETY: the place was reserved; loom reports it if the consumer still reads there.
+                    cell.with_mut(|data| unsafe { *data = value });
+                }
+                cursor.publish(self, reserved, bulk_bytes);
                 true
             }
             Err(Stall::Full) => false,
@@ -91,40 +98,50 @@ impl Ring {
     }
 
     fn try_pop(&self, cursor: &mut ConsumerCursor) -> Option<u64> {
-        let Some((slot, bulk_bytes)) = cursor.ready(self) else {
+        let Some((slot, payload)) = cursor.ready(self) else {
             if cursor.unannounced() {
                 cursor.announce(self);
             }
             return None;
         };
-        let (bulk_offset, bulk_end) = cursor.place(bulk_bytes);
-        let cell = match bulk_bytes {
-            0 => &self.inline[slot],
-            _ => &self.bulk[bulk_offset / BULK_ALIGN_BYTES as usize],
-        };
-        // SAFETY: the slot is published; loom reports it if the producer still writes there.
-        let value = cell.with(|data| unsafe { *data });
+        let (bulk_bytes, restarted) = (payload & !RESTARTED, payload & RESTARTED != 0);
+        let (bulk_offset, bulk_end) = cursor.place(bulk_bytes, restarted);
+        let mut values = self
+            .cells(slot, bulk_offset, bulk_bytes)
+            .iter()
+            // SAFETY: the slot is published; loom reports it if the producer still writes there.
+            .map(|cell| cell.with(|data| unsafe { *data }));
+        let value = values.next();
+        assert!(values.all(|other| Some(other) == value));
         cursor.release(self, bulk_end);
-        Some(value)
+        value
+    }
+
+    /// Where a payload of `bulk_bytes` lies; of 0 in its slot.
+    fn cells(&self, slot: usize, bulk_offset: usize, bulk_bytes: u32) -> &[UnsafeCell<u64>] {
+        match bulk_bytes {
+            0 => &self.inline[slot..=slot],
+            _ => &self.bulk[bulk_offset / UNIT as usize..][..bulk_bytes.div_ceil(UNIT) as usize],
+        }
     }
 }
 
 /// The producer sends packets of these sizes, the consumer takes them all; each is full and wraps on the way.
-fn exchange(sizes: &'static [u32]) {
+fn exchange(shape: Shape, sizes: &'static [u32]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let ring = Ring::new();
         let theirs = Arc::clone(&ring);
         let producer = thread::spawn(move || {
-            let mut cursor = ProducerCursor::new(SHAPE);
+            let mut cursor = ProducerCursor::new(shape);
             for (number, &size) in sizes.iter().enumerate() {
                 while !theirs.try_push(&mut cursor, 100 + number as u64, size) {
                     thread::yield_now();
                 }
             }
         });
-        let mut cursor = ConsumerCursor::new(SHAPE);
+        let mut cursor = ConsumerCursor::new(shape);
         for number in 0..sizes.len() {
             loop {
                 if let Some(value) = ring.try_pop(&mut cursor) {
@@ -141,17 +158,22 @@ fn exchange(sizes: &'static [u32]) {
 
 #[test]
 fn loom_packets_in_slots_arrive_in_order_through_a_full_ring_that_wraps() {
-    exchange(&[0, 0, 0, 0]);
+    exchange(SHAPE, &[0, 0, 0, 0]);
 }
 
 #[test]
 fn loom_packets_in_the_bulk_area_are_never_overwritten_before_release() {
-    exchange(&[UNIT, UNIT, UNIT, UNIT]);
+    exchange(SHAPE, &[UNIT, UNIT, UNIT, UNIT]);
 }
 
 #[test]
 fn loom_slots_and_bulk_area_mix() {
-    exchange(&[UNIT, 0, UNIT, 0]);
+    exchange(SHAPE, &[UNIT, 0, UNIT, 0]);
+}
+
+#[test]
+fn loom_a_bulk_area_restarts_where_nothing_is_overwritten_before_release() {
+    exchange(WIDE_SHAPE, &[UNIT, 2 * UNIT, UNIT, 2 * UNIT]);
 }
 
 /// Marks of a bell, as in [`bells`](crate::bells).

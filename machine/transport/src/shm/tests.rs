@@ -180,3 +180,42 @@ fn random_scribbling_never_panics_or_escapes() {
         }
     }
 }
+
+#[test]
+fn a_ring_whose_consumer_keeps_up_uses_the_begin_of_its_bulk_area_only() {
+    const BYTES: usize = 4112;
+    let config = RingConfig::default();
+    let bulk = FIRST_RING + (config.layout_bytes() - config.bulk_bytes as usize);
+    let (mut transport, mut attacker, memory) = victim();
+    let mut push = |byte: u8| {
+        let mut header = Header::ZERO;
+        header.length.set(BYTES as u32);
+        let header = zerocopy::transmute_ref!(&header);
+        let payload = [byte; BYTES];
+        attacker.sender.try_push(header, &[(&payload[..]).into()])
+    };
+    let take = |transport: &mut ShmTransport, byte: u8| {
+        let packet = transport.poll_receive().unwrap().unwrap();
+        let mut copy = [0; BYTES];
+        packet.payload.copy_to_slice(0, &mut copy);
+        assert_eq!(copy, [byte; BYTES]);
+        transport.release(NodeId(0));
+    };
+    let is_used = |at: usize| memory.word64(bulk + at).load(Ordering::Relaxed) != 0;
+    for number in 1..=100 {
+        push(number).unwrap();
+        take(&mut transport, number);
+        // Which tells the producer.
+        assert!(transport.poll_receive().unwrap().is_none());
+    }
+    assert!(
+        is_used(8 << 10)
+            && !(16 << 10..config.bulk_bytes as usize)
+                .step_by(8)
+                .any(is_used)
+    );
+    // One that does not keep up has all of the area.
+    (101..=130).for_each(|number| push(number).unwrap());
+    (101..=130).for_each(|number| take(&mut transport, number));
+    assert!(is_used(64 << 10));
+}

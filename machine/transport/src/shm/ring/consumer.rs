@@ -60,7 +60,8 @@ impl Consumer {
             return Ok(false);
         };
         let is_packed = payload_bytes & PACKED != 0;
-        let len_bytes = (payload_bytes & !PACKED) as usize;
+        let restarted = payload_bytes & RESTARTED != 0;
+        let len_bytes = (payload_bytes & !(PACKED | RESTARTED)) as usize;
         if len_bytes > memory.max_payload_bytes || is_packed && len_bytes > packed::PAYLOAD_BYTES {
             return Err(PeerCorrupt {
                 what: "payload length in bytes",
@@ -91,9 +92,9 @@ impl Consumer {
             packed::unpack(&mut self.scratch);
         }
         let (payload, bulk_end) = if len_bytes <= INLINE_BYTES {
-            (Whereabouts::Slot, self.cursor.place(0).1)
+            (Whereabouts::Slot, self.cursor.place(0, false).1)
         } else {
-            let (offset, end) = self.cursor.place(payload_bytes);
+            let (offset, end) = self.cursor.place(len_bytes as u32, restarted);
             (Whereabouts::Bulk(memory.bulk_base + offset), end)
         };
         self.head = Some(Head {

@@ -51,11 +51,12 @@ impl Producer {
         } else {
             0
         };
-        let (place, bulk_end) = match self.cursor.reserve(memory, bulk_bytes) {
+        let reserved = match self.cursor.reserve(memory, bulk_bytes) {
             Ok(reserved) => reserved,
             Err(Stall::Full) => return Err(PushError::Full),
             Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
         };
+        let place = reserved.place;
         let slot = memory.slot_at(place.slot);
         if let ([piece], Some(mut line)) = (pieces, packed::line_of(header, len_bytes)) {
             // SAFETY: a `Piece` is readable while it lives and lies in no ring; `line_of` has room for so many bytes. A line is
@@ -66,7 +67,7 @@ impl Producer {
                 store_words(slot.add(HEADER_OFFSET), &line);
             }
             self.cursor
-                .publish(memory, bulk_end, payload_bytes | PACKED);
+                .publish(memory, reserved, payload_bytes | PACKED);
             return Ok(());
         }
         // SAFETY: a slot holds a header behind its first word, and no header lies in a ring.
@@ -90,7 +91,7 @@ impl Producer {
                 to += piece.len();
             }
         }
-        self.cursor.publish(memory, bulk_end, payload_bytes);
+        self.cursor.publish(memory, reserved, payload_bytes);
         if (1..=MOST_PREPARED_BYTES).contains(&bulk_bytes) {
             self.prepare(bulk_bytes);
         }
@@ -115,10 +116,7 @@ impl Producer {
 
     /// Whether the consumer has released every packet.
     pub fn drained(&mut self) -> Result<bool, PeerCorrupt> {
-        if self.cursor.outstanding() > 0 {
-            self.cursor.refresh(&self.memory)?;
-        }
-        Ok(self.cursor.outstanding() == 0)
+        self.cursor.drained(&self.memory)
     }
 
     /// Whether the consumer has said that it will take no more packets.
