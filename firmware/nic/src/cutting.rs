@@ -316,7 +316,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// Where `length` bytes at `address` are, which lie within one page.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn translate(
         &mut self,
         process: ProcessId,
@@ -324,15 +324,34 @@ impl<D: TranslationDesign> Nic<D> {
         length: u32,
         path: Path,
     ) -> Result<Piece, Lack> {
+        match self.find(process, address, length, path) {
+            Ok(frame) => Ok(Piece {
+                frame,
+                offset: (address % PAGE_BYTES as u64) as u32,
+                length,
+            }),
+            Err(Unfound::Host) => Err(Lack::Host),
+            Err(Unfound::NotPinned) => {
+                let address = Page::containing(address).address();
+                Err(Lack::NotPinned { address })
+            }
+        }
+    }
+
+    /// In which frame the `length` bytes at `address` are. The answer fits registers.
+    #[inline]
+    fn find(
+        &mut self,
+        process: ProcessId,
+        address: u64,
+        length: u32,
+        path: Path,
+    ) -> Result<Frame, Unfound> {
         let (owner, page) = (Process(process.0), Page::containing(address));
         if self.stalled.has_found()
             && let Some(frame) = self.found_before(owner, page)
         {
-            return Ok(Piece {
-                frame,
-                offset: (address % PAGE_BYTES as u64) as u32,
-                length,
-            });
+            return Ok(frame);
         }
         let lookup = match path {
             Path::Send | Path::Fetch => self.translation.lookup(owner, page),
@@ -342,24 +361,19 @@ impl<D: TranslationDesign> Nic<D> {
             Lookup::Hit(frame) | Lookup::Miss(frame) => frame,
             Lookup::Host(request) => {
                 self.stalled.ask(request);
-                return Err(Lack::Host);
+                return Err(Unfound::Host);
             }
         };
         if frame.is_garbage() {
             self.counters.garbage_pieces += 1;
             if self.pins_on_miss(path) {
-                let address = page.address();
-                return Err(Lack::NotPinned { address });
+                return Err(Unfound::NotPinned);
             }
         }
         if self.traced.is_some() {
             self.trace(process, address, length, path);
         }
-        Ok(Piece {
-            frame,
-            offset: (address % PAGE_BYTES as u64) as u32,
-            length,
-        })
+        Ok(frame)
     }
 
     /// Where a page is that was found for a packet which then lacked another, if it is still there.
@@ -491,6 +505,13 @@ impl<D: TranslationDesign> Nic<D> {
             page = page.next();
         }
     }
+}
+
+/// As [`Lack`], of a page that the caller knows.
+#[derive(Clone, Copy)]
+enum Unfound {
+    Host,
+    NotPinned,
 }
 
 /// Why a page has no translation.

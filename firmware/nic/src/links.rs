@@ -168,7 +168,7 @@ impl Links {
         let sequence = link.next_sequence.wrapping_add(link.queue.len() as u32);
         let transmit = link.queue.push();
         transmit.to = to;
-        transmit.header = repr.emit(sequence, link.due).0;
+        repr.emit_to(sequence, link.due, &mut transmit.header);
         transmit
     }
 

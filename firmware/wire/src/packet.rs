@@ -438,8 +438,16 @@ impl Repr {
     /// then [`Signal::to_bytes`](crate::Signal::to_bytes) if `signal`. Debug builds panic on fields that [`Repr::check`] refuses.
     #[inline]
     pub fn emit(&self, sequence: u32, ack: u32) -> (Header, InlinePayload) {
+        let mut header = Header::ZERO;
+        let payload = self.emit_to(sequence, ack, &mut header);
+        (header, payload)
+    }
+
+    /// As [`emit`](Self::emit), with the header written where it is to be: a copy soon afterwards would wait for its fields.
+    #[inline]
+    pub fn emit_to(&self, sequence: u32, ack: u32, header: &mut Header) -> InlinePayload {
         debug_assert_eq!(self.check(), Ok(()), "{self} is not legal");
-        let mut header = Header {
+        *header = Header {
             version: VERSION,
             kind: self.kind() as u8,
             sequence: sequence.into(),
@@ -539,7 +547,7 @@ impl Repr {
             }
             Repr::Control { .. } | Repr::Nothing => {}
         }
-        (header, payload)
+        payload
     }
 
     /// What the packet is for.
