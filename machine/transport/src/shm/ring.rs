@@ -57,7 +57,7 @@ const NEAR_BYTES: u64 = 16 << 10;
 
 /// Most data in a packet of the default ring: several are in its bulk area at a time, so that the consumer copies one out while the
 /// producer copies another in.
-const LONGEST_CHUNK_BYTES: u32 = 32 << 10;
+const LONGEST_CHUNK_BYTES: u32 = 64 << 10;
 
 /// The sizes of a ring; both ends must agree on them beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
