@@ -35,6 +35,29 @@ pub(crate) struct Serving {
     pub(crate) value: Option<u64>,
 }
 
+impl Serving {
+    /// The refusal of a fetch: reads no memory.
+    pub(crate) const fn refusal(
+        fetch: FetchId,
+        reply_key: Key,
+        export: ExportId,
+        reason: Refusal,
+    ) -> Self {
+        Self {
+            process: ProcessId(0),
+            fetch,
+            reply_key,
+            export,
+            address: 0,
+            remaining: 0,
+            sent: 0,
+            ahead: None,
+            refused: Some(reason),
+            value: None,
+        }
+    }
+}
+
 /// A store that this node refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreRefusal {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use mapwire_translation::{Process as TableOwner, TranslationDesign};
 use mapwire_wire::{ExportId, FetchId, Flags, ImportId, NodeId, ProcessId, Refusal};
 
-use crate::actions::Completion;
+use crate::actions::{After, Completion};
 use crate::answers::Serving;
 use crate::error::{CommandError, NicError};
 use crate::exports::Export;
@@ -42,18 +42,8 @@ impl<D: TranslationDesign> Nic<D> {
             }
             let header = &transmit.header;
             if header.flags().contains(Flags::LAST) {
-                let refusal = Serving {
-                    process: ProcessId(0),
-                    fetch: FetchId(header.message.get()),
-                    reply_key: header.key,
-                    export,
-                    address: 0,
-                    remaining: 0,
-                    sent: 0,
-                    ahead: None,
-                    refused: Some(Refusal::Revoked),
-                    value: None,
-                };
+                let fetch = FetchId(header.message.get());
+                let refusal = Serving::refusal(fetch, header.key, export, Refusal::Revoked);
                 // The peer waits for this answer, so it cannot have asked for as many others as it may.
                 answers.serve(transmit.to, refusal);
             }
@@ -92,7 +82,8 @@ impl<D: TranslationDesign> Nic<D> {
             }
         }
         let of_export = |long: &Long| long.peer() == from && long.import().1 == export;
-        for process in self.processes.with_long(of_export) {
+        let using: Vec<ProcessId> = self.processes.with_long(of_export).collect();
+        for process in using {
             let long = self
                 .processes
                 .get(process)
@@ -169,11 +160,34 @@ impl<D: TranslationDesign> Nic<D> {
         {
             self.abandon_fetch(id);
         }
-        self.dma.retain(|dma| dma.process != process);
+        self.drop_moves(process);
         self.completions
             .retain(|completion| completion.process() != Some(process));
         // The table is there: it was opened with the process.
         let _ = self.translation.close(TableOwner(process.0));
+    }
+
+    /// Takes out the moves of a process that have not been given. Who waits for the answer to an atomic operation among them gets a
+    /// refusal.
+    fn drop_moves(&mut self, process: ProcessId) {
+        let (answers, links) = (&mut self.answers, &self.links);
+        self.dma.retain(|dma| {
+            if dma.process == process
+                && let After::Updated {
+                    from,
+                    fetch,
+                    reply_key,
+                    export,
+                    ..
+                } = dma.after
+                && links.is_up(from)
+            {
+                let refusal = Serving::refusal(fetch, reply_key, export, Refusal::Revoked);
+                // There was room when it was taken in.
+                answers.serve(from, refusal);
+            }
+            dma.process != process
+        });
     }
 
     /// The peer goes on serving the fetch, and nothing is done with what comes.
@@ -210,7 +224,9 @@ impl<D: TranslationDesign> Nic<D> {
         if !was_up {
             return;
         }
-        for process in self.processes.with_long(|long| long.peer() == node) {
+        let to_node = |long: &Long| long.peer() == node;
+        let using: Vec<ProcessId> = self.processes.with_long(to_node).collect();
+        for process in using {
             self.give_up(process, error);
         }
         for id in self.fetches.asked.ids_where(|fetch| fetch.from == node) {

@@ -280,8 +280,7 @@ impl<D: TranslationDesign> Nic<D> {
     #[must_use]
     pub fn idle_towards(&self, node: NodeId) -> bool {
         let to_node = |long: &Long| long.peer() == node;
-        self.links.unfinished_for(node) == 0
-            && (self.processes.long.is_empty() || self.processes.next_long(to_node).is_none())
+        self.links.unfinished_for(node) == 0 && self.processes.with_long(to_node).next().is_none()
     }
 
     /// Counters since the start.

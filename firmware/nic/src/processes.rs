@@ -161,17 +161,16 @@ impl Processes {
         self.get_mut(process)?.long.take()
     }
 
-    /// The processes that have a long command that `pick` says yes to.
-    pub(crate) fn with_long(&self, mut pick: impl FnMut(&Long) -> bool) -> Vec<ProcessId> {
-        self.long
-            .iter()
-            .map(|index| ProcessId(index as u16))
-            .filter(|&process| {
-                self.get(process)
-                    .and_then(|entry| entry.long.as_ref())
-                    .is_some_and(&mut pick)
-            })
-            .collect()
+    /// The processes that have a long command that `pick` says yes to, also those that wait for the host.
+    pub(crate) fn with_long(
+        &self,
+        mut pick: impl FnMut(&Long) -> bool,
+    ) -> impl Iterator<Item = ProcessId> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(move |(index, entry)| {
+            let long = entry.as_ref()?.long.as_ref()?;
+            pick(long).then_some(ProcessId(index as u16))
+        })
     }
 
     /// The first process in turn that has a long command that `ready` says yes to.

@@ -334,21 +334,24 @@ impl<D: TranslationDesign> Nic<D> {
                 reply_key,
                 export,
                 bytes,
-            } => self.serve(
-                from,
-                Serving {
-                    process: dma.process,
-                    fetch,
-                    reply_key,
-                    export,
-                    address: 0,
-                    remaining: bytes,
-                    sent: 0,
-                    ahead: None,
-                    refused: None,
-                    value: Some(old),
-                },
-            ),
+            } => {
+                // A node that has gone meanwhile is owed no answer.
+                if self.links.is_up(from) {
+                    let answer = Serving {
+                        process: dma.process,
+                        fetch,
+                        reply_key,
+                        export,
+                        address: 0,
+                        remaining: bytes,
+                        sent: 0,
+                        ahead: None,
+                        refused: None,
+                        value: Some(old),
+                    };
+                    self.serve(from, answer);
+                }
+            }
         }
     }
 
@@ -557,7 +560,8 @@ impl<D: TranslationDesign> Nic<D> {
         let of_export = |import: &Import| import.node == from && import.export == export;
         self.imports.note_refused(store, count, of_export);
         let of_message = |long: &Long| matches!(long, Long::Send(sending) if sending.to == from && sending.message == message);
-        while let Some(process) = self.processes.next_long(of_message) {
+        let named = self.processes.with_long(of_message).next();
+        if let Some(process) = named {
             self.give_up(process, CommandError::Refused(reason));
         }
         self.completions.push_back(Completion::StoreRefused {

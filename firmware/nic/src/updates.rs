@@ -45,19 +45,7 @@ impl<D: TranslationDesign> Nic<D> {
         let (process, piece) = match located {
             Ok(located) => located,
             Err(reason) => {
-                let refusal = Serving {
-                    process: ProcessId(0),
-                    fetch,
-                    reply_key,
-                    export,
-                    address: 0,
-                    remaining: bytes,
-                    sent: 0,
-                    ahead: None,
-                    refused: Some(reason),
-                    value: None,
-                };
-                self.serve(from, refusal);
+                self.serve(from, Serving::refusal(fetch, reply_key, export, reason));
                 return true;
             }
         };

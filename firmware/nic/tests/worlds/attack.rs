@@ -5,12 +5,13 @@
 //! processes are served as ever.
 
 use crate::world::random::Random;
-use crate::world::{PAGE, Sent, World, fetch, long_send, pattern, short_send, words};
+use crate::world::{PAGE, Sent, World, add, fetch, long_send, pattern, short_send, words};
 use mapwire_nic::{Completion, Landing, Rejection};
 use mapwire_translation::Frame;
 use mapwire_wire::{
-    CommandHeader, CommandRepr, ExportId, FetchId, HEADER_BYTES, HandlerId, Header, INLINE_BYTES,
-    ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Signal,
+    Atomic, AtomicOp, CommandHeader, CommandRepr, ExportId, FetchId, HEADER_BYTES, HandlerId,
+    Header, INLINE_BYTES, ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Signal,
+    SignalOp, Width,
 };
 
 /// The honest NIC, the node that is attacked, and the peer.
@@ -65,10 +66,36 @@ fn near(random: &mut Random, likely: u64) -> u64 {
     }
 }
 
-fn flip<const N: usize>(random: &mut Random, bytes: &mut [u8; N]) {
-    if random.chance(30) {
-        let bit = random.below(8 * N as u64) as usize;
+fn flip(random: &mut Random, bytes: &mut [u8]) {
+    if !bytes.is_empty() && random.chance(30) {
+        let bit = random.below(8 * bytes.len() as u64) as usize;
         bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// A legal operation.
+fn atomic(random: &mut Random) -> Atomic {
+    let width = [Width::Four, Width::Eight][random.below(2) as usize];
+    let bits = 8 * width.bytes() as u32;
+    let mut value = || random.next() >> (u64::BITS - bits);
+    let (operand, expected) = (value(), value());
+    let op = match random.below(4) {
+        0 => AtomicOp::Add,
+        1 => AtomicOp::Swap,
+        // What untouched memory holds.
+        2 => AtomicOp::CompareSwap { expected: 0 },
+        _ => AtomicOp::CompareSwap { expected },
+    };
+    Atomic { op, width, operand }
+}
+
+/// A signal at `offset`, of any operation.
+fn signal(random: &mut Random, offset: u64) -> Signal {
+    let op = [SignalOp::Set, SignalOp::Add, SignalOp::Or][random.below(3) as usize];
+    Signal {
+        offset: offset & !7,
+        value: random.next(),
+        op,
     }
 }
 
@@ -131,6 +158,7 @@ impl Attack {
             _ if self.world.random.chance(5) => {
                 self.gone = true;
                 self.world.nic(VICTIM).handle_peer_gone(NodeId(PEER));
+                self.listen();
             }
             _ => self.listen(),
         }
@@ -147,9 +175,14 @@ impl Attack {
     /// The peer takes what it was sent, and learns from it.
     fn listen(&mut self) {
         for sent in core::mem::take(self.world.wires.entry((VICTIM, PEER)).or_default()) {
-            if let Ok(Repr::FetchRequest {
-                fetch, reply_key, ..
-            }) = Repr::parse(&sent.header, &sent.payload)
+            if let Ok(
+                Repr::FetchRequest {
+                    fetch, reply_key, ..
+                }
+                | Repr::Atomic {
+                    fetch, reply_key, ..
+                },
+            ) = Repr::parse(&sent.header, &sent.payload)
             {
                 self.asked = Some((fetch, reply_key));
             }
@@ -195,10 +228,11 @@ impl Attack {
         let mut payload = vec![random.byte(); header.payload_bytes() as usize];
         let written = own.len().min(payload.len());
         payload[..written].copy_from_slice(&own[..written]);
-        if payload.len() >= 16 && random.chance(50) {
-            let (offset, value) = (near(random, LENGTH), 5);
+        flip(random, &mut payload[..written]);
+        if written == 0 && payload.len() >= 16 && random.chance(50) {
+            let offset = near(random, LENGTH);
             let at = payload.len() - 16;
-            payload[at..].copy_from_slice(&Signal::set(offset, value).to_bytes());
+            payload[at..].copy_from_slice(&signal(random, offset).to_bytes());
         }
         let of = None;
         let wire = self.world.wires.entry((PEER, VICTIM)).or_default();
@@ -236,7 +270,18 @@ impl Attack {
         let message = MessageId(random.below(20) as u32);
         let last = random.chance(60);
         let reason = [Refusal::Busy, Refusal::Revoked][random.below(2) as usize];
-        match random.below(12) {
+        match random.below(15) {
+            12..15 => {
+                let atomic = atomic(random);
+                Repr::Atomic {
+                    key,
+                    export,
+                    fetch: FetchId(random.below(100) as u32),
+                    offset: offset & !(atomic.width.bytes() - 1),
+                    atomic,
+                    reply_key: Key([random.byte(); 16]),
+                }
+            }
             0..4 => Repr::Store {
                 key,
                 export,
@@ -259,7 +304,8 @@ impl Attack {
                 reply_key,
                 fetch,
                 offset: offset * random.below(2),
-                length,
+                // As for a word, or not.
+                length: [4, 8, length][random.below(3) as usize],
                 last,
             },
             8 => Repr::FetchRefused {
@@ -300,12 +346,24 @@ impl Attack {
         let (offset, length) = (near(random, LENGTH), near(random, LENGTH));
         let address = HERE.wrapping_add(near(random, HERE_BYTES));
         let notify = random.chance(50);
-        let signal = random
-            .chance(50)
-            .then(|| Signal::set(near(random, LENGTH) & !7, random.next()));
+        let signal = random.chance(50).then(|| {
+            let offset = near(random, LENGTH);
+            signal(random, offset)
+        });
         let completion = random.below(100) as u32;
         let data = vec![random.byte(); random.below(113) as usize];
-        let (command, data) = match random.below(4) {
+        let (command, data) = match random.below(6) {
+            4 | 5 => {
+                let atomic = atomic(random);
+                let command = CommandRepr::Atomic {
+                    import,
+                    offset: offset & !(atomic.width.bytes() - 1),
+                    address,
+                    atomic,
+                    completion,
+                };
+                (command, &[][..])
+            }
             0 => (short_send(import, offset, &data, notify, signal), &data[..]),
             1 => (fetch(import, offset, address, length, completion), &[][..]),
             2 => {
@@ -337,8 +395,9 @@ impl Attack {
         let Ok((header, used)) = command.emit(data, &mut inline) else {
             return;
         };
-        let mut bytes = zerocopy::transmute!(header);
-        flip::<{ size_of::<CommandHeader>() }>(random, &mut bytes);
+        let mut bytes: [u8; size_of::<CommandHeader>()] = zerocopy::transmute!(header);
+        flip(random, &mut bytes);
+        flip(random, &mut inline[..used]);
         let header: CommandHeader = zerocopy::transmute!(bytes);
         let nic = self.world.nic(HONEST);
         if nic.accepts_command(process) {
@@ -347,14 +406,21 @@ impl Attack {
         }
     }
 
-    /// The victim's process 0 fetches from the peer and stores there.
+    /// The victim's process 0 fetches from the peer, updates words of it and stores there.
     fn ask(&mut self) {
         let random = &mut self.world.random;
         let length = random.within(1, FETCHED_BYTES.min(LENGTH));
-        let command = if random.chance(60) {
-            fetch(self.asking, 0, FETCHED, length, 1)
-        } else {
-            long_send(self.asking, 0, THERE - 8, length, 2)
+        let command = match random.below(5) {
+            0 | 1 => fetch(self.asking, 0, FETCHED, length, 1),
+            2 => CommandRepr::Atomic {
+                import: self.asking,
+                offset: 8,
+                // Across two pages.
+                address: FETCHED + PAGE - 12,
+                atomic: atomic(random),
+                completion: 3,
+            },
+            _ => long_send(self.asking, 0, THERE - 8, length, 2),
         };
         self.world.submit(VICTIM, 0, &command, &[]);
         self.world.serve(VICTIM, 0);
@@ -417,6 +483,9 @@ impl Attack {
                 );
             }
         }
+        let late = self.world.wires.get(&(VICTIM, PEER));
+        let late = late.and_then(|wire| wire.front()).filter(|_| self.gone);
+        assert!(late.is_none(), "sent to a node that is gone: {late:?}");
         self.world
             .nodes
             .iter_mut()
@@ -477,14 +546,17 @@ impl Attack {
         let export = world.export(VICTIM, 0, THERE, LENGTH);
         let import = world.import(HONEST, 2, VICTIM, export, LENGTH);
         let back = HERE + 3 * PAGE;
+        let old = back + LENGTH.next_multiple_of(8);
         for command in [
             long_send(import, 0, HERE, LENGTH, 1),
             fetch(import, 0, back, LENGTH, 2),
+            add(import, 16, old, 0, 3),
         ] {
             world.submit(HONEST, 2, &command, &[]);
             world.settle();
         }
-        assert_eq!(words(&world.take_told(HONEST)), (vec![1, 2], vec![]));
+        assert_eq!(words(&world.take_told(HONEST)), (vec![1, 2, 3], vec![]));
+        assert!(world.peek(HONEST, 2, old, 8) == data[16..24]);
         assert!(world.peek(VICTIM, 0, THERE, LENGTH) == data);
         assert!(world.peek(HONEST, 2, back, LENGTH) == data);
     }

@@ -1,8 +1,10 @@
 //! Exports, processes and peers that go while transfers are under way.
 
 use crate::world::random::{Random, for_seeds};
-use crate::world::{PAGE, World, fetch, long_send, notifying_send, pattern, short_send, words};
-use mapwire_nic::{CommandError, Completion, Landing, Rejection};
+use crate::world::{
+    PAGE, World, add, fetch, long_send, notifying_send, pattern, short_send, words,
+};
+use mapwire_nic::{BufferId, CommandError, Completion, Landing, Rejection, Verdict};
 use mapwire_wire::{Flags, ImportId, MessageId, NodeId, ProcessId, Refusal};
 
 const HERE: u64 = 0x10_0000;
@@ -11,7 +13,12 @@ const LENGTH: u64 = 12 * PAGE;
 
 /// Node 0 with two processes that import all of node 1's export, whose frames follow a page that is not exported.
 fn world(seed: u64) -> (World, [ImportId; 2], mapwire_wire::ExportId) {
-    let mut world = World::new(2, seed);
+    forgetful(seed, 0)
+}
+
+/// The same, where `percent` of 100 lookups wait for the host.
+fn forgetful(seed: u64, percent: u64) -> (World, [ImportId; 2], mapwire_wire::ExportId) {
+    let mut world = World::forgetful(2, Random::new(seed), percent, false);
     world.open(1, 0);
     world.pin(1, 0, THERE, LENGTH);
     world.poke(1, 0, THERE, &pattern(1, LENGTH));
@@ -278,13 +285,15 @@ fn a_closed_process_leaves_nothing_behind_that_reads_or_writes_its_memory() {
             let commands = [
                 notifying_send(imports[0], 0, HERE, length, word),
                 fetch(imports[0], 0, HERE, length, word),
+                add(imports[0], 4 * PAGE, HERE, 1, word),
             ];
-            world.submit(0, 0, &commands[random.below(2) as usize], &[]);
+            world.submit(0, 0, &commands[random.below(3) as usize], &[]);
             let commands = [
                 long_send(back, 0, THERE, length, word),
                 fetch(back, 0, THERE, length, word),
+                add(back, 8, THERE + 4 * PAGE, 1, word),
             ];
-            world.submit(1, 0, &commands[random.below(2) as usize], &[]);
+            world.submit(1, 0, &commands[random.below(3) as usize], &[]);
         }
         for _ in 0..random.below(60) {
             world.step();
@@ -347,8 +356,8 @@ fn messages_that_were_given_up_leave_room_for_others() {
 
 #[test]
 fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() {
-    for_seeds(40, |seed| {
-        let (mut world, imports, _) = world(seed);
+    for_seeds(80, |seed| {
+        let (mut world, imports, _) = forgetful(seed, seed / 2 % 2 * 50);
         world.blocked_percent = 40;
         world.wire_packets = 4;
         world.slow_moves = seed % 2 == 0;
@@ -362,10 +371,15 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
                 let commands = [
                     long_send(import, 0, HERE, length, word),
                     fetch(import, 0, HERE, length, word),
+                    add(import, 8, HERE, 1, word),
                 ];
-                world.submit(0, process, &commands[random.below(2) as usize], &[]);
+                world.submit(0, process, &commands[random.below(3) as usize], &[]);
             }
-            world.submit(1, 0, &fetch(back, 0, THERE, LENGTH, word), &[]);
+            let commands = [
+                fetch(back, 0, THERE, LENGTH, word),
+                add(back, 8, THERE, 1, word),
+            ];
+            world.submit(1, 0, &commands[random.below(2) as usize], &[]);
         }
         for _ in 0..random.below(80) {
             world.step();
@@ -378,13 +392,14 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
             while world.serve(0, process) {}
         }
         while world.do_move(0) {}
+        world.serve_misses(0);
         world.collect(0);
         let nic = world.nic(0);
+        nic.handle_transmit_ready(NodeId(1));
         assert!(nic.poll_transmit().is_none());
         assert!(nic.idle_towards(NodeId(1)));
         assert!(!nic.send_control(NodeId(1), b"hello"));
         assert!(!nic.send_message(NodeId(1), mapwire_wire::HandlerId(1), b"hello"));
-        nic.handle_transmit_ready(NodeId(1));
         assert!(nic.poll_transmit().is_none());
         let told = world.take_told(0);
         let mut told_words: Vec<(u16, u32)> = Vec::new();
@@ -412,6 +427,43 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
             .collect();
         assert_eq!(told_words, expected, "each word once");
     });
+}
+
+#[test]
+fn a_send_that_waits_for_the_host_is_under_way_and_hears_of_a_revocation() {
+    let (mut world, imports, export) = forgetful(1, 100);
+    world.submit(0, 0, &long_send(imports[0], 0, HERE, LENGTH, 1), &[]);
+    world.serve(0, 0);
+    assert!(!world.transmit(0) && world.nic(0).has_misses());
+    assert!(!world.nic(0).idle_towards(NodeId(1)));
+    world.nic(0).handle_revoked(NodeId(1), export);
+    world.collect(0);
+    let told = world.take_told(0);
+    assert_eq!(failure(&told, 1), Some(CommandError::Revoked(imports[0])));
+    assert!(world.nic(0).idle_towards(NodeId(1)));
+}
+
+#[test]
+fn an_atomic_operation_whose_process_closes_before_it_is_carried_out_is_refused() {
+    let (mut world, imports, _) = world(1);
+    world.submit(0, 0, &add(imports[0], 8, HERE, 1, 1), &[]);
+    world.serve(0, 0);
+    world.transmit(0);
+    let sent = world
+        .wires
+        .get_mut(&(0, 1))
+        .and_then(|wire| wire.pop_front());
+    let sent = sent.unwrap();
+    let nic = world.nic(1);
+    let trailer = || unreachable!("it carries no signal");
+    let verdict = nic.handle_packet(NodeId(0), &sent.header, &sent.payload, trailer, BufferId(0));
+    assert_eq!(verdict, Verdict::Taken);
+    nic.close_process(ProcessId(0));
+    assert_eq!(nic.poll_dma(), None);
+    world.settle();
+    let told = world.take_told(0);
+    let refused = CommandError::Refused(Refusal::Revoked);
+    assert_eq!(failure(&told, 1), Some(refused));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Commands, short to write.
 
-use mapwire_wire::{CommandRepr, ImportId, Signal};
+use mapwire_wire::{Atomic, AtomicOp, CommandRepr, ImportId, Signal, Width};
 
 /// A long send without frills.
 pub(crate) fn long_send(
@@ -70,6 +70,27 @@ pub(crate) fn fetch(
         offset,
         address,
         length,
+        completion,
+    }
+}
+
+/// Adds to a word of 8 bytes.
+pub(crate) fn add(
+    import: ImportId,
+    offset: u64,
+    address: u64,
+    operand: u64,
+    completion: u32,
+) -> CommandRepr {
+    CommandRepr::Atomic {
+        import,
+        offset,
+        address,
+        atomic: Atomic {
+            op: AtomicOp::Add,
+            width: Width::Eight,
+            operand,
+        },
         completion,
     }
 }

@@ -15,7 +15,7 @@ use mapwire_wire::{
     NodeId, ProcessId, Rights, SIGNAL_TRAILER_BYTES, SignalOp,
 };
 
-pub(crate) use commands::{fetch, long_send, notifying_send, short_send};
+pub(crate) use commands::{add, fetch, long_send, notifying_send, short_send};
 use forgetful::Forgetful;
 use random::Random;
 
