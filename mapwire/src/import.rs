@@ -376,8 +376,7 @@ impl Import {
         let words = engine.words();
         let word = self.take_word()?;
         // The usual case takes the lock once: pages pinned, room in the queue.
-        let mut driver = engine.lock();
-        driver.take_news(self.held.local.grant.node);
+        let mut driver = engine.lock_with_news(self.held.local.grant.node);
         let begun = self
             .refuse_if_over(&driver)
             .and_then(|()| Ok(driver.hold(word, range)?));

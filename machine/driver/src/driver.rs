@@ -364,12 +364,14 @@ impl Driver {
         self.pages.set_chooser(chooser)
     }
 
-    /// Takes what `peer` has sent, if anything has come: word of a revocation may be in it, which a send must not miss.
+    /// Takes what `peer` has sent. Whether anything had come.
     #[inline]
-    pub fn take_news(&mut self, peer: NodeId) {
-        if self.transport.has_next(peer) || self.has_deferred() {
+    pub(crate) fn take_news(&mut self, peer: NodeId) -> bool {
+        let has_come = self.transport.has_next(peer) || self.has_deferred();
+        if has_come {
             self.take_all(peer);
         }
+        has_come
     }
 
     #[cold]

@@ -42,7 +42,7 @@ pub struct Events {
 }
 
 impl Events {
-    fn new() -> Result<Self, DriverError> {
+    pub(crate) fn new() -> Result<Self, DriverError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let fd = eventfd(0, flags)
             .and_then(above_stdio)
@@ -52,6 +52,11 @@ impl Events {
             armed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
     }
 
     /// Makes the descriptor readable if it is armed. Whether it was. May be called from a signal handler.

@@ -174,8 +174,7 @@ impl Import {
     pub(super) fn submit(&self, command: &CommandRepr, data: &[u8]) -> Result<()> {
         let engine = &self.held.engine;
         let peer = self.held.local.grant.node;
-        let mut driver = engine.lock();
-        driver.take_news(peer);
+        let driver = engine.lock_with_news(peer);
         self.refuse_if_over(&driver)?;
         if engine.submit(driver, peer, command, data)? {
             return Ok(());

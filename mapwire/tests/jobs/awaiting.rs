@@ -1,5 +1,6 @@
 //! Waits for any of several signals.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mapwire::{Awaited, ErrorKind, Export, Importers, Node, NodeId};
@@ -90,6 +91,69 @@ fn one_of(rank: &Rank) {
         );
     }
     rank.meet("end");
+}
+
+/// How a thread of rank 0 takes what comes for another one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Taking {
+    Polling,
+    /// Sends, while a third thread counts as polling and does not look.
+    Sending,
+}
+
+#[test]
+fn a_thread_that_sleeps_is_woken_by_the_one_that_takes_what_came_for_it() {
+    for taking in [Taking::Polling, Taking::Sending] {
+        job(2)
+            .called(format!("{taking:?}"))
+            .option("--wait", "event")
+            .run(|rank| {
+                let node = rank.node();
+                let mine = exports(&node);
+                let theirs = node.import(1 - rank.number, "ring").start().unwrap();
+                if rank.number == 1 {
+                    for turn in 1..=20 {
+                        rank.read(&format!("waits-{turn}"));
+                        std::thread::sleep(Duration::from_millis(20));
+                        theirs.put_signal(&[], 0, 8, turn).unwrap();
+                    }
+                    rank.meet("end");
+                    return;
+                }
+                let over = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let _polling = node.polling();
+                        while !over.load(Ordering::Relaxed) {
+                            match taking {
+                                Taking::Polling => _ = node.poll(),
+                                Taking::Sending => std::thread::yield_now(),
+                            }
+                        }
+                    });
+                    scope.spawn(|| {
+                        while taking == Taking::Sending && !over.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(1));
+                            theirs.send(&[1], 64).unwrap();
+                        }
+                    });
+                    let mut late = Vec::new();
+                    for turn in 1..=20 {
+                        std::thread::sleep(Duration::from_millis(5));
+                        rank.note(&format!("waits-{turn}"), "");
+                        let begun = Instant::now();
+                        node.wait_any(&all(&mine, turn)[1..2], None).unwrap();
+                        late.push(begun.elapsed());
+                    }
+                    over.store(true, Ordering::Relaxed);
+                    late.sort();
+                    // By itself it looks after 200 ms.
+                    assert!(late[10] < Duration::from_millis(100), "{late:?}");
+                });
+                rank.meet("end");
+            })
+            .succeeds();
+    }
 }
 
 #[test]

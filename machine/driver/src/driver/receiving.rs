@@ -158,11 +158,14 @@ impl Driver {
         received
     }
 
-    /// Tells the completions that do not come with a packet.
-    pub(crate) fn tell(&mut self) {
+    /// Tells the completions that do not come with a packet. Whether there were any.
+    pub(crate) fn tell(&mut self) -> bool {
+        let mut told = false;
         while let Some(completion) = self.nic.poll_completion() {
             self.teller
                 .tell(completion, &mut self.pages, &self.exports, &mut self.log);
+            told = true;
         }
+        told
     }
 }

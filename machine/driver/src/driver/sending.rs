@@ -29,7 +29,10 @@ impl Driver {
             self.to_ring.push(self.me);
         }
         self.ring_due();
-        self.tell();
+        if self.tell() {
+            // Requests of other threads may have ended.
+            self.fire_events();
+        }
         if self.capture.is_some() {
             self.take_traced();
         }

@@ -18,7 +18,7 @@ const NOTICES: usize = 256;
 /// What is changed when a completion is told.
 #[derive(Debug)]
 pub(crate) struct Teller {
-    words: Arc<CompletionWords>,
+    pub(super) words: Arc<CompletionWords>,
     /// Transfers whose pages are held, by completion word.
     pub(super) held: Vec<Option<PageRange>>,
     /// Handlers of the program that have not run yet.

@@ -14,6 +14,7 @@ use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
 use crate::engine::Place;
 use crate::error::DriverError;
+use crate::events::Events;
 use crate::job::Job;
 use crate::log::Line;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
@@ -189,4 +190,32 @@ fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_
     assert!(!driver.rings_empty);
     driver.poll();
     assert!(driver.rings_empty);
+}
+
+#[test]
+fn a_request_that_ends_in_a_call_of_another_thread_makes_a_descriptor_readable() {
+    let mut driver = driver();
+    let events = Arc::new(Events::new().unwrap());
+    driver.events.push(Arc::clone(&events));
+    let word = driver.teller.words.take().unwrap();
+    let command = CommandRepr::Fetch {
+        // Of no import, so that it ends at once.
+        import: ImportId(0),
+        offset: 0,
+        address: 0,
+        length: 1,
+        completion: word,
+    };
+    let is_readable = || rustix::io::read(&events, &mut [0; 8]).is_ok();
+    events.arm();
+    assert!(driver.enqueue(&command, &[]).unwrap());
+    assert!(!is_readable());
+    let other = CommandRepr::Handler {
+        to: NodeId(0),
+        handler: SHARED_HANDLER,
+        length: 0,
+    };
+    assert!(driver.submit(&other, &[]).unwrap());
+    assert!(driver.teller.words.is_over(word));
+    assert!(is_readable());
 }

@@ -11,7 +11,7 @@ use mapwire_transport::board::NAP;
 use mapwire_wire::NodeId;
 
 use super::naps::{AskForWake, Naps};
-use super::{Engine, Place};
+use super::{DriverGuard, Engine, Place};
 use crate::config::DriverMode;
 use crate::driver::{Driver, peer_flags};
 use crate::error::DriverError;
@@ -145,7 +145,23 @@ impl Engine {
     /// of its log. Whether anything was done.
     #[inline]
     pub fn poll(&self) -> bool {
-        self.look(false)
+        let worked = self.look(false);
+        if worked {
+            // While this thread counts as one that polls, peers ring nobody else.
+            self.wake_sleepers();
+        }
+        worked
+    }
+
+    /// Takes the driver, and what `peer` has sent if anything has come: word of a revocation may be in it, which a send must not
+    /// miss.
+    #[inline]
+    pub fn lock_with_news(&self, peer: NodeId) -> DriverGuard<'_> {
+        let mut driver = self.lock();
+        if driver.take_news(peer) {
+            self.wake_sleepers();
+        }
+        driver
     }
 
     /// As [`poll`](Self::poll); with `thorough`, also while another thread runs a turn.
@@ -528,7 +544,7 @@ impl Engine {
         let mut spinner = is_alone.then(|| self.patience.begin());
         self.begin_polling();
         loop {
-            if self.serve_left() || self.poll() {
+            if self.serve_left() || self.look(false) {
                 if let Some(spinner) = &mut spinner {
                     spinner.reset();
                 }
