@@ -1,10 +1,11 @@
 //! Atomic operations on words of another rank, and signals that are added to or have bits set.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use mapwire::{Export, Import, Node, Rights};
 
-use crate::harness::{job, refused};
+use crate::harness::{Rank, job, refused};
 
 const PAGE: u64 = 4096;
 const LENGTH: usize = 3 * PAGE as usize;
@@ -81,6 +82,101 @@ fn additions_of_all_ranks_by_all_paths_are_all_counted() {
             rank.meet("end");
         })
         .succeeds();
+}
+
+#[test]
+fn the_owner_and_importers_of_both_paths_add_to_one_word() {
+    const ROUNDS: u64 = 20_000;
+    job(3)
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let buffer = node.alloc(4096).unwrap();
+                // Of two exports of a buffer one is mapped.
+                let exports = ["direct", "ring"]
+                    .map(|name| node.export_buffer(&buffer).name(name).start().unwrap());
+                rank.meet("imported");
+                // SAFETY: an aligned word of the buffer, which outlives this, reached by atomics alone.
+                let word = unsafe { AtomicU64::from_ptr(buffer.as_ptr().cast::<u64>().add(3)) };
+                for _ in 0..ROUNDS {
+                    word.fetch_add(1 << 32, Ordering::Relaxed);
+                }
+                rank.meet("end");
+                assert_eq!(exports[0].signal(24).unwrap(), ROUNDS << 32 | 2 * ROUNDS);
+                return;
+            }
+            let import = import(&node, ["direct", "ring"][rank.number - 1]);
+            assert_eq!(import.is_direct(), rank.number == 1);
+            rank.meet("imported");
+            for _ in 0..ROUNDS {
+                import.fetch_add_u64(24, 1).unwrap();
+            }
+            rank.meet("end");
+        })
+        .succeeds();
+}
+
+#[test]
+fn what_an_atomic_operation_answers_is_in_the_memory_when_the_export_is_revoked() {
+    for name in ["direct", "ring", "heap", "edge"] {
+        for round in 0..4 {
+            job(3)
+                .called(format!("{name}-{round}"))
+                .run(|rank| revoked_amid(rank, name, round))
+                .succeeds();
+        }
+    }
+}
+
+fn revoked_amid(rank: &Rank, name: &str, round: u64) {
+    let node = rank.node();
+    // The first words of heap memory are on its edge.
+    let at = if name == "heap" { PAGE } else { 64 };
+    if rank.number == 0 {
+        let buffer = node.alloc(LENGTH).unwrap();
+        let heap: &'static mut [u64] = vec![0; LENGTH / 8].leak();
+        let (memory, export) = match name {
+            "direct" => (buffer.as_ptr(), node.export_buffer(&buffer)),
+            "ring" => (buffer.as_ptr(), node.export_buffer(&buffer).ring_only()),
+            _ => {
+                let memory = heap.as_mut_ptr().cast();
+                // SAFETY: leaked, and read as atomics.
+                (memory, unsafe { node.export_range(memory, LENGTH) })
+            }
+        };
+        let export = export.name("it").start().unwrap();
+        rank.meet("imported");
+        let end = Instant::now() + Duration::from_millis(1 + 3 * round);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        export.revoke().unwrap();
+        let told = [1, 2].map(|other| rank.read(&format!("told-{other}")));
+        let told: u64 = told.iter().map(|text| text.parse::<u64>().unwrap()).sum();
+        // SAFETY: an aligned word of memory that outlives this.
+        let found = unsafe { AtomicU64::from_ptr(memory.wrapping_add(at as usize).cast()) };
+        let found = found.load(Ordering::SeqCst);
+        // Of each that got the error one may have been carried out.
+        assert!(
+            (told..=told + 2).contains(&found),
+            "{told} told, {found} there"
+        );
+        rank.meet("end");
+        return;
+    }
+    let import = import(&node, "it");
+    rank.meet("imported");
+    let mut told = 0;
+    let error = loop {
+        match import.fetch_add_u64(at, 1) {
+            Ok(_) => told += 1,
+            Err(error) => break error,
+        }
+    };
+    refused(Err::<(), _>(error), &["rank 0", "revoked"]);
+    refused(import.fetch_add_u64(at, 1), &["revoked"]);
+    rank.note(&format!("told-{}", rank.number), &told.to_string());
+    rank.meet("end");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use mapwire::{Key, Rights};
 use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{
-    ControlMessage, ExportId, FetchId, HandlerId, Header, MappedPart, MessageId, Refusal, Repr,
-    Signal,
+    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, MappedPart, MessageId,
+    Refusal, Repr, Signal, SignalOp, Width,
 };
 
 use crate::harness::hostile::{Dice, Grant, Outlaw, RawChannel};
@@ -363,11 +363,15 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
     let (last, notify, signal) = (dice.below(2) == 0, dice.below(4) == 0, dice.below(3) == 0);
     let reason = Refusal::from_code(1 + dice.below(4)).ok()?;
     let mut payload: Vec<u8> = (0..length).map(|_| dice.roll() as u8).collect();
-    let repr = match dice.below(7) {
+    let repr = match dice.below(8) {
         0..=2 => {
             if signal {
-                let (offset, value) = (near(dice) & !7, dice.roll());
-                payload.extend(Signal::set(offset, value).to_bytes());
+                let signal = Signal {
+                    offset: near(dice) & !7,
+                    value: dice.roll(),
+                    op: [SignalOp::Set, SignalOp::Add, SignalOp::Or][dice.below(3) as usize],
+                };
+                payload.extend(signal.to_bytes());
             }
             Repr::Store {
                 key,
@@ -406,6 +410,24 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
                 count: u64::from(id),
             }
         }
+        6 => {
+            payload.clear();
+            let (operand, expected) = (dice.roll(), dice.below(2));
+            let width = [Width::Four, Width::Eight][dice.below(2) as usize];
+            let op = match dice.below(3) {
+                0 => AtomicOp::Add,
+                1 => AtomicOp::Swap,
+                _ => AtomicOp::CompareSwap { expected },
+            };
+            Repr::Atomic {
+                key,
+                export,
+                fetch: FetchId(id),
+                offset: offset & !3,
+                atomic: Atomic { op, width, operand },
+                reply_key: Key([9; 16]),
+            }
+        }
         _ => Repr::Handler {
             handler: HandlerId(id),
             length,
@@ -420,7 +442,7 @@ fn wild(dice: &mut Dice, grant: &Grant, sequence: u32) -> (Header, Vec<u8>) {
     payload.fill_with(|| dice.roll() as u8);
     let mut header = Header::ZERO;
     header.version = mapwire_wire::VERSION + u8::from(dice.below(50) == 0);
-    header.kind = 1 + dice.below(8) as u8;
+    header.kind = 1 + dice.below(11) as u8;
     header.flags = (dice.below(8) as u16).into();
     header.length = (payload.len() as u32 + u32::from(dice.below(50) == 0)).into();
     header.sequence = (sequence + u32::from(dice.below(50) == 0)).into();

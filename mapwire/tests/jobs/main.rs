@@ -15,6 +15,7 @@ mod files;
 mod flushing;
 mod harness;
 mod heap;
+mod hostile_atomics;
 mod hostile_control;
 mod hostile_memory;
 mod hostile_packets;

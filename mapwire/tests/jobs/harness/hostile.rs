@@ -50,9 +50,14 @@ impl Outlaw {
     /// A channel that packets can be sent through.
     pub(crate) fn channel(&mut self, peer: u32) -> RawChannel {
         let memory = self.channel_memory(peer);
+        self.channel_in(peer, &memory)
+    }
+
+    /// The channel with `peer` in this memory.
+    pub(crate) fn channel_in(&self, peer: u32, memory: &OwnedFd) -> RawChannel {
         let side = Side::of(self.client.rank(), peer);
         let channel =
-            Channel::open(&memory, side, &RingConfig::default()).expect("a channel's memory");
+            Channel::open(memory, side, &RingConfig::default()).expect("a channel's memory");
         RawChannel {
             channel,
             peer,
