@@ -8,10 +8,19 @@ use mapwire::{ErrorKind, Import, Node, Rights, Rows};
 use crate::harness::{Rank, job, pattern, refused};
 
 const LENGTH: usize = 400_000;
+const PAGE: usize = 4096;
 
-/// Exports `LENGTH` bytes of a pattern in both ways; `check` sees what they are in the end.
+/// Exports `LENGTH` bytes of a pattern on the direct path, on the ring path, and as heap memory that begins and ends amid pages, which
+/// takes both; `check` sees what they are in the end.
 fn export(rank: &Rank, check: impl Fn(&[u8])) {
     let node = rank.node();
+    let mut heap = vec![0; LENGTH + 2 * PAGE];
+    let amid = heap.as_ptr().align_offset(PAGE) + 1000;
+    let heap = &mut heap[amid..amid + LENGTH];
+    heap.copy_from_slice(&pattern(7, LENGTH));
+    // SAFETY: the memory outlives the export and is read when that is over.
+    let in_heap = unsafe { node.export_range(heap.as_mut_ptr(), LENGTH) };
+    let in_heap = in_heap.name("heap").start().unwrap();
     let buffers = [(); 2].map(|()| node.alloc(LENGTH).unwrap());
     for buffer in &buffers {
         buffer.write(0, &pattern(7, LENGTH)).unwrap();
@@ -30,14 +39,25 @@ fn export(rank: &Rank, check: impl Fn(&[u8])) {
         buffer.read(0, &mut found).unwrap();
         check(&found);
     }
+    drop(in_heap);
+    check(heap);
     rank.meet("end");
 }
 
-/// Runs `body` on imports of both ways.
+/// Runs `body` on imports of all ways.
 fn import(rank: &Rank, body: impl Fn(&Node, &Import)) {
     let node = rank.node();
-    for name in ["direct", "ring"] {
+    for name in ["direct", "ring", "heap"] {
         let import = node.import(0, name).rights(Rights::ALL).start().unwrap();
+        let mapped = match name {
+            "direct" => 0..LENGTH as u64,
+            "ring" => 0..0,
+            _ => {
+                let first = PAGE as u64 - 1000;
+                first..first + (LENGTH as u64 - first) / PAGE as u64 * PAGE as u64
+            }
+        };
+        assert_eq!(import.direct_range(), mapped);
         body(&node, &import);
         import.flush().unwrap();
     }
