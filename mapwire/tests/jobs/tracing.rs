@@ -1,9 +1,10 @@
 //! What the launcher makes of what ranks write down.
 
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mapwire::Rights;
+use mapwire::{Rights, Rows};
 
 use crate::designs::everybody_with_everybody;
 use crate::harness::{Rank, is_rank, job, launcher};
@@ -268,6 +269,111 @@ fn one_transfer_at_a_time(rank: &Rank) {
         }
     }
     rank.meet("end");
+}
+
+/// Rank 0 updates words of the others, and moves many parts and rows to them and back, on other pages each time.
+fn words_parts_and_rows(rank: &Rank) {
+    let node = rank.node();
+    if rank.number > 0 {
+        let inbox = node.alloc(64 * 4096).unwrap();
+        let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+        let _inbox = inbox.rights(Rights::ALL).start().unwrap();
+        rank.meet("exported");
+        rank.meet("end");
+        return;
+    }
+    rank.meet("exported");
+    let inbox = |peer| node.import(peer, "inbox").rights(Rights::ALL);
+    let inboxes = [1, 2].map(|peer| inbox(peer).start().unwrap());
+    let mut own = vec![7_u8; 72 * 4096];
+    for round in 0..20_usize {
+        for inbox in &inboxes {
+            for word in 0..10 {
+                let offset = ((round * 7 + word * 3) % 64 * 4096) as u64;
+                inbox.fetch_add_u64(offset + 8, 1).unwrap();
+                inbox.swap_u32(offset + 4, 1).unwrap();
+            }
+            let there = (round * 11 % 20 * 4096) as u64;
+            let parts: Vec<_> = (0..12)
+                .map(|part| IoSlice::new(&own[(part * 23 + round) % 60 * 4096..][..3000]))
+                .collect();
+            inbox.send_vectored(&parts, there + 100).unwrap();
+            let rows = Rows {
+                count: 12,
+                bytes: 2500,
+                local_stride: 5 * 4096,
+                remote_stride: 3 * 4096 + 8,
+            };
+            inbox.send_strided(&own, there, &rows).unwrap();
+            inbox.fetch_strided(there, &mut own, &rows).unwrap();
+        }
+    }
+    rank.meet("end");
+}
+
+#[test]
+fn a_study_comes_to_what_ranks_counted_of_atomic_operations_parts_and_rows() {
+    for design in [
+        "hierarchical,entries=16",
+        "shared-cache,entries=32,ways=2",
+        "per-process,entries=1K",
+        "interrupt,entries=16",
+    ] {
+        agrees(design, words_parts_and_rows);
+    }
+}
+
+#[test]
+fn atomic_operations_parts_and_rows_are_in_the_trace_on_both_paths() {
+    let trace = target("words");
+    job(2)
+        .option("--trace", trace.to_str().unwrap())
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 0 {
+                let buffers = [node.alloc(4 * 4096).unwrap(), node.alloc(4 * 4096).unwrap()];
+                let ring = node.export_buffer(&buffers[0]).ring_only().name("ring");
+                let _ring = ring.start().unwrap();
+                let direct = node.export_buffer(&buffers[1]).name("direct");
+                let _direct = direct.start().unwrap();
+                rank.meet("end");
+                return;
+            }
+            let data = [5_u8; 600];
+            for name in ["ring", "direct"] {
+                let import = node.import(0, name).rights(Rights::ALL).start().unwrap();
+                import.fetch_add_u64(8, 1).unwrap();
+                import.compare_swap_u32(4, 0, 1).unwrap();
+                let parts = [IoSlice::new(&data[..200]), IoSlice::new(&data[..100])];
+                import.send_vectored(&parts, 4096).unwrap();
+                let rows = Rows {
+                    count: 3,
+                    bytes: 150,
+                    local_stride: 200,
+                    remote_stride: 4096,
+                };
+                import.send_strided(&data, 0, &rows).unwrap();
+                import.put_signal_add(&data[..50], 100, 0, 1).unwrap();
+                import.flush().unwrap();
+            }
+            rank.meet("end");
+        })
+        .succeeds();
+    let records = records(&trace);
+    std::fs::remove_file(&trace).unwrap();
+    let of = |node: u32, op: &str| -> Vec<u64> {
+        let mine = records.iter().filter(|row| row.0 == node && row.1 == op);
+        mine.map(|row| row.2).collect()
+    };
+    // The two words of each path.
+    assert_eq!(of(1, "fetch"), [8, 4, 8, 4]);
+    // By the ring short parts travel together.
+    let sent = of(1, "send");
+    assert_eq!(sent.iter().sum::<u64>(), 2 * (300 + 450 + 50));
+    assert!(sent.ends_with(&[200, 100, 150, 150, 150, 50]), "{sent:?}");
+    // What came by the ring: words, parts, rows, data and its signal.
+    let received = 8 + 4 + 300 + 450 + 50 + 8;
+    assert_eq!(of(0, "recv").iter().sum::<u64>(), received);
 }
 
 /// Elsewhere a packet comes again after it was dropped, or goes on after it waited for a table, behind other lookups, at a time
