@@ -86,8 +86,9 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
     })
 }
 
+/// Refuses memory that is not there, or that no program can have.
 #[inline]
-fn check(is_null: bool, length: usize, name: &str) -> Result<(), Failure> {
+pub(crate) fn check(is_null: bool, length: usize, name: &str) -> Result<(), Failure> {
     if is_null {
         return Err(null(name));
     }

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 
 use mapwire::Request;
 
-use crate::arguments::{flag, give, new_object, null, required};
+use crate::arguments::{flag, give, new_object, required};
 use crate::failure::{Failure, call};
 use crate::import::mw_import_t;
 use crate::memory;
@@ -171,9 +171,8 @@ pub unsafe extern "C" fn mw_request_wait_all(
         if count == 0 {
             return Ok(());
         }
-        if requests.is_null() {
-            return Err(null("requests"));
-        }
+        let bytes = count.saturating_mul(size_of::<*mut mw_request_t>());
+        memory::check(requests.is_null(), bytes, "requests")?;
         let mut outcome = Ok(());
         for index in 0..count {
             // SAFETY: the caller promises `count` of them, each a request of this library or `NULL`.

@@ -90,6 +90,21 @@ fn stores_signals_notifications_and_fetches_pass_between_two_c_programs() {
 }
 
 #[test]
+fn ranks_draw_a_picture_from_one_queue_of_rows() {
+    let mut pictures = Vec::new();
+    for linking in LINKINGS {
+        let installed = Installed::get(linking);
+        let queue = installed.example("work_queue");
+        for path in ["direct", "ring"] {
+            let output = queue.run(4, &["--path", path], &[]);
+            says(&output, &["256 rows drawn; ", " of 262144 points stay"]);
+            pictures.push(output);
+        }
+    }
+    assert!(pictures.iter().all(|picture| *picture == pictures[0]));
+}
+
+#[test]
 fn they_do_so_in_every_way_of_waiting() {
     let installed = Installed::get(Linking::Shared);
     let vmmc = installed.example("vmmc");
@@ -144,7 +159,11 @@ fn valgrind_runs_the_examples_and_finds_no_wild_access() {
         "--error-exitcode=99",
         "--undef-value-errors=no",
     ];
-    for (name, said) in [("first", "rank 1 says 42"), ("vmmc", "send_async: ok")] {
+    for (name, said) in [
+        ("first", "rank 1 says 42"),
+        ("vmmc", "send_async: ok"),
+        ("work_queue", "256 rows drawn"),
+    ] {
         let output = installed.example(name).run_under(&memcheck, 2, &[], &[]);
         says(&output, &[said]);
     }

@@ -1,4 +1,4 @@
-//! The first programs of the README, run as jobs.
+//! The examples, run as jobs.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -51,8 +51,21 @@ fn all_ranks_count_in_one_word() {
 }
 
 #[test]
+fn ranks_draw_a_picture_from_one_queue_of_rows() {
+    let work_queue = example("work_queue");
+    for path in ["direct", "ring"] {
+        job(4)
+            .called(path)
+            .option("--path", path)
+            .run(|_| become_example(&work_queue))
+            .succeeds()
+            .prints("256 rows drawn; 66714 of 262144 points stay\n", 1);
+    }
+}
+
+#[test]
 fn first_programs_refuse_one_rank_and_say_how_to_start_more() {
-    for name in ["messages", "shared_memory"] {
+    for name in ["messages", "shared_memory", "work_queue"] {
         let program = example(name);
         job(1)
             .called(name)

@@ -75,6 +75,7 @@ static void use(mw_node_t *node, const char *name) {
     FAILS(MW_ERR_RANGE, "pass the end", mw_import_put_signal_async(import, parts, 8, 0, BYTES, 1, &none));
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_put_signal_async(NULL, parts, 8, 0, 0, 1, &none));
     FAILS(MW_ERR_ARGUMENT, "`requests` is NULL", mw_request_wait_all(NULL, 1));
+    FAILS(MW_ERR_RANGE, "longer than memory", mw_request_wait_all(requests, SIZE_MAX));
     OK(mw_request_wait_all(NULL, 0));
 
     for (size_t i = 0; i < COUNT; i++) {
