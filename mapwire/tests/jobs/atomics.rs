@@ -102,7 +102,7 @@ fn the_owner_and_importers_of_both_paths_add_to_one_word() {
                     word.fetch_add(1 << 32, Ordering::Relaxed);
                 }
                 rank.meet("end");
-                assert_eq!(exports[0].signal(24).unwrap(), ROUNDS << 32 | 2 * ROUNDS);
+                assert_eq!(exports[0].signal(24).unwrap(), (ROUNDS << 32) + 2 * ROUNDS);
                 return;
             }
             let import = import(&node, ["direct", "ring"][rank.number - 1]);
