@@ -136,7 +136,7 @@ impl<'a> ImportBuilder<'a> {
     }
 }
 
-/// The right to store into another rank's memory, or to fetch from it. Dropping it gives it up.
+/// The right to store into another rank's memory, or to fetch from it. Dropping it gives it up; what was sent by it goes on.
 #[derive(Debug)]
 pub struct Import {
     held: Arc<Held>,

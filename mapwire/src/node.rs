@@ -18,7 +18,7 @@ use crate::export::ExportBuilder;
 use crate::import::{ImportBuilder, Proxies};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
-/// the job.
+/// the job, once what was sent is on its way: it waits for peers that have no room for as long as `MAPWIRE_TIMEOUT` says (30 s).
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) inner: Arc<Inner>,

@@ -37,8 +37,9 @@ pub extern "C" fn mw_node_join(node: Option<&mut MaybeUninit<*mut mw_node_t>>) -
 }
 
 /// Gives the node back. The process leaves the job when everything made from the node has been given back too (exports,
-/// imports, requests, shared memory; not buffers); until then they can be used. A process that ends has left as well, but what
-/// then waited for room at a busy peer is not sent. `NULL` is no error.
+/// imports, requests, shared memory; not buffers), and what was sent is on its way: it waits for busy peers for as long as
+/// `MAPWIRE_TIMEOUT` says. Until then they can be used. A process that ends has left as well, but what then waited for room at a
+/// busy peer is not sent. `NULL` is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_free(node: Option<Box<mw_node_t>>) -> mw_status_t {
     call(|| {

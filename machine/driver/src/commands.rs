@@ -19,6 +19,9 @@ pub(crate) const QUEUE_ENTRIES: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct CommandQueue {
     ring: Channel,
+    /// Commands that have been written, and that have been read.
+    written: u64,
+    read: u64,
 }
 
 impl CommandQueue {
@@ -30,6 +33,8 @@ impl CommandQueue {
         };
         Ok(Self {
             ring: Channel::loopback(&config)?,
+            written: 0,
+            read: 0,
         })
     }
 
@@ -45,7 +50,10 @@ impl CommandQueue {
             .sender
             .try_push(&bytes, &[inline[..length].into()])
         {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.written += 1;
+                Ok(true)
+            }
             // `emit` writes no more than fits, and nobody else has this ring.
             Err(PushError::Full | PushError::TooLong { .. } | PushError::Corrupt(_)) => Ok(false),
         }
@@ -109,9 +117,20 @@ impl CommandQueue {
                 nic.handle_command(process, &header, inline);
             }
             self.ring.receiver.release();
+            self.read += 1;
             served = true;
         }
         served
+    }
+
+    /// How many commands have been written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether the first `count` commands that were written have been read.
+    pub(crate) fn has_read(&self, count: u64) -> bool {
+        self.read >= count
     }
 
     /// Whether commands wait.

@@ -10,7 +10,7 @@ mod telling;
 mod tests;
 
 use core::sync::atomic::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use crate::engine::Place;
 use crate::error::DriverError;
 use crate::events::Events;
 use crate::exports::{LeftLanding, LocalExport};
-use crate::imports::Granted;
+use crate::imports::{GivenUp, Granted};
 use crate::job::Job;
 use crate::log::Log;
 use crate::mover::GarbagePage;
@@ -79,7 +79,7 @@ pub struct Driver {
     pub(crate) transport: ShmTransport,
     pub(crate) pages: Pages,
     garbage: GarbagePage,
-    queue: CommandQueue,
+    pub(crate) queue: CommandQueue,
     pub(crate) job: Job,
     board: Arc<Board>,
     peers: PeerWords,
@@ -98,6 +98,8 @@ pub struct Driver {
     pub(crate) outcomes: HashMap<RequestId, Result<Granted, VmmcError>>,
     /// Memory and statuses that peers have passed for imports under way, by tag, and from whom; `None` when this process had no descriptor left for it.
     pub(crate) passed: HashMap<u64, (NodeId, Option<OwnedFd>)>,
+    /// Imports that are given up behind commands that wait.
+    pub(crate) given_up: VecDeque<GivenUp>,
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
@@ -171,6 +173,7 @@ impl Driver {
             left_landings: Vec::new(),
             outcomes: HashMap::new(),
             passed: HashMap::new(),
+            given_up: VecDeque::new(),
             teller: Teller::new(words),
             log: Log::new(),
             shared: None,
@@ -198,6 +201,7 @@ impl Driver {
         }
         let mut worked = self.serve_deferred();
         worked |= self.queue.has_commands() && self.queue.serve(&mut self.nic, PROCESS);
+        worked |= !self.given_up.is_empty() && self.release_given_up();
         worked |= self.receive();
         if self.has_news() {
             self.housekeep();

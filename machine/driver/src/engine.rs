@@ -274,8 +274,11 @@ impl Engine {
         text
     }
 
-    /// Stops the service thread and leaves the job. Idempotent.
+    /// Stops the service thread and leaves the job, once what was sent is in the rings of the peers that live: waits for
+    /// [`timeout`](Self::timeout) at most. Idempotent.
     pub fn stop(&self) {
+        let sent = |driver: &mut Driver| driver.has_sent_all().then_some(());
+        self.wait_driver(Place::Program, Some(self.timeout), sent);
         self.stop.store(true, Ordering::Release);
         self.board.wake(self.rank, Wake::All);
         let thread = self

@@ -31,6 +31,15 @@ pub struct LocalImport {
     pub mapped: Option<MappedBuffer>,
 }
 
+/// An import that is given up when the commands before that have been read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GivenUp {
+    /// How many commands had been written.
+    behind: u64,
+    id: ImportId,
+    grant: Grant,
+}
+
 impl Driver {
     /// Whether a node takes requests. One that is asked all the same, over and over, counts as gone when a message to it is lost.
     pub fn takes_requests(&self, from: NodeId) -> bool {
@@ -165,11 +174,35 @@ impl Driver {
         Ok(LocalImport { id, grant, mapped })
     }
 
-    /// Gives an import up, and tells the exporter.
+    /// Gives an import up, and tells the exporter: at once, or when the commands that wait, which may use it, have been read.
     pub fn release_import(&mut self, id: ImportId, grant: &Grant) {
-        if self.nic.release(id).is_some() {
+        if self.queue.has_commands() {
+            let given_up = GivenUp {
+                behind: self.queue.written(),
+                id,
+                grant: *grant,
+            };
+            self.given_up.push_back(given_up);
+        } else if self.nic.release(id).is_some() {
             self.release_granted(grant);
         }
+    }
+
+    /// Gives up the imports that waited for commands. Whether there were any.
+    #[cold]
+    pub(crate) fn release_given_up(&mut self) -> bool {
+        let mut any = false;
+        while let Some(next) = self.given_up.front()
+            && self.queue.has_read(next.behind)
+        {
+            any = true;
+            let GivenUp { id, grant, .. } = *next;
+            self.given_up.pop_front();
+            if self.nic.release(id).is_some() && !self.is_gone(grant.node) {
+                self.vmmc.release(&grant);
+            }
+        }
+        any
     }
 
     fn release_granted(&mut self, grant: &Grant) {

@@ -23,6 +23,7 @@ mod limits;
 mod locks;
 mod modes;
 mod order;
+mod parting;
 mod parts;
 mod paths;
 mod pinning;

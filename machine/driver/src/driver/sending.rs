@@ -135,6 +135,15 @@ impl Driver {
             && !matches!(self.transport.drained(node), Ok(false))
     }
 
+    /// Whether nothing waits that is to go to a peer that lives.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        let peers = (0..self.nic.nodes()).map(|node| NodeId(node as u16));
+        !self.queue.has_commands()
+            && peers
+                .filter(|&peer| peer != self.me && !self.is_gone(peer))
+                .all(|peer| self.nic.idle_towards(peer))
+    }
+
     /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody is sure to ring.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()

@@ -1,0 +1,134 @@
+//! What was sent arrives, though its sender gives the import up or leaves at once.
+
+use std::time::{Duration, Instant};
+
+use mapwire::{Key, Rights};
+use mapwire_transport::rendezvous::Event;
+use mapwire_wire::{ControlMessage, ExportId, Repr};
+
+use crate::harness::hostile::Outlaw;
+use crate::harness::{Rank, job};
+
+/// More than a ring and the NIC's queue hold, so that the last of them wait as commands.
+const SENDS: u64 = 120;
+
+#[test]
+fn what_was_sent_arrives_though_the_import_is_given_up_at_once_or_the_sender_leaves() {
+    for (mode, leaves) in [
+        ("inline", false),
+        ("inline", true),
+        ("thread", false),
+        ("thread", true),
+    ] {
+        job(2)
+            .called(format!("{mode}-{leaves}"))
+            .with("MAPWIRE_DRIVER", mode)
+            .run(|rank| {
+                let node = rank.node();
+                if rank.number == 0 {
+                    let buffer = node.alloc(4096).unwrap();
+                    let export = node.export_buffer(&buffer).ring_only().name("slow");
+                    // Nobody takes what comes meanwhile.
+                    let export =
+                        export.on_notify(|_| std::thread::sleep(Duration::from_millis(300)));
+                    let export = export.start().unwrap();
+                    rank.read("given up");
+                    let most = Some(Duration::from_secs(20));
+                    assert_eq!(export.wait_signal_for(0, SENDS, most).unwrap(), Some(SENDS));
+                    rank.meet("end");
+                    return;
+                }
+                let import = node.import(0, "slow").start().unwrap();
+                import.send_notify(&[], 0).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                for _ in 0..SENDS {
+                    import.put_signal_add(&[1; 100], 64, 0, 1).unwrap();
+                }
+                drop(import);
+                let stays = (!leaves).then_some(node);
+                rank.note("given up", "");
+                rank.meet("end");
+                drop(stays);
+            })
+            .succeeds();
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_behind_a_barrier_lets_all_others_pass_it() {
+    for wait in ["event", "adaptive", "poll"] {
+        for round in 0..5 {
+            job(3)
+                .called(format!("{wait}-{round}"))
+                .option("--wait", wait)
+                .option("--path", "ring")
+                .run(leaves_first)
+                .succeeds();
+        }
+    }
+}
+
+fn leaves_first(rank: &Rank) {
+    let node = rank.node();
+    let buffer = node.alloc(4096).unwrap();
+    let export = node.export_buffer(&buffer).name("inbox").start().unwrap();
+    if rank.number > 0 {
+        node.barrier().unwrap();
+        assert_eq!(export.signal(0).unwrap(), 3 * SENDS);
+        return;
+    }
+    let inboxes = [1, 2].map(|rank| node.import(rank, "inbox").start().unwrap());
+    for _ in 0..3 * SENDS {
+        for inbox in &inboxes {
+            inbox.put_signal_add(&[1; 100], 64, 0, 1).unwrap();
+        }
+    }
+    node.barrier().unwrap();
+}
+
+#[test]
+fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
+    job(2)
+        .with("MAPWIRE_TIMEOUT", "1")
+        .run(|rank| {
+            if rank.number == 0 {
+                let node = rank.node();
+                let import = node.import(1, "never taken").start().unwrap();
+                for _ in 0..SENDS {
+                    import.send(&[1; 100], 0).unwrap();
+                }
+                let begun = Instant::now();
+                drop((import, node));
+                let took = begun.elapsed();
+                assert!(took < Duration::from_secs(10), "{took:?}");
+                rank.note("left", "");
+                return;
+            }
+            let mut outlaw = Outlaw::join(rank);
+            let memory = outlaw.wait_for(|event| match event {
+                Event::Channel { peer: 0, fd } => Some(fd),
+                _ => None,
+            });
+            let mut channel = outlaw.channel_in(0, &memory);
+            let request = loop {
+                let (header, payload) = channel.receive();
+                if let Ok(Repr::Control { .. }) = Repr::parse(&header, &payload)
+                    && let Ok(ControlMessage::ImportRequest { request, .. }) =
+                        ControlMessage::parse(&payload)
+                {
+                    break request;
+                }
+            };
+            channel.control(&ControlMessage::ImportGranted {
+                request,
+                export: ExportId(1),
+                key: Key([7; 16]),
+                length: 4096,
+                rights: Rights::STORE,
+                direct: None,
+                epoch: 0,
+            });
+            rank.read("left");
+        })
+        .succeeds();
+}
