@@ -122,7 +122,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// As [`over`](Self::over), from `offset` on, and private: stores to it reach nobody else.
+    /// As [`over`](Self::over), from `offset` on, with rights of the caller's choice, and private: stores to it reach nobody else.
     ///
     /// # Safety
     /// As for [`over`](Self::over).
@@ -131,21 +131,30 @@ impl Mapping {
         file: impl AsFd,
         offset: u64,
         bytes: usize,
+        rights: ProtFlags,
     ) -> Result<(), Errno> {
         let place = ptr::with_exposed_provenance_mut(address);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: this function's contract.
-        unsafe { rustix::mm::mmap(place, bytes, Rights::ReadWrite.prot(), flags, file, offset) }?;
+        unsafe { rustix::mm::mmap(place, bytes, rights, flags, file, offset) }?;
         Ok(())
     }
 
-    /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over).
+    /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over), with the rights given.
     ///
     /// # Safety
     /// As for [`over`](Self::over), of the bytes of this mapping.
-    pub(crate) unsafe fn move_over(self, address: usize) -> Result<(), Errno> {
+    pub(crate) unsafe fn move_over(
+        self,
+        address: usize,
+        rights: MprotectFlags,
+    ) -> Result<(), Errno> {
         let place = ptr::with_exposed_provenance_mut(address);
         let (from, bytes) = (self.start.as_ptr().cast(), self.bytes);
+        if rights != MprotectFlags::READ | MprotectFlags::WRITE {
+            // SAFETY: the range belongs to this value.
+            unsafe { rustix::mm::mprotect(from, bytes, rights) }?;
+        }
         // SAFETY: the range belongs to this value; the rest is this function's contract.
         unsafe { rustix::mm::mremap_fixed(from, bytes, bytes, MremapFlags::MAYMOVE, place) }?;
         // Its address space is gone.

@@ -1,6 +1,8 @@
 //! What is mapped where in this process, from `/proc/self/maps`. For cold paths: exports and
 //! error messages.
 
+use rustix::mm::MprotectFlags;
+
 use crate::memory::MemoryError;
 use crate::page::PAGE_BYTES;
 use crate::procmap;
@@ -26,6 +28,16 @@ pub(crate) struct MappedRange {
     /// File or `[heap]`, `[stack]`; empty for anonymous memory. Not asked for by [`Maps`] where the kernel tells the rest
     /// without text.
     pub(crate) name: String,
+}
+
+impl MappedRange {
+    /// What it is open to.
+    pub(crate) fn rights(&self) -> MprotectFlags {
+        let allowed = |is: bool, flag| if is { flag } else { MprotectFlags::empty() };
+        allowed(self.readable, MprotectFlags::READ)
+            | allowed(self.writable, MprotectFlags::WRITE)
+            | allowed(self.executable, MprotectFlags::EXEC)
+    }
 }
 
 /// What is mapped, asked range by range.

@@ -1,7 +1,7 @@
 //! The kernel's answer to "what is mapped there", without the text of `/proc/self/maps` (`PROCMAP_QUERY`, Linux 6.11).
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, TryLockError};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -45,11 +45,16 @@ static MAPS: Mutex<Option<(Owner, OwnedFd)>> = Mutex::new(None);
 /// The first mapped range that ends after `address`; `None` if there is none.
 ///
 /// # Errors
-/// The kernel is older, or `/proc` is not mounted.
+/// The kernel is older, or `/proc` is not mounted; or another thread asks (`EAGAIN`), which a forked child may lack: so nobody waits
+/// for it.
 pub(crate) fn range_at_or_after(address: usize) -> Result<Option<MappedRange>, Errno> {
     // A handler may fork, which asks too.
     let _mask = mask();
-    let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut maps = match MAPS.try_lock() {
+        Ok(maps) => maps,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return Err(Errno::AGAIN),
+    };
     if !matches!(&*maps, Some((owner, _)) if owner.is_me()) {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file =

@@ -254,24 +254,32 @@ fn install(signal: FaultSignal) -> Result<(), WatchError> {
     ours.sa_sigaction = on_signal as *const () as usize;
     // Not SA_ONSTACK: the protocol needs an ordinary stack. SA_NODEFER: it may fault itself.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
-    // SAFETY: the set is a plain value, initialised by sigfillset before use.
-    unsafe {
-        libc::sigfillset(&raw mut ours.sa_mask);
-        // Signals that the processor raises must not wait: the kernel would kill the process.
-        for raised in crate::masking::RAISED {
-            libc::sigdelset(&raw mut ours.sa_mask, raised);
-        }
-    }
+    ours.sa_mask = all_others();
     sigaction(signal, Some(&ours)).map_err(fail)?;
     previous.installed.store(true, Ordering::Relaxed);
     Ok(())
+}
+
+/// The signals that wait while a fault is handled.
+fn all_others() -> libc::sigset_t {
+    let mut set = zeroed_action().sa_mask;
+    // SAFETY: the set is a plain value, initialised by sigfillset before use.
+    unsafe {
+        libc::sigfillset(&raw mut set);
+        // Signals that the processor raises must not wait: the kernel would kill the process.
+        for raised in crate::masking::RAISED {
+            libc::sigdelset(&raw mut set, raised);
+        }
+    }
+    set
 }
 
 /// A handler as SA_SIGINFO has it.
 pub(super) type Action = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 /// Makes `action` the handler of `signal` for good; below [`on_signal`] where that is installed, which runs a protocol and so must
-/// be called by the kernel itself. `before` is told who handled the signal until now.
+/// be called by the kernel itself. `before` is told who handled the signal until now. Other signals wait while it runs: their handlers
+/// might find no room on its stack.
 pub(super) fn install_below(
     signal: FaultSignal,
     action: Action,
@@ -293,6 +301,7 @@ pub(super) fn install_below(
     let mut ours = zeroed_action();
     ours.sa_sigaction = action as *const () as usize;
     ours.sa_flags = flags;
+    ours.sa_mask = all_others();
     sigaction(signal, Some(&ours)).map(drop)
 }
 
@@ -449,6 +458,18 @@ pub(super) unsafe fn pass_on(
     if !raised_by_kernel && is_default(signal) {
         // SAFETY: raise has no preconditions.
         unsafe { libc::raise(signal) };
+    }
+}
+
+/// Blocks those signals that were blocked before a signal came.
+///
+/// # Safety
+/// `context` is the ucontext of a signal that is being handled.
+pub(super) unsafe fn mask_as_before(context: *const c_void) {
+    // SAFETY: valid by this function's contract; the mask's first words are those that the kernel wrote, and sigprocmask reads no more.
+    unsafe {
+        let before = &raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask;
+        libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut());
     }
 }
 

@@ -4,11 +4,11 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use core::time::Duration;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MprotectFlags};
+use rustix::thread::Timespec;
 
 use super::FaultKind;
 use super::signals::fault_kind;
@@ -18,39 +18,60 @@ use crate::page::PAGE_BYTES;
 const SEGV_ACCERR: c_int = 2;
 
 /// How long a thread sleeps before it looks again whether it may store.
-const NAP: Duration = Duration::from_micros(20);
+const NAP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000,
+};
 
 /// Odd while stores are kept off [`START`]`..`[`END`]. Counts beginnings and ends.
 static TURN: AtomicU64 = AtomicU64::new(0);
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps stores off whole pages until it is dropped. These were open to loads and stores before and are so again, unless
-/// something else was mapped there.
+/// Keeps stores off whole pages until it is dropped. These are open to what they were open to before again then, unless something
+/// else was mapped there.
 #[derive(Debug)]
 pub(crate) struct Stillness {
     start: usize,
     bytes: usize,
+    rights: MprotectFlags,
 }
 
 impl Stillness {
     /// Begins it, one at a time: the caller holds the list of adoptions. It must not store there itself, and must not be interrupted by
-    /// what does. `None` where stores cannot be
-    /// made to wait: nobody may store there then.
+    /// what does. All of the pages are open to `rights` now. `None` where stores cannot be made to wait: nobody may store there then.
     ///
     /// # Errors
     /// `mprotect` fails: too many mapped ranges, for instance.
-    pub(crate) fn begin(start: usize, bytes: usize) -> Result<Option<Self>, Errno> {
-        if !super::touch::is_armed() || !can_populate() {
+    pub(crate) fn begin(
+        start: usize,
+        bytes: usize,
+        rights: MprotectFlags,
+    ) -> Result<Option<Self>, Errno> {
+        let loads = rights.contains(MprotectFlags::READ);
+        // Closed pages are opened to loads in any case. Nobody uses those.
+        if loads && !(super::touch::is_armed() && can_populate()) {
             return Ok(None);
         }
         START.store(start, Ordering::SeqCst);
         END.store(start + bytes, Ordering::SeqCst);
         TURN.fetch_add(1, Ordering::SeqCst);
-        // Dropped on an error, too.
-        let still = Self { start, bytes };
-        protect(start, bytes, MprotectFlags::READ)?;
+        let still = Self {
+            start,
+            bytes,
+            rights,
+        };
+        if let Err(errno) = protect(start, bytes, MprotectFlags::READ) {
+            // Of several ranges the first may be closed. Where nothing is, this may fail as well.
+            let _ = still.open();
+            still.end_replaced();
+            return Err(errno);
+        }
         Ok(Some(still))
+    }
+
+    fn open(&self) -> Result<(), Errno> {
+        protect(self.start, self.bytes, self.rights)
     }
 
     /// Ends it where other memory has taken the pages' place.
@@ -62,12 +83,8 @@ impl Stillness {
 
 impl Drop for Stillness {
     fn drop(&mut self) {
-        // What was open to stores can be opened again.
-        let opened = protect(
-            self.start,
-            self.bytes,
-            MprotectFlags::READ | MprotectFlags::WRITE,
-        );
+        // What was open can be opened again.
+        let opened = self.open();
         debug_assert!(opened.is_ok(), "{opened:?}");
         end();
     }
@@ -126,7 +143,8 @@ pub(super) unsafe fn may_retry(
         let turn = TURN.load(Ordering::SeqCst);
         let range = START.load(Ordering::SeqCst)..END.load(Ordering::SeqCst);
         if turn % 2 == 1 && range.contains(&address) {
-            std::thread::sleep(NAP);
+            // Not the C library's, which ends a thread that was cancelled.
+            let _ = rustix::thread::nanosleep(&NAP);
             continue;
         }
         // The pages may have been still when the store was made, and no more when its handler began.

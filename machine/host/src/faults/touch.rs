@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_void};
 use std::sync::Once;
 
 use super::FaultSignal;
-use super::signals::{Previous, install_below, pass_on, reaches};
+use super::signals::{Previous, install_below, mask_as_before, pass_on, reaches};
 use super::stillness::may_retry;
 use crate::memory::MemoryError;
 use crate::page::PAGE_BYTES;
@@ -140,7 +140,11 @@ extern "C" fn on_touch(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
             FaultSignal::Segv
         };
         // SAFETY: the arguments are those of this very signal.
-        unsafe { pass_on(&BEFORE[before as usize], signal, info, context) };
+        unsafe {
+            // As if this handler were not there.
+            mask_as_before(context);
+            pass_on(&BEFORE[before as usize], signal, info, context);
+        }
     }
 }
 

@@ -16,17 +16,18 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::MsyncFlags;
+use rustix::mm::{MprotectFlags, MsyncFlags};
 
-use super::forks::{self, Entry};
+use super::forks::{self, Entry, Part};
 use super::memfd::{self, Owner};
 use super::{MemoryError, raw};
 use crate::descriptors::above_stdio;
 use crate::faults::Stillness;
-use crate::limits;
 use crate::mapping::Mapping;
-use crate::maps::{MappedRange, Maps};
+use crate::maps::MappedRange;
 use crate::page::PAGE_BYTES;
+
+mod refusals;
 
 /// From this length on, pages that were never touched are looked for, and not copied.
 const SPARSE_BYTES: usize = 1 << 20;
@@ -56,11 +57,14 @@ impl Adopted {
         file: &Arc<OwnedFd>,
     ) -> Result<Self, MemoryError> {
         let mut adoptions = forks::lock()?;
-        if adoptions.len() >= most_adoptions() {
-            return Err(refuse(start, bytes, TOO_MANY));
-        }
+        let refuse = |reason| MemoryError::NotAdoptable {
+            address: start,
+            bytes,
+            reason,
+        };
+        refusals::check_count(adoptions.len()).map_err(refuse)?;
+        let ranges = refusals::private_ranges(start, bytes).map_err(refuse)?;
         adoptions.reserve();
-        let ranges = private_ranges(start, bytes)?;
         let this = Self {
             start,
             bytes,
@@ -70,18 +74,11 @@ impl Adopted {
             .iter()
             .filter(|range| is_locked(range.start, range.end - range.start))
             .collect();
-        let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
-        let mut touched = (bytes >= SPARSE_BYTES).then(Touched::open).flatten();
-        // Nothing is allocated from here on: a thread that waits for its store may hold the allocator.
-        let still = Stillness::begin(start, bytes).map_err(fail("mprotect"))?;
-        for range in &ranges {
-            copy_out(range, start, file, touched.as_mut()).map_err(fail("pwrite"))?;
-        }
-        // SAFETY: the file holds the bytes of the memory whose place it takes.
-        unsafe { Mapping::over(start, file, bytes) }.map_err(fail("mmap"))?;
-        if let Some(still) = still {
-            still.end_replaced();
-        }
+        let touched = (bytes >= SPARSE_BYTES).then(Touched::open).flatten();
+        move_out(start, bytes, &ranges, file, touched).map_err(|failed| match failed {
+            ("pwrite", Errno::FAULT) => refuse(refusals::NOT_THERE),
+            (call, errno) => MemoryError::of_call(call, bytes, errno),
+        })?;
         adoptions.push(Entry {
             start,
             bytes,
@@ -93,7 +90,7 @@ impl Adopted {
             .try_for_each(|range| lock(range.start, range.end - range.start));
         if let Err(errno) = locked {
             this.give_back(file)?;
-            return Err(fail("mlock")(errno));
+            return Err(MemoryError::of_call("mlock", bytes, errno));
         }
         Ok(this)
     }
@@ -111,35 +108,18 @@ impl Adopted {
     pub(super) fn give_back(&self, file: &Arc<OwnedFd>) -> Result<(), MemoryError> {
         let mut adoptions = forks::lock()?;
         for part in forks::standing(self.start, self.bytes, file)? {
-            self.give_part_back(file, part.start, part.end - part.start)?;
+            self.give_part_back(file, &part)?;
         }
         adoptions.remove(file);
         Ok(())
     }
 
-    fn give_part_back(
-        &self,
-        file: &OwnedFd,
-        start: usize,
-        bytes: usize,
-    ) -> Result<(), MemoryError> {
-        let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
+    fn give_part_back(&self, file: &OwnedFd, part: &Part) -> Result<(), MemoryError> {
+        let (start, bytes) = (part.range.start, part.range.len());
+        let fail = |(call, errno)| MemoryError::of_call(call, bytes, errno);
         let was_locked = is_locked(start, bytes);
-        let fresh = Mapping::anonymous(bytes).map_err(fail("mmap"))?;
-        let still = Stillness::begin(start, bytes).map_err(fail("mprotect"))?;
-        let offset = start - self.start;
-        memfd::extents(file, offset, bytes, |at, length| {
-            fresh.prefault(at - offset, length);
-            let to = fresh.at(at - offset, length);
-            // SAFETY: `extents` gives parts of the range, which is mapped for loads; `at` has checked the other side. Both are apart.
-            unsafe { raw::copy(address_of(self.start + at).cast(), to, length) };
-        })
-        .map_err(fail("lseek"))?;
-        // SAFETY: the fresh pages hold the bytes of the memory whose place they take.
-        unsafe { fresh.move_over(start) }.map_err(fail("mremap"))?;
-        if let Some(still) = still {
-            still.end_replaced();
-        }
+        let fresh = Mapping::anonymous(bytes).map_err(|errno| fail(("mmap", errno)))?;
+        move_back(part, self.start, file, fresh).map_err(fail)?;
         if was_locked {
             // As many bytes as were locked until now. Should the limit be lower all the same, the memory is back nevertheless.
             let _ = lock(start, bytes);
@@ -148,71 +128,55 @@ impl Adopted {
     }
 }
 
-/// How many adoptions stand at most: each takes two descriptors, of which the program may need many.
-fn most_adoptions() -> usize {
-    limits::descriptors()
-        .0
-        .map_or(usize::MAX, |descriptors| descriptors as usize / 8)
+/// A system call that failed, and why.
+type Failed = (&'static str, Errno);
+
+/// Moves `bytes` at `start`, which are `ranges`, to `file`. Allocates nothing: a thread that waits for its store may hold the allocator.
+fn move_out(
+    start: usize,
+    bytes: usize,
+    ranges: &[MappedRange],
+    file: &OwnedFd,
+    mut touched: Option<Touched>,
+) -> Result<(), Failed> {
+    let fail = |call| move |errno| (call, errno);
+    let rights = MprotectFlags::READ | MprotectFlags::WRITE;
+    let still = Stillness::begin(start, bytes, rights).map_err(fail("mprotect"))?;
+    for range in ranges {
+        copy_out(range, start, file, touched.as_mut()).map_err(fail("pwrite"))?;
+    }
+    // SAFETY: the file holds the bytes of the memory whose place it takes.
+    unsafe { Mapping::over(start, file, bytes) }.map_err(fail("mmap"))?;
+    if let Some(still) = still {
+        still.end_replaced();
+    }
+    Ok(())
 }
 
-const TOO_MANY: &str = "one of too many exports: they take a quarter of RLIMIT_NOFILE already";
-
-fn refuse(address: usize, bytes: usize, reason: &'static str) -> MemoryError {
-    MemoryError::NotAdoptable {
-        address,
-        bytes,
-        reason,
+/// Moves `part`, which maps `file` as if all of it began at `start`, to `fresh`, which takes its place. Allocates nothing, as
+/// [`move_out`].
+fn move_back(part: &Part, start: usize, file: &OwnedFd, fresh: Mapping) -> Result<(), Failed> {
+    let fail = |call| move |errno| (call, errno);
+    let (place, bytes) = (part.range.start, part.range.len());
+    let still = Stillness::begin(place, bytes, part.rights).map_err(fail("mprotect"))?;
+    let offset = place - start;
+    memfd::extents(file, offset, bytes, |at, length| {
+        fresh.prefault(at - offset, length);
+        let to = fresh.at(at - offset, length);
+        // SAFETY: `extents` gives parts of the range, which is mapped for loads; `at` has checked the other side. Both are apart.
+        unsafe { raw::copy(address_of(start + at).cast(), to, length) };
+    })
+    .map_err(fail("lseek"))?;
+    // SAFETY: the fresh pages hold the bytes of the memory whose place they take.
+    unsafe { fresh.move_over(place, part.rights) }.map_err(fail("mremap"))?;
+    if let Some(still) = still {
+        still.end_replaced();
     }
+    Ok(())
 }
 
 fn address_of(start: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(start)
-}
-
-/// The mapped ranges that hold `bytes` at `start`, cut to them.
-///
-/// # Errors
-/// [`MemoryError::NotAdoptable`]: one of them is not private data that could move.
-fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRange>, MemoryError> {
-    let refuse = |reason| refuse(start, bytes, reason);
-    let here = 0_u8;
-    let stacks = [
-        (&raw const here).addr(),
-        rustix::param::linux_execfn().as_ptr().addr(),
-    ];
-    let mut maps = Maps::default();
-    let mut ranges = Vec::new();
-    let (mut at, end) = (start, start + bytes);
-    while at < end {
-        let mut range = maps
-            .at_or_after(at)
-            .filter(|range| range.start <= at)
-            .ok_or_else(|| refuse("not all mapped"))?;
-        if !range.readable || !range.writable {
-            return Err(refuse("not open to loads and stores"));
-        }
-        if range.executable {
-            return Err(refuse("executable"));
-        }
-        if range.shared {
-            return Err(refuse("shared with other processes or exported already"));
-        }
-        if range.page_bytes != PAGE_BYTES as u64 {
-            return Err(refuse("of huge pages"));
-        }
-        if stacks
-            .iter()
-            .any(|stack| (range.start..range.end).contains(stack))
-        {
-            return Err(refuse("on a stack"));
-        }
-        let next = range.end;
-        range.start = at;
-        range.end = next.min(end);
-        ranges.push(range);
-        at = next;
-    }
-    Ok(ranges)
 }
 
 /// Whether any page is locked into memory.

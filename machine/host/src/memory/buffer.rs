@@ -77,7 +77,8 @@ impl SharedBuffer {
 
     /// The whole pages within `bytes` of private memory at `address`: heap or statics, mapped for loads and stores. They move onto a
     /// memfd, and stay where they are in address space. Nobody stores to them from a system call meanwhile; stores of other threads wait
-    /// (without a handler of SIGSEGV that the program installs itself, and from Linux 5.14 on; else there must be none). Dropping the
+    /// (without a handler of SIGSEGV that the program installs itself, and from Linux 5.14 on; else there must be none). A thread that
+    /// blocks SIGSEGV must not store there: the kernel would end the process. Dropping the
     /// buffer, or revoking it, moves them back. Takes some 20 µs and 1.5 µs a page.
     ///
     /// While they are here:
@@ -85,11 +86,11 @@ impl SharedBuffer {
     ///   page;
     /// * huge pages become base pages; advice of `madvise` is forgotten, and `MADV_DONTNEED` leaves the bytes as they are;
     /// * locked memory stays locked;
-    /// * what the program unmaps is adopted no more.
+    /// * what the program protects stays protected, and what it unmaps is adopted no more.
     ///
     /// # Errors
-    /// [`MemoryError::NotAdoptable`]: no whole page; memory that is shared, on a stack, executable or of huge pages; too many
-    /// adoptions. What the kernel refuses: the memory is as before then.
+    /// [`MemoryError::NotAdoptable`]: no whole page; memory that is shared, on a stack, executable, of huge pages, with guard pages, or of
+    /// the C library for a thread; too many adoptions or mapped ranges. What the kernel refuses: the memory is as before then.
     pub fn adopt(name: &str, address: usize, bytes: usize) -> Result<Self, MemoryError> {
         let refuse = |reason| MemoryError::NotAdoptable {
             address,
@@ -180,7 +181,8 @@ impl SharedBuffer {
     /// for stays on its memory.
     ///
     /// # Errors
-    /// As [`allocate`](Self::allocate). The export then stands as before.
+    /// As [`allocate`](Self::allocate). The export then stands as before; one of [adopted](Self::adopt) memory is marked as revoked, and
+    /// what could not move stays on its memfd.
     pub fn revoke(&mut self) -> Result<(), MemoryError> {
         let is_known = matches!(&self.shared, Some((_, status)) if status.is_known());
         if !is_known && matches!(self.home, Home::Allocated(_)) {
@@ -206,7 +208,10 @@ impl SharedBuffer {
             Ok(Some(fresh)) => self.file = Arc::new(fresh),
             Ok(None) => self.home = Home::GivenBack,
             Err(error) => {
-                self.set_revoked(false);
+                // A part of adopted memory may have moved: importers must not take that for the export's.
+                if matches!(self.home, Home::Allocated(_)) {
+                    self.set_revoked(false);
+                }
                 return Err(error);
             }
         }

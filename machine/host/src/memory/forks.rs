@@ -9,6 +9,8 @@ use core::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::mm::{MprotectFlags, ProtFlags};
+
 use super::MemoryError;
 use crate::mapping::Mapping;
 use crate::maps::Maps;
@@ -89,6 +91,21 @@ impl Adoptions {
     }
 }
 
+/// A range that maps a memfd, and what it is open to: the program may have changed that.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) range: Range<usize>,
+    pub(super) rights: MprotectFlags,
+}
+
+impl Part {
+    /// A range of which nothing is known.
+    fn open(range: Range<usize>) -> Self {
+        let rights = MprotectFlags::READ | MprotectFlags::WRITE;
+        Self { range, rights }
+    }
+}
+
 /// The parts of `bytes` at `start` that still map `file`, whose first byte was there. The program has unmapped the others.
 ///
 /// # Errors
@@ -97,7 +114,7 @@ pub(super) fn standing(
     start: usize,
     bytes: usize,
     file: impl AsFd,
-) -> Result<Vec<Range<usize>>, MemoryError> {
+) -> Result<Vec<Part>, MemoryError> {
     let stat =
         rustix::fs::fstat(file).map_err(|errno| MemoryError::of_call("fstat", bytes, errno))?;
     let device = (
@@ -116,12 +133,15 @@ pub(super) fn standing(
             && range.offset + (from - range.start) as u64 == (from - start) as u64;
         at = range.end.min(end);
         if is_ours {
-            parts.push(from..at);
+            parts.push(Part {
+                range: from..at,
+                rights: range.rights(),
+            });
         }
     }
     if maps.is_blind() {
         // Nothing can be told, so the program's promise to keep the memory must do.
-        parts = core::iter::once(start..end).collect();
+        parts = vec![Part::open(start..end)];
     }
     Ok(parts)
 }
@@ -129,7 +149,7 @@ pub(super) fn standing(
 /// What is to be mapped in the child: where, and from which offset of which memfd.
 struct Inheritance {
     adoptions: Adoptions,
-    parts: Vec<(Range<usize>, Arc<OwnedFd>, u64)>,
+    parts: Vec<(Part, Arc<OwnedFd>, u64)>,
 }
 
 thread_local! {
@@ -143,10 +163,10 @@ extern "C" fn prepare() {
     let mut parts = Vec::new();
     for entry in &adoptions.registry.entries {
         let standing = standing(entry.start, entry.bytes, &entry.file)
-            .unwrap_or_else(|_| core::iter::once(entry.start..entry.start + entry.bytes).collect());
-        parts.extend(standing.into_iter().map(|range| {
-            let offset = (range.start - entry.start) as u64;
-            (range, Arc::clone(&entry.file), offset)
+            .unwrap_or_else(|_| vec![Part::open(entry.start..entry.start + entry.bytes)]);
+        parts.extend(standing.into_iter().map(|part| {
+            let offset = (part.range.start - entry.start) as u64;
+            (part, Arc::clone(&entry.file), offset)
         }));
     }
     let _ = FORKING.try_with(|forking| forking.replace(Some(Inheritance { adoptions, parts })));
@@ -162,10 +182,11 @@ extern "C" fn child() {
     let Ok(Some(mut inheritance)) = FORKING.try_with(RefCell::take) else {
         return;
     };
-    for (range, file, offset) in &inheritance.parts {
+    for (Part { range, rights }, file, offset) in &inheritance.parts {
+        let rights = ProtFlags::from_bits_retain(rights.bits());
         // SAFETY: the same bytes at the same place.
         let mapped =
-            unsafe { Mapping::private_over(range.start, file, *offset, range.end - range.start) };
+            unsafe { Mapping::private_over(range.start, file, *offset, range.len(), rights) };
         if mapped.is_err() {
             // A child whose stores would change its parent's memory must not run.
             std::process::abort();

@@ -112,6 +112,19 @@ pub enum MemoryError {
         /// RLIMIT_NOFILE.
         limit: crate::limits::Limit,
     },
+    /// The process has as many mapped ranges as it may.
+    #[error(
+        "no mapped range left for {call} of {bytes} bytes (vm.max_map_count is {limit}): \
+         raise it with `sysctl vm.max_map_count`, or unmap memory"
+    )]
+    MappedRanges {
+        /// The call.
+        call: &'static str,
+        /// Bytes concerned.
+        bytes: usize,
+        /// `vm.max_map_count`.
+        limit: crate::limits::Limit,
+    },
     /// An import claims more than the exporter's memory holds.
     #[error("memory from another process has {found_bytes} bytes and must have {needed_bytes}")]
     TooShort {
@@ -193,6 +206,11 @@ impl MemoryError {
     pub(crate) fn of_call(call: &'static str, bytes: usize, errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno as E;
         match errno {
+            E::NOMEM if matches!(call, "mprotect" | "mremap") => Self::MappedRanges {
+                call,
+                bytes,
+                limit: crate::limits::Limit(crate::limits::max_map_count()),
+            },
             E::NOMEM if call == "mmap" => Self::AddressSpace {
                 bytes,
                 limit: crate::limits::address_space(),

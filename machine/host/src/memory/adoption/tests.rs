@@ -7,8 +7,11 @@ use std::os::unix::process::ExitStatusExt;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use super::*;
+use crate::maps::Maps;
 use crate::memory::{MappedBuffer, SharedBuffer, Writers};
 use crate::testing::{child, in_child};
+
+mod trouble;
 
 const PAGE: usize = PAGE_BYTES;
 
@@ -400,7 +403,7 @@ fn adoptions_leave_no_descriptor_and_no_mapping_and_stop_before_they_take_all() 
             }
         };
         assert!(error.to_string().contains("RLIMIT_NOFILE"), "{error}");
-        assert_eq!(buffers.len(), most_adoptions());
+        assert_eq!(buffers.len(), refusals::most_adoptions());
         drop(buffers);
         assert_eq!(crate::testing::count_of("test-many"), (0, 0));
         assert!(memory.is_filled());

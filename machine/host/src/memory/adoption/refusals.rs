@@ -1,0 +1,142 @@
+//! Which memory is not adopted, and why.
+
+use core::ffi::c_void;
+use core::ops::Range;
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::limits;
+use crate::maps::{MappedRange, Maps, mapped_ranges};
+use crate::page::PAGE_BYTES;
+
+/// Some page faults when it is loaded: a guard page, or a page behind the end of a file.
+pub(super) const NOT_THERE: &str = "not there throughout";
+
+/// From this length on a stranger's range may hold a whole stack: the smallest that a C library makes is not shorter by much.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Checks that one more adoption, where `adoptions` stand, leaves the program what it needs.
+///
+/// # Errors
+/// What is in the way.
+pub(super) fn check_count(adoptions: usize) -> Result<(), &'static str> {
+    if adoptions >= most_adoptions() {
+        return Err("one of too many exports: they take a quarter of RLIMIT_NOFILE already");
+    }
+    check_ranges()
+}
+
+/// How many adoptions stand at most: each takes two descriptors, of which the program may need many.
+pub(super) fn most_adoptions() -> usize {
+    limits::descriptors()
+        .0
+        .map_or(usize::MAX, |descriptors| descriptors as usize / 8)
+}
+
+/// Checks that there are mapped ranges left. An adoption splits up to two, and the kernel does not join what came back with its
+/// neighbours again: a program that exports a bit here and a bit there would run out of them.
+fn check_ranges() -> Result<(), &'static str> {
+    /// What was split, at most, since the ranges were counted last.
+    static SPLIT: AtomicUsize = AtomicUsize::new(0);
+    let most = most_ranges();
+    if SPLIT.fetch_add(2, Ordering::Relaxed) < most / 8 {
+        return Ok(());
+    }
+    if mapped_ranges().len() > most / 2 {
+        return Err("in a process that has half of the mapped ranges that vm.max_map_count allows");
+    }
+    SPLIT.store(0, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `vm.max_map_count` of when it was first asked for, and the kernel's choice where that cannot be read.
+fn most_ranges() -> usize {
+    static MOST: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *MOST.get_or_init(|| limits::max_map_count().map_or(65530, |most| most as usize))
+}
+
+/// The mapped ranges that hold `bytes` at `start`, cut to them.
+///
+/// # Errors
+/// Why one of them is not private data that could move.
+pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRange>, &'static str> {
+    let here = 0_u8;
+    let stacks = [
+        (&raw const here).addr(),
+        rustix::param::linux_execfn().as_ptr().addr(),
+    ];
+    let mut maps = Maps::default();
+    let mut ranges = Vec::new();
+    let (mut at, end) = (start, start + bytes);
+    while at < end {
+        let mut range = maps
+            .at_or_after(at)
+            .filter(|range| range.start <= at)
+            .ok_or("not all mapped")?;
+        if !range.readable || !range.writable {
+            return Err("not open to loads and stores");
+        }
+        if range.executable {
+            return Err("executable");
+        }
+        if range.shared {
+            return Err("shared with other processes or exported already");
+        }
+        if range.page_bytes != PAGE_BYTES as u64 {
+            return Err("of huge pages");
+        }
+        if stacks
+            .iter()
+            .any(|stack| (range.start..range.end).contains(stack))
+        {
+            return Err("on a stack");
+        }
+        let next = range.end;
+        range.start = at;
+        range.end = next.min(end);
+        ranges.push(range);
+        at = next;
+    }
+    if has_thread(&(start..end)) {
+        return Err("what the C library keeps for a thread");
+    }
+    Ok(ranges)
+}
+
+/// Whether the range has what the C library and the kernel keep for a thread, and store to at any time: it lies on top of the stack
+/// of all threads but the first. Of other threads only a longer range is checked.
+pub(super) fn has_thread(range: &Range<usize>) -> bool {
+    // SAFETY: gives an address.
+    let errno = unsafe { libc::__errno_location() }.addr();
+    if range.contains(&errno) || robust_list(0).is_some_and(|list| range.contains(&list)) {
+        return true;
+    }
+    range.len() >= STACK_BYTES
+        && std::fs::read_dir("/proc/self/task").is_ok_and(|threads| {
+            threads.flatten().any(|thread| {
+                let number = thread
+                    .file_name()
+                    .to_str()
+                    .and_then(|name| name.parse().ok());
+                let list = number.and_then(robust_list);
+                list.is_some_and(|list| range.contains(&list))
+            })
+        })
+}
+
+/// Where the C library keeps the robust mutexes of a thread of this process, 0 for the calling one: in the middle of what it keeps for
+/// the thread.
+fn robust_list(thread: libc::pid_t) -> Option<usize> {
+    let mut head: *mut c_void = ptr::null_mut();
+    let mut bytes = 0_usize;
+    // SAFETY: the kernel writes an address and a length to where they have room.
+    let asked = unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            thread,
+            &raw mut head,
+            &raw mut bytes,
+        )
+    };
+    (asked == 0 && !head.is_null()).then(|| head.addr())
+}
