@@ -176,6 +176,16 @@ fn loom_a_bulk_area_restarts_where_nothing_is_overwritten_before_release() {
     exchange(WIDE_SHAPE, &[UNIT, 2 * UNIT, UNIT, 2 * UNIT]);
 }
 
+#[test]
+fn loom_payloads_of_several_units_leave_out_the_end_of_the_bulk_area_and_wait_for_room() {
+    const FAR_SHAPE: Shape = Shape {
+        near_bytes: WIDE_SHAPE.bulk_bytes,
+        ..WIDE_SHAPE
+    };
+    // The third does not fit behind the second, and takes the place of the first; the fourth waits for it.
+    exchange(FAR_SHAPE, &[2 * UNIT, UNIT, 2 * UNIT, 2 * UNIT]);
+}
+
 /// Marks of a bell, as in [`bells`](crate::bells).
 const MARKS: u32 = 3;
 const ASLEEP: u32 = 1;

@@ -51,6 +51,9 @@ const PAGE_BYTES: usize = 4096;
 /// Bit of a slot's payload length: header and payload are packed.
 const PACKED: u32 = 1 << 30;
 const _: () = assert!(PACKED & RESTARTED == 0);
+/// The largest bulk area: no length of a payload, half of it at most, has one of the bits.
+const MOST_BULK_BYTES: u32 = 1 << 29;
+const _: () = assert!(MOST_BULK_BYTES / 2 < RESTARTED && RESTARTED < PACKED);
 
 /// What an area of bulk payloads takes of a first-level cache as long as the consumer keeps up.
 const NEAR_BYTES: u64 = 16 << 10;
@@ -64,7 +67,7 @@ const LONGEST_CHUNK_BYTES: u32 = 64 << 10;
 pub struct RingConfig {
     /// Packets in flight; a power of two from 2 to 65536.
     pub slots: u32,
-    /// Size of the bulk area; a power of two from 4096 to 2³⁰.
+    /// Size of the bulk area; a power of two from 4096 to 2²⁹.
     pub bulk_bytes: u32,
     /// Longest payload; at most half of the bulk area, or [`INLINE_BYTES`] if that is more.
     pub max_payload_bytes: u32,
@@ -96,11 +99,13 @@ impl RingConfig {
         if !self.slots.is_power_of_two() || !(2..=1 << 16).contains(&self.slots) {
             return bad("slots", self.slots, "a power of two from 2 to 65536");
         }
-        if !self.bulk_bytes.is_power_of_two() || !(4096..=1 << 30).contains(&self.bulk_bytes) {
+        if !self.bulk_bytes.is_power_of_two()
+            || !(4096..=MOST_BULK_BYTES).contains(&self.bulk_bytes)
+        {
             return bad(
                 "bulk bytes",
                 self.bulk_bytes,
-                "a power of two from 4096 to 2^30",
+                "a power of two from 4096 to 2^29",
             );
         }
         if self.max_payload_bytes > self.bulk_bytes / 2 {

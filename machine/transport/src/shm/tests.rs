@@ -159,12 +159,20 @@ fn random_scribbling_never_panics_or_escapes() {
             };
             let value = match random() % 3 {
                 0 => random(),
-                1 => (random() % 5000) << 32 | (step / 4 + 1),
+                // A length about the longest, with or without the bits of packed and restarted ones.
+                1 => ((random() % 40_000) | (random() & 3 << 29)) << 32 | (step / 4 + 1),
                 _ => step,
             };
             memory.word64(offset).store(value, Ordering::Release);
-            let bytes = [1; 200];
-            let _ = attacker.sender.try_push(&[0; 48], &[(&bytes[..]).into()]);
+            let bytes = [1; 33_000];
+            let length = if random() % 8 == 0 {
+                random() as usize % 33_000
+            } else {
+                200
+            };
+            let _ = attacker
+                .sender
+                .try_push(&[0; 48], &[(&bytes[..length]).into()]);
             let from = match transport.poll_receive() {
                 Ok(Some(packet)) => {
                     let mut copy = vec![0; packet.payload.len_bytes()];
