@@ -247,6 +247,7 @@ fn of_memory(error: &MemoryError) -> Kind {
         MemoryError::TooLong { .. }
         | MemoryError::AddressSpace { .. }
         | MemoryError::FileBytes { .. }
+        | MemoryError::LockedMemory { .. }
         | MemoryError::MappedRanges { .. }
         | MemoryError::Descriptors { .. } => Kind::Limit,
         MemoryError::TooShort { .. } | MemoryError::NotSealed(_) => Kind::Protocol,

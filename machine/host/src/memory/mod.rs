@@ -112,6 +112,17 @@ pub enum MemoryError {
         /// RLIMIT_NOFILE.
         limit: crate::limits::Limit,
     },
+    /// More memory than may be locked, where what is mapped is locked (`mlockall`) or was.
+    #[error(
+        "no locked memory left for {bytes} bytes (RLIMIT_MEMLOCK is {limit} bytes): \
+         raise the limit with `ulimit -l`, or unlock memory"
+    )]
+    LockedMemory {
+        /// Bytes concerned.
+        bytes: usize,
+        /// RLIMIT_MEMLOCK.
+        limit: crate::limits::Limit,
+    },
     /// The process has as many mapped ranges as it may.
     #[error(
         "no mapped range left for {call} of {bytes} bytes (vm.max_map_count is {limit}): \
@@ -206,6 +217,10 @@ impl MemoryError {
     pub(crate) fn of_call(call: &'static str, bytes: usize, errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno as E;
         match errno {
+            E::AGAIN if matches!(call, "mmap" | "mlock") => Self::LockedMemory {
+                bytes,
+                limit: crate::limits::locked_memory(),
+            },
             E::NOMEM if matches!(call, "mprotect" | "mremap") => Self::MappedRanges {
                 call,
                 bytes,

@@ -239,6 +239,24 @@ fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
     refused(file.as_fd(), status.as_fd());
     let device = std::fs::File::open("/dev/zero").unwrap();
     refused(device.as_fd(), status.as_fd());
+    let (pipe, _) = rustix::pipe::pipe().unwrap();
+    refused(pipe.as_fd(), status.as_fd());
+    let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+    refused(socket.as_fd(), status.as_fd());
+    let (nothing, no_mode) = (OFlags::CLOEXEC, Mode::empty());
+    // Some of these are on the same file system as a memfd; the last names one only.
+    let memfd = format!("/proc/self/fd/{}", buffer.fd().as_raw_fd());
+    for (path, flags) in [
+        ("/", OFlags::DIRECTORY),
+        ("/dev/shm", OFlags::DIRECTORY),
+        ("/proc/self/maps", nothing),
+        (&*memfd, OFlags::PATH),
+    ] {
+        match rustix::fs::open(path, flags | nothing, no_mode) {
+            Ok(file) => refused(file.as_fd(), status.as_fd()),
+            Err(error) => println!("skipped: {path}: {error}"),
+        }
+    }
 
     // The seal holds: the exporter cannot take the memory away, only empty it.
     assert!(rustix::fs::ftruncate(buffer.fd(), 0).is_err());

@@ -190,6 +190,32 @@ fn a_lack_of_mapped_ranges_is_named_and_no_byte_is_lost() {
 }
 
 #[test]
+fn where_all_memory_is_locked_the_limit_on_that_is_named_and_no_byte_is_lost() {
+    in_child("locked", || {
+        crate::testing::drop_privileges();
+        lower_limit(rustix::process::Resource::Memlock, 3 << 20);
+        // SAFETY: what is mapped from here on is locked.
+        if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+            println!("skipped: this process may lock no memory");
+            return;
+        }
+        let here = Private::with(100 * PAGE, MapFlags::PRIVATE);
+        let mut buffer = here.adopt().unwrap();
+        let more = Private::with(300 * PAGE, MapFlags::PRIVATE);
+        here.fill();
+        more.fill();
+        lower_limit(rustix::process::Resource::Memlock, 1 << 20);
+        for error in [more.adopt().unwrap_err(), buffer.revoke().unwrap_err()] {
+            let text = error.to_string();
+            assert!(text.contains("RLIMIT_MEMLOCK is 1048576"), "{text}");
+        }
+        assert!(here.is_filled() && more.is_filled());
+        here.fill();
+        more.fill();
+    });
+}
+
+#[test]
 fn exports_here_and_there_leave_the_program_half_of_its_mapped_ranges() {
     in_child("split", || {
         let most = crate::limits::max_map_count().unwrap() as usize;
