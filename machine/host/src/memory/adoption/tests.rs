@@ -545,19 +545,11 @@ fn a_handler_forks_while_its_thread_asks_what_is_mapped() {
     in_child("handler", || {
         let memory = Private::new(PAGE);
         let _buffer = memory.adopt().unwrap();
-        // SAFETY: a handler of the right type, and a timer of this process.
-        unsafe {
-            libc::signal(libc::SIGALRM, forks as *const () as usize);
-            let every = libc::timeval {
-                tv_sec: 0,
-                tv_usec: 2000,
-            };
-            let timer = libc::itimerval {
-                it_interval: every,
-                it_value: every,
-            };
-            libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
-        }
+        // SAFETY: a handler of the right type.
+        unsafe { libc::signal(libc::SIGALRM, forks as *const () as usize) };
+        // SAFETY: all fields are integers.
+        let mut once: libc::itimerval = unsafe { core::mem::zeroed() };
+        once.it_value.tv_usec = 200;
         // Ends this process should it hang, where no handler could.
         std::thread::spawn(|| {
             std::thread::sleep(std::time::Duration::from_secs(20));
@@ -565,7 +557,12 @@ fn a_handler_forks_while_its_thread_asks_what_is_mapped() {
         });
         let begun = std::time::Instant::now();
         while begun.elapsed().as_millis() < 1000 {
-            crate::maps::check_memory(memory.start, PAGE, true).unwrap();
+            // Anew each time, so that something is asked between two forks however long these take.
+            // SAFETY: a timer of this process.
+            unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, ptr::null_mut()) };
+            for _ in 0..1000 {
+                crate::maps::check_memory(memory.start, PAGE, true).unwrap();
+            }
         }
     });
 }

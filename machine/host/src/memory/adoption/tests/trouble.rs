@@ -160,8 +160,8 @@ fn a_lack_of_mapped_ranges_is_named_and_no_byte_is_lost() {
         memory.fill();
         let mut buffer = SharedBuffer::adopt("test-adoption", memory.start, 4 * PAGE).unwrap();
         let most = crate::limits::max_map_count().unwrap() as usize;
-        if most > 1 << 20 {
-            println!("skipped: this process may have any number of mapped ranges");
+        if most > 1 << 17 {
+            println!("skipped: to use up so many mapped ranges takes long");
             return;
         }
         let eater = Private::new(2 * most * PAGE);
