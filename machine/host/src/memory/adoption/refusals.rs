@@ -106,9 +106,14 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
 /// Whether the range has what the C library and the kernel keep for a thread, and store to at any time: it lies on top of the stack
 /// of all threads but the first. Of other threads only a longer range is checked.
 pub(super) fn has_thread(range: &Range<usize>) -> bool {
-    // SAFETY: gives an address.
-    let errno = unsafe { libc::__errno_location() }.addr();
-    if range.contains(&errno) || robust_list(0).is_some_and(|list| range.contains(&list)) {
+    // SAFETY: both give an address.
+    let own = unsafe {
+        [
+            libc::__errno_location().addr(),
+            libc::pthread_self() as usize,
+        ]
+    };
+    if own.iter().any(|at| range.contains(at)) {
         return true;
     }
     range.len() >= STACK_BYTES
@@ -124,8 +129,7 @@ pub(super) fn has_thread(range: &Range<usize>) -> bool {
         })
 }
 
-/// Where the C library keeps the robust mutexes of a thread of this process, 0 for the calling one: in the middle of what it keeps for
-/// the thread.
+/// Where the C library lists the robust mutexes of a thread of this process: in the middle of what it keeps for the thread.
 fn robust_list(thread: libc::pid_t) -> Option<usize> {
     let mut head: *mut c_void = ptr::null_mut();
     let mut bytes = 0_usize;
