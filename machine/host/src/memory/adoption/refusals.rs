@@ -72,7 +72,10 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
         let mut range = maps
             .at_or_after(at)
             .filter(|range| range.start <= at)
-            .ok_or("not all mapped")?;
+            .ok_or_else(|| match maps.is_blind() {
+                true => "of a kind that only /proc tells, which is not mounted",
+                false => "not all mapped",
+            })?;
         if !range.readable || !range.writable {
             return Err("not open to loads and stores");
         }

@@ -348,6 +348,50 @@ fn where_the_system_refuses_a_call_the_memory_stays_as_it_was() {
     }
 }
 
+#[test]
+fn without_proc_nothing_is_adopted_and_what_was_adopted_moves_back() {
+    for early in [false, true] {
+        in_child(if early { "proc, early" } else { "no proc" }, || {
+            let memory = Private::new(8 * PAGE);
+            memory.fill();
+            let buffer = early.then(|| SharedBuffer::adopt("test-adoption", memory.start, PAGE));
+            let buffer = buffer.transpose().unwrap();
+            // SAFETY: takes /proc from this process alone, whose mounts are its own from here on.
+            let gone = unsafe {
+                let (root, none) = (c"/".as_ptr(), ptr::null());
+                libc::unshare(libc::CLONE_NEWNS) == 0
+                    && libc::mount(
+                        none,
+                        root,
+                        none,
+                        libc::MS_REC | libc::MS_PRIVATE,
+                        ptr::null(),
+                    ) == 0
+                    && libc::umount2(c"/proc".as_ptr(), libc::MNT_DETACH) == 0
+            };
+            if !gone {
+                println!("skipped: this process may not unmount /proc");
+                return;
+            }
+            let late = SharedBuffer::adopt("test-adoption", memory.start + 4 * PAGE, PAGE);
+            if let Err(error) = &late {
+                assert!(error.to_string().contains("/proc"), "{error}");
+            }
+            // Who asked before can ask still.
+            assert_eq!(late.is_ok(), early && procmap_answers());
+            assert_eq!(forked(|| memory.is_filled()).code(), Some(0));
+            drop((buffer, late));
+            assert!(memory.is_filled());
+            memory.fill();
+        });
+    }
+}
+
+/// Whether the kernel answers questions about single ranges.
+fn procmap_answers() -> bool {
+    crate::procmap::range_at_or_after(0).is_ok()
+}
+
 /// Threads export neighbours on and off, store across the boundaries, and are interrupted by a handler that stores there too.
 #[test]
 fn no_store_is_lost_of_handlers_nor_across_the_boundary_of_two_exports() {
