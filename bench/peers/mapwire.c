@@ -11,6 +11,7 @@ enum { DIRECT, HEAP, RING, WAYS };
 static mw_node_t *node;
 static char *inbox[WAYS];
 static mw_import_t *theirs[WAYS];
+static mw_export_t *ours[WAYS];
 
 static int failed(mw_status_t status) {
     if (status != MW_OK) fprintf(stderr, "mapwire: %s\n", mw_error_message());
@@ -21,21 +22,20 @@ int peer_open(const peer_host_t *host) {
     static const char *const names[] = {"direct", "heap", "ring"};
     if (failed(mw_node_join(&node))) return 1;
     for (int way = 0; way < WAYS; way++) {
-        mw_export_t *exported;
         mw_export_options_t options = {.size = sizeof options, .flags = way == RING ? MW_EXPORT_RING_ONLY : 0};
         if (way == HEAP) {
             void *memory;
             if (posix_memalign(&memory, 4096, host->room)) return 1;
             memset(memory, 0, host->room);
             inbox[way] = memory;
-            if (failed(mw_export_create_range(node, memory, host->room, names[way], &options, &exported))) return 1;
+            if (failed(mw_export_create_range(node, memory, host->room, names[way], &options, &ours[way]))) return 1;
         } else {
             mw_buffer_t *buffer;
             void *memory;
             if (failed(mw_buffer_alloc(node, host->room, &buffer))) return 1;
             if (failed(mw_buffer_ptr(buffer, &memory))) return 1;
             inbox[way] = memory;
-            if (failed(mw_export_create(node, buffer, names[way], &options, &exported))) return 1;
+            if (failed(mw_export_create(node, buffer, names[way], &options, &ours[way]))) return 1;
         }
         if (failed(mw_import_create(node, (uint32_t)(1 - host->rank), names[way], NULL, &theirs[way]))) return 1;
     }
@@ -55,9 +55,8 @@ int peer_put(unsigned way, const void *data, size_t bytes, size_t at, uint64_t n
 
 const void *peer_take(unsigned way, size_t bytes, size_t at, uint64_t number) {
     const uint64_t *flag = (const uint64_t *)(inbox[way] + flag_at(bytes, at));
+    if (way == RING && failed(mw_export_wait_signal(ours[way], flag_at(bytes, at), number, MW_FOREVER, NULL))) return NULL;
     while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != number) {
-        int32_t worked;
-        if (way == RING && failed(mw_node_poll(node, &worked))) return NULL;
     }
     return inbox[way] + at;
 }
