@@ -5,7 +5,8 @@
 //!
 //! * Packets and the broker's news. Whoever runs a turn of the duty cycle that did something writes to the descriptors that are
 //!   armed (`Driver::fire_events`). Arming and turns exclude each other by the driver's lock, so that a turn either is over when the
-//!   program looks, or finds the descriptor armed. Packets that nobody serves ring the service thread, as ever.
+//!   program looks, or finds the descriptor armed. Packets that nobody serves ring the service thread, as ever. Handlers of
+//!   notifications run behind their turn: whoever runs one writes once more after it.
 //! * Direct stores. Arming marks the status of every export that importers have mapped ([`SharedBuffer::set_watched`]), also of those
 //!   to come, and makes the fence for both sides ([`barrier::heavy`]): an importer that stores later sees the mark, and rings the
 //!   service thread's bell behind its store. That thread keeps the number of rings that it has seen, so that none is missed while it

@@ -131,7 +131,11 @@ fn an_end_of_a_request_or_of_a_rank_and_a_notification_make_it_readable() {
             let (sender, heard) = std::sync::mpsc::channel();
             let buffer = node.alloc(4096).unwrap();
             let back = node.export_buffer(&buffer).ring_only().name("back");
-            let back = back.on_notify(move |_| sender.send(()).unwrap());
+            // Long after the packet, for which the descriptor becomes readable too.
+            let back = back.on_notify(move |_| {
+                std::thread::sleep(Duration::from_millis(20));
+                sender.send(()).unwrap();
+            });
             let _back = back.start().unwrap();
             let ring = node.import(0, "ring").rights(Rights::ALL).start().unwrap();
             let events = Loop::new(&node);

@@ -228,6 +228,7 @@ impl Engine {
             if let Some(line) = line {
                 Line::write(line);
             }
+            let is_handled = notice.is_some();
             if let Some(Notice {
                 handler,
                 notification,
@@ -236,6 +237,10 @@ impl Engine {
                 handler(notification);
             }
             let mut driver = self.lock();
+            if is_handled {
+                // The program may wait for what its handler did, and has looked for it since the packet came.
+                driver.fire_events();
+            }
             if !driver.owes_program() {
                 return;
             }
