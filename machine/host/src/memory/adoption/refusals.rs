@@ -15,6 +15,9 @@ pub(super) const NOT_THERE: &str = "not there throughout";
 /// From this length on a stranger's range may hold a whole stack: the smallest that a C library makes is not shorter by much.
 const STACK_BYTES: usize = 64 << 10;
 
+/// More than the C library keeps for a thread from [`pthread_self`](libc::pthread_self) on.
+const THREAD_BYTES: usize = 4096;
+
 /// Checks that one more adoption, where `adoptions` stand, leaves the program what it needs.
 ///
 /// # Errors
@@ -65,6 +68,11 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
         (&raw const here).addr(),
         rustix::param::linux_execfn().as_ptr().addr(),
     ];
+    // The C library keeps its own data of a thread on top of its stack. What lies above is no part of that: before Linux 6.7 the kernel
+    // joins a stack with memory that was mapped before its thread began.
+    // SAFETY: gives an address.
+    let own = unsafe { libc::pthread_self() as usize };
+    let above = (own + THREAD_BYTES).next_multiple_of(PAGE_BYTES);
     let mut maps = Maps::default();
     let mut ranges = Vec::new();
     let (mut at, end) = (start, start + bytes);
@@ -88,10 +96,8 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
         if range.page_bytes != PAGE_BYTES as u64 {
             return Err("of huge pages");
         }
-        if stacks
-            .iter()
-            .any(|stack| (range.start..range.end).contains(stack))
-        {
+        let has = |place: &usize| (range.start..range.end).contains(place);
+        if stacks.iter().any(has) && !(has(&above) && at >= above) {
             return Err("on a stack");
         }
         let next = range.end;

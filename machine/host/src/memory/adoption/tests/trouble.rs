@@ -70,6 +70,44 @@ fn what_a_thread_needs_is_refused_and_the_thread_goes_on() {
 }
 
 #[test]
+fn memory_right_above_the_stack_of_its_thread_is_adopted_and_the_stack_is_not() {
+    const STACK: usize = 64 * PAGE;
+    extern "C" fn exports(memory: *mut c_void) -> *mut c_void {
+        // SAFETY: the test's memory; the test waits for this thread.
+        let memory = unsafe { &*memory.cast::<Private>() };
+        let adopt = |offset, pages: usize| {
+            SharedBuffer::adopt("test-adoption", memory.start + offset, pages * PAGE)
+        };
+        let above = adopt(STACK + PAGE, 8).is_ok();
+        let stacks = [(0, 2), (STACK / 2, 4), (STACK - PAGE, 1), (STACK - PAGE, 4)];
+        let are_refused = stacks
+            .iter()
+            .all(|&(offset, pages)| adopt(offset, pages).is_err());
+        ptr::without_provenance_mut(usize::from(above) + 2 * usize::from(are_refused))
+    }
+    in_child("above", || {
+        let memory = Private::new(STACK + 16 * PAGE);
+        let mut outcome = ptr::null_mut();
+        // SAFETY: the stack is memory of this test, which waits for the thread.
+        unsafe {
+            let mut attributes = core::mem::zeroed();
+            assert_eq!(libc::pthread_attr_init(&raw mut attributes), 0);
+            let stack = address_of(memory.start);
+            assert_eq!(
+                libc::pthread_attr_setstack(&raw mut attributes, stack, STACK),
+                0
+            );
+            let (mut thread, argument) = (0, (&raw const memory).cast_mut().cast());
+            let begun =
+                libc::pthread_create(&raw mut thread, &raw const attributes, exports, argument);
+            assert_eq!(begun, 0);
+            assert_eq!(libc::pthread_join(thread, &raw mut outcome), 0);
+        }
+        assert_eq!(outcome.addr(), 3);
+    });
+}
+
+#[test]
 fn a_thread_that_was_cancelled_does_not_end_where_it_stores() {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     extern "C" fn stores(memory: *mut c_void) -> *mut c_void {
