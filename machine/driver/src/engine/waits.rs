@@ -189,7 +189,7 @@ impl Engine {
     /// thread.
     #[inline]
     fn end_quietly(&self, place: Place, ending: Ending) {
-        let owing = {
+        let (owing, blocked) = {
             let mut driver = self.lock();
             let has_work = match ending.rings_later && driver.rings_empty {
                 true => driver.has_duties(),
@@ -207,10 +207,13 @@ impl Engine {
                 Place::FaultHandler => driver.needs_service(),
             };
             // A peer may wait for what this thread was just granted, and this thread may compute from here on.
-            owing || driver.is_holding()
+            (owing || driver.is_holding(), driver.is_blocked())
         };
         if owing {
             self.board.wake(self.rank, Wake::All);
+        } else if blocked {
+            // Nobody was rung for what waits for room while this thread counted as one that polls.
+            self.board.ring(self.rank);
         }
     }
 
@@ -569,7 +572,7 @@ impl Engine {
             return false;
         }
         self.interrupts.look_now_and_then();
-        let nap = {
+        let (nap, was_blocked) = {
             let mut driver = self.lock();
             driver.reclaim();
             driver.flush(Place::Program);
@@ -577,11 +580,12 @@ impl Engine {
             let due = driver
                 .next_deadline(Place::Program)
                 .map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
-            blocked
+            let nap = blocked
                 .into_iter()
                 .chain(due)
                 .chain([LONGEST_SERVICE_NAP])
-                .min()
+                .min();
+            (nap, blocked.is_some())
         };
         self.board.sleep(
             self.rank,
@@ -594,6 +598,8 @@ impl Engine {
                     || driver.has_misses()
                     || driver.has_deferred()
                     || driver.is_holding()
+                    // Packets have begun to wait for room since the nap was chosen, or while this thread sleeps.
+                    || !was_blocked && driver.is_blocked()
             },
             nap,
             || NAP,
