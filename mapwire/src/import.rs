@@ -14,7 +14,7 @@ use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
-use mapwire_wire::{CommandRepr, Key, NodeId, Refusal, Rights, Signal};
+use mapwire_wire::{CommandRepr, Endpoint, Key, NodeId, Refusal, Rights, Signal};
 
 use crate::collective::refuse_reserved;
 use crate::error::{Error, Result, check_range};
@@ -288,7 +288,7 @@ impl Import {
         let grant = &self.held.local.grant;
         let notice = direct_notice(grant.export, grant.key, offset, data.len() as u64);
         let command = CommandRepr::Handler {
-            to: grant.node,
+            to: Endpoint::first_of(grant.node),
             handler: NOTICE_HANDLER,
             length: notice.len() as u32,
         };

@@ -1,6 +1,8 @@
 //! What the firmware asks of its driver, besides transmitting.
 
-use mapwire_wire::{Atomic, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp};
+use mapwire_wire::{
+    Atomic, Endpoint, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp,
+};
 
 use crate::error::CommandError;
 use crate::pieces::Piece;
@@ -108,21 +110,14 @@ pub enum Completion {
         /// Bytes of the message.
         length: u64,
     },
-    /// A packet for a handler on the host: the payload is in the packet buffer.
+    /// A message for a handler on the host: the payload is in the packet buffer.
     Message {
-        /// The sender.
-        from: NodeId,
+        /// The process that it is for; whether there is one is the host's to know.
+        to: ProcessId,
+        /// The sender. Its node vouches for the process.
+        from: Endpoint,
         /// The handler.
         handler: HandlerId,
-        /// Payload bytes.
-        length: u32,
-        /// The packet.
-        buffer: BufferId,
-    },
-    /// A control message for the service above: the payload is in the packet buffer.
-    Control {
-        /// The sender.
-        from: NodeId,
         /// Payload bytes.
         length: u32,
         /// The packet.
@@ -156,10 +151,7 @@ impl Completion {
             Self::Done { process, .. }
             | Self::Failed { process, .. }
             | Self::Notification { process, .. } => Some(process),
-            Self::Message { .. }
-            | Self::Control { .. }
-            | Self::StoreRefused { .. }
-            | Self::Rejected { .. } => None,
+            Self::Message { .. } | Self::StoreRefused { .. } | Self::Rejected { .. } => None,
         }
     }
 }

@@ -5,22 +5,22 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use mapwire_wire::{HandlerId, NodeId};
+use mapwire_wire::{Endpoint, HandlerId};
 
 use crate::error::NicError;
 
 /// What a handler on the NIC may send: messages to handlers of other nodes.
 pub trait Outbox {
-    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of node `to`. False when it is too long, when there is
+    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of `to`, in the name of the process that was asked. False when it is too long, when there is
     /// no such node or it is gone, or when 64 packets wait for it already: a peer that asks without taking answers gets no
     /// more of them.
-    fn send(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool;
+    fn send(&mut self, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool;
 }
 
 /// A handler that runs on the NIC.
 pub trait NicHandler: Send {
     /// Takes a message of `from`; whatever it says was written by another process and must be checked.
-    fn handle(&mut self, from: NodeId, payload: &[u8], outbox: &mut dyn Outbox);
+    fn handle(&mut self, from: Endpoint, payload: &[u8], outbox: &mut dyn Outbox);
 }
 
 /// Who takes a handler's packets.

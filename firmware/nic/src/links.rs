@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use mapwire_wire::{HandlerId, NodeId, ProcessId, Repr};
+use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, NodeId, ProcessId, Repr};
 
 use crate::queue::Queue;
 use crate::recovery::{self, Owed, Recovery};
@@ -184,14 +184,27 @@ impl Links {
         self.push_inline(to, repr, &payload);
     }
 
-    /// Queues a message, at most [`mapwire_wire::INLINE_BYTES`], for a handler.
+    /// Queues a message for a handler.
     #[inline]
-    pub(crate) fn push_message(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) {
+    pub(crate) fn push_message(
+        &mut self,
+        from: ProcessId,
+        to: Endpoint,
+        handler: HandlerId,
+        payload: &[u8],
+    ) {
         let message = Repr::Handler {
             handler,
+            from,
+            to: to.process,
             length: payload.len() as u32,
         };
-        self.push_inline(to, &message, payload);
+        if payload.len() <= INLINE_BYTES {
+            self.push_inline(to.node, &message, payload);
+        } else {
+            let source = Source::Message(payload.into());
+            self.push_from(to.node, &message, source, Work::None);
+        }
     }
 
     /// Queues a packet whose payload lies elsewhere.

@@ -36,8 +36,8 @@ const MOST_PIECES: usize = CHUNK_BYTES / PAGE_BYTES + 1;
 /// Nodes that a [`NodeId`] can name.
 const MAX_NODES: usize = 1 << 16;
 
-/// The longest payload of a transport at the least: a control message is not cut, nor is anything shorter.
-pub const MIN_PAYLOAD_BYTES: usize = MAX_CONTROL_BYTES;
+/// The longest payload of a transport at the least: a control message is not cut, nor is a signal parted from data as long as one.
+pub const MIN_PAYLOAD_BYTES: usize = MAX_CONTROL_BYTES + SIGNAL_TRAILER_BYTES;
 const _: () = assert!(MAX_CONTROL_BYTES > INLINE_BYTES);
 
 /// What a NIC is made with.

@@ -76,7 +76,7 @@ impl Queue {
         self.head = self.place(1);
         self.length -= 1;
         let transmit = &mut self.places[head];
-        if let Source::Control(_) = transmit.source {
+        if let Source::Message(_) = transmit.source {
             // Its memory is given back now, not when the place is filled again.
             transmit.source = Source::EMPTY;
         }
@@ -150,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_long_control_message_is_given_back_when_it_is_out() {
+    fn the_memory_of_a_long_message_is_given_back_when_it_is_out() {
         let mut queue = Queue::new(2);
-        queue.push().source = Source::Control(alloc::vec![1; 500].into());
+        queue.push().source = Source::Message(alloc::vec![1; 500].into());
         assert!(matches!(
             queue.pop().unwrap().source,
             Source::Inline { length: 0, .. }

@@ -2,8 +2,8 @@
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
-    ExportId, FetchId, HandlerId, Header, INLINE_BYTES, Key, MessageId, NodeId, ProcessId, Refusal,
-    Repr, Rights, SIGNAL_TRAILER_BYTES,
+    Endpoint, ExportId, FetchId, HandlerId, Header, INLINE_BYTES, Key, MessageId, NodeId,
+    ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
 };
 
 use crate::actions::{After, BufferId, Completion, Dma, Rejection, SignalWrite};
@@ -155,8 +155,17 @@ impl<D: TranslationDesign> Nic<D> {
     /// False when the host must act first; nothing is changed then.
     fn handle_other(&mut self, from: NodeId, repr: Repr, inline: &[u8], buffer: BufferId) -> bool {
         match repr {
-            Repr::Handler { handler, length } => {
-                self.dispatch(from, handler, length, inline, buffer);
+            Repr::Handler {
+                handler,
+                from: process,
+                to,
+                length,
+            } => {
+                let from = Endpoint {
+                    node: from,
+                    process,
+                };
+                self.dispatch((from, to), handler, length, inline, buffer);
             }
             Repr::FetchRequest {
                 key,
@@ -245,11 +254,6 @@ impl<D: TranslationDesign> Nic<D> {
                 };
                 self.store_refused(from, message, export, store, count);
             }
-            Repr::Control { length } => self.completions.push_back(Completion::Control {
-                from,
-                length,
-                buffer,
-            }),
             // Acks by themselves are taken before, on links that have them; what is left has come where none is due.
             Repr::Store { .. } | Repr::Ack { .. } | Repr::Nothing => {}
         }
@@ -357,7 +361,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     fn dispatch(
         &mut self,
-        from: NodeId,
+        (from, to): (Endpoint, ProcessId),
         handler: HandlerId,
         length: u32,
         inline: &[u8],
@@ -366,6 +370,7 @@ impl<D: TranslationDesign> Nic<D> {
         match self.dispatch.get(handler) {
             Some(HandlerTarget::Host) => {
                 self.completions.push_back(Completion::Message {
+                    to,
                     from,
                     handler,
                     length,
@@ -376,11 +381,17 @@ impl<D: TranslationDesign> Nic<D> {
                 // What a handler here takes is short: it must be in the NIC already.
                 let whole = inline.get(..length as usize);
                 match whole.filter(|payload| payload.len() <= INLINE_BYTES) {
-                    Some(payload) => target.handle(from, payload, &mut Sender(&mut self.links)),
-                    None => self.reject(from, Rejection::Malformed),
+                    Some(payload) => {
+                        let mut outbox = Sender {
+                            links: &mut self.links,
+                            from: to,
+                        };
+                        target.handle(from, payload, &mut outbox);
+                    }
+                    None => self.reject(from.node, Rejection::Malformed),
                 }
             }
-            None => self.reject(from, Rejection::UnknownHandler(handler)),
+            None => self.reject(from.node, Rejection::UnknownHandler(handler)),
         }
     }
 
@@ -587,15 +598,19 @@ impl<D: TranslationDesign> Nic<D> {
 }
 
 /// What a handler on the NIC sends by.
-struct Sender<'a>(&'a mut Links);
+struct Sender<'a> {
+    links: &'a mut Links,
+    /// The process that was asked.
+    from: ProcessId,
+}
 
 impl Outbox for Sender<'_> {
-    fn send(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool {
+    fn send(&mut self, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool {
         let fits = payload.len() <= mapwire_wire::SHORT_BYTES;
-        if !fits || !self.0.is_up(to) || self.0.waiting_for(to) >= HANDLER_LIMIT {
+        if !fits || !self.links.is_up(to.node) || self.links.waiting_for(to.node) >= HANDLER_LIMIT {
             return false;
         }
-        self.0.push_message(to, handler, payload);
+        self.links.push_message(self.from, to, handler, payload);
         true
     }
 }

@@ -2,9 +2,8 @@
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
-    Atomic, CommandHeader, CommandKind, CommandRepr, ExportId, FetchId, HandlerId, INLINE_BYTES,
-    ImportId, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, Refusal, Repr, Rights,
-    SHORT_BYTES, Signal, WireError,
+    Atomic, CommandHeader, CommandKind, CommandRepr, Endpoint, ExportId, FetchId, HandlerId,
+    ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, Signal, WireError,
 };
 
 use crate::actions::Completion;
@@ -14,7 +13,6 @@ use crate::imports::RefusedStore;
 use crate::links::{HOST_LIMIT, REQUEST_LIMIT};
 use crate::nic::Nic;
 use crate::processes::{Asking, Long, Sending};
-use crate::transmit::{Source, Work};
 
 impl<D: TranslationDesign> Nic<D> {
     /// Whether the next command of `process` can be taken: its long send is cut to the end, its fetch is asked, and the node that
@@ -368,30 +366,45 @@ impl<D: TranslationDesign> Nic<D> {
     fn send_to_handler(
         &mut self,
         process: ProcessId,
-        to: NodeId,
+        to: Endpoint,
         handler: HandlerId,
         payload: &[u8],
     ) -> Result<(), CommandError> {
-        if !self.links.has(to) {
-            return Err(CommandError::UnknownNode(to));
+        let node = to.node;
+        if !self.links.has(node) {
+            return Err(CommandError::UnknownNode(node));
         }
-        if !self.links.is_up(to) {
-            return Err(CommandError::PeerGone(to));
+        if !self.links.is_up(node) {
+            return Err(CommandError::PeerGone(node));
         }
-        self.note_destination(process, to);
-        self.links.push_message(to, handler, payload);
+        self.note_destination(process, node);
+        self.links.push_message(process, to, handler, payload);
         Ok(())
     }
 
-    /// Sends a message of a service of this node's host to a handler of node `to`. False when it is longer than
-    /// [`mapwire_wire::SHORT_BYTES`], when there is no such node or it is gone, or when 8,192 packets wait for it already.
+    /// Sends a message of a service of process `from` to a handler of process `to`. False when it is longer than
+    /// [`max_message_bytes`](Self::max_message_bytes), when there is no such node or it is gone, or when 8,192 packets wait for it
+    /// already.
     #[inline]
-    pub fn send_message(&mut self, to: NodeId, handler: HandlerId, payload: &[u8]) -> bool {
-        if payload.len() > SHORT_BYTES || !self.may_send(to) {
+    pub fn send_message(
+        &mut self,
+        from: ProcessId,
+        to: Endpoint,
+        handler: HandlerId,
+        payload: &[u8],
+    ) -> bool {
+        if payload.len() > self.max_message_bytes() || !self.may_send(to.node) {
             return false;
         }
-        self.links.push_message(to, handler, payload);
+        self.links.push_message(from, to, handler, payload);
         true
+    }
+
+    /// Bytes of the longest message of a service: what the transport carries in a packet besides a signal, but no more than a
+    /// page where a miss pins pages. At least [`mapwire_wire::MAX_CONTROL_BYTES`].
+    #[must_use]
+    pub const fn max_message_bytes(&self) -> usize {
+        self.chunk_bytes
     }
 
     /// Whether so little waits for a node that a request may join it. The rest of the room is for what cannot wait, and a node that
@@ -399,24 +412,6 @@ impl<D: TranslationDesign> Nic<D> {
     #[must_use]
     pub fn has_room_for_requests(&self, to: NodeId) -> bool {
         self.links.waiting_for(to) < REQUEST_LIMIT
-    }
-
-    /// Sends a control message of the service above. False when it is longer than [`mapwire_wire::MAX_CONTROL_BYTES`], when there
-    /// is no such node or it is gone, or when 8,192 packets wait for it already.
-    pub fn send_control(&mut self, to: NodeId, message: &[u8]) -> bool {
-        if message.len() > MAX_CONTROL_BYTES || !self.may_send(to) {
-            return false;
-        }
-        let control = Repr::Control {
-            length: message.len() as u32,
-        };
-        if message.len() <= INLINE_BYTES {
-            self.links.push_inline(to, &control, message);
-        } else {
-            let source = Source::Control(message.into());
-            self.links.push_from(to, &control, source, Work::None);
-        }
-        true
     }
 
     #[inline]

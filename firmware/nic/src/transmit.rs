@@ -16,8 +16,8 @@ pub enum Source {
         /// How many.
         length: u8,
     },
-    /// A control message that is too long to be inline; rare, so it may live on the heap.
-    Control(Box<[u8]>),
+    /// A message for a handler that is too long to be inline; rare, so it may live on the heap.
+    Message(Box<[u8]>),
     /// A piece of one frame of a process, then `trailer` (the signal of a `put_signal`). When the frame is the garbage frame,
     /// what is sent does not matter, but it must not be what another process's transfers have left there.
     Memory {

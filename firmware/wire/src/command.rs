@@ -9,7 +9,7 @@
 //! | short send | import | yes | 0 | data bytes | 0 | 0 | data, then the signal if flagged |
 //! | long send | import | yes | source | data bytes | yes | 0 | the signal if flagged |
 //! | fetch | import | yes | destination | data bytes | yes | 0 | none |
-//! | handler | node | 0 | 0 | data bytes | 0 | yes | data |
+//! | handler | node, then process, 16 bits each | 0 | 0 | data bytes | 0 | yes | data |
 //! | atomic | import | yes | destination of the old value | word bytes | yes | 0 | the operation |
 //!
 //! The inline bytes of a short send are, as they stand, the payload of the store packet it becomes.
@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::atomic::{ATOMIC_BYTES, Atomic, check_word};
 use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{Flags, SHORT_BYTES, SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES};
-use crate::ids::{HandlerId, ImportId, NodeId};
+use crate::ids::{Endpoint, HandlerId, ImportId, NodeId, ProcessId};
 use crate::signal::Signal;
 
 /// Bytes of a [`CommandHeader`].
@@ -163,9 +163,9 @@ pub enum CommandRepr {
     },
     /// Send the data inside the command to a handler.
     Handler {
-        /// Which node.
-        to: NodeId,
-        /// Which row of its handler dispatch table.
+        /// Which process.
+        to: Endpoint,
+        /// Which row of its node's handler dispatch table.
         handler: HandlerId,
         /// Bytes of data, at most [`SHORT_BYTES`]. May be 0.
         length: u32,
@@ -269,14 +269,12 @@ impl CommandRepr {
         must_be_zero("command completion", u64::from(header.completion.get()))?;
         must_be_zero("command reserved", header.reserved.get())?;
         must_fit("command length", header.length.get(), SHORT_BYTES as u64)?;
-        let node = header.target.get();
-        let to = u16::try_from(node).map_err(|_| WireError::TooLarge {
-            field: "command node",
-            value: u64::from(node),
-            limit: u64::from(u16::MAX),
-        })?;
+        let target = header.target.get();
         let repr = CommandRepr::Handler {
-            to: NodeId(to),
+            to: Endpoint {
+                node: NodeId(target as u16),
+                process: ProcessId((target >> 16) as u16),
+            },
             handler: HandlerId(header.handler.get()),
             length: header.length.get() as u32,
         };
@@ -487,7 +485,7 @@ impl CommandRepr {
                 handler,
                 length,
             } => {
-                header.target = u32::from(to.0).into();
+                header.target = (u32::from(to.process.0) << 16 | u32::from(to.node.0)).into();
                 header.handler = handler.0.into();
                 header.length = u64::from(length).into();
             }

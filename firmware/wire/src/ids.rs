@@ -53,6 +53,37 @@ id!(
     HandlerId(u32), "handler"
 );
 
+impl HandlerId {
+    /// Takes [`ControlMessage`](crate::ControlMessage)s.
+    pub const CONTROL: Self = Self(0);
+}
+
+/// A process of a node: what sends a message, and what it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// Its node.
+    pub node: NodeId,
+    /// Its number there.
+    pub process: ProcessId,
+}
+
+impl Endpoint {
+    /// The first process of a node: the only one, where each process has a NIC of its own.
+    #[must_use]
+    pub const fn first_of(node: NodeId) -> Self {
+        Self {
+            node,
+            process: ProcessId(0),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.process, self.node)
+    }
+}
+
 /// What proves the right to use an export, or to answer a fetch: 16 unguessable bytes.
 ///
 /// Comparison takes the same time for equal and unequal keys; there is no order and no hash.

@@ -13,7 +13,7 @@
 //! | read a packet from a datagram | [`Packet::new_checked`], then [`Packet::repr`] |
 //! | read a packet from a ring slot | [`Repr::parse`] on the header and the inline payload |
 //! | write a packet | [`Repr::emit`], then the payload behind it |
-//! | negotiate an import | [`ControlMessage::parse`], [`ControlMessage::emit`] in a `Control` packet |
+//! | negotiate an import | [`ControlMessage::parse`], [`ControlMessage::emit`] in a message to [`HandlerId::CONTROL`] |
 //! | fill or serve a command queue | [`CommandRepr::emit`], [`CommandRepr::parse`] |
 //!
 //! Numbers in names and fields are bytes. Ids are types without arithmetic, so that an export cannot be taken
@@ -53,7 +53,9 @@ pub use header::{
     CHUNK_BYTES, Flags, HEADER_BYTES, Header, INLINE_BYTES, MAX_PAYLOAD_BYTES, SHORT_BYTES,
     SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES, VERSION,
 };
-pub use ids::{ExportId, FetchId, HandlerId, ImportId, Key, MessageId, NodeId, ProcessId, Rights};
+pub use ids::{
+    Endpoint, ExportId, FetchId, HandlerId, ImportId, Key, MessageId, NodeId, ProcessId, Rights,
+};
 pub use packet::{Kind, Repr};
 pub use payload::InlinePayload;
 pub use refusal::Refusal;

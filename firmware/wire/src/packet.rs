@@ -7,8 +7,7 @@
 //! | fetch reply | reply key | 0 | fetch id | from the start of the fetch | data |
 //! | fetch refused | reply key | 0 | fetch id | reason | none |
 //! | store refused | 0 | yes | message id | reason | offset u64, length u64, count u64 |
-//! | handler | 0 | 0 | handler id | 0 | the handler's own |
-//! | control | 0 | 0 | 0 | 0 | a [`ControlMessage`](crate::ControlMessage) |
+//! | handler | 0 | receiving process, then the sending one, 16 bits each | handler id | 0 | the handler's own |
 //! | ack | 0 | 0 | 0 | 0 | none |
 //! | atomic | of the import | yes | fetch id | where the word lies | the operation, reply key |
 //!
@@ -19,7 +18,7 @@ use core::fmt;
 use crate::atomic::{Atomic, check_word};
 use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
-use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId};
+use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId, ProcessId};
 use crate::payload::{
     ATOMIC_REQUEST_BYTES, InlinePayload, WORDS_BYTES, read_atomic, read_fetch_request,
     read_store_refused,
@@ -42,26 +41,23 @@ pub enum Kind {
     StoreRefused = 5,
     /// For a row of the handler dispatch table.
     Handler = 6,
-    /// Negotiation of exports and imports.
-    Control = 7,
     /// Carries the link's ack and nothing else.
-    Ack = 8,
+    Ack = 7,
     /// Takes up its number and nothing else.
-    Nothing = 9,
+    Nothing = 8,
     /// Changes a word of an export, and asks what it held.
-    Atomic = 10,
+    Atomic = 9,
 }
 
 impl Kind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Store,
         Kind::FetchRequest,
         Kind::FetchReply,
         Kind::FetchRefused,
         Kind::StoreRefused,
         Kind::Handler,
-        Kind::Control,
         Kind::Ack,
         Kind::Nothing,
         Kind::Atomic,
@@ -77,10 +73,9 @@ impl Kind {
             4 => Kind::FetchRefused,
             5 => Kind::StoreRefused,
             6 => Kind::Handler,
-            7 => Kind::Control,
-            8 => Kind::Ack,
-            9 => Kind::Nothing,
-            10 => Kind::Atomic,
+            7 => Kind::Ack,
+            8 => Kind::Nothing,
+            9 => Kind::Atomic,
             _ => {
                 return Err(WireError::Unknown {
                     field: "packet kind",
@@ -100,7 +95,6 @@ impl fmt::Display for Kind {
             Kind::FetchRefused => "fetch refused",
             Kind::StoreRefused => "store refused",
             Kind::Handler => "handler",
-            Kind::Control => "control",
             Kind::Ack => "ack",
             Kind::Nothing => "nothing",
             Kind::Atomic => "atomic",
@@ -185,16 +179,15 @@ pub enum Repr {
         /// Messages to this export that this packet tells of, the named one included: at least 1.
         count: u64,
     },
-    /// For a row of the receiver's handler dispatch table, at most [`MAX_PAYLOAD_BYTES`].
+    /// A message for a row of the receiver's handler dispatch table, at most [`MAX_PAYLOAD_BYTES`].
     Handler {
         /// Which row.
         handler: HandlerId,
+        /// The process that sends it.
+        from: ProcessId,
+        /// The process that it is for.
+        to: ProcessId,
         /// Bytes of payload, opaque here.
-        length: u32,
-    },
-    /// Carries a [`ControlMessage`](crate::ControlMessage), at most [`MAX_PAYLOAD_BYTES`].
-    Control {
-        /// Bytes of the encoded message.
         length: u32,
     },
     /// Carries the link's ack and nothing else. It stands outside the order of the link: it takes up no number, and its own is 0.
@@ -290,16 +283,16 @@ impl Repr {
         ) {
             header.key.must_be_zero("key")?;
         }
-        if !matches!(kind, Kind::FetchRequest | Kind::StoreRefused | Kind::Atomic) {
+        if !matches!(
+            kind,
+            Kind::FetchRequest | Kind::StoreRefused | Kind::Handler | Kind::Atomic
+        ) {
             must_be_zero("export", u64::from(header.export.get()))?;
         }
-        if matches!(kind, Kind::Control | Kind::Ack | Kind::Nothing) {
+        if matches!(kind, Kind::Ack | Kind::Nothing) {
             must_be_zero("message", u64::from(header.message.get()))?;
         }
-        if matches!(
-            kind,
-            Kind::Handler | Kind::Control | Kind::Ack | Kind::Nothing
-        ) {
+        if matches!(kind, Kind::Handler | Kind::Ack | Kind::Nothing) {
             must_be_zero("offset", header.offset.get())?;
         }
         if matches!(kind, Kind::FetchRefused | Kind::Ack | Kind::Nothing) {
@@ -343,9 +336,8 @@ impl Repr {
             }
             Kind::Handler => Repr::Handler {
                 handler: HandlerId(header.message.get()),
-                length: header.length.get(),
-            },
-            Kind::Control => Repr::Control {
+                from: ProcessId((header.export.get() >> 16) as u16),
+                to: ProcessId(header.export.get() as u16),
                 length: header.length.get(),
             },
             Kind::Ack => {
@@ -409,11 +401,6 @@ impl Repr {
             }
             Repr::Handler { length, .. } => must_fit(
                 "handler length",
-                u64::from(length),
-                MAX_PAYLOAD_BYTES as u64,
-            ),
-            Repr::Control { length } => must_fit(
-                "control length",
                 u64::from(length),
                 MAX_PAYLOAD_BYTES as u64,
             ),
@@ -526,7 +513,12 @@ impl Repr {
                 header.offset = u64::from(reason.code()).into();
                 payload = InlinePayload::of_store_refused([offset, length, count]);
             }
-            Repr::Handler { handler, .. } => header.message = handler.0.into(),
+            Repr::Handler {
+                handler, from, to, ..
+            } => {
+                header.export = (u32::from(from.0) << 16 | u32::from(to.0)).into();
+                header.message = handler.0.into();
+            }
             Repr::Ack { resend } => {
                 header.flags = Flags::NONE.with(Flags::RESEND, resend).0.into();
                 header.sequence = 0.into();
@@ -545,7 +537,7 @@ impl Repr {
                 header.offset = offset.into();
                 payload = InlinePayload::of_atomic(atomic, reply_key);
             }
-            Repr::Control { .. } | Repr::Nothing => {}
+            Repr::Nothing => {}
         }
         payload
     }
@@ -560,7 +552,6 @@ impl Repr {
             Repr::FetchRefused { .. } => Kind::FetchRefused,
             Repr::StoreRefused { .. } => Kind::StoreRefused,
             Repr::Handler { .. } => Kind::Handler,
-            Repr::Control { .. } => Kind::Control,
             Repr::Ack { .. } => Kind::Ack,
             Repr::Nothing => Kind::Nothing,
             Repr::Atomic { .. } => Kind::Atomic,
@@ -578,8 +569,7 @@ impl Repr {
             } => length.saturating_add(SIGNAL_TRAILER_BYTES as u32),
             Repr::Store { length, .. }
             | Repr::FetchReply { length, .. }
-            | Repr::Handler { length, .. }
-            | Repr::Control { length } => length,
+            | Repr::Handler { length, .. } => length,
             Repr::FetchRequest { .. } | Repr::StoreRefused { .. } => WORDS_BYTES as u32,
             Repr::Atomic { .. } => ATOMIC_REQUEST_BYTES as u32,
             Repr::FetchRefused { .. } | Repr::Ack { .. } | Repr::Nothing => 0,
@@ -660,8 +650,12 @@ impl fmt::Display for Repr {
                 f,
                 "store of {message} to {export} at {offset:#x}, {length} bytes, refused: {reason} ({count} in all)"
             ),
-            Repr::Handler { handler, length } => write!(f, "{length} bytes for {handler}"),
-            Repr::Control { length } => write!(f, "control message of {length} bytes"),
+            Repr::Handler {
+                handler,
+                from,
+                to,
+                length,
+            } => write!(f, "{length} bytes for {handler} of {to}, from {from}"),
             Repr::Ack { resend: false } => f.write_str("ack"),
             Repr::Ack { resend: true } => f.write_str("ack, send again from there"),
             Repr::Nothing => f.write_str("nothing"),

@@ -485,21 +485,6 @@ fn long_transfers_of_nothing_or_past_the_end_of_memory_are_refused() {
 }
 
 #[test]
-fn a_handler_command_to_a_node_beyond_16_bits_is_refused() {
-    let is_handler = |v: &Vector<CommandRepr>| matches!(v.meaning, CommandRepr::Handler { .. });
-    let mut bytes = commands().into_iter().find(is_handler).unwrap().bytes();
-    bytes[6] = 1;
-    assert_eq!(
-        parse_command(&bytes),
-        Some(Err(WireError::TooLarge {
-            field: "command node",
-            value: 0x1_0002,
-            limit: 0xffff
-        }))
-    );
-}
-
-#[test]
 fn data_that_disagrees_with_a_commands_length_is_refused() {
     let v = &commands()[0];
     let error = v.meaning.emit(b"dat", &mut [0; INLINE_BYTES]).unwrap_err();

@@ -142,21 +142,17 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
             (repr, vec![])
         },
     );
-    let handler = (any::<u32>(), 0..=MAX_PAYLOAD_BYTES).prop_map(|(handler, length)| {
-        let repr = Repr::Handler {
-            handler: HandlerId(handler),
-            length: length as u32,
-        };
-        (repr, vec![0x3c; length])
-    });
-    let control = (0..=MAX_PAYLOAD_BYTES).prop_map(|length| {
-        (
-            Repr::Control {
+    let handler = (any::<(u32, u16, u16)>(), 0..=MAX_PAYLOAD_BYTES).prop_map(
+        |((handler, from, to), length)| {
+            let repr = Repr::Handler {
+                handler: HandlerId(handler),
+                from: ProcessId(from),
+                to: ProcessId(to),
                 length: length as u32,
-            },
-            vec![0x3c; length],
-        )
-    });
+            };
+            (repr, vec![0x3c; length])
+        },
+    );
     prop_oneof![
         store,
         fetch_request,
@@ -165,7 +161,6 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
         store_refused,
         atomic,
         handler,
-        control,
         any::<bool>().prop_map(|resend| (Repr::Ack { resend }, vec![])),
         Just((Repr::Nothing, vec![]))
     ]
@@ -274,14 +269,16 @@ fn command() -> impl Strategy<Value = CommandRepr> {
             completion,
         },
     );
-    let handler =
-        (any::<(u16, u32)>(), 0..=SHORT_BYTES as u32).prop_map(|((to, handler), length)| {
-            CommandRepr::Handler {
-                to: NodeId(to),
-                handler: HandlerId(handler),
-                length,
-            }
-        });
+    let handler = (any::<(u16, u16, u32)>(), 0..=SHORT_BYTES as u32).prop_map(
+        |((node, process, handler), length)| CommandRepr::Handler {
+            to: Endpoint {
+                node: NodeId(node),
+                process: ProcessId(process),
+            },
+            handler: HandlerId(handler),
+            length,
+        },
+    );
     let atomic = (any::<(u32, u32, u64)>(), word()).prop_map(
         |((import, completion, address), (offset, atomic))| CommandRepr::Atomic {
             import: ImportId(import),

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use mapwire_nic::{Completion, Config};
     use mapwire_translation::{CacheConfig, Hierarchical};
-    use mapwire_wire::{HandlerId, Key, NodeId};
+    use mapwire_wire::{Endpoint, HandlerId, Key, NodeId};
 
     const PROCESS: ProcessId = ProcessId(0);
 
@@ -173,7 +173,7 @@ mod tests {
             (state >> 33) as u8
         };
         let legal = CommandRepr::Handler {
-            to: NodeId(1),
+            to: Endpoint::first_of(NodeId(1)),
             handler: HandlerId(9),
             length: 5,
         };
@@ -211,7 +211,7 @@ mod tests {
     fn a_full_queue_takes_no_more_until_it_is_served() {
         let (mut queue, mut nic) = (CommandQueue::new().unwrap(), nic());
         let command = CommandRepr::Handler {
-            to: NodeId(1),
+            to: Endpoint::first_of(NodeId(1)),
             handler: HandlerId(9),
             length: 0,
         };

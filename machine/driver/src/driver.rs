@@ -136,6 +136,7 @@ impl Driver {
         let mut nic = Nic::new(nic_config, AnyDesign::new(&config.translation)?)?;
         nic.open_process(PROCESS)?;
         nic.make_room(me);
+        nic.install_handler(HandlerId::CONTROL, HandlerTarget::Host)?;
         nic.install_handler(SHARED_HANDLER, HandlerTarget::Host)?;
         nic.install_handler(NOTICE_HANDLER, HandlerTarget::Host)?;
         let capture = match &config.trace {

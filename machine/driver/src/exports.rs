@@ -9,7 +9,9 @@ use mapwire_host::views::MultiView;
 use mapwire_nic::{Export, Landing};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::{Action, Importers, Offer};
-use mapwire_wire::{ExportId, Key, MAX_CONTROL_BYTES, MappedPart, NodeId, Rights, TraceOp};
+use mapwire_wire::{
+    Endpoint, ExportId, HandlerId, Key, MAX_CONTROL_BYTES, MappedPart, NodeId, Rights, TraceOp,
+};
 
 use crate::driver::{Driver, PROCESS, job_key};
 use crate::error::DriverError;
@@ -366,7 +368,10 @@ impl Driver {
             match action {
                 Action::Send { to, message } => {
                     debug_assert!(message.len() <= MAX_CONTROL_BYTES, "{}", message.len());
-                    if !self.is_gone(to) && !self.nic.send_control(to, &message) {
+                    let peer = Endpoint::first_of(to);
+                    let handler = HandlerId::CONTROL;
+                    if !self.is_gone(to) && !self.nic.send_message(PROCESS, peer, handler, &message)
+                    {
                         self.handle_lost_control(to);
                     }
                 }

@@ -124,7 +124,7 @@ pub(crate) fn transmit(
             &packet.header,
             Payload::one(&bytes[..usize::from(*length)]),
         ),
-        Source::Control(bytes) => {
+        Source::Message(bytes) => {
             transport.send(packet.to, &packet.header, Payload::one(&bytes[..]))
         }
         Source::Memory { piece, trailer, .. } => {

@@ -13,11 +13,11 @@ use mapwire_host::faults::{
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
 use mapwire_transport::payload::Received;
-use mapwire_wire::{ExportId, NodeId, SHORT_BYTES, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::{Endpoint, ExportId, NodeId, SHORT_BYTES, TRACE_FLAG_DIRECT, TraceOp};
 use thiserror::Error;
 
 use crate::breach::Breach;
-use crate::driver::{Driver, Interface, SHARED_HANDLER};
+use crate::driver::{Driver, Interface, PROCESS, SHARED_HANDLER};
 use crate::error::rank;
 use crate::mover;
 
@@ -457,5 +457,6 @@ const _: () = assert!(MAX_MESSAGE_BYTES <= SHORT_BYTES);
 fn send(nic: &mut Interface, to: NodeId, message: &Message) -> bool {
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = message.encode(&mut bytes);
-    nic.send_message(to, SHARED_HANDLER, &bytes[..length])
+    let to = Endpoint::first_of(to);
+    nic.send_message(PROCESS, to, SHARED_HANDLER, &bytes[..length])
 }

@@ -3,7 +3,7 @@
 use mapwire::{Key, Rights};
 use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{
-    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, Header, Refusal, Repr, Width,
+    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, Refusal, Repr, Width,
 };
 
 use crate::harness::hostile::{Grant, Outlaw, RawChannel};
@@ -36,7 +36,10 @@ fn next(channel: &mut RawChannel) -> (Repr, Vec<u8>) {
     loop {
         let (header, payload) = channel.receive();
         match Repr::parse(&header, &payload).unwrap() {
-            Repr::Control { .. } => {}
+            Repr::Handler {
+                handler: HandlerId::CONTROL,
+                ..
+            } => {}
             repr => return (repr, payload),
         }
     }
@@ -192,7 +195,10 @@ fn an_atomic_that_no_nic_asks_for_ends_the_link_and_changes_nothing() {
 fn grant(channel: &mut RawChannel) {
     loop {
         let (header, payload) = channel.receive();
-        if let Ok(Repr::Control { .. }) = Repr::parse(&header, &payload)
+        if let Ok(Repr::Handler {
+            handler: HandlerId::CONTROL,
+            ..
+        }) = Repr::parse(&header, &payload)
             && let Ok(ControlMessage::ImportRequest { request, .. }) =
                 ControlMessage::parse(&payload)
         {

@@ -6,10 +6,10 @@ use mapwire::{Key, Rights};
 use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{
     Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, MappedPart, MessageId,
-    Refusal, Repr, Signal, SignalOp, Width,
+    ProcessId, Refusal, Repr, Signal, SignalOp, Width,
 };
 
-use crate::harness::hostile::{Dice, Grant, Outlaw, RawChannel};
+use crate::harness::hostile::{Dice, Grant, Outlaw, RawChannel, message_for};
 use crate::harness::{job, refused};
 
 const LENGTH: u64 = 5000;
@@ -220,28 +220,10 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                 },
                 &[],
             );
-            channel.send(
-                &Repr::Handler {
-                    handler: HandlerId(9),
-                    length: 4,
-                },
-                &[9; 4],
-            );
+            channel.send(&message_for(HandlerId(9), 4), &[9; 4]);
             // A message of the shared memory, which is not open; a notice without the export's key.
-            channel.send(
-                &Repr::Handler {
-                    handler: HandlerId(1),
-                    length: 4,
-                },
-                &[9; 4],
-            );
-            channel.send(
-                &Repr::Handler {
-                    handler: HandlerId(2),
-                    length: 36,
-                },
-                &[9; 36],
-            );
+            channel.send(&message_for(HandlerId(1), 4), &[9; 4]);
+            channel.send(&message_for(HandlerId(2), 36), &[9; 36]);
             channel.control(&ControlMessage::ImportCancel { request: 99 });
             channel.control(&ControlMessage::ImportGranted {
                 request: 99,
@@ -429,7 +411,10 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
             }
         }
         _ => Repr::Handler {
-            handler: HandlerId(id),
+            // A control message by chance is a breach, and others test those.
+            handler: HandlerId(id.max(1)),
+            from: ProcessId(offset as u16),
+            to: ProcessId((offset >> 16) as u16),
             length,
         },
     };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
 use mapwire_transport::rendezvous::Event;
-use mapwire_wire::{ControlMessage, ExportId, Repr};
+use mapwire_wire::{ControlMessage, ExportId, HandlerId, Repr};
 
 use crate::harness::hostile::Outlaw;
 use crate::harness::{Rank, job};
@@ -112,7 +112,10 @@ fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
             let mut channel = outlaw.channel_in(0, &memory);
             let request = loop {
                 let (header, payload) = channel.receive();
-                if let Ok(Repr::Control { .. }) = Repr::parse(&header, &payload)
+                if let Ok(Repr::Handler {
+                    handler: HandlerId::CONTROL,
+                    ..
+                }) = Repr::parse(&header, &payload)
                     && let Ok(ControlMessage::ImportRequest { request, .. }) =
                         ControlMessage::parse(&payload)
                 {

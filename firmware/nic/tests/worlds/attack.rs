@@ -9,9 +9,9 @@ use crate::world::{PAGE, Sent, World, add, fetch, long_send, pattern, short_send
 use mapwire_nic::{Completion, Landing, Rejection};
 use mapwire_translation::Frame;
 use mapwire_wire::{
-    Atomic, AtomicOp, CommandHeader, CommandRepr, ExportId, FetchId, HEADER_BYTES, HandlerId,
-    Header, INLINE_BYTES, ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Signal,
-    SignalOp, Width,
+    Atomic, AtomicOp, CommandHeader, CommandRepr, Endpoint, ExportId, FetchId, HEADER_BYTES,
+    HandlerId, Header, INLINE_BYTES, ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr,
+    Signal, SignalOp, Width,
 };
 
 /// The honest NIC, the node that is attacked, and the peer.
@@ -323,10 +323,11 @@ impl Attack {
             },
             10 => Repr::Handler {
                 handler: HandlerId(random.below(3) as u32),
+                from: ProcessId(random.below(3) as u16),
+                to: ProcessId(random.below(3) as u16),
                 length,
             },
-            _ => match random.below(3) {
-                0 => Repr::Control { length },
+            _ => match random.below(2) {
                 1 => Repr::Ack {
                     resend: random.chance(50),
                 },
@@ -367,7 +368,7 @@ impl Attack {
             0 => (short_send(import, offset, &data, notify, signal), &data[..]),
             1 => (fetch(import, offset, address, length, completion), &[][..]),
             2 => {
-                let (to, handler) = (NodeId(VICTIM), HandlerId(1));
+                let (to, handler) = (Endpoint::first_of(NodeId(VICTIM)), HandlerId(1));
                 let length = data.len() as u32;
                 (
                     CommandRepr::Handler {

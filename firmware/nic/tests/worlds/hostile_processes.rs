@@ -4,8 +4,8 @@ use crate::world::random::{Random, for_seeds};
 use crate::world::{PAGE, World, fetch, long_send, short_send, words};
 use mapwire_nic::{CommandError, Completion, Import, Rejection};
 use mapwire_wire::{
-    Atomic, AtomicOp, COMMAND_BYTES, CommandHeader, CommandRepr, ExportId, HandlerId, ImportId,
-    Key, NodeId, ProcessId, Rights, Signal, Width,
+    Atomic, AtomicOp, COMMAND_BYTES, CommandHeader, CommandRepr, Endpoint, ExportId, HandlerId,
+    ImportId, Key, NodeId, ProcessId, Rights, Signal, Width,
 };
 
 const HERE: u64 = 0x10_0000;
@@ -131,7 +131,7 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
         completion,
     };
     let message = |to| CommandRepr::Handler {
-        to: NodeId(to),
+        to: Endpoint::first_of(NodeId(to)),
         handler: HandlerId(1),
         length: 0,
     };

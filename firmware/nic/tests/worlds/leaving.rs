@@ -398,8 +398,9 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
         nic.handle_transmit_ready(NodeId(1));
         assert!(nic.poll_transmit().is_none());
         assert!(nic.idle_towards(NodeId(1)));
-        assert!(!nic.send_control(NodeId(1), b"hello"));
-        assert!(!nic.send_message(NodeId(1), mapwire_wire::HandlerId(1), b"hello"));
+        let gone = mapwire_wire::Endpoint::first_of(NodeId(1));
+        let handler = mapwire_wire::HandlerId(1);
+        assert!(!nic.send_message(ProcessId(0), gone, handler, b"hello"));
         assert!(nic.poll_transmit().is_none());
         let told = world.take_told(0);
         let mut told_words: Vec<(u16, u32)> = Vec::new();

@@ -3,7 +3,9 @@
 use crate::world::{PAGE, World, fetch, key, long_send, nic_of, pattern, short_send, words};
 use mapwire_nic::{Completion, Export, HandlerTarget, Import, NicError, NicHandler, Outbox};
 use mapwire_translation::{Frame, Page, Process};
-use mapwire_wire::{CommandRepr, HandlerId, ImportId, Kind, NodeId, ProcessId, Rights};
+use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, Kind, NodeId, ProcessId, Rights};
+
+const FIRST: ProcessId = ProcessId(0);
 
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x40_0000;
@@ -180,7 +182,7 @@ fn nodes_are_transmitted_to_in_turn() {
     let nic = world.nic(0);
     for _ in 0..3 {
         for to in [5, 64, 69] {
-            assert!(nic.send_message(NodeId(to), HandlerId(1), &[1]));
+            assert!(nic.send_message(FIRST, Endpoint::first_of(NodeId(to)), HandlerId(1), &[1]));
         }
     }
     let mut order = Vec::new();
@@ -196,8 +198,8 @@ fn nodes_are_transmitted_to_in_turn() {
 struct Echo;
 
 impl NicHandler for Echo {
-    fn handle(&mut self, from: NodeId, payload: &[u8], outbox: &mut dyn Outbox) {
-        assert!(!outbox.send(NodeId(99), HandlerId(2), payload));
+    fn handle(&mut self, from: Endpoint, payload: &[u8], outbox: &mut dyn Outbox) {
+        assert!(!outbox.send(Endpoint::first_of(NodeId(99)), HandlerId(2), payload));
         assert!(!outbox.send(from, HandlerId(2), &[0; 129]));
         outbox.send(from, HandlerId(2), payload);
     }
@@ -205,7 +207,7 @@ impl NicHandler for Echo {
 
 fn message(to: u16, handler: u32, length: u32) -> CommandRepr {
     CommandRepr::Handler {
-        to: NodeId(to),
+        to: Endpoint::first_of(NodeId(to)),
         handler: HandlerId(handler),
         length,
     }
@@ -258,27 +260,42 @@ fn an_echo_to_a_node_that_takes_nothing_is_dropped_in_the_end() {
 }
 
 #[test]
-fn control_messages_of_any_length_arrive_and_too_many_are_refused() {
+fn messages_of_services_arrive_at_any_length_and_too_many_are_refused() {
     let mut world = World::new(2, 6);
-    for length in [1, 136, 137, mapwire_wire::MAX_CONTROL_BYTES] {
+    let handler = HandlerId(1);
+    let host = HandlerTarget::Host;
+    world.nic(1).install_handler(handler, host).unwrap();
+    let to = Endpoint {
+        node: NodeId(1),
+        process: ProcessId(7),
+    };
+    let longest = world.nic(0).max_message_bytes();
+    assert!(longest >= mapwire_wire::MAX_CONTROL_BYTES);
+    for length in [0, 1, 136, 137, longest] {
         let message = pattern(1, length as u64);
-        assert!(world.nic(0).send_control(NodeId(1), &message));
+        let sent = world
+            .nic(0)
+            .send_message(ProcessId(3), to, handler, &message);
+        assert!(sent);
         world.settle();
         let messages = core::mem::take(&mut world.nodes[1].messages);
         assert_eq!(messages, [(NodeId(0), message)]);
+        let told = world.take_told(1);
+        let ends = told.iter().any(|told| {
+            matches!(told, Completion::Message { to, from, .. }
+                if *to == ProcessId(7) && from.process == ProcessId(3))
+        });
+        assert!(ends, "{told:?}");
     }
     let nic = world.nic(0);
-    assert!(!nic.send_control(NodeId(1), &vec![0; mapwire_wire::MAX_CONTROL_BYTES + 1]));
-    assert!(!nic.send_control(NodeId(2), &[1]));
-    let queued = (0..10_000)
-        .filter(|_| nic.send_control(NodeId(1), &[1]))
-        .count();
+    let mut send = |node, message: &[u8]| {
+        nic.send_message(FIRST, Endpoint::first_of(NodeId(node)), handler, message)
+    };
+    assert!(!send(1, &vec![0; longest + 1]));
+    assert!(!send(2, &[1]));
+    let queued = (0..10_000).filter(|_| send(1, &[1])).count();
     assert_eq!(queued, 8192);
-    assert!(!nic.send_message(NodeId(1), HandlerId(1), &[1]));
-    assert!(
-        nic.send_message(NodeId(0), HandlerId(1), &[1]),
-        "others have their own room"
-    );
+    assert!(send(0, &[1]), "others have their own room");
 }
 
 #[test]

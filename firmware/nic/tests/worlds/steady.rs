@@ -5,7 +5,8 @@ use crate::world::{PAGE, World, fetch, notifying_send, short_send};
 use allocations::calls;
 use mapwire_nic::{BufferId, Completion, Nic, Source, Verdict};
 use mapwire_wire::{
-    CommandRepr, HandlerId, Header, INLINE_BYTES, NodeId, ProcessId, SIGNAL_TRAILER_BYTES, Signal,
+    CommandRepr, Endpoint, HandlerId, Header, INLINE_BYTES, NodeId, ProcessId,
+    SIGNAL_TRAILER_BYTES, Signal,
 };
 
 #[path = "../../../../tests/allocations.rs"]
@@ -58,7 +59,7 @@ fn a_steady_exchange_allocates_nothing() {
     let import = world.import(0, 0, 1, export, 4 * PAGE);
     let signal = Some(Signal::set(8, 1));
     let message = CommandRepr::Handler {
-        to: NodeId(1),
+        to: Endpoint::first_of(NodeId(1)),
         handler: HandlerId(1),
         length: 16,
     };

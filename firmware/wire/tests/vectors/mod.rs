@@ -140,26 +140,20 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
             name: "handler",
             meaning: Repr::Handler {
                 handler: HandlerId(1),
+                from: ProcessId(4),
+                to: ProcessId(3),
                 length: 5,
             },
             data: b"hello",
             hex: "01 06 0000 05000000 | 2a000000 11000000 | 00000000000000000000000000000000
-                  00000000 01000000 | 0000000000000000 | 68656c6c6f",
-            prints: "[seq 42 ack 17] 5 bytes for handler 1",
-        },
-        Vector {
-            name: "control",
-            meaning: Repr::Control { length: 4 },
-            data: b"\x01\x07\0\0",
-            hex: "01 07 0000 04000000 | 2a000000 11000000 | 00000000000000000000000000000000
-                  00000000 00000000 | 0000000000000000 | 01070000",
-            prints: "[seq 42 ack 17] control message of 4 bytes",
+                  03000400 01000000 | 0000000000000000 | 68656c6c6f",
+            prints: "[seq 42 ack 17] 5 bytes for handler 1 of process 3, from process 4",
         },
         Vector {
             name: "ack",
             meaning: Repr::Ack { resend: false },
             data: b"",
-            hex: "01 08 0000 00000000 | 00000000 11000000 | 00000000000000000000000000000000
+            hex: "01 07 0000 00000000 | 00000000 11000000 | 00000000000000000000000000000000
                   00000000 00000000 | 0000000000000000",
             prints: "[seq 0 ack 17] ack",
         },
@@ -167,7 +161,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
             name: "resend",
             meaning: Repr::Ack { resend: true },
             data: b"",
-            hex: "01 08 0800 00000000 | 00000000 11000000 | 00000000000000000000000000000000
+            hex: "01 07 0800 00000000 | 00000000 11000000 | 00000000000000000000000000000000
                   00000000 00000000 | 0000000000000000",
             prints: "[seq 0 ack 17] ack, send again from there",
         },
@@ -175,7 +169,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
             name: "nothing",
             meaning: Repr::Nothing,
             data: b"",
-            hex: "01 09 0000 00000000 | 2a000000 11000000 | 00000000000000000000000000000000
+            hex: "01 08 0000 00000000 | 2a000000 11000000 | 00000000000000000000000000000000
                   00000000 00000000 | 0000000000000000",
             prints: "[seq 42 ack 17] nothing",
         },
@@ -194,7 +188,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 reply_key: REPLY_KEY,
             },
             data: b"",
-            hex: "01 0a 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+            hex: "01 09 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 09000000 | 0401000000000000
                   0401000000000000 0300000000000000 0000000000000000 b0b1b2b3b4b5b6b7b8b9babbbcbdbebf",
             prints: "[seq 42 ack 17] add 0x3 to 4 bytes of export 5 at 0x104 (fetch 9, key a0a1…, reply key b0b1…)",
@@ -214,7 +208,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 reply_key: REPLY_KEY,
             },
             data: b"",
-            hex: "01 0a 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+            hex: "01 09 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 09000000 | 0801000000000000
                   0803000000000000 1100000000000000 2200000000000000 b0b1b2b3b4b5b6b7b8b9babbbcbdbebf",
             prints: "[seq 42 ack 17] swap 8 bytes for 0x11 if they are 0x22 of export 5 at 0x108 (fetch 9, key a0a1…, reply key b0b1…)",
@@ -402,14 +396,17 @@ pub(crate) fn commands() -> Vec<Vector<CommandRepr>> {
         Vector {
             name: "handler",
             meaning: CommandRepr::Handler {
-                to: NodeId(2),
+                to: Endpoint {
+                    node: NodeId(2),
+                    process: ProcessId(3),
+                },
                 handler: HandlerId(1),
                 length: 5,
             },
             data: b"hello",
-            hex: "01 04 0000 02000000 | 0000000000000000 | 0000000000000000 | 0500000000000000
+            hex: "01 04 0000 02000300 | 0000000000000000 | 0000000000000000 | 0500000000000000
                   00000000 01000000 | 0000000000000000 | 68656c6c6f",
-            prints: "5 bytes for handler 1 of node 2",
+            prints: "5 bytes for handler 1 of process 3 of node 2",
         },
         Vector {
             name: "atomic",

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use mapwire_host::masking;
 use mapwire_transport::payload::Received;
-use mapwire_wire::{Kind, MAX_CONTROL_BYTES, NodeId};
+use mapwire_wire::{HandlerId, Header, Kind, MAX_CONTROL_BYTES, NodeId};
 
 use super::Driver;
 use crate::breach::Breach;
@@ -56,9 +56,11 @@ impl Deferred {
         self.left = true;
     }
 
-    /// Whether the handler may take a packet of this kind.
-    pub(super) fn takes(&self, kind: u8) -> bool {
-        kind != Kind::Control as u8 || self.control.len() < MESSAGES
+    /// Whether the page-fault handler may take a packet.
+    pub(super) fn takes(&self, header: &Header) -> bool {
+        let is_control =
+            header.kind == Kind::Handler as u8 && header.message.get() == HandlerId::CONTROL.0;
+        !is_control || self.control.len() < MESSAGES
     }
 
     /// Keeps a control message: of [`MAX_CONTROL_BYTES`] at most.

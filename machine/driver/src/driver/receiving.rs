@@ -4,10 +4,12 @@ use mapwire_nic::{BufferId, Completion, Rejection, Verdict};
 use mapwire_translation::{Pinning, TranslationDesign};
 use mapwire_transport::payload::Received;
 use mapwire_transport::transport::{ReceiveError, Transport};
-use mapwire_wire::{MAX_CONTROL_BYTES, Repr, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::{
+    HandlerId, MAX_CONTROL_BYTES, Repr, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp,
+};
 
 use super::peers::is_gone;
-use super::{Driver, NOTICE_HANDLER, SHARED_HANDLER};
+use super::{Driver, NOTICE_HANDLER, PROCESS, SHARED_HANDLER};
 use crate::breach::Breach;
 use crate::mover;
 
@@ -60,7 +62,7 @@ impl Driver {
                         })
                     )
                 } else {
-                    self.deferred.takes(packet.header.kind)
+                    self.deferred.takes(packet.header)
                 };
                 if !takes {
                     self.deferred.leave();
@@ -99,6 +101,8 @@ impl Driver {
             }
             while let Some(completion) = self.nic.poll_completion() {
                 match completion {
+                    // For a process that is not there.
+                    Completion::Message { to, .. } if to != PROCESS => {}
                     Completion::Message {
                         handler: SHARED_HANDLER,
                         ..
@@ -110,6 +114,16 @@ impl Driver {
                             shared.handle_packet(from, &payload);
                         }
                     }
+                    Completion::Message {
+                        handler: HandlerId::CONTROL,
+                        ..
+                    } => {
+                        if payload.len_bytes() <= MAX_CONTROL_BYTES {
+                            self.deferred.keep(from, &payload);
+                        } else {
+                            breach = breach.or(Some(Breach::Control));
+                        }
+                    }
                     Completion::Message { handler, .. } => {
                         if handler == NOTICE_HANDLER {
                             crate::exports::handle_direct_notice(
@@ -119,12 +133,6 @@ impl Driver {
                                 from,
                                 inline,
                             );
-                        }
-                    }
-                    Completion::Control { length, .. } => {
-                        let bytes = payload.len_bytes();
-                        if bytes == length as usize && bytes <= MAX_CONTROL_BYTES {
-                            self.deferred.keep(from, &payload);
                         }
                     }
                     // What a peer sent before it left, and nobody waits for.

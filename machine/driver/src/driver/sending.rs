@@ -57,7 +57,7 @@ impl Driver {
         let mut sent = false;
         while let Some(packet) = self.nic.poll_transmit() {
             let to = packet.to;
-            if self.deferred.active && matches!(packet.source, Source::Control(_)) {
+            if self.deferred.active && matches!(packet.source, Source::Message(_)) {
                 // Its memory would be given back.
                 self.deferred.leave();
                 self.block(to);

@@ -119,7 +119,7 @@ impl Teller {
             }
             Completion::Rejected { from, reason } => log.push(Line::Rejected { from, reason }),
             // These come with a packet, and are told where it is.
-            Completion::Message { .. } | Completion::Control { .. } => {}
+            Completion::Message { .. } => {}
         }
     }
 }

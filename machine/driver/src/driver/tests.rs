@@ -6,9 +6,9 @@ use mapwire_dsm::{Access, Config as ModelConfig, Dsm, MAX_MESSAGE_BYTES, Message
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_transport::payload::Received;
-use mapwire_wire::{CommandRepr, ImportId, NodeId, Rights};
+use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
-use super::{Driver, SHARED_HANDLER};
+use super::{Driver, PROCESS, SHARED_HANDLER};
 use crate::breach::Breach;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
@@ -20,6 +20,12 @@ use crate::log::Line;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
 
 const PEER: NodeId = NodeId(1);
+
+/// Sends a message of this rank's services.
+fn send(driver: &mut Driver, to: NodeId, handler: HandlerId, message: &[u8]) -> bool {
+    let to = Endpoint::first_of(to);
+    driver.nic.send_message(PROCESS, to, handler, message)
+}
 
 /// A driver whose peer is never connected.
 fn driver() -> Driver {
@@ -83,7 +89,7 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
 #[test]
 fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
     let mut driver = driver();
-    while driver.nic.send_control(PEER, &[1]) {}
+    while send(&mut driver, PEER, HandlerId::CONTROL, &[1]) {}
     let request = driver.ask_import(PEER, "a", Rights::STORE, None, 1_000_000_000);
     assert!(driver.is_gone(PEER));
     let outcome = driver.take_import(request.unwrap());
@@ -102,7 +108,7 @@ fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
 #[test]
 fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
     let mut driver = driver();
-    while driver.nic.send_message(PEER, SHARED_HANDLER, &[]) {}
+    while send(&mut driver, PEER, SHARED_HANDLER, &[]) {}
     let error = lock_of_the_peer(&mut driver, 0x4000_0000_0000);
     assert!(
         matches!(
@@ -132,7 +138,12 @@ fn shared_memory_opened_after_a_rank_has_gone_says_so() {
 fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a_send() {
     const ME: NodeId = NodeId(0);
     let mut driver = driver();
-    assert!(driver.nic.send_control(ME, b"no control message"));
+    assert!(send(
+        &mut driver,
+        ME,
+        HandlerId::CONTROL,
+        b"no control message"
+    ));
     driver.transmit();
     driver.at(Place::FaultHandler, Driver::poll);
     assert!(driver.has_deferred() && driver.log.is_empty());
@@ -155,7 +166,12 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
     let served = std::thread::spawn(|| {
         mapwire_host::masking::mask_for_good();
         let mut driver = driver();
-        driver.nic.send_control(NodeId(0), b"no control message");
+        send(
+            &mut driver,
+            NodeId(0),
+            HandlerId::CONTROL,
+            b"no control message",
+        );
         driver.transmit();
         let _in_handler = mapwire_host::masking::in_fault_handler();
         driver.at(Place::FaultHandler, Driver::poll);
@@ -184,7 +200,7 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
 #[test]
 fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_seen_all_rings() {
     let mut driver = driver();
-    assert!(driver.nic.send_message(NodeId(0), SHARED_HANDLER, &[]));
+    assert!(send(&mut driver, NodeId(0), SHARED_HANDLER, &[]));
     driver.transmit();
     assert!(driver.poll());
     assert!(!driver.rings_empty);
@@ -211,7 +227,7 @@ fn a_request_that_ends_in_a_call_of_another_thread_makes_a_descriptor_readable()
     assert!(driver.enqueue(&command, &[]).unwrap());
     assert!(!is_readable());
     let other = CommandRepr::Handler {
-        to: NodeId(0),
+        to: Endpoint::first_of(NodeId(0)),
         handler: SHARED_HANDLER,
         length: 0,
     };

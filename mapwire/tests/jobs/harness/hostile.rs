@@ -9,7 +9,7 @@ use mapwire_transport::payload::Payload;
 use mapwire_transport::rendezvous::{Client, Event, JobAddress};
 use mapwire_transport::shm::channel::{Channel, Side};
 use mapwire_transport::shm::ring::{PushError, RingConfig};
-use mapwire_wire::{ControlMessage, ExportId, Header, Repr};
+use mapwire_wire::{ControlMessage, ExportId, HandlerId, Header, ProcessId, Repr};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Rank;
@@ -152,7 +152,7 @@ impl RawChannel {
     pub(crate) fn control(&mut self, message: &ControlMessage<'_>) {
         let bytes = message.to_vec().expect("a legal message");
         let length = bytes.len() as u32;
-        self.send(&Repr::Control { length }, &bytes);
+        self.send(&message_for(HandlerId::CONTROL, length), &bytes);
     }
 
     /// Imports in the ordinary way, and gives what an importer must keep to itself.
@@ -166,7 +166,11 @@ impl RawChannel {
         });
         loop {
             let (header, payload) = self.receive();
-            if let Ok(Repr::Control { .. }) = Repr::parse(&header, &payload) {
+            if let Ok(Repr::Handler {
+                handler: HandlerId::CONTROL,
+                ..
+            }) = Repr::parse(&header, &payload)
+            {
                 match ControlMessage::parse(&payload) {
                     Ok(ControlMessage::ImportGranted {
                         export,
@@ -305,5 +309,15 @@ impl Dice {
 
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         (self.roll() >> 11) % end
+    }
+}
+
+/// A message of `length` bytes for a handler of the victim.
+pub(crate) fn message_for(handler: HandlerId, length: u32) -> Repr {
+    Repr::Handler {
+        handler,
+        from: ProcessId(0),
+        to: ProcessId(0),
+        length,
     }
 }

@@ -461,16 +461,11 @@ impl World {
                 length,
                 buffer,
                 ..
-            }
-            | Completion::Control {
-                from,
-                length,
-                buffer,
             } = completion
             {
                 let payload = &node.buffers[&buffer.0];
                 assert_eq!(payload.len(), length as usize);
-                node.messages.push((from, payload.clone()));
+                node.messages.push((from.node, payload.clone()));
             }
             node.told.push(completion);
         }
@@ -600,7 +595,7 @@ fn as_number(bytes: &[u8]) -> u64 {
 fn read(memory: &mut Memory, transmit: &Transmit) -> Sent {
     let (payload, of) = match &transmit.source {
         Source::Inline { bytes, length } => (bytes[..usize::from(*length)].to_vec(), None),
-        Source::Control(bytes) => (bytes.to_vec(), None),
+        Source::Message(bytes) => (bytes.to_vec(), None),
         Source::Memory {
             process,
             piece,
