@@ -167,7 +167,7 @@ impl Import {
     /// The exporting rank.
     #[must_use]
     pub fn rank(&self) -> usize {
-        usize::from(self.held.local.grant.node.0)
+        usize::from(self.held.local.grant.node().0)
     }
 
     /// What may be done.
@@ -288,7 +288,7 @@ impl Import {
         let grant = &self.held.local.grant;
         let notice = direct_notice(grant.export, grant.key, offset, data.len() as u64);
         let command = CommandRepr::Handler {
-            to: Endpoint::first_of(grant.node),
+            to: Endpoint::first_of(grant.node()),
             handler: NOTICE_HANDLER,
             length: notice.len() as u32,
         };
@@ -332,7 +332,7 @@ impl Import {
         }
         if !mapped.stores_arrived() {
             return Err(Error::NotStored {
-                rank: u32::from(grant.node.0),
+                rank: u32::from(grant.node().0),
                 name: held.name.clone(),
                 count: 0,
                 first: None,
@@ -343,8 +343,8 @@ impl Import {
             return Ok(());
         }
         let driver = held.engine.lock();
-        if driver.is_gone(grant.node) {
-            return Err(driver.why_gone(grant.node).into());
+        if driver.is_gone(grant.node()) {
+            return Err(driver.why_gone(grant.node()).into());
         }
         Ok(())
     }
@@ -376,7 +376,7 @@ impl Import {
         let words = engine.words();
         let word = self.take_word()?;
         // The usual case takes the lock once: pages pinned, room in the queue.
-        let mut driver = engine.lock_with_news(self.held.local.grant.node);
+        let mut driver = engine.lock_with_news(self.held.local.grant.node());
         let begun = self
             .refuse_if_over(&driver)
             .and_then(|()| Ok(driver.hold(word, range)?));
@@ -384,7 +384,7 @@ impl Import {
             words.cancel(word);
             return Err(error);
         }
-        engine.mark_dirty(&driver, self.held.local.grant.node);
+        engine.mark_dirty(&driver, self.held.local.grant.node());
         if engine.mode() == DriverMode::Inline
             && matches!(driver.submit(&command(word), &[]), Ok(true))
         {

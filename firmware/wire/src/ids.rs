@@ -80,7 +80,11 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.process, self.node)
+        match self.process {
+            // Where each process has a NIC of its own, its node says it all.
+            ProcessId(0) => self.node.fmt(f),
+            process => write!(f, "{process} of {}", self.node),
+        }
     }
 }
 

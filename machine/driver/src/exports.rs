@@ -10,7 +10,7 @@ use mapwire_nic::{Export, Landing};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::{Action, Importers, Offer};
 use mapwire_wire::{
-    Endpoint, ExportId, HandlerId, Key, MAX_CONTROL_BYTES, MappedPart, NodeId, Rights, TraceOp,
+    ExportId, HandlerId, Key, MAX_CONTROL_BYTES, MappedPart, NodeId, Rights, TraceOp,
 };
 
 use crate::driver::{Driver, PROCESS, job_key};
@@ -357,10 +357,7 @@ impl Driver {
             && let now_ns = mapwire_host::waiting::now_ns()
             && at_ns <= now_ns
         {
-            let timeouts = core::mem::take(&mut self.job.import_timeouts);
-            self.vmmc
-                .handle_time(now_ns, |id| timeouts.get(&id).copied().unwrap_or(0));
-            self.job.import_timeouts = timeouts;
+            self.vmmc.handle_time(now_ns);
         }
         let mut worked = false;
         while let Some(action) = self.vmmc.poll_action() {
@@ -368,14 +365,14 @@ impl Driver {
             match action {
                 Action::Send { to, message } => {
                     debug_assert!(message.len() <= MAX_CONTROL_BYTES, "{}", message.len());
-                    let peer = Endpoint::first_of(to);
                     let handler = HandlerId::CONTROL;
-                    if !self.is_gone(to) && !self.nic.send_message(PROCESS, peer, handler, &message)
+                    if !self.is_gone(to.node)
+                        && !self.nic.send_message(PROCESS, to, handler, &message)
                     {
-                        self.handle_lost_control(to);
+                        self.handle_lost_control(to.node);
                     }
                 }
-                Action::PassMemory { to, export, tag } => self.pass_memory(to, export, tag),
+                Action::PassMemory { to, export, tag } => self.pass_memory(to.node, export, tag),
                 Action::Imported { request, grant } => {
                     let revoked = false;
                     self.outcomes
@@ -386,16 +383,17 @@ impl Driver {
                     self.outcomes.insert(request, Err(error));
                 }
                 Action::Revoked { from, export } => {
+                    let from = from.node;
                     self.nic.handle_revoked(from, export);
                     for granted in self.outcomes.values_mut().flatten() {
                         let grant = &granted.grant;
-                        granted.revoked |= grant.node == from && grant.export == export;
+                        granted.revoked |= grant.node() == from && grant.export == export;
                     }
                     if let Some(shared) = &mut self.shared {
                         shared.handle_revoked(from, export);
                     }
                 }
-                Action::Goodbye { from } => self.handle_peer_gone(from),
+                Action::Goodbye { from } => self.handle_peer_gone(from.node),
             }
         }
         worked

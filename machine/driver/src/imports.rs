@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_nic::Import;
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
-use mapwire_wire::{ImportId, Key, NodeId, Rights};
+use mapwire_wire::{Endpoint, ImportId, Key, NodeId, Rights};
 
 use crate::driver::{Driver, PROCESS};
 use crate::error::DriverError;
@@ -58,9 +58,11 @@ impl Driver {
         token: Option<Key>,
         timeout_ns: u64,
     ) -> Result<RequestId, DriverError> {
-        let deadline_ns = mapwire_host::waiting::now_ns().saturating_add(timeout_ns);
-        let id = self.vmmc.import(from, name, rights, token, deadline_ns)?;
-        self.job.import_timeouts.insert(id, timeout_ns / 1_000_000);
+        let now_ns = mapwire_host::waiting::now_ns();
+        let peer = Endpoint::first_of(from);
+        let id = self
+            .vmmc
+            .import(now_ns, peer, name, rights, token, timeout_ns)?;
         if self.is_gone(from) {
             self.vmmc.handle_peer_gone(from);
         }
@@ -73,12 +75,11 @@ impl Driver {
     pub fn take_import(&mut self, request: RequestId) -> Option<Result<LocalImport, DriverError>> {
         let granted = match self.outcomes.get(&request)? {
             Err(_) => {
-                self.job.import_timeouts.remove(&request);
                 // It was there a line above.
                 let error = self.outcomes.remove(&request).and_then(Result::err)?;
                 return Some(Err(match error {
-                    VmmcError::PeerGone { node, .. } if self.breaches.of(node).is_some() => {
-                        self.why_gone(node)
+                    VmmcError::PeerGone { peer, .. } if self.breaches.of(peer.node).is_some() => {
+                        self.why_gone(peer.node)
                     }
                     other => other.into(),
                 }));
@@ -98,15 +99,14 @@ impl Driver {
                     self.abandon_import(request);
                     return Some(Err(DriverError::NoDescriptor(peer)));
                 }
-                None if self.is_gone(grant.node) => {
+                None if self.is_gone(grant.node()) => {
                     self.abandon_import(request);
-                    return Some(Err(self.why_gone(grant.node)));
+                    return Some(Err(self.why_gone(grant.node())));
                 }
                 None => return None,
             },
         };
         self.outcomes.remove(&request);
-        self.job.import_timeouts.remove(&request);
         let entered = self.enter_import(granted, memory);
         if entered.is_err() {
             self.release_granted(&grant);
@@ -117,7 +117,6 @@ impl Driver {
     /// Gives up an import whose memory has not come, and all that has.
     pub fn abandon_import(&mut self, request: RequestId) {
         self.drop_passed(request);
-        self.job.import_timeouts.remove(&request);
         if let Some(Ok(Granted { grant, .. })) = self.outcomes.remove(&request) {
             self.release_granted(&grant);
         }
@@ -162,7 +161,7 @@ impl Driver {
         };
         let import = Import {
             process: PROCESS,
-            node: grant.node,
+            node: grant.node(),
             export: grant.export,
             key: grant.key,
             length: grant.length,
@@ -198,7 +197,7 @@ impl Driver {
             any = true;
             let GivenUp { id, grant, .. } = *next;
             self.given_up.pop_front();
-            if self.nic.release(id).is_some() && !self.is_gone(grant.node) {
+            if self.nic.release(id).is_some() && !self.is_gone(grant.node()) {
                 self.vmmc.release(&grant);
             }
         }
@@ -206,7 +205,7 @@ impl Driver {
     }
 
     fn release_granted(&mut self, grant: &Grant) {
-        if !self.is_gone(grant.node) {
+        if !self.is_gone(grant.node()) {
             self.vmmc.release(grant);
             self.poll();
         }

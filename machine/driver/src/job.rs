@@ -1,14 +1,13 @@
 //! The job that this process is a rank of: by a launcher's broker, or alone.
 
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use mapwire_transport::board::{Board, BrokersBoard};
 use mapwire_transport::rendezvous::{Client, Event, JobAddress, RendezvousError};
 use mapwire_transport::shm::ring::RingConfig;
-use mapwire_vmmc::RequestId;
 use mapwire_wire::NodeId;
 
 use crate::error::DriverError;
@@ -24,8 +23,6 @@ pub struct Job {
     /// Peers that a connection has been asked for.
     requested: Vec<bool>,
     uid: u32,
-    /// How long each import under way was given, in milliseconds: its error says so.
-    pub(crate) import_timeouts: HashMap<RequestId, u64>,
     /// What a process alone has passed to itself.
     own_events: VecDeque<Event>,
 }
@@ -66,7 +63,6 @@ impl Job {
             size,
             ring: RingConfig::default(),
             requested: vec![false; size as usize],
-            import_timeouts: HashMap::new(),
             own_events: VecDeque::new(),
             uid: rustix::process::getuid().as_raw(),
         }

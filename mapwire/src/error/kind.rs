@@ -322,7 +322,7 @@ mod tests {
     fn an_error_keeps_its_kind_through_the_layers() {
         let of = |error: Error| error.kind();
         let timeout = || VmmcError::TimedOut {
-            node: mapwire_wire::NodeId(1),
+            peer: mapwire_wire::Endpoint::first_of(mapwire_wire::NodeId(1)),
             name: "inbox".to_owned(),
             waited_ms: 5,
         };

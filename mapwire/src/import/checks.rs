@@ -33,7 +33,7 @@ impl Import {
             (false, true) => Wake::Service,
             (true, true) => Wake::All,
         };
-        self.held.engine.wake(self.held.local.grant.node, who);
+        self.held.engine.wake(self.held.local.grant.node(), who);
     }
 
     /// Makes a direct store possible, or says why it is not: waits for what was sent before by the ring.
@@ -49,7 +49,7 @@ impl Import {
             return Err(self.held.revoked());
         }
         if !self.held.way.is_settled() {
-            self.held.engine.settle(self.held.local.grant.node)?;
+            self.held.engine.settle(self.held.local.grant.node())?;
         }
         Ok(())
     }
@@ -89,8 +89,8 @@ impl Import {
     #[inline]
     pub(super) fn refuse_if_over(&self, driver: &Driver) -> Result<()> {
         let grant = &self.held.local.grant;
-        if driver.is_gone(grant.node) {
-            return Err(driver.why_gone(grant.node).into());
+        if driver.is_gone(grant.node()) {
+            return Err(driver.why_gone(grant.node()).into());
         }
         if driver
             .nic()

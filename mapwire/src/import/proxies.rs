@@ -49,7 +49,7 @@ impl Import {
             .enter(grant.length, |proxy| {
                 let held = Arc::new(Held {
                     engine: Arc::clone(&node.inner.engine),
-                    way: node.inner.engine.way_to(local.grant.node),
+                    way: node.inner.engine.way_to(local.grant.node()),
                     local,
                     node: node.clone(),
                     proxy,

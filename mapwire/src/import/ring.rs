@@ -116,10 +116,10 @@ impl Import {
                 Some(engine.timeout()),
                 || format!("room in the command queue for a flush of `{}`", held.name),
                 |driver| {
-                    if driver.is_gone(grant.node) {
-                        return Some(Err(driver.why_gone(grant.node)));
+                    if driver.is_gone(grant.node()) {
+                        return Some(Err(driver.why_gone(grant.node())));
                     }
-                    engine.mark_dirty(driver, grant.node);
+                    engine.mark_dirty(driver, grant.node());
                     match driver.submit(&command, &[]) {
                         Ok(true) => Some(Ok(())),
                         Ok(false) => None,
@@ -139,7 +139,7 @@ impl Import {
         }
         let first = refused.first.or(refused.first_unsent);
         Err(Error::NotStored {
-            rank: u32::from(grant.node.0),
+            rank: u32::from(grant.node().0),
             name: held.name.clone(),
             count: if refused.unnamed { 0 } else { refused.count },
             first: first.map(|first| (first.offset, first.length)),
@@ -173,7 +173,7 @@ impl Import {
     #[inline]
     pub(super) fn submit(&self, command: &CommandRepr, data: &[u8]) -> Result<()> {
         let engine = &self.held.engine;
-        let peer = self.held.local.grant.node;
+        let peer = self.held.local.grant.node();
         let driver = engine.lock_with_news(peer);
         self.refuse_if_over(&driver)?;
         if engine.submit(driver, peer, command, data)? {
@@ -236,7 +236,7 @@ impl Held {
 
     pub(super) fn revoked(&self) -> Error {
         Error::Revoked {
-            rank: u32::from(self.local.grant.node.0),
+            rank: u32::from(self.local.grant.node().0),
             name: self.name.clone(),
         }
     }

@@ -279,7 +279,7 @@ fn an_import_that_nobody_exports_times_out_and_names_it() {
                 let again = node.export_buffer(&buffer).name(&long[1..]).start();
                 refused(
                     again.map(drop),
-                    &["exported by this node already", "choose another name"],
+                    &["exported by this process already", "choose another name"],
                 );
                 rank.meet("end");
             }

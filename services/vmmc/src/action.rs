@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use mapwire_wire::{ExportId, Key, MappedPart, NodeId, Rights};
+use mapwire_wire::{Endpoint, ExportId, Key, MappedPart, NodeId, Rights};
 
 use crate::error::VmmcError;
 use crate::requests::RequestId;
@@ -11,7 +11,7 @@ use crate::requests::RequestId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The exporter.
-    pub node: NodeId,
+    pub from: Endpoint,
     /// Its export.
     pub export: ExportId,
     /// The key that its NIC wants to see.
@@ -24,20 +24,28 @@ pub struct Grant {
     pub direct: Option<MappedPart>,
 }
 
+impl Grant {
+    /// The exporter's node.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.from.node
+    }
+}
+
 /// Something to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a control message.
     Send {
         /// Where to.
-        to: NodeId,
+        to: Endpoint,
         /// The encoded message.
         message: Vec<u8>,
     },
     /// Pass the memory of an export to a node under a tag.
     PassMemory {
         /// Where to.
-        to: NodeId,
+        to: Endpoint,
         /// Which export.
         export: ExportId,
         /// The number of the importer's request.
@@ -60,13 +68,13 @@ pub enum Action {
     /// A peer has revoked an export that this node imports.
     Revoked {
         /// The peer.
-        from: NodeId,
+        from: Endpoint,
         /// Its export.
         export: ExportId,
     },
     /// A peer leaves.
     Goodbye {
         /// The peer.
-        from: NodeId,
+        from: Endpoint,
     },
 }

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use mapwire_wire::{MAX_NAME_BYTES, NodeId, Refusal, WireError};
+use mapwire_wire::{Endpoint, MAX_NAME_BYTES, Refusal, WireError};
 use thiserror::Error;
 
 /// Why an offer or an import is not to be had.
@@ -12,35 +12,35 @@ pub enum VmmcError {
     #[error("an export's name has 1 to {MAX_NAME_BYTES} bytes; this one has {0}")]
     BadName(usize),
     /// Another export has the name.
-    #[error("`{0}` is exported by this node already: choose another name, or unexport it first")]
+    #[error("`{0}` is exported by this process already: choose another name, or unexport it first")]
     NameTaken(String),
     /// The exporter did not export the name in time.
     #[error(
-        "{node} has not exported `{name}` within {waited_ms} ms: is the name right, and has the exporter got that far?"
+        "{peer} has not exported `{name}` within {waited_ms} ms: is the name right, and has the exporter got that far?"
     )]
     TimedOut {
         /// The exporter.
-        node: NodeId,
+        peer: Endpoint,
         /// What was asked for.
         name: String,
         /// How long it was waited for.
         waited_ms: u64,
     },
     /// The exporter refused.
-    #[error("{node} refused the import of `{name}`: {reason}")]
+    #[error("{peer} refused the import of `{name}`: {reason}")]
     Refused {
         /// The exporter.
-        node: NodeId,
+        peer: Endpoint,
         /// What was asked for.
         name: String,
         /// Why.
         reason: Refusal,
     },
     /// The exporter is gone.
-    #[error("{node} is gone; `{name}` cannot be imported from it")]
+    #[error("{peer} is gone; `{name}` cannot be imported from it")]
     PeerGone {
         /// The exporter.
-        node: NodeId,
+        peer: Endpoint,
         /// What was asked for.
         name: String,
     },
@@ -48,7 +48,7 @@ pub enum VmmcError {
     #[error("{from} sent a control message that is not valid: {error}")]
     Malformed {
         /// Who.
-        from: NodeId,
+        from: Endpoint,
         /// What is wrong with it.
         error: WireError,
     },

@@ -1,18 +1,18 @@
-//! What this node offers, by name.
+//! What this process offers, by name.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use mapwire_wire::{ExportId, Key, MappedPart, NodeId, Rights};
+use mapwire_wire::{Endpoint, ExportId, Key, MappedPart, Rights};
 
 use crate::importers::Importers;
 
 /// An export under its name.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Its name: 1 to 255 bytes, one of a kind at this node.
+    /// Its name: 1 to 255 bytes, one of a kind in its process.
     pub name: String,
-    /// The export in this node's NIC.
+    /// The export in its node's NIC.
     pub export: ExportId,
     /// Its key.
     pub key: Key,
@@ -31,13 +31,13 @@ pub struct Offer {
 pub(crate) struct Offered {
     pub(crate) offer: Offer,
     /// Importers, one entry an import.
-    pub(crate) taken: Vec<NodeId>,
+    pub(crate) taken: Vec<Endpoint>,
 }
 
 /// The right to import, asked for by a peer before the name was there.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) from: NodeId,
+    pub(crate) from: Endpoint,
     pub(crate) uid: u32,
     pub(crate) request: u32,
     pub(crate) name: String,

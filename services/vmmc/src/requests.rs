@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use mapwire_wire::{NodeId, Rights};
+use mapwire_wire::{Endpoint, Rights};
 
 /// Names an import under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,8 +12,9 @@ pub struct RequestId(pub u32);
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) id: RequestId,
-    pub(crate) to: NodeId,
+    pub(crate) to: Endpoint,
     pub(crate) name: String,
     pub(crate) rights: Rights,
     pub(crate) deadline_ns: u64,
+    pub(crate) timeout_ns: u64,
 }

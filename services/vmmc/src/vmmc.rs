@@ -5,7 +5,8 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use mapwire_wire::{
-    ControlMessage, ExportId, Key, MAX_CONTROL_BYTES, MAX_NAME_BYTES, NodeId, Refusal, Rights,
+    ControlMessage, Endpoint, ExportId, Key, MAX_CONTROL_BYTES, MAX_NAME_BYTES, NodeId, Refusal,
+    Rights,
 };
 
 use crate::action::{Action, Grant};
@@ -13,7 +14,7 @@ use crate::error::VmmcError;
 use crate::offers::{MAX_WAITING, Offer, Offered, Waiting};
 use crate::requests::{Request, RequestId};
 
-/// Exports and imports of one node.
+/// Exports and imports of one process.
 ///
 /// * Commands: [`offer`](Self::offer), [`withdraw`](Self::withdraw), [`import`](Self::import), [`release`](Self::release),
 ///   [`leave`](Self::leave).
@@ -31,7 +32,7 @@ pub struct Vmmc {
 }
 
 impl Vmmc {
-    /// A node that offers and asks for nothing.
+    /// A process that offers and asks for nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -99,18 +100,19 @@ impl Vmmc {
             .map(|offered| &offered.offer)
     }
 
-    /// Asks node `to` for the export `name`, for `rights`, showing `token`; gives up at `deadline_ns`, which together with
-    /// `now_ns` is on the driver's clock. The outcome comes as [`Action::Imported`] or [`Action::Failed`].
+    /// Asks process `to` for the export `name`, for `rights`, showing `token`; gives up when `timeout_ns` from `now_ns` on are over.
+    /// The outcome comes as [`Action::Imported`] or [`Action::Failed`].
     ///
     /// # Errors
     /// [`VmmcError::BadName`].
     pub fn import(
         &mut self,
-        to: NodeId,
+        now_ns: u64,
+        to: Endpoint,
         name: &str,
         rights: Rights,
         token: Option<Key>,
-        deadline_ns: u64,
+        timeout_ns: u64,
     ) -> Result<RequestId, VmmcError> {
         check_name(name)?;
         let id = RequestId(self.next_request);
@@ -120,7 +122,8 @@ impl Vmmc {
             to,
             name: name.to_string(),
             rights,
-            deadline_ns,
+            deadline_ns: now_ns.saturating_add(timeout_ns),
+            timeout_ns,
         });
         // The user id is the driver's to know; what a peer says of itself counts for nothing.
         self.send(
@@ -139,7 +142,7 @@ impl Vmmc {
     /// Tells the exporter that an import is no longer used.
     pub fn release(&mut self, grant: &Grant) {
         self.send(
-            grant.node,
+            grant.from,
             &ControlMessage::Released {
                 export: grant.export,
                 key: grant.key,
@@ -147,21 +150,21 @@ impl Vmmc {
         );
     }
 
-    /// Tells `peers` that this node leaves.
-    pub fn leave(&mut self, peers: impl IntoIterator<Item = NodeId>) {
+    /// Tells `peers` that this process's node leaves.
+    pub fn leave(&mut self, peers: impl IntoIterator<Item = Endpoint>) {
         for to in peers {
             self.send(to, &ControlMessage::Goodbye);
         }
     }
 
-    /// Takes a control message of node `from`, whose processes are user `uid`'s, as the operating system says.
+    /// Takes a control message of process `from`, which is user `uid`'s, as the operating system says.
     ///
     /// # Errors
     /// [`VmmcError::Malformed`] for bytes that are no control message; nothing has changed then. A message that is valid
     /// and answers nothing is passed over: its request may have timed out.
     pub fn handle_control(
         &mut self,
-        from: NodeId,
+        from: Endpoint,
         uid: u32,
         bytes: &[u8],
     ) -> Result<(), VmmcError> {
@@ -218,7 +221,7 @@ impl Vmmc {
             } => {
                 if let Some(request) = self.answered(from, request) {
                     let grant = Grant {
-                        node: from,
+                        from,
                         export,
                         key,
                         length,
@@ -232,7 +235,7 @@ impl Vmmc {
                         });
                     } else {
                         let error = VmmcError::Refused {
-                            node: from,
+                            peer: from,
                             name: request.name,
                             reason: Refusal::NoRight,
                         };
@@ -249,7 +252,7 @@ impl Vmmc {
             ControlMessage::ImportRefused { request, reason } => {
                 if let Some(Request { id, name, .. }) = self.answered(from, request) {
                     let error = VmmcError::Refused {
-                        node: from,
+                        peer: from,
                         name,
                         reason,
                     };
@@ -266,58 +269,65 @@ impl Vmmc {
                     .iter_mut()
                     .find(|other| other.offer.export == export && other.offer.key == key);
                 if let Some(offered) = offered
-                    && let Some(index) = offered.taken.iter().position(|&node| node == from)
+                    && let Some(index) = offered.taken.iter().position(|&holder| holder == from)
                 {
                     offered.taken.swap_remove(index);
                 }
             }
             ControlMessage::Goodbye => {
-                self.handle_peer_gone(from);
+                self.handle_peer_gone(from.node);
                 self.actions.push_back(Action::Goodbye { from });
             }
         }
         Ok(())
     }
 
-    /// Node `node` is gone: its imports and requests are forgotten, and what was asked of it fails.
+    /// Node `node` is gone: the imports of its processes and requests are forgotten, and what was asked of it fails.
     pub fn handle_peer_gone(&mut self, node: NodeId) {
-        self.waiting.retain(|waiting| waiting.from != node);
+        self.waiting.retain(|waiting| waiting.from.node != node);
         for offered in &mut self.offers {
-            offered.taken.retain(|&holder| holder != node);
+            offered.taken.retain(|holder| holder.node != node);
         }
         let (gone, left) = core::mem::take(&mut self.requests)
             .into_iter()
-            .partition(|request| request.to == node);
+            .partition(|request| request.to.node == node);
         self.requests = left;
         let gone: Vec<Request> = gone;
-        for Request { id, name, .. } in gone {
+        for Request { id, to, name, .. } in gone {
             self.actions.push_back(Action::Failed {
                 request: id,
-                error: VmmcError::PeerGone { node, name },
+                error: VmmcError::PeerGone { peer: to, name },
             });
         }
     }
 
-    /// Ends the requests whose time is over at `now_ns`; `waited_ms` of the error is `timeout_ms` of each.
-    pub fn handle_time(&mut self, now_ns: u64, waited_ms: impl Fn(RequestId) -> u64) {
+    /// Ends the requests whose time is over at `now_ns`.
+    pub fn handle_time(&mut self, now_ns: u64) {
         let (over, left) = core::mem::take(&mut self.requests)
             .into_iter()
             .partition(|request| request.deadline_ns <= now_ns);
         self.requests = left;
         let over: Vec<Request> = over;
-        for Request { id, to, name, .. } in over {
+        for Request {
+            id,
+            to,
+            name,
+            timeout_ns,
+            ..
+        } in over
+        {
             self.send(to, &ControlMessage::ImportCancel { request: id.0 });
             let error = VmmcError::TimedOut {
-                node: to,
+                peer: to,
                 name,
-                waited_ms: waited_ms(id),
+                waited_ms: timeout_ns / 1_000_000,
             };
             self.actions
                 .push_back(Action::Failed { request: id, error });
         }
     }
 
-    /// The earliest deadline, on the driver's clock.
+    /// When [`handle_time`](Self::handle_time) has something to do.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         self.requests
@@ -326,10 +336,10 @@ impl Vmmc {
             .min()
     }
 
-    /// Whether this node waits for an answer of `node` to this request.
+    /// Whether this process waits for an answer of `peer` to this request.
     #[must_use]
-    pub fn awaits(&self, node: NodeId, request: RequestId) -> bool {
-        let is_it = |other: &Request| (other.to, other.id) == (node, request);
+    pub fn awaits(&self, peer: Endpoint, request: RequestId) -> bool {
+        let is_it = |other: &Request| (other.to, other.id) == (peer, request);
         self.requests.iter().any(is_it)
     }
 
@@ -363,7 +373,7 @@ impl Vmmc {
             return;
         };
         let offer = &offered.offer;
-        let reason = if !offer.importers.include(from, uid, token) {
+        let reason = if !offer.importers.include(from.node, uid, token) {
             Some(Refusal::NotPermitted)
         } else if !offer.rights.contains(rights) {
             Some(Refusal::NoRight)
@@ -404,8 +414,8 @@ impl Vmmc {
         );
     }
 
-    /// The request of this node that `from` answers, taken out.
-    fn answered(&mut self, from: NodeId, request: u32) -> Option<Request> {
+    /// The request of this process that `from` answers, taken out.
+    fn answered(&mut self, from: Endpoint, request: u32) -> Option<Request> {
         let index = self
             .requests
             .iter()
@@ -413,7 +423,7 @@ impl Vmmc {
         Some(self.requests.swap_remove(index))
     }
 
-    fn send(&mut self, to: NodeId, message: &ControlMessage<'_>) {
+    fn send(&mut self, to: Endpoint, message: &ControlMessage<'_>) {
         // Names were checked when they came in, so every message that is made here is legal.
         let mut bytes = [0; MAX_CONTROL_BYTES];
         if let Ok(length) = message.emit(&mut bytes) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use mapwire_host::masking;
 use mapwire_transport::payload::Received;
-use mapwire_wire::{HandlerId, Header, Kind, MAX_CONTROL_BYTES, NodeId};
+use mapwire_wire::{Endpoint, HandlerId, Header, Kind, MAX_CONTROL_BYTES, NodeId};
 
 use super::Driver;
 use crate::breach::Breach;
@@ -120,7 +120,11 @@ impl Driver {
     pub(super) fn handle_control(&mut self, from: NodeId, bytes: &[u8]) {
         // All ranks of a job are of one user: the broker has checked each by SO_PEERCRED.
         let uid = self.job.uid();
-        if self.vmmc.handle_control(from, uid, bytes).is_err() {
+        if self
+            .vmmc
+            .handle_control(Endpoint::first_of(from), uid, bytes)
+            .is_err()
+        {
             self.handle_breach(from, Breach::Control);
         }
     }

@@ -6,7 +6,7 @@ use mapwire_transport::rendezvous::Event;
 use mapwire_transport::shm::channel::{Channel, Side};
 use mapwire_transport::transport::Transport;
 use mapwire_vmmc::RequestId;
-use mapwire_wire::NodeId;
+use mapwire_wire::{Endpoint, NodeId};
 
 use super::{Driver, PeerWords, peer_flags};
 use crate::breach::Breach;
@@ -77,10 +77,10 @@ impl Driver {
             return;
         };
         let granted = || match self.outcomes.get(&request) {
-            Some(Ok(granted)) => granted.grant.node == from && granted.grant.direct.is_some(),
+            Some(Ok(granted)) => granted.grant.node() == from && granted.grant.direct.is_some(),
             _ => false,
         };
-        if self.vmmc.awaits(from, request) || granted() {
+        if self.vmmc.awaits(Endpoint::first_of(from), request) || granted() {
             self.passed.entry(tag).or_insert((from, fd));
         }
     }
@@ -169,7 +169,8 @@ impl Driver {
             .copied()
             .filter(|&peer| peer != self.me && !self.is_gone(peer))
             .collect();
-        self.vmmc.leave(peers.iter().copied());
+        self.vmmc
+            .leave(peers.iter().copied().map(Endpoint::first_of));
         self.serve_vmmc();
         self.transmit();
         self.ring_due();

@@ -3,12 +3,12 @@ use crate::importers::Importers;
 use alloc::vec;
 use mapwire_wire::MappedPart;
 
-const EXPORTER: NodeId = NodeId(0);
-const IMPORTER: NodeId = NodeId(1);
-const OTHER: NodeId = NodeId(2);
+const EXPORTER: Endpoint = Endpoint::first_of(NodeId(0));
+const IMPORTER: Endpoint = Endpoint::first_of(NodeId(1));
+const OTHER: Endpoint = Endpoint::first_of(NodeId(2));
 
 /// Carries messages between two models until both are quiet; gives what else they asked for.
-fn exchange(exporter: &mut Vmmc, importer: &mut Vmmc) -> Vec<(NodeId, Action)> {
+fn exchange(exporter: &mut Vmmc, importer: &mut Vmmc) -> Vec<(Endpoint, Action)> {
     let mut seen = Vec::new();
     loop {
         let mut quiet = true;
@@ -55,14 +55,14 @@ fn offer(name: &str) -> Offer {
     }
 }
 
-fn granted(seen: &[(NodeId, Action)]) -> Grant {
+fn granted(seen: &[(Endpoint, Action)]) -> Grant {
     match seen {
         [.., (IMPORTER, Action::Imported { grant, .. })] => *grant,
         other => panic!("no import in {other:?}"),
     }
 }
 
-fn failed(seen: &[(NodeId, Action)]) -> VmmcError {
+fn failed(seen: &[(Endpoint, Action)]) -> VmmcError {
     match seen {
         [.., (IMPORTER, Action::Failed { error, .. })] => error.clone(),
         other => panic!("no failure in {other:?}"),
@@ -73,7 +73,7 @@ fn failed(seen: &[(NodeId, Action)]) -> VmmcError {
 fn an_import_waits_until_the_name_is_offered() {
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     importer
-        .import(EXPORTER, "field", Rights::STORE, None, 1000)
+        .import(0, EXPORTER, "field", Rights::STORE, None, 1000)
         .unwrap();
     assert_eq!(exchange(&mut exporter, &mut importer), vec![]);
     exporter.offer(offer("other name")).unwrap();
@@ -96,18 +96,18 @@ fn an_import_waits_until_the_name_is_offered() {
 fn an_import_times_out_and_names_what_it_waited_for() {
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     importer
-        .import(EXPORTER, "never", Rights::STORE, None, 1000)
+        .import(7, EXPORTER, "never", Rights::STORE, None, 5_000_000)
         .unwrap();
     exchange(&mut exporter, &mut importer);
-    assert_eq!(importer.poll_at(), Some(1000));
-    importer.handle_time(999, |_| 5);
+    assert_eq!(importer.poll_at(), Some(5_000_007));
+    importer.handle_time(5_000_006);
     assert_eq!(importer.poll_action(), None);
-    importer.handle_time(1000, |_| 5);
+    importer.handle_time(5_000_007);
     let error = failed(&exchange(&mut exporter, &mut importer));
     assert_eq!(
         error,
         VmmcError::TimedOut {
-            node: EXPORTER,
+            peer: EXPORTER,
             name: "never".to_string(),
             waited_ms: 5
         }
@@ -122,11 +122,11 @@ fn an_import_times_out_and_names_what_it_waited_for() {
 fn a_grant_that_comes_after_the_time_is_over_is_given_back() {
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     importer
-        .import(EXPORTER, "late", Rights::STORE, None, 10)
+        .import(0, EXPORTER, "late", Rights::STORE, None, 10)
         .unwrap();
     exchange(&mut exporter, &mut importer);
     exporter.offer(offer("late")).unwrap();
-    importer.handle_time(10, |_| 0);
+    importer.handle_time(10);
     exchange(&mut exporter, &mut importer);
     assert_eq!(exporter.holders(ExportId(65_537)), Some(0));
 }
@@ -143,21 +143,21 @@ fn those_who_may_not_import_are_refused_and_told_why() {
         .unwrap();
     for shown in [None, Some(Key([2; 16]))] {
         importer
-            .import(EXPORTER, "secret", Rights::STORE, shown, 10)
+            .import(0, EXPORTER, "secret", Rights::STORE, shown, 10)
             .unwrap();
         let error = failed(&exchange(&mut exporter, &mut importer));
         let reason = Refusal::NotPermitted;
         assert_eq!(
             error,
             VmmcError::Refused {
-                node: EXPORTER,
+                peer: EXPORTER,
                 name: "secret".to_string(),
                 reason
             }
         );
     }
     importer
-        .import(EXPORTER, "secret", Rights::STORE, Some(token), 10)
+        .import(0, EXPORTER, "secret", Rights::STORE, Some(token), 10)
         .unwrap();
     granted(&exchange(&mut exporter, &mut importer));
 }
@@ -173,7 +173,7 @@ fn a_user_is_who_the_system_says_not_who_the_message_says() {
         .unwrap();
     // The message claims user 0; `exchange` reports it as user 1000's.
     importer
-        .import(EXPORTER, "root's", Rights::STORE, None, 10)
+        .import(0, EXPORTER, "root's", Rights::STORE, None, 10)
         .unwrap();
     failed(&exchange(&mut exporter, &mut importer));
 }
@@ -188,13 +188,13 @@ fn rights_that_are_not_offered_are_refused() {
         })
         .unwrap();
     importer
-        .import(EXPORTER, "mailbox", Rights::FETCH, None, 10)
+        .import(0, EXPORTER, "mailbox", Rights::FETCH, None, 10)
         .unwrap();
     let error = failed(&exchange(&mut exporter, &mut importer));
     assert_eq!(
         error,
         VmmcError::Refused {
-            node: EXPORTER,
+            peer: EXPORTER,
             name: "mailbox".to_string(),
             reason: Refusal::NoRight
         }
@@ -210,7 +210,11 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
             ..offer("pages")
         })
         .unwrap();
-    let mut ask = |name, rights| importer.import(EXPORTER, name, rights, None, 10).unwrap();
+    let mut ask = |name, rights| {
+        importer
+            .import(0, EXPORTER, name, rights, None, 10)
+            .unwrap()
+    };
     let later = ask("later", Rights::FETCH);
     let first = ask("pages", Rights::FETCH);
     let second = ask("pages", Rights::STORE);
@@ -258,10 +262,10 @@ fn holders_are_told_once_when_an_export_is_withdrawn() {
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     exporter.offer(offer("shared")).unwrap();
     importer
-        .import(EXPORTER, "shared", Rights::STORE, None, 10)
+        .import(0, EXPORTER, "shared", Rights::STORE, None, 10)
         .unwrap();
     importer
-        .import(EXPORTER, "shared", Rights::FETCH, None, 10)
+        .import(0, EXPORTER, "shared", Rights::FETCH, None, 10)
         .unwrap();
     exchange(&mut exporter, &mut importer);
     let export = ExportId(65_537);
@@ -302,24 +306,24 @@ fn what_is_asked_of_a_node_that_goes_fails_and_what_it_held_is_free() {
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     exporter.offer(offer("a")).unwrap();
     importer
-        .import(EXPORTER, "a", Rights::STORE, None, 10)
+        .import(0, EXPORTER, "a", Rights::STORE, None, 10)
         .unwrap();
     exchange(&mut exporter, &mut importer);
-    exporter.handle_peer_gone(IMPORTER);
+    exporter.handle_peer_gone(IMPORTER.node);
     assert_eq!(exporter.holders(ExportId(65_537)), Some(0));
     importer
-        .import(EXPORTER, "b", Rights::STORE, None, 10)
+        .import(0, EXPORTER, "b", Rights::STORE, None, 10)
         .unwrap();
     importer
-        .import(OTHER, "c", Rights::STORE, None, 10)
+        .import(0, OTHER, "c", Rights::STORE, None, 10)
         .unwrap();
-    importer.handle_peer_gone(EXPORTER);
+    importer.handle_peer_gone(EXPORTER.node);
     let failures = core::iter::from_fn(|| importer.poll_action())
         .filter(|action| {
             matches!(
                 action,
                 Action::Failed {
-                    error: VmmcError::PeerGone { node: EXPORTER, .. },
+                    error: VmmcError::PeerGone { peer: EXPORTER, .. },
                     ..
                 }
             )
@@ -335,6 +339,7 @@ fn a_peer_cannot_make_the_exporter_remember_without_bound() {
     for n in 0..MAX_WAITING + 10 {
         importer
             .import(
+                0,
                 EXPORTER,
                 &alloc::format!("name {n}"),
                 Rights::STORE,
