@@ -1,3 +1,37 @@
-//! x
+//! A node without its machine: one network interface, joined with the services of its processes.
+//!
+//! [`Node`] owns a [`Nic`](mapwire_nic::Nic) and the state of each process behind it: its exports and imports
+//! ([`mapwire_vmmc`]), its pinned pages ([`mapwire_translation::HostSide`]) and its [services](mapwire_service::Service). It sees no
+//! clock, thread, file or memory. Whoever runs it, a computer or a simulator, gives it what happens (`handle_*`, and the calls of
+//! programs) and does what it asks for (`poll_*`).
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod confinement;
+mod error;
+mod exports;
+mod imports;
+mod messages;
+mod node;
+mod pages;
+mod payload;
+mod peers;
+mod process;
+mod registry;
+mod services;
+mod told;
+mod tracing;
+
+pub use error::{ExportError, HostErrorOf};
+pub use exports::ExportRequest;
+pub use imports::{Granted, ImportError};
+pub use messages::{NOTICE_BYTES, NOTICE_HANDLER, notice};
+pub use node::{Node, NodeConfig};
+pub use payload::{NoPayload, Payload};
+pub use peers::Breach;
+pub use registry::RegisterError;
+pub use services::{Act, Ask};
+pub use told::Told;
+pub use tracing::Event;

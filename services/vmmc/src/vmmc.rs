@@ -343,6 +343,20 @@ impl Vmmc {
         self.requests.iter().any(is_it)
     }
 
+    /// Whether this process waits for an answer of any process of `node` to this request.
+    #[must_use]
+    pub fn awaits_node(&self, node: NodeId, request: RequestId) -> bool {
+        let is_it = |other: &Request| (other.to.node, other.id) == (node, request);
+        self.requests.iter().any(is_it)
+    }
+
+    /// Whether an action waits.
+    #[inline]
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// Whether nothing is under way: no action waits, and no deadline.
     #[inline]
     #[must_use]

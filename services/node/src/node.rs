@@ -1,0 +1,634 @@
+//! The node, and the inputs and outputs that are the NIC's.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use mapwire_nic::{BufferId, Config, Dma, HandlerTarget, Nic, NicError, Source, Transmit, Verdict};
+use mapwire_service::Service;
+use mapwire_translation::{
+    ChooseVictims, Counters, PageRange, PinPages, PinRules, TranslationDesign,
+};
+use mapwire_vmmc::Action as VmmcAction;
+use mapwire_wire::{
+    CommandHeader, CommandRepr, Endpoint, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId,
+    SIGNAL_TRAILER_BYTES, TraceOp,
+};
+
+use crate::confinement::Confinement;
+use crate::error::HostErrorOf;
+use crate::messages::NOTICE_HANDLER;
+use crate::payload::Payload;
+use crate::peers::{Breach, Peers};
+use crate::process::{Process, Processes};
+use crate::registry::RegisterError;
+use crate::services::Following;
+use crate::told::Told;
+use crate::tracing::{Event, Events};
+
+/// What a node is made with.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Its NIC.
+    pub nic: Config,
+    /// The user of every process of the job, by numeric id, as the operating system says.
+    pub uid: u32,
+}
+
+/// A node: one NIC and the processes behind it.
+///
+/// * Calls of programs: [`export`](Self::export), [`ask_import`](Self::ask_import) and their like; commands; services.
+/// * `handle_*`: what happens.
+/// * `poll_*`: what is to be done. After each of the others drain, in this order, [`poll_move`](Self::poll_move) (doing and reporting
+///   each), [`poll_told`](Self::poll_told), [`poll_ask`](Self::poll_ask), [`poll_transmit`](Self::poll_transmit).
+/// * [`poll_at`](Self::poll_at): when [`handle_time`](Self::handle_time) has something to do.
+///
+/// Time is `now_ns`, in nanoseconds of a clock that never goes back.
+#[derive(Debug)]
+pub struct Node<D> {
+    pub(crate) nic: Nic<D>,
+    pub(crate) processes: Processes,
+    pub(crate) peers: Peers,
+    pub(crate) uid: u32,
+    pub(crate) confinement: Confinement,
+    /// Peers whose queue was full.
+    pub(crate) blocked: Vec<NodeId>,
+    /// Services may have actions.
+    pub(crate) has_actions: bool,
+    /// A message that is looked at or waits for the bytes before it.
+    pub(crate) message: Vec<u8>,
+    pub(crate) following: Option<Following>,
+    /// What the packet that is being handled says against its sender.
+    breach: Option<Breach>,
+    told: VecDeque<Told>,
+    /// There while a trace is made.
+    pub(crate) events: Option<Events>,
+}
+
+impl<D: TranslationDesign> Node<D> {
+    /// A node without processes, translating by `design`.
+    ///
+    /// # Errors
+    /// As [`Nic::new`].
+    pub fn new(config: NodeConfig, design: D) -> Result<Self, NicError> {
+        let nodes = config.nic.reply_keys.len();
+        let mut nic = Nic::new(config.nic, design)?;
+        nic.make_room(nic.node());
+        nic.install_handler(HandlerId::CONTROL, HandlerTarget::Host)?;
+        nic.install_handler(NOTICE_HANDLER, HandlerTarget::Host)?;
+        let message = Vec::with_capacity(nic.max_message_bytes());
+        Ok(Self {
+            nic,
+            processes: Processes::default(),
+            peers: Peers::new(nodes),
+            uid: config.uid,
+            confinement: Confinement::new(nodes),
+            blocked: Vec::with_capacity(nodes),
+            has_actions: false,
+            message,
+            following: None,
+            breach: None,
+            told: VecDeque::with_capacity(16),
+            events: None,
+        })
+    }
+
+    /// Lets a process use the NIC. It may have `words` commands with a completion word under way, and pages pinned by `rules`.
+    ///
+    /// # Errors
+    /// As [`Nic::open_process`].
+    pub fn open_process(
+        &mut self,
+        process: ProcessId,
+        rules: PinRules,
+        words: usize,
+    ) -> Result<(), NicError> {
+        self.nic.open_process(process)?;
+        let state = Process::new(process, rules, words, self.nic.translation());
+        self.processes.insert(state);
+        Ok(())
+    }
+
+    /// Takes a process away with all that it exported and imported, and tells its importers. Its pages are its pinner's to give back,
+    /// once what was given to be transmitted and moved is finished.
+    pub fn close_process(&mut self, process: ProcessId) {
+        let Some(mut state) = self.processes.remove(process) else {
+            return;
+        };
+        for export in state.exports.ids() {
+            state.vmmc.withdraw(export);
+        }
+        while let Some(action) = state.vmmc.poll_action() {
+            if let VmmcAction::Send { to, message } = action {
+                let handler = HandlerId::CONTROL;
+                let sent = self.nic.send_message(process, to, handler, &message);
+                if !sent && !self.peers.is_gone(to.node) {
+                    self.handle_breach(to.node, Breach::Overfull);
+                }
+            }
+        }
+        self.nic.close_process(process);
+    }
+
+    /// Registers a service of a process under a handler id.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn register(
+        &mut self,
+        process: ProcessId,
+        handler: HandlerId,
+        service: Box<dyn Service>,
+    ) -> Result<(), RegisterError> {
+        if [HandlerId::CONTROL, NOTICE_HANDLER].contains(&handler) {
+            return Err(RegisterError::Reserved(handler));
+        }
+        let Some(state) = self.processes.get_mut(process) else {
+            return Err(RegisterError::NoProcess(process));
+        };
+        match self.nic.install_handler(handler, HandlerTarget::Host) {
+            // Of another process, or of this one before.
+            Ok(()) | Err(NicError::HandlerTaken(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.has_actions = true;
+        match state.services.insert(handler, service) {
+            true => Ok(()),
+            false => Err(RegisterError::Taken(handler)),
+        }
+    }
+
+    /// Takes a service away. Messages that come for it from here on are dropped.
+    pub fn deregister(
+        &mut self,
+        process: ProcessId,
+        handler: HandlerId,
+    ) -> Option<Box<dyn Service>> {
+        self.processes.get_mut(process)?.services.remove(handler)
+    }
+
+    /// The service of a process under a handler id, if it is a `T`.
+    #[inline]
+    #[must_use]
+    pub fn service<T: Service>(&self, process: ProcessId, handler: HandlerId) -> Option<&T> {
+        self.processes.get(process)?.services.of_type(handler)
+    }
+
+    /// As [`service`](Self::service), for calls of the program. Drain [`poll_ask`](Self::poll_ask) afterwards.
+    #[inline]
+    pub fn service_mut<T: Service>(
+        &mut self,
+        process: ProcessId,
+        handler: HandlerId,
+    ) -> Option<&mut T> {
+        self.has_actions = true;
+        let process = self.processes.get_mut(process)?;
+        process.services.of_type_mut(handler)
+    }
+
+    /// Whether the NIC takes a command of the process now: if not, the command waits in its queue.
+    #[inline]
+    #[must_use]
+    pub fn accepts_command(&self, process: ProcessId) -> bool {
+        self.nic.accepts_command(process)
+    }
+
+    /// Takes a command that a process has written into its queue: as little trusted as what comes from a peer.
+    #[inline]
+    pub fn handle_command(&mut self, process: ProcessId, header: &CommandHeader, inline: &[u8]) {
+        self.nic.handle_command(process, header, inline);
+    }
+
+    /// Takes a command of a process that the caller has made itself. See [`Nic::handle_own_command`].
+    #[inline]
+    pub fn handle_own_command(&mut self, process: ProcessId, command: &CommandRepr, inline: &[u8]) {
+        self.nic.handle_own_command(process, command, inline);
+    }
+
+    /// Makes the pages of a transfer usable by the NIC, and marks them as in use by the command with completion word `word`, until
+    /// that is [over](Told::Done).
+    ///
+    /// # Errors
+    /// Pages that cannot be pinned; the range is not held then.
+    #[inline]
+    pub fn hold<P: PinPages>(
+        &mut self,
+        process: ProcessId,
+        pinner: &mut P,
+        word: u32,
+        range: PageRange,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.note_lookups();
+        let events = self.events.as_mut();
+        match self.processes.get_mut(process) {
+            Some(state) => state.pages.hold(&mut self.nic, pinner, events, word, range),
+            None => Err(HostErrorOf::<P>::Nic(NicError::UnknownProcess(process))),
+        }
+    }
+
+    /// Undoes [`hold`](Self::hold) for a command that was not submitted.
+    #[inline]
+    pub fn release(&mut self, process: ProcessId, word: u32) {
+        self.note_lookups();
+        if let Some(state) = self.processes.get_mut(process) {
+            state.pages.release(self.events.as_mut(), word);
+        }
+    }
+
+    /// Whether a confined node may take a packet.
+    #[must_use]
+    pub fn may_take(&self, header: &Header) -> bool {
+        let is_message = header.kind == Kind::Handler as u8;
+        let handler = HandlerId(header.message.get());
+        if is_message && handler == HandlerId::CONTROL {
+            return self.confinement.has_room();
+        }
+        // Traces and misses may make what keeps them grow; and messages belong to services that may.
+        let grows = self.events.is_some() || self.pins_on_miss();
+        match is_message {
+            true if handler == NOTICE_HANDLER => !grows,
+            true => {
+                let service = self
+                    .processes
+                    .get(ProcessId((header.export.get() & 0xffff) as u16))
+                    .and_then(|process| process.services.get(handler));
+                service.is_none_or(Service::allocates_nothing)
+            }
+            false => !grows,
+        }
+    }
+
+    fn pins_on_miss(&self) -> bool {
+        self.nic.translation().pinning_receive() == mapwire_translation::Pinning::OnMiss
+    }
+
+    /// Takes a packet of `from`, which the machine keeps as `buffer` until its moves are done. With [`Verdict::Wait`] nothing of it was
+    /// taken: serve [the misses](Self::serve_misses), then give it again before any other of `from`.
+    #[inline]
+    pub fn handle_packet<P: Payload>(
+        &mut self,
+        from: NodeId,
+        header: &Header,
+        payload: &P,
+        buffer: BufferId,
+    ) -> Verdict {
+        if self.peers.is_gone(from) {
+            return Verdict::Taken;
+        }
+        let private = payload.private();
+        let inline = if private.len() <= INLINE_BYTES {
+            private
+        } else {
+            &[]
+        };
+        let trailer = || {
+            let mut bytes = [0; SIGNAL_TRAILER_BYTES];
+            if let Some(offset) = payload.len_bytes().checked_sub(SIGNAL_TRAILER_BYTES) {
+                payload.copy_to_slice(offset, &mut bytes);
+            }
+            bytes
+        };
+        self.nic
+            .handle_packet(from, header, inline, trailer, buffer)
+    }
+
+    /// The next move of memory, to be done in this order.
+    #[inline]
+    pub fn poll_move(&mut self) -> Option<Dma> {
+        self.nic.poll_dma()
+    }
+
+    /// A move is done. `old` is what the word held that it updated, if it updated one.
+    #[inline]
+    pub fn handle_moved(&mut self, dma: &Dma, old: u64) {
+        self.nic.handle_dma_done(dma, old);
+    }
+
+    /// The next thing to tell a program or its log. Messages of the packet that was handled last, whose payload is given, go to their
+    /// services meanwhile; `now_ns` is asked for if one of them wants to know.
+    #[inline]
+    pub fn poll_told<P: Payload>(
+        &mut self,
+        payload: &P,
+        mut now_ns: impl FnMut() -> u64,
+    ) -> Option<Told> {
+        while let Some(completion) = self.nic.poll_completion() {
+            let told = self.told_of(&mut now_ns, completion, payload);
+            if told.is_some() {
+                return told;
+            }
+        }
+        self.told.pop_front()
+    }
+
+    /// All that `from` sent in the packet that was handled last has been told.
+    #[inline]
+    pub fn end_packet(&mut self, from: NodeId) {
+        if let Some(breach) = self.breach.take() {
+            self.handle_breach(from, breach);
+        }
+    }
+
+    /// What the packet that is being handled says against its sender.
+    pub(crate) fn note_breach(&mut self, breach: Breach) {
+        self.breach.get_or_insert(breach);
+    }
+
+    /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted), or
+    /// [`handle_transmit_blocked`](Self::handle_transmit_blocked).
+    #[inline]
+    pub fn poll_transmit(&mut self) -> Option<&Transmit> {
+        if self.confinement.is_on() {
+            self.leave_messages();
+        }
+        self.nic.poll_transmit()
+    }
+
+    /// While the node is confined, packets whose memory would be given back stay.
+    #[cold]
+    fn leave_messages(&mut self) {
+        loop {
+            let to = match self.nic.poll_transmit() {
+                Some(packet) if matches!(packet.source, Source::Message(_)) => packet.to,
+                _ => return,
+            };
+            self.confinement.leave();
+            self.handle_transmit_blocked(to);
+        }
+    }
+
+    /// The packet that [`poll_transmit`](Self::poll_transmit) gave for `to` is out, and its source read.
+    #[inline]
+    pub fn handle_transmitted(&mut self, to: NodeId) {
+        self.nic.handle_transmitted(to);
+    }
+
+    /// The transport has no room for packets to `to`, until [`retry_blocked`](Self::retry_blocked).
+    pub fn handle_transmit_blocked(&mut self, to: NodeId) {
+        self.nic.handle_transmit_blocked(to);
+        self.blocked.push(to);
+    }
+
+    /// The transport may have room again for whoever it had none.
+    #[inline]
+    pub fn retry_blocked(&mut self) {
+        for node in self.blocked.drain(..) {
+            self.nic.handle_transmit_ready(node);
+        }
+    }
+
+    /// Whether packets wait for room at a peer.
+    #[inline]
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Whether the NIC waits for the host.
+    #[inline]
+    #[must_use]
+    pub fn has_misses(&self) -> bool {
+        self.nic.has_misses()
+    }
+
+    /// Serves what the NIC asks for, and lets it go on; each failure is given to `failed`, and what asked for it meets the garbage
+    /// frame. Whether there was anything.
+    pub fn serve_misses<P: PinPages>(
+        &mut self,
+        pinner: &mut P,
+        mut failed: impl FnMut(HostErrorOf<P>),
+    ) -> bool {
+        let mut served = false;
+        let mut others = Vec::new();
+        while let Some(request) = self.nic.poll_miss() {
+            served = true;
+            self.note_lookups();
+            let Some(state) = self.processes.get_mut(ProcessId(request.process().0)) else {
+                continue;
+            };
+            let events = self.events.as_mut();
+            let outcome = state
+                .pages
+                .serve(&mut self.nic, pinner, events, request, &mut others);
+            outcome.err().into_iter().for_each(&mut failed);
+            for (owner, page) in others.drain(..) {
+                if let Some(state) = self.processes.get_mut(ProcessId(owner.0)) {
+                    let outcome = state.pages.drop_evicted(&mut self.nic, pinner, page);
+                    outcome.err().into_iter().for_each(&mut failed);
+                }
+            }
+        }
+        if served {
+            self.nic.handle_miss_served();
+        }
+        served
+    }
+
+    /// Whether pages wait for [`reclaim`](Self::reclaim).
+    #[inline]
+    #[must_use]
+    pub fn owes_pages(&self) -> bool {
+        let mut processes = self.processes.iter();
+        processes.any(|process| process.pages.owes_pages())
+    }
+
+    /// Gives back pages whose translations have long left the NIC, where there are more than the high-water mark allows (dynamic
+    /// handle lookup §IV-B), and those of former landings.
+    pub fn reclaim<P: PinPages>(&mut self, pinner: &mut P, mut failed: impl FnMut(HostErrorOf<P>)) {
+        self.release_landings();
+        for state in self.processes.iter_mut() {
+            let outcome = state.pages.reclaim(&mut self.nic, pinner);
+            outcome.err().into_iter().for_each(&mut failed);
+        }
+    }
+
+    /// The time that [`poll_at`](Self::poll_at) gave has come.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        for process in self.processes.iter_mut() {
+            if process.vmmc.poll_at().is_some_and(|at| at <= now_ns) && !self.confinement.is_on() {
+                process.vmmc.handle_time(now_ns);
+            }
+            for registered in process.services.iter_mut() {
+                let service = &mut registered.service;
+                let is_due = service.poll_at().is_some_and(|at| at <= now_ns);
+                if is_due && (service.allocates_nothing() || !self.confinement.is_on()) {
+                    service.handle_time(now_ns);
+                    self.has_actions = true;
+                }
+            }
+        }
+    }
+
+    /// When [`handle_time`](Self::handle_time) has something to do. While the node is confined, what would allocate is left out.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<u64> {
+        let is_free = !self.confinement.is_on();
+        let of_process = |process: &Process| {
+            let vmmc = process.vmmc.poll_at().filter(|_| is_free);
+            let services = process.services.iter();
+            let services = services
+                .filter(|registered| is_free || registered.service.allocates_nothing())
+                .filter_map(|registered| registered.service.poll_at());
+            services.chain(vmmc).min()
+        };
+        self.processes.iter().filter_map(of_process).min()
+    }
+
+    /// A peer has left or died.
+    pub fn handle_peer_gone(&mut self, now_ns: u64, node: NodeId) {
+        if node == self.nic.node() || !self.peers.note_gone(node) {
+            return;
+        }
+        for process in self.processes.iter_mut() {
+            for registered in process.services.iter_mut() {
+                let service = &mut registered.service;
+                if service.allocates_nothing() {
+                    service.handle_peer_gone(now_ns, node);
+                }
+            }
+        }
+        self.has_actions = true;
+        if self.confinement.is_on() {
+            self.confinement.note_gone(node);
+        } else {
+            self.forget_peer(now_ns, node);
+        }
+    }
+
+    fn forget_peer(&mut self, now_ns: u64, node: NodeId) {
+        self.nic.handle_peer_gone(node);
+        for process in self.processes.iter_mut() {
+            process.vmmc.handle_peer_gone(node);
+            for registered in process.services.iter_mut() {
+                let service = &mut registered.service;
+                if !service.allocates_nothing() {
+                    service.handle_peer_gone(now_ns, node);
+                }
+            }
+        }
+    }
+
+    /// A peer broke the rules: it counts as gone, and that is told. This node itself cannot be.
+    #[cold]
+    pub fn handle_breach(&mut self, node: NodeId, breach: Breach) {
+        self.told.push_back(Told::PeerBroken { node, breach });
+        self.handle_peer_gone(0, node);
+    }
+
+    /// A peer says that it leaves.
+    pub(crate) fn handle_left(&mut self, node: NodeId) {
+        self.told.push_back(Told::PeerLeft { node });
+        self.handle_peer_gone(0, node);
+    }
+
+    /// Whether a peer is gone.
+    #[inline]
+    #[must_use]
+    pub fn is_gone(&self, node: NodeId) -> bool {
+        self.peers.is_gone(node)
+    }
+
+    /// Tells the peers in `nodes` that this node leaves.
+    pub fn leave(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) {
+        if let Some(process) = self.processes.iter_mut().next() {
+            process.vmmc.leave(nodes.map(Endpoint::first_of));
+        }
+    }
+
+    /// Confines the node, or ends that.
+    pub fn set_confined(&mut self, on: bool) {
+        self.confinement.set(on);
+    }
+
+    /// Something is left where it is, for whoever is not confined.
+    pub fn leave_for_later(&mut self) {
+        self.confinement.leave();
+    }
+
+    /// Whether something was left while the node was confined.
+    #[inline]
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.confinement.has_left()
+    }
+
+    /// Does what was left while the node was confined.
+    #[cold]
+    pub fn make_up(&mut self, now_ns: u64) {
+        self.confinement.begin_to_make_up();
+        while let Some(kept) = self.confinement.next_message() {
+            if !self.take_control(kept.from, kept.to, kept.message()) {
+                self.handle_breach(kept.from.node, Breach::Control);
+            }
+        }
+        while let Some(node) = self.confinement.next_gone() {
+            self.forget_peer(now_ns, node);
+        }
+    }
+
+    /// Begins or ends to note what is communicated, for a trace.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.nic.set_tracing(on);
+        self.events = on.then(Events::default);
+    }
+
+    /// The next thing that a trace has to say, in order.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let events = self.events.as_mut()?;
+        match events.pop() {
+            None => self.nic.poll_traced().map(Event::Lookup),
+            event => event,
+        }
+    }
+
+    /// Puts the lookups so far before what is noted next.
+    #[inline]
+    pub(crate) fn note_lookups(&mut self) {
+        if let Some(events) = &mut self.events {
+            while let Some(traced) = self.nic.poll_traced() {
+                events.push(Event::Lookup(traced));
+            }
+        }
+    }
+
+    /// Notes what has happened to pages of a process.
+    pub(crate) fn note_pages(&mut self, process: ProcessId, op: TraceOp, range: PageRange) {
+        self.note_lookups();
+        if let Some(events) = &mut self.events
+            && let Some(state) = self.processes.get(process)
+        {
+            events.push(state.pages.event(op, range));
+        }
+    }
+
+    /// Makes room for what packets of `node` may leave behind, so that taking them allocates nothing.
+    pub fn make_room(&mut self, node: NodeId) {
+        self.nic.make_room(node);
+    }
+
+    /// Whether nothing that was sent or asked waits to go to `node`.
+    #[must_use]
+    pub fn idle_towards(&self, node: NodeId) -> bool {
+        self.nic.idle_towards(node)
+    }
+
+    /// The NIC: counters, translation, memory.
+    #[inline]
+    #[must_use]
+    pub fn nic(&self) -> &Nic<D> {
+        &self.nic
+    }
+
+    /// Check misses, pins, unpins and pinned pages of a process.
+    #[must_use]
+    pub fn page_counters(&self, process: ProcessId) -> Counters {
+        let state = self.processes.get(process);
+        state.map_or_else(Counters::default, |state| state.pages.counters())
+    }
+
+    /// The application chooses what is unpinned from here on; false when pages are pinned already.
+    pub fn set_chooser(&mut self, process: ProcessId, chooser: Box<dyn ChooseVictims>) -> bool {
+        let state = self.processes.get_mut(process);
+        state.is_some_and(|state| state.pages.set_chooser(chooser))
+    }
+}

@@ -1,0 +1,204 @@
+//! The pinned pages of a process, and which of them transfers under way use (UTLB §3: demand-driven pinning, user-level lookup).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use mapwire_nic::Nic;
+use mapwire_translation::{
+    ChooseVictims, Counters, Frame, HostRequest, HostSide, Page, PageRange, PinPages, PinRules,
+    Process as Owner, TranslationDesign,
+};
+use mapwire_wire::{ProcessId, TraceOp};
+
+use crate::error::HostErrorOf;
+use crate::tracing::{Absences, Event, Events};
+
+/// Pages of one process.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    process: ProcessId,
+    host: HostSide,
+    /// Transfers whose pages are held, by completion word.
+    held: Vec<Option<PageRange>>,
+    absences: Absences,
+}
+
+/// The pinner; what it is asked and cannot do is noted while there is a trace.
+struct Noting<'a, P> {
+    pinner: &'a mut P,
+    process: ProcessId,
+    absences: &'a mut Absences,
+    events: Option<&'a mut Events>,
+}
+
+impl<P: PinPages> PinPages for Noting<'_, P> {
+    type Error = P::Error;
+
+    #[inline]
+    fn pin(&mut self, owner: Owner, run: PageRange, frames: &mut [Frame]) -> Result<(), P::Error> {
+        let outcome = self.pinner.pin(owner, run, frames);
+        if let Some(events) = &mut self.events
+            && let Some(op) = self.absences.pinning(run, outcome.is_ok())
+        {
+            events.push(Event::Pages {
+                process: self.process,
+                op,
+                range: run,
+            });
+        }
+        outcome
+    }
+
+    #[inline]
+    fn unpin(&mut self, owner: Owner, run: PageRange, frames: &[Frame]) -> Result<(), P::Error> {
+        self.pinner.unpin(owner, run, frames)
+    }
+}
+
+impl Pages {
+    /// No page pinned, and no transfer under way; `words` completion words may be.
+    pub(crate) fn new(
+        process: ProcessId,
+        rules: PinRules,
+        words: usize,
+        design: &impl TranslationDesign,
+    ) -> Self {
+        Self {
+            process,
+            host: HostSide::new(Owner(process.0), rules, design),
+            held: vec![None; words],
+            absences: Absences::default(),
+        }
+    }
+
+    /// Makes the pages usable by the NIC, and marks them as in use by the command with completion word `word`.
+    #[inline]
+    pub(crate) fn hold<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        pinner: &mut P,
+        mut events: Option<&mut Events>,
+        word: u32,
+        range: PageRange,
+    ) -> Result<(), HostErrorOf<P>> {
+        let mut pinner = Noting {
+            pinner,
+            process: self.process,
+            absences: &mut self.absences,
+            events: events.as_deref_mut(),
+        };
+        self.host.prepare(nic, &mut pinner, range)?;
+        self.host.hold(range)?;
+        if let Some(events) = events {
+            self.absences.is_there(range);
+            events.push(self.event(TraceOp::Hold, range));
+        }
+        if let Some(held) = self.held.get_mut(word as usize) {
+            *held = Some(range);
+        }
+        Ok(())
+    }
+
+    /// The command with completion word `word` is over. Its pages stay pinned: the next transfer finds them so.
+    #[inline]
+    pub(crate) fn release(&mut self, events: Option<&mut Events>, word: u32) {
+        if let Some(range) = self.held.get_mut(word as usize).and_then(Option::take) {
+            // Every release follows a hold of the same range, so this cannot fail; if it did, pages would stay held.
+            let released = self.host.release(range);
+            debug_assert!(released.is_ok(), "{released:?}");
+            if let Some(events) = events {
+                events.push(self.event(TraceOp::Release, range));
+            }
+        }
+    }
+
+    /// As [`hold`](Self::hold), for memory that is exported.
+    pub(crate) fn hold_export<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        pinner: &mut P,
+        mut events: Option<&mut Events>,
+        range: PageRange,
+    ) -> Result<(), HostErrorOf<P>> {
+        let mut pinner = Noting {
+            pinner,
+            process: self.process,
+            absences: &mut self.absences,
+            events: events.as_deref_mut(),
+        };
+        self.host.prepare_receive(nic, &mut pinner, range)?;
+        self.host.hold_receive(range)?;
+        if events.is_some() {
+            self.absences.is_there(range);
+        }
+        Ok(())
+    }
+
+    /// The memory is exported no more.
+    pub(crate) fn release_export(&mut self, range: PageRange) {
+        let released = self.host.release_receive(range);
+        debug_assert!(released.is_ok(), "{released:?}");
+    }
+
+    /// Does what the NIC asks for. Pages of other processes that had to leave the NIC for it go to `others`.
+    pub(crate) fn serve<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        pinner: &mut P,
+        events: Option<&mut Events>,
+        request: HostRequest,
+        others: &mut Vec<(Owner, Page)>,
+    ) -> Result<(), HostErrorOf<P>> {
+        let mut pinner = Noting {
+            pinner,
+            process: self.process,
+            absences: &mut self.absences,
+            events,
+        };
+        self.host.serve(nic, &mut pinner, request, others)
+    }
+
+    /// The NIC had to forget a page of this process for another one's sake.
+    pub(crate) fn drop_evicted<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        pinner: &mut P,
+        page: Page,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.host.drop_evicted(nic, pinner, page)
+    }
+
+    /// Whether pages wait for [`reclaim`](Self::reclaim) that have left the NIC.
+    #[inline]
+    pub(crate) fn owes_pages(&self) -> bool {
+        self.host.owes_pages()
+    }
+
+    /// Unpins pages whose translations have left the NIC, above the design's high-water mark (dynamic handle lookup §IV-B).
+    pub(crate) fn reclaim<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        pinner: &mut P,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.host.reclaim(nic, pinner)
+    }
+
+    /// Check misses, pins, unpins and pinned pages.
+    pub(crate) fn counters(&self) -> Counters {
+        self.host.counters()
+    }
+
+    /// The application chooses what is unpinned from here on; false when pages are pinned already.
+    pub(crate) fn set_chooser(&mut self, chooser: alloc::boxed::Box<dyn ChooseVictims>) -> bool {
+        self.host.set_chooser(chooser)
+    }
+
+    /// What has happened to pages of this process.
+    pub(crate) fn event(&self, op: TraceOp, range: PageRange) -> Event {
+        Event::Pages {
+            process: self.process,
+            op,
+            range,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The other nodes: who is gone, and who broke the rules.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use mapwire_nic::Rejection;
+use mapwire_wire::NodeId;
+use thiserror::Error;
+
+/// How a peer broke the rules of the node. A link loses and changes nothing, so what no node sends was sent by one that is broken or
+/// hostile: it counts as gone from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Breach {
+    /// A packet that no NIC sends.
+    #[error("it sent a packet that is none")]
+    Malformed,
+    /// A packet that was not due.
+    #[error("it sent packet {got} where {expected} was due, on a link that loses none")]
+    OutOfOrder {
+        /// Sequence number that was due.
+        expected: u32,
+        /// The one that came.
+        got: u32,
+    },
+    /// A control message that is none.
+    #[error("it sent a control message that is none")]
+    Control,
+    /// A message that no peer of its service sends.
+    #[error("it sent a message that no peer of the service sends")]
+    Service,
+    /// Thousands of packets wait for it, and one more was lost.
+    #[error("it has taken nothing for so long that a message to it was lost")]
+    Overfull,
+}
+
+impl Breach {
+    /// Whether a packet that the NIC rejected breaks the rules. A refusal does not: a revocation may cross a store.
+    #[must_use]
+    pub const fn of(reason: &Rejection) -> Option<Self> {
+        match *reason {
+            Rejection::Malformed => Some(Self::Malformed),
+            Rejection::OutOfOrder { expected, got } => Some(Self::OutOfOrder { expected, got }),
+            _ => None,
+        }
+    }
+}
+
+/// The peers of a node.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    gone: Box<[bool]>,
+}
+
+impl Peers {
+    /// All of them there.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            gone: vec![false; nodes].into(),
+        }
+    }
+
+    /// Whether a peer is gone, or was never there.
+    #[inline]
+    pub(crate) fn is_gone(&self, node: NodeId) -> bool {
+        self.gone.get(usize::from(node.0)).is_none_or(|gone| *gone)
+    }
+
+    /// Notes that a peer is gone; false when it was before.
+    pub(crate) fn note_gone(&mut self, node: NodeId) -> bool {
+        match self.gone.get_mut(usize::from(node.0)) {
+            Some(gone) => !core::mem::replace(gone, true),
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mapwire_wire::Refusal;
+
+    #[test]
+    fn a_peer_goes_once_and_one_that_is_none_is_gone_from_the_start() {
+        let mut peers = Peers::new(2);
+        assert!(!peers.is_gone(NodeId(1)) && peers.is_gone(NodeId(2)));
+        assert!(peers.note_gone(NodeId(1)) && !peers.note_gone(NodeId(1)));
+        assert!(peers.is_gone(NodeId(1)) && !peers.note_gone(NodeId(2)));
+    }
+
+    #[test]
+    fn a_refused_store_breaks_no_rule() {
+        assert_eq!(Breach::of(&Rejection::Refused(Refusal::Revoked)), None);
+        let (expected, got) = (3, 5);
+        let late = Rejection::OutOfOrder { expected, got };
+        assert_eq!(
+            Breach::of(&late),
+            Some(Breach::OutOfOrder { expected, got })
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! What a node tells of itself.
+
+use mapwire_nic::{CommandError, Rejection};
+use mapwire_wire::{ExportId, NodeId, ProcessId, Refusal};
+
+use crate::peers::Breach;
+
+/// Something that has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A command is over: the source of a send may be reused, or a fetch is in place. Its pages are held no more.
+    Done {
+        /// Whose command.
+        process: ProcessId,
+        /// Its completion word.
+        completion: u32,
+    },
+    /// A command has failed: nothing more of it will be applied. Its pages are held no more.
+    Failed {
+        /// Whose command.
+        process: ProcessId,
+        /// Its completion word; `None` for a command that has none.
+        completion: Option<u32>,
+        /// Why.
+        error: CommandError,
+        /// Bytes of a send that may have been stored at most; `u64::MAX`: all of them. 0 for a fetch.
+        sent_bytes: u64,
+    },
+    /// A message with a notification has been delivered (VMMC §2).
+    Notified {
+        /// Whose export.
+        process: ProcessId,
+        /// The export.
+        export: ExportId,
+        /// The sender.
+        from: NodeId,
+        /// First byte of the message, counted from the start of the export.
+        offset: u64,
+        /// Bytes of the message.
+        length: u64,
+    },
+    /// A peer refused stores that this node sent.
+    StoresRefused {
+        /// The peer.
+        from: NodeId,
+        /// Its export.
+        export: ExportId,
+        /// Why.
+        reason: Refusal,
+        /// Messages that were refused.
+        count: u64,
+    },
+    /// A packet was dropped.
+    Rejected {
+        /// Who sent it.
+        from: NodeId,
+        /// Why.
+        reason: Rejection,
+    },
+    /// Word of a message on the direct path did not show the key of an export, and was dropped.
+    NoticeWithoutKey {
+        /// Who sent it.
+        from: NodeId,
+        /// The export that it named.
+        export: ExportId,
+    },
+    /// Word of a message on the direct path named a range outside its export, and was dropped.
+    NoticeOutside {
+        /// Who sent it.
+        from: NodeId,
+        /// The export.
+        export: ExportId,
+        /// First byte named.
+        offset: u64,
+        /// Bytes named.
+        length: u64,
+    },
+    /// A peer has broken the rules, and counts as gone.
+    PeerBroken {
+        /// The peer.
+        node: NodeId,
+        /// What it did.
+        breach: Breach,
+    },
+    /// A peer has left, and is gone.
+    PeerLeft {
+        /// The peer.
+        node: NodeId,
+    },
+}

@@ -1,0 +1,107 @@
+//! What a node communicates, in order, for a trace of it.
+
+use alloc::collections::VecDeque;
+
+use mapwire_nic::Traced;
+use mapwire_translation::{AbsentRuns, PageRange};
+use mapwire_wire::{ProcessId, TraceOp};
+
+/// Something that a trace has to say. Lookups tell of transfers; the others tell what a replay could not conclude from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The NIC has looked up pages of a transfer.
+    Lookup(Traced),
+    /// Pages of a process are held for a transfer ([`TraceOp::Hold`]) or no longer ([`TraceOp::Release`]), exported or no longer, or
+    /// were found out of memory or there again.
+    Pages {
+        /// Whose pages.
+        process: ProcessId,
+        /// What happened to them.
+        op: TraceOp,
+        /// Which pages.
+        range: PageRange,
+    },
+}
+
+/// The events that nobody has taken yet, while a trace is made.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    waiting: VecDeque<Event>,
+}
+
+impl Events {
+    pub(crate) fn push(&mut self, event: Event) {
+        self.waiting.push_back(event);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        self.waiting.pop_front()
+    }
+}
+
+/// What a process's pinner was found to lack: runs that could not be pinned as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Absences {
+    runs: AbsentRuns,
+}
+
+impl Absences {
+    /// All of the range is there, as whoever replays concludes from an event that there is anyway: of a transfer, a hold or an
+    /// export.
+    #[inline]
+    pub(crate) fn is_there(&mut self, range: PageRange) {
+        if !self.runs.is_empty() {
+            self.runs.found(range);
+        }
+    }
+
+    /// The pinner was asked for a run. What that says of its memory, if it is new.
+    #[inline]
+    pub(crate) fn pinning(&mut self, run: PageRange, pinned: bool) -> Option<TraceOp> {
+        if pinned && self.runs.is_empty() {
+            return None;
+        }
+        let (is_new, op) = match pinned {
+            true => (self.runs.found(run), TraceOp::Present),
+            false => (self.runs.insert(run), TraceOp::Absent),
+        };
+        is_new.then_some(op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use mapwire_translation::Page;
+
+    #[test]
+    fn memory_that_is_not_there_is_noted_once_and_again_when_it_is() {
+        let run = |first, count| PageRange {
+            first: Page(first),
+            count,
+        };
+        let mut absences = Absences::default();
+        let mut noted = Vec::new();
+        let mut pin = |absences: &mut Absences, run, pinned| {
+            noted.extend(absences.pinning(run, pinned).map(|op| (op, run)));
+        };
+        pin(&mut absences, run(10, 4), true);
+        for _ in 0..3 {
+            pin(&mut absences, run(10, 32), false);
+        }
+        pin(&mut absences, run(10, 31), true);
+        pin(&mut absences, run(9, 33), true);
+        pin(&mut absences, run(9, 33), true);
+        pin(&mut absences, run(60, 2), false);
+        absences.is_there(run(60, 3));
+        pin(&mut absences, run(60, 2), false);
+        let expected = [
+            (TraceOp::Absent, run(10, 32)),
+            (TraceOp::Present, run(9, 33)),
+            (TraceOp::Absent, run(60, 2)),
+            (TraceOp::Absent, run(60, 2)),
+        ];
+        assert_eq!(noted, expected);
+    }
+}
