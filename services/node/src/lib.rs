@@ -21,6 +21,7 @@ mod peers;
 mod process;
 mod registry;
 mod services;
+mod shared_memory;
 mod told;
 mod tracing;
 
@@ -33,5 +34,6 @@ pub use payload::{NoPayload, Payload};
 pub use peers::Breach;
 pub use registry::RegisterError;
 pub use services::{Act, Ask};
+pub use shared_memory::{SharedEnd, SharedMemory};
 pub use told::Told;
 pub use tracing::Event;

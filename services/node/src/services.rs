@@ -84,7 +84,7 @@ enum Done {
     Here,
     /// The machine must.
     Asked(Act),
-    /// A message was lost: too many wait for its receiver, or it is gone.
+    /// A control message was lost: too many packets wait for its receiver.
     Lost(NodeId),
     /// A peer says that it leaves.
     Left(NodeId),
@@ -187,10 +187,10 @@ impl<D: TranslationDesign> Node<D> {
                 };
                 let done = match action {
                     Action::Send { to, message } => {
-                        match nic.send_message(*id, to, handler, message) {
-                            true => Done::Here,
-                            false => Done::Lost(to.node),
+                        if !nic.send_message(*id, to, handler, message) {
+                            registered.service.handle_lost(to);
                         }
+                        Done::Here
                     }
                     Action::Store {
                         to,
@@ -240,7 +240,11 @@ impl<D: TranslationDesign> Node<D> {
         } = following;
         let message = &self.message[..length];
         if !self.nic.send_message(process, to, handler, message) {
-            self.handle_lost(to.node);
+            let process = self.processes.get_mut(process);
+            let service = process.and_then(|process| process.services.get_mut(handler));
+            if let Some(service) = service {
+                service.handle_lost(to);
+            }
         }
     }
 
@@ -250,7 +254,7 @@ impl<D: TranslationDesign> Node<D> {
         blocked.all(|&node| self.nic.waiting_for(node) < WAITING_PACKETS)
     }
 
-    /// A message to a peer was lost, and with it what the two agree on: the peer counts as gone. This node itself cannot.
+    /// A control message to a peer was lost, and with it what the two agree on: the peer counts as gone. This node itself cannot.
     #[cold]
     fn handle_lost(&mut self, node: NodeId) {
         if !self.peers.is_gone(node) {

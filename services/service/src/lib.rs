@@ -84,6 +84,9 @@ pub trait Service: Any + Debug + Send {
     /// A node is gone, and all its processes with it. It is told once.
     fn handle_peer_gone(&mut self, now_ns: u64, node: NodeId);
 
+    /// A message that the service asked to be sent was lost: the receiver is gone, or thousands of packets wait for it.
+    fn handle_lost(&mut self, to: Endpoint);
+
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     fn handle_time(&mut self, now_ns: u64);
 
