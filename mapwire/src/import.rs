@@ -5,13 +5,12 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mapwire_driver::driver::NOTICE_HANDLER;
 use mapwire_driver::engine::{Engine, Way};
-use mapwire_driver::exports::direct_notice;
 use mapwire_driver::imports::LocalImport;
 use mapwire_driver::{DriverError, DriverMode};
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
+use mapwire_node::{NOTICE_HANDLER, notice};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
 use mapwire_wire::{CommandRepr, Endpoint, Key, NodeId, Refusal, Rights, Signal};
@@ -286,7 +285,7 @@ impl Import {
         }
         self.send_slow(data.into(), offset, false, None)?;
         let grant = &self.held.local.grant;
-        let notice = direct_notice(grant.export, grant.key, offset, data.len() as u64);
+        let notice = notice(grant.export, grant.key, offset, data.len() as u64);
         let command = CommandRepr::Handler {
             to: Endpoint::first_of(grant.node()),
             handler: NOTICE_HANDLER,

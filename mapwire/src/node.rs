@@ -193,7 +193,7 @@ impl Node {
     pub fn translation_counters(&self) -> mapwire_translation::Counters {
         let driver = self.inner.engine.lock();
         let nic = mapwire_translation::TranslationDesign::counters(driver.nic().translation());
-        nic + driver.pages().counters()
+        nic + driver.page_counters()
     }
 
     /// Sends of this process that the exporter refused after they had left, as far as this process has been told: they had
@@ -215,7 +215,7 @@ impl Node {
         if driver.set_chooser(Box::new(chooser)) {
             return Ok(());
         }
-        let pages = driver.pages().counters().pinned_pages;
+        let pages = driver.page_counters().pinned_pages;
         Err(crate::Error::PinnedAlready { pages })
     }
 

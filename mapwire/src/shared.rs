@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_driver::DriverError;
-use mapwire_driver::engine::{Engine, Place};
+use mapwire_driver::engine::Engine;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::shared::{SharedError, SharedPort};
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
@@ -110,7 +110,7 @@ impl Shared {
             .map_err(SharedError::from)?;
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The port is in place before the segment is offered: whoever has imported it may send at once.
-        engine.open_shared(SharedPort::new(dsm, Arc::clone(&views), protection))?;
+        engine.open_shared(dsm, SharedPort::new(ranks, Arc::clone(&views), protection))?;
         // The same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
         let round = node.inner.openings.load(Ordering::Relaxed);
         let name = format!("{SEGMENT_NAME}.{round}");
@@ -220,8 +220,8 @@ impl Shared {
     pub fn prefetch_all(&self, runs: &[(u64, u64, bool)]) -> Result<()> {
         let layout = {
             let driver = self.engine().lock();
+            driver.check_shared()?;
             let port = driver.shared().ok_or(SharedError::NotOpen)?;
-            port.check()?;
             *port.views().layout()
         };
         for &(address, bytes, _) in runs {
@@ -318,9 +318,7 @@ impl Shared {
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
         let outcome = self
             .engine()
-            .shared_operation(Place::Program, |port, thread| {
-                port.dsm_mut().lock(thread, lock)
-            })?;
+            .shared_operation(|dsm, thread| dsm.lock(thread, lock))?;
         match outcome {
             None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
             other => Err(unexpected(other)),
@@ -510,8 +508,8 @@ impl Inner {
         begin: impl FnOnce(&mut Dsm, u16) -> Result<(), mapwire_dsm::Error>,
     ) -> Result<Option<Outcome>> {
         let engine = &self.node.inner.engine;
-        Ok(engine.shared_operation(Place::Program, |port, thread| {
-            begin(port.dsm_mut(), thread)?;
+        Ok(engine.shared_operation(|dsm, thread| {
+            begin(dsm, thread)?;
             Ok(Progress::Pending)
         })?)
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use mapwire_host::waiting::now_ns;
 use mapwire_nic::Traced;
+use mapwire_node::Event;
 use mapwire_translation::{PAGE_BYTES, PageRange, TranslationDesign};
 use mapwire_wire::{TRACE_RECORD_BYTES, TraceOp, TraceRecord};
 use rustix::fs::{Mode, OFlags};
@@ -293,15 +294,7 @@ impl Driver {
         }
     }
 
-    /// Notes that pages are pinned for an export, or no longer.
-    pub(crate) fn trace_pages(&mut self, op: TraceOp, range: PageRange) {
-        if self.is_traced() {
-            let bytes = range.count * PAGE_BYTES as u64;
-            self.trace(op, 0, range.first.address(), bytes);
-        }
-    }
-
-    /// Notes what the NIC has translated since.
+    /// Notes what the node has communicated since.
     #[cold]
     pub(crate) fn take_traced(&mut self) {
         let Some(capture) = &mut self.capture else {
@@ -309,23 +302,21 @@ impl Driver {
         };
         let mut time_ns = None;
         let mut outcome = Ok(());
-        if let Some(notes) = self.pages.notes() {
-            for (op, range) in notes.take_before() {
-                let now_ns = *time_ns.get_or_insert_with(now_ns);
-                match op {
-                    TraceOp::Hold => capture.hold(now_ns, range),
-                    op => outcome = outcome.and(capture.pages(now_ns, op, range)),
+        while let Some(event) = self.node.poll_event() {
+            outcome = outcome.and_then(|()| match event {
+                Event::Lookup(traced) => capture.lookup(&mut time_ns, traced),
+                Event::Pages { op, range, .. } => {
+                    let now_ns = *time_ns.get_or_insert_with(now_ns);
+                    match op {
+                        TraceOp::Hold => {
+                            capture.hold(now_ns, range);
+                            Ok(())
+                        }
+                        TraceOp::Release => capture.release(now_ns, range),
+                        op => capture.pages(now_ns, op, range),
+                    }
                 }
-            }
-        }
-        while let Some(traced) = self.nic.poll_traced() {
-            outcome = outcome.and_then(|()| capture.lookup(&mut time_ns, traced));
-        }
-        if let Some(notes) = self.pages.notes() {
-            for range in notes.take_after() {
-                let now_ns = *time_ns.get_or_insert_with(now_ns);
-                outcome = outcome.and_then(|()| capture.release(now_ns, range));
-            }
+            });
         }
         if let Err(error) = outcome {
             self.end_trace(error);
@@ -347,10 +338,10 @@ impl Driver {
         self.take_traced();
         self.flush_trace();
         if let Some(capture) = self.capture.take() {
-            self.pages.set_notes(false);
+            self.node.set_tracing(false);
             // What exports have let go of, and nobody has come by to unpin.
             self.reclaim();
-            let counters = self.nic.translation().counters() + self.pages.counters();
+            let counters = self.node.nic().translation().counters() + self.page_counters();
             // The trace is whole without it.
             let _ = create_in(&capture.folder, &capture.counters)
                 .and_then(|mut file| file.write_all(counters.to_string().as_bytes()));
@@ -361,8 +352,7 @@ impl Driver {
     #[cold]
     pub(crate) fn end_trace(&mut self, error: std::io::Error) {
         self.capture = None;
-        self.nic.set_tracing(false);
-        self.pages.set_notes(false);
+        self.node.set_tracing(false);
         self.log.push(Line::TraceEnded(error));
     }
 }

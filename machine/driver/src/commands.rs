@@ -1,7 +1,7 @@
 //! The command queue of this process (VMMC §4.5): entries are written by application threads and read by the NIC's driver.
 //! It is the same ring as between processes; what is in it is as little trusted.
 
-use mapwire_nic::Nic;
+use mapwire_node::Node;
 use mapwire_translation::TranslationDesign;
 use mapwire_transport::payload::Received;
 use mapwire_transport::shm::channel::{Channel, ChannelError};
@@ -64,12 +64,12 @@ impl CommandQueue {
     #[inline]
     pub(crate) fn submit_to<D: TranslationDesign>(
         &mut self,
-        nic: &mut Nic<D>,
+        node: &mut Node<D>,
         process: ProcessId,
         command: &CommandRepr,
         data: &[u8],
     ) -> Result<bool, WireError> {
-        if !self.has_commands() && nic.accepts_command(process) {
+        if !self.has_commands() && node.accepts_command(process) {
             match *command {
                 CommandRepr::ShortSend {
                     signal: Some(signal),
@@ -79,23 +79,23 @@ impl CommandQueue {
                     let end = data.len() + SIGNAL_TRAILER_BYTES;
                     inline[..data.len()].copy_from_slice(data);
                     inline[data.len()..end].copy_from_slice(&signal.to_bytes());
-                    nic.handle_own_command(process, command, &inline[..end]);
+                    node.handle_own_command(process, command, &inline[..end]);
                 }
                 CommandRepr::LongSend {
                     signal: Some(signal),
                     ..
                 } => {
-                    nic.handle_own_command(process, command, &signal.to_bytes());
+                    node.handle_own_command(process, command, &signal.to_bytes());
                 }
                 CommandRepr::Atomic { atomic, .. } => {
-                    nic.handle_own_command(process, command, &atomic.to_bytes());
+                    node.handle_own_command(process, command, &atomic.to_bytes());
                 }
-                _ => nic.handle_own_command(process, command, data),
+                _ => node.handle_own_command(process, command, data),
             }
             return Ok(true);
         }
         let submitted = self.submit(command, data)?;
-        self.serve(nic, process);
+        self.serve(node, process);
         Ok(submitted)
     }
 
@@ -103,18 +103,18 @@ impl CommandQueue {
     #[inline]
     pub(crate) fn serve<D: TranslationDesign>(
         &mut self,
-        nic: &mut Nic<D>,
+        node: &mut Node<D>,
         process: ProcessId,
     ) -> bool {
         let mut served = false;
-        while nic.accepts_command(process) {
+        while node.accepts_command(process) {
             let Ok(Some(entry)) = self.ring.receiver.peek() else {
                 break;
             };
             if let (Ok(header), Received::Inline(inline)) =
                 (CommandHeader::read_from_bytes(entry.header), entry.payload)
             {
-                nic.handle_command(process, &header, inline);
+                node.handle_command(process, &header, inline);
             }
             self.ring.receiver.release();
             self.read += 1;
@@ -143,27 +143,29 @@ impl CommandQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mapwire_nic::{Completion, Config};
-    use mapwire_translation::{CacheConfig, Hierarchical};
+    use mapwire_nic::Config;
+    use mapwire_node::{NoPayload, NodeConfig, Told};
+    use mapwire_translation::{CacheConfig, Hierarchical, PinRules};
     use mapwire_wire::{Endpoint, HandlerId, Key, NodeId};
 
     const PROCESS: ProcessId = ProcessId(0);
 
-    fn nic() -> Nic<Hierarchical> {
-        let config = Config {
+    fn node() -> Node<Hierarchical> {
+        let nic = Config {
             node: NodeId(0),
             reply_keys: vec![Key([1; 16]); 2],
             memory_bytes: 4 << 20,
             max_payload_bytes: RingConfig::default().max_payload_bytes as usize,
         };
-        let mut nic = Nic::new(config, Hierarchical::new(CacheConfig::default()).unwrap()).unwrap();
-        nic.open_process(PROCESS).unwrap();
-        nic
+        let design = Hierarchical::new(CacheConfig::default()).unwrap();
+        let mut node = Node::new(NodeConfig { nic, uid: 0 }, design).unwrap();
+        node.open_process(PROCESS, PinRules::default(), 4).unwrap();
+        node
     }
 
     #[test]
     fn what_is_no_command_is_refused_and_those_behind_it_are_served() {
-        let (mut queue, mut nic) = (CommandQueue::new().unwrap(), nic());
+        let (mut queue, mut node) = (CommandQueue::new().unwrap(), node());
         // Entries that the library never writes.
         let mut state = 7_u64;
         let mut noise = || {
@@ -183,20 +185,20 @@ mod tests {
             let pushed = queue.ring.sender.try_push(&header, &[inline[..].into()]);
             assert_eq!(pushed, Ok(()), "round {round}");
             assert_eq!(queue.submit(&legal, b"hello"), Ok(true));
-            assert!(queue.serve(&mut nic, PROCESS));
+            assert!(queue.serve(&mut node, PROCESS));
             assert!(!queue.has_commands());
             let sent = core::iter::from_fn(|| {
-                let packet = nic.poll_transmit()?;
+                let packet = node.poll_transmit()?;
                 let to = packet.to;
-                nic.handle_transmitted(to);
+                node.handle_transmitted(to);
                 Some(to)
             });
             assert_eq!(sent.collect::<Vec<_>>(), [NodeId(1)], "round {round}");
-            while let Some(told) = nic.poll_completion() {
+            while let Some(told) = node.poll_told(&NoPayload, || 0) {
                 assert!(
                     matches!(
                         told,
-                        Completion::Failed {
+                        Told::Failed {
                             completion: None,
                             ..
                         }
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_takes_no_more_until_it_is_served() {
-        let (mut queue, mut nic) = (CommandQueue::new().unwrap(), nic());
+        let (mut queue, mut node) = (CommandQueue::new().unwrap(), node());
         let command = CommandRepr::Handler {
             to: Endpoint::first_of(NodeId(1)),
             handler: HandlerId(9),
@@ -221,10 +223,10 @@ mod tests {
         }
         assert_eq!(written, QUEUE_ENTRIES);
         let mut sent = 0;
-        while queue.serve(&mut nic, PROCESS) {
-            while let Some(packet) = nic.poll_transmit() {
+        while queue.serve(&mut node, PROCESS) {
+            while let Some(packet) = node.poll_transmit() {
                 let to = packet.to;
-                nic.handle_transmitted(to);
+                node.handle_transmitted(to);
                 sent += 1;
             }
         }

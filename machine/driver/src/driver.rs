@@ -1,7 +1,5 @@
 //! One turn of the duty cycle, and the state that it works on.
 
-mod deferring;
-mod misses;
 mod peers;
 mod receiving;
 mod sending;
@@ -14,13 +12,15 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use mapwire_nic::{Config, HandlerTarget, MemoryBreakdown, Nic};
-use mapwire_translation::{AnyDesign, ChooseVictims, PageRange};
+use mapwire_host::masking;
+use mapwire_host::waiting::now_ns;
+use mapwire_nic::{Config, MemoryBreakdown, Nic};
+use mapwire_node::{Node, NodeConfig, SharedMemory};
+use mapwire_translation::{AnyDesign, ChooseVictims, Counters, PageRange, TranslationDesign};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::Board;
 use mapwire_transport::shm::ShmTransport;
 use mapwire_transport::transport::Transport;
-use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
 use mapwire_wire::{HandlerId, Key, NodeId, ProcessId};
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -28,19 +28,18 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::breach::Breaches;
 use crate::capture::Capture;
 use crate::commands::CommandQueue;
-use crate::completions::CompletionWords;
+use crate::completions::{CompletionWords, WORDS};
 use crate::config::DriverConfig;
 use crate::engine::Place;
 use crate::error::DriverError;
 use crate::events::Events;
 use crate::exports::{LeftLanding, LocalExport};
-use crate::imports::{GivenUp, Granted};
+use crate::imports::GivenUp;
 use crate::job::Job;
-use crate::log::Log;
+use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
-use crate::pages::Pages;
+use crate::pages::Pins;
 use crate::shared::SharedPort;
-use deferring::Deferred;
 use telling::Teller;
 
 /// The process of a NIC that serves one.
@@ -48,8 +47,6 @@ pub(crate) const PROCESS: ProcessId = ProcessId(0);
 
 /// Handler of the shared memory's messages.
 pub(crate) const SHARED_HANDLER: HandlerId = HandlerId(1);
-/// Handler that tells an exporter of a message that was stored on the direct path.
-pub const NOTICE_HANDLER: HandlerId = HandlerId(2);
 
 /// The network interface of a process, with the translation design that its job has chosen.
 pub type Interface = Nic<AnyDesign>;
@@ -74,28 +71,27 @@ pub mod peer_flags {
 #[derive(Debug)]
 pub struct Driver {
     pub(crate) me: NodeId,
-    pub(crate) nic: Interface,
-    pub(crate) vmmc: Vmmc,
+    pub(crate) node: Node<AnyDesign>,
+    pub(crate) pins: Pins,
     pub(crate) transport: ShmTransport,
-    pub(crate) pages: Pages,
     garbage: GarbagePage,
     pub(crate) queue: CommandQueue,
     pub(crate) job: Job,
     board: Arc<Board>,
     peers: PeerWords,
     pub(crate) breaches: Breaches,
-    /// Peers whose queue was full.
-    blocked: Vec<NodeId>,
     /// Peers that were sent something and whose bell has not been rung since.
     to_ring: Vec<NodeId>,
     seen_events: u32,
     /// The last turn has seen the rings of all peers empty; it may end before, to turn to its program.
     pub(crate) rings_empty: bool,
-    pub(crate) deferred: Deferred,
+    /// The page-fault handler runs the driver.
+    is_confined: bool,
+    /// The service thread has been woken for what the handler has left.
+    told_service: bool,
     pub(crate) exports: Vec<LocalExport>,
     /// Former landings of redirected exports that a fetch may still read.
     pub(crate) left_landings: Vec<LeftLanding>,
-    pub(crate) outcomes: HashMap<RequestId, Result<Granted, VmmcError>>,
     /// Memory and statuses that peers have passed for imports under way, by tag, and from whom; `None` when this process had no descriptor left for it.
     pub(crate) passed: HashMap<u64, (NodeId, Option<OwnedFd>)>,
     /// Imports that are given up behind commands that wait.
@@ -127,55 +123,52 @@ impl Driver {
         let reply_keys = (0..nodes)
             .map(|_| job_key())
             .collect::<Result<Vec<Key>, DriverError>>()?;
-        let nic_config = Config {
-            node: me,
-            reply_keys,
-            memory_bytes: config.nic_memory_bytes,
-            max_payload_bytes: job.ring().max_payload_bytes as usize,
+        let node_config = NodeConfig {
+            nic: Config {
+                node: me,
+                reply_keys,
+                memory_bytes: config.nic_memory_bytes,
+                max_payload_bytes: job.ring().max_payload_bytes as usize,
+            },
+            // All ranks of a job are of one user: the broker has checked each by SO_PEERCRED.
+            uid: job.uid(),
         };
-        let mut nic = Nic::new(nic_config, AnyDesign::new(&config.translation)?)?;
-        nic.open_process(PROCESS)?;
-        nic.make_room(me);
-        nic.install_handler(HandlerId::CONTROL, HandlerTarget::Host)?;
-        nic.install_handler(SHARED_HANDLER, HandlerTarget::Host)?;
-        nic.install_handler(NOTICE_HANDLER, HandlerTarget::Host)?;
+        let mut node = Node::new(node_config, AnyDesign::new(&config.translation)?)?;
+        let (pins, rules) = Pins::new(config.pinner.open()?, config);
+        node.open_process(PROCESS, rules, WORDS)?;
         let capture = match &config.trace {
             None => None,
             Some(folder) => {
-                nic.set_tracing(true);
+                node.set_tracing(true);
                 for flags in peers.iter() {
                     flags.fetch_or(peer_flags::TRACED, Ordering::Relaxed);
                 }
                 Some(Capture::create(folder, job.rank())?)
             }
         };
-        let mut pages = Pages::new(PROCESS, config.pinner.open()?, config, nic.translation());
-        pages.set_notes(capture.is_some());
         let mut transport = ShmTransport::new(job.ring());
         transport.connect_self(me, job.ring())?;
         Ok(Self {
             me,
-            nic,
-            vmmc: Vmmc::new(),
+            node,
+            pins,
             transport,
-            pages,
             garbage: GarbagePage::new(),
             queue: CommandQueue::new()?,
             job,
             seen_events: board.events(),
             rings_empty: false,
-            deferred: Deferred::new(nodes),
+            is_confined: false,
+            told_service: false,
             board,
             peers,
             breaches: Breaches::new(nodes),
-            blocked: Vec::with_capacity(nodes),
             to_ring: Vec::with_capacity(nodes),
             exports: Vec::new(),
             left_landings: Vec::new(),
-            outcomes: HashMap::new(),
             passed: HashMap::new(),
             given_up: VecDeque::new(),
-            teller: Teller::new(words),
+            teller: Teller::new(words, nodes),
             log: Log::new(),
             shared: None,
             capture,
@@ -197,19 +190,24 @@ impl Driver {
     /// [`ring_due`](Self::ring_due) very soon may call it, as peers sleep meanwhile.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
-        if self.deferred.active {
+        if self.is_confined {
             return self.turn_in_handler();
         }
-        let mut worked = self.serve_deferred();
-        worked |= self.queue.has_commands() && self.queue.serve(&mut self.nic, PROCESS);
+        let mut worked = self.make_up();
+        worked |= self.queue.has_commands() && self.queue.serve(&mut self.node, PROCESS);
         worked |= !self.given_up.is_empty() && self.release_given_up();
         worked |= self.receive();
         if self.has_news() {
             self.housekeep();
             worked = true;
         }
-        worked |= self.serve_models();
-        if self.pages.owes_pages() {
+        worked |= self.serve_services();
+        worked |= self.transmit();
+        if self.node.has_misses() {
+            worked |= self.handle_misses();
+        }
+        self.tell();
+        if self.node.owes_pages() {
             // To give pages back frees memory, which no thread may do in the fault handler.
             self.board.wake(self.job.rank(), Wake::Service);
         }
@@ -225,7 +223,7 @@ impl Driver {
     /// A turn in the page-fault handler: nothing of it allocates or frees.
     fn turn_in_handler(&mut self) -> bool {
         let mut worked = self.receive();
-        worked |= SharedPort::serve(self);
+        worked |= self.serve_services();
         worked |= self.transmit();
         self.tell();
         if worked {
@@ -234,43 +232,123 @@ impl Driver {
         worked
     }
 
+    /// Does `work` as may be done at `place`.
+    #[inline]
+    pub(crate) fn at<T>(&mut self, place: Place, work: impl FnOnce(&mut Self) -> T) -> T {
+        if place == Place::Program {
+            return work(self);
+        }
+        // A fault on the service thread interrupts nothing, and nobody else would do what it left.
+        self.is_confined = !masking::is_library_thread();
+        self.node.set_confined(self.is_confined);
+        let done = work(self);
+        self.is_confined = false;
+        self.node.set_confined(false);
+        done
+    }
+
+    /// Carries out what the page-fault handler has left. Whether there was anything.
+    #[inline]
+    fn make_up(&mut self) -> bool {
+        self.told_service = false;
+        self.node.has_left() && self.make_up_now()
+    }
+
+    #[cold]
+    fn make_up_now(&mut self) -> bool {
+        self.node.make_up(now_ns());
+        let peers = &self.peers;
+        self.passed
+            .retain(|_, (from, _)| !peers::is_gone(peers, *from));
+        self.transport.bury();
+        true
+    }
+
+    /// Whether the service thread is to be woken for what the handler may not do. Says so once, until a thread has done it.
+    pub(crate) fn needs_service(&mut self) -> bool {
+        let needs = self.node.has_left()
+            || self.owes_program()
+            || self.node.has_misses()
+            || self.queue.has_commands()
+            || self.has_news();
+        needs && !core::mem::replace(&mut self.told_service, true)
+    }
+
+    /// Whether the page-fault handler has left anything to others.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        self.node.has_left()
+    }
+
     /// Whether the broker or the board has news.
     #[inline]
     fn has_news(&self) -> bool {
         self.job.has_news() || self.board.events() != self.seen_events
     }
 
-    /// Carries out what the models ask for, and sends what came of it.
-    #[inline]
-    fn serve_models(&mut self) -> bool {
-        let mut worked = !self.vmmc.is_idle() && self.serve_vmmc();
-        worked |= SharedPort::serve(self);
-        worked |= self.transmit();
-        if self.nic.has_misses() {
-            worked |= self.handle_misses();
+    /// The NIC asks for something. A design that drops what misses leaves it to a thread of the host (dynamic handle lookup §IV.A:
+    /// the miss event queue); for the others this thread is interrupted (UTLB §6.2). Whether anything was done.
+    #[cold]
+    fn handle_misses(&mut self) -> bool {
+        if self.node.nic().translation().drops_on_miss() && !masking::is_library_thread() {
+            // The service thread looks for misses whenever it is woken.
+            self.board.wake(self.job.rank(), Wake::Service);
+            return false;
         }
-        self.tell();
+        let mut worked = false;
+        while self.node.has_misses() {
+            self.serve_misses();
+            worked |= self.transmit();
+        }
         worked
+    }
+
+    /// Serves what the NIC asks for, and lets it go on. Whether there was anything.
+    pub(crate) fn serve_misses(&mut self) -> bool {
+        let mut failed = Vec::new();
+        let served = self
+            .node
+            .serve_misses(&mut self.pins, |error| failed.push(error));
+        self.log_unserved(failed);
+        served
+    }
+
+    /// Whether the NIC waits for the host.
+    pub(crate) fn has_misses(&self) -> bool {
+        self.node.has_misses()
+    }
+
+    /// Gives back pages whose translations have long left the NIC, where there are more than the high-water mark allows
+    /// (dynamic handle lookup §IV-B).
+    pub(crate) fn reclaim(&mut self) {
+        let mut failed = Vec::new();
+        self.node
+            .reclaim(&mut self.pins, |error| failed.push(error));
+        self.log_unserved(failed);
+        self.release_landings();
+    }
+
+    /// What asked for pages that cannot be pinned meets the garbage frame.
+    fn log_unserved(&mut self, failed: Vec<mapwire_node::HostErrorOf<Pins>>) {
+        for error in failed {
+            let error = self.pins.explain(error);
+            self.log.push(Line::NotServed(error.to_string()));
+        }
     }
 
     /// Marks the pages of `range` as in use by the command with completion word `word`.
     ///
     /// # Errors
     /// Pages that cannot be pinned.
+    #[inline]
     pub fn hold(&mut self, word: u32, range: PageRange) -> Result<(), DriverError> {
-        if self.capture.is_some() {
-            self.take_traced();
-        }
-        self.pages.hold(&mut self.nic, range)?;
-        if let Some(held) = self.teller.held.get_mut(word as usize) {
-            *held = Some(range);
-        }
-        Ok(())
+        let held = self.node.hold(PROCESS, &mut self.pins, word, range);
+        held.map_err(|error| self.pins.explain(error).into())
     }
 
     /// Undoes [`hold`](Self::hold) for a command that was not submitted.
     pub fn unhold(&mut self, word: u32) {
-        self.teller.release(&mut self.pages, word);
+        self.node.release(PROCESS, word);
     }
 
     /// Whether there is anything to do: asked once more before a thread sleeps.
@@ -291,18 +369,30 @@ impl Driver {
         !self.teller.notices.is_empty() || !self.log.is_empty()
     }
 
-    /// The shared memory, while it is open.
+    /// The views of the shared memory, while it is open.
     #[must_use]
     pub fn shared(&self) -> Option<&SharedPort> {
         self.shared.as_deref()
     }
 
+    /// The model of the shared memory, while it is open.
+    #[inline]
+    #[must_use]
+    pub fn shared_memory(&self) -> Option<&SharedMemory> {
+        self.node.service(PROCESS, SHARED_HANDLER)
+    }
+
+    /// As [`shared_memory`](Self::shared_memory), for operations of the program.
+    #[inline]
+    pub(crate) fn shared_memory_mut(&mut self) -> Option<&mut SharedMemory> {
+        self.node.service_mut(PROCESS, SHARED_HANDLER)
+    }
+
     /// What the shared memory did so far; nothing when it is not open.
     #[must_use]
     pub fn shared_counters(&self) -> mapwire_dsm::Counters {
-        self.shared
-            .as_ref()
-            .map_or_else(Default::default, |port| port.dsm().counters())
+        self.shared_memory()
+            .map_or_else(Default::default, |memory| memory.dsm().counters())
     }
 
     /// Gives the shared memory the privileged view of a peer.
@@ -323,25 +413,22 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether the shared memory lets a thread finish an access for a moment more.
+    /// Whether a service lets a thread finish an access for a moment more.
     pub(crate) fn is_holding(&self) -> bool {
-        self.shared
-            .as_ref()
-            .is_some_and(|port| port.poll_hold().is_some())
+        self.shared_memory()
+            .is_some_and(|memory| memory.dsm().poll_hold().is_some())
     }
 
     /// When this driver must be polled at `place` even if nobody rings, on the monotonic clock.
-    pub(crate) fn next_deadline(&self, place: Place) -> Option<u64> {
-        let hold = self.shared.as_ref().and_then(|port| port.poll_hold());
+    pub(crate) fn next_deadline(&mut self, place: Place) -> Option<u64> {
         // The page-fault handler carries out nothing of imports.
-        let import = (place == Place::Program).then(|| self.vmmc.poll_at());
-        import.flatten().into_iter().chain(hold).min()
+        self.at(place, |driver| driver.node.poll_at())
     }
 
     /// Carries out what the shared memory asks for, and sends what came of it.
     #[inline]
     pub(crate) fn serve_shared(&mut self) {
-        if SharedPort::serve(self) {
+        if self.serve_services() {
             self.transmit();
         }
     }
@@ -349,30 +436,30 @@ impl Driver {
     /// The NIC: counters, translation, memory.
     #[must_use]
     pub fn nic(&self) -> &Interface {
-        &self.nic
+        self.node.nic()
     }
 
     /// The NIC's memory by structure.
     #[must_use]
     pub fn nic_memory(&self) -> MemoryBreakdown {
-        self.nic.memory()
+        self.node.nic().memory()
     }
 
-    /// Pinned pages.
+    /// Check misses, pins, unpins and pinned pages.
     #[must_use]
-    pub fn pages(&self) -> &Pages {
-        &self.pages
+    pub fn page_counters(&self) -> Counters {
+        self.node.page_counters(PROCESS)
     }
 
-    /// See [`Pages::set_chooser`].
+    /// The application chooses what is unpinned from here on; false when pages are pinned already.
     pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
-        self.pages.set_chooser(chooser)
+        self.node.set_chooser(PROCESS, chooser)
     }
 
     /// Takes what `peer` has sent. Whether anything had come.
     #[inline]
     pub(crate) fn take_news(&mut self, peer: NodeId) -> bool {
-        let has_come = self.transport.has_next(peer) || self.has_deferred();
+        let has_come = self.transport.has_next(peer) || self.node.has_left();
         if has_come {
             self.take_all(peer);
         }
@@ -395,7 +482,7 @@ impl Driver {
 
     /// What was noted of sends by an import that were dropped after their command was done; notes afresh.
     pub fn take_refused(&mut self, import: mapwire_wire::ImportId) -> mapwire_nic::RefusedStores {
-        self.nic.take_refused(import)
+        self.node.take_refused(import)
     }
 
     /// Messages of this process that a peer refused after they had left: a revocation crossed them.

@@ -3,22 +3,13 @@
 use std::os::fd::OwnedFd;
 
 use mapwire_host::memory::MappedBuffer;
-use mapwire_nic::Import;
+use mapwire_node::ImportError;
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
 use mapwire_wire::{Endpoint, ImportId, Key, NodeId, Rights};
 
 use crate::driver::{Driver, PROCESS};
 use crate::error::DriverError;
 use crate::exports::STATUS_TAG;
-
-/// An import that the exporter has granted.
-#[derive(Clone, Copy, Debug)]
-pub struct Granted {
-    /// What was granted.
-    pub grant: Grant,
-    /// It was revoked before it was entered.
-    pub revoked: bool,
-}
 
 /// An import of this process, entered in the NIC, and mapped if it is on the direct path.
 #[derive(Debug)]
@@ -43,7 +34,7 @@ pub(crate) struct GivenUp {
 impl Driver {
     /// Whether a node takes requests. One that is asked all the same, over and over, counts as gone when a message to it is lost.
     pub fn takes_requests(&self, from: NodeId) -> bool {
-        self.nic.has_room_for_requests(from)
+        self.node.takes_requests(from)
     }
 
     /// Asks a node for an export.
@@ -59,67 +50,65 @@ impl Driver {
         timeout_ns: u64,
     ) -> Result<RequestId, DriverError> {
         let now_ns = mapwire_host::waiting::now_ns();
-        let peer = Endpoint::first_of(from);
-        let id = self
-            .vmmc
-            .import(now_ns, peer, name, rights, token, timeout_ns)?;
-        if self.is_gone(from) {
-            self.vmmc.handle_peer_gone(from);
-        }
+        let from = Endpoint::first_of(from);
+        let request = self
+            .node
+            .ask_import(now_ns, PROCESS, from, name, rights, token, timeout_ns)?;
         self.poll();
-        Ok(id)
+        Ok(request)
     }
 
     /// The outcome of an import that was asked for, when there is one. A grant on the direct path is complete when its
     /// memory has been passed as well.
     pub fn take_import(&mut self, request: RequestId) -> Option<Result<LocalImport, DriverError>> {
-        let granted = match self.outcomes.get(&request)? {
-            Err(_) => {
-                // It was there a line above.
-                let error = self.outcomes.remove(&request).and_then(Result::err)?;
-                return Some(Err(match error {
-                    VmmcError::PeerGone { peer, .. } if self.breaches.of(peer.node).is_some() => {
-                        self.why_gone(peer.node)
-                    }
-                    other => other.into(),
-                }));
-            }
-            Ok(granted) => *granted,
-        };
-        let grant = granted.grant;
-        let memory = match grant.direct {
-            None => {
+        let outcome = self.node.outcome(PROCESS, request)?;
+        let mut mapped = None;
+        if let Ok(granted) = outcome {
+            let grant = granted.grant;
+            match grant.direct {
                 // Nothing was promised; what was passed all the same is closed.
-                self.drop_passed(request);
-                None
+                None => self.drop_passed(request),
+                Some(_) => match self.take_memory(request) {
+                    Some(Ok(memory)) => match map(&grant, &memory) {
+                        Ok(memory) => mapped = Some(memory),
+                        Err(error) => {
+                            self.abandon_import(request);
+                            return Some(Err(error));
+                        }
+                    },
+                    Some(Err(peer)) => {
+                        self.abandon_import(request);
+                        return Some(Err(DriverError::NoDescriptor(peer)));
+                    }
+                    None if self.is_gone(grant.node()) => {
+                        self.abandon_import(request);
+                        return Some(Err(self.why_gone(grant.node())));
+                    }
+                    None => return None,
+                },
             }
-            Some(_) => match self.take_memory(request) {
-                Some(Ok(memory)) => Some(memory),
-                Some(Err(peer)) => {
-                    self.abandon_import(request);
-                    return Some(Err(DriverError::NoDescriptor(peer)));
-                }
-                None if self.is_gone(grant.node()) => {
-                    self.abandon_import(request);
-                    return Some(Err(self.why_gone(grant.node())));
-                }
-                None => return None,
-            },
-        };
-        self.outcomes.remove(&request);
-        let entered = self.enter_import(granted, memory);
-        if entered.is_err() {
-            self.release_granted(&grant);
         }
-        Some(entered)
+        let entered = self.node.enter_import(PROCESS, request)?;
+        Some(match entered {
+            Ok((id, grant)) => Ok(LocalImport { id, grant, mapped }),
+            Err(ImportError::Vmmc(VmmcError::PeerGone { peer, .. }))
+                if self.breaches.of(peer.node).is_some() =>
+            {
+                Err(self.why_gone(peer.node))
+            }
+            Err(ImportError::Vmmc(error)) => Err(error.into()),
+            Err(ImportError::Nic(error)) => {
+                self.poll();
+                Err(error.into())
+            }
+        })
     }
 
     /// Gives up an import whose memory has not come, and all that has.
     pub fn abandon_import(&mut self, request: RequestId) {
         self.drop_passed(request);
-        if let Some(Ok(Granted { grant, .. })) = self.outcomes.remove(&request) {
-            self.release_granted(&grant);
-        }
+        self.node.abandon_import(PROCESS, request);
+        self.poll();
     }
 
     /// Closes what a peer has passed for an import.
@@ -141,38 +130,6 @@ impl Driver {
         Some(memory.zip(status).ok_or(peer))
     }
 
-    fn enter_import(
-        &mut self,
-        Granted { grant, revoked }: Granted,
-        memory: Option<(OwnedFd, OwnedFd)>,
-    ) -> Result<LocalImport, DriverError> {
-        let mapped = match memory {
-            None => None,
-            Some((memory, status)) => {
-                // The exporter's word, which was checked to lie within the export: `map` holds it against the file.
-                let part = grant.direct.map_or(0..0, |part| {
-                    let first = usize::try_from(part.offset).unwrap_or(usize::MAX);
-                    let bytes = usize::try_from(part.bytes).unwrap_or(usize::MAX);
-                    first..first.saturating_add(bytes)
-                });
-                let writable = grant.rights.contains(Rights::STORE);
-                Some(MappedBuffer::map(&memory, &status, part, writable)?)
-            }
-        };
-        let import = Import {
-            process: PROCESS,
-            node: grant.node(),
-            export: grant.export,
-            key: grant.key,
-            length: grant.length,
-            rights: grant.rights,
-            revoked,
-            refused: Default::default(),
-        };
-        let id = self.nic.import(import)?;
-        Ok(LocalImport { id, grant, mapped })
-    }
-
     /// Gives an import up, and tells the exporter: at once, or when the commands that wait, which may use it, have been read.
     pub fn release_import(&mut self, id: ImportId, grant: &Grant) {
         if self.queue.has_commands() {
@@ -182,8 +139,9 @@ impl Driver {
                 grant: *grant,
             };
             self.given_up.push_back(given_up);
-        } else if self.nic.release(id).is_some() {
-            self.release_granted(grant);
+        } else {
+            self.node.release_import(PROCESS, id, grant);
+            self.poll();
         }
     }
 
@@ -197,17 +155,20 @@ impl Driver {
             any = true;
             let GivenUp { id, grant, .. } = *next;
             self.given_up.pop_front();
-            if self.nic.release(id).is_some() && !self.is_gone(grant.node()) {
-                self.vmmc.release(&grant);
-            }
+            self.node.release_import(PROCESS, id, &grant);
         }
         any
     }
+}
 
-    fn release_granted(&mut self, grant: &Grant) {
-        if !self.is_gone(grant.node()) {
-            self.vmmc.release(grant);
-            self.poll();
-        }
-    }
+/// Maps the memory that a grant on the direct path promises.
+fn map(grant: &Grant, (memory, status): &(OwnedFd, OwnedFd)) -> Result<MappedBuffer, DriverError> {
+    // The exporter's word, which was checked to lie within the export: `map` holds it against the file.
+    let part = grant.direct.map_or(0..0, |part| {
+        let first = usize::try_from(part.offset).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(part.bytes).unwrap_or(usize::MAX);
+        first..first.saturating_add(bytes)
+    });
+    let writable = grant.rights.contains(Rights::STORE);
+    Ok(MappedBuffer::map(memory, status, part, writable)?)
 }

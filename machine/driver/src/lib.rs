@@ -32,7 +32,6 @@ mod loom_tests;
 mod mover;
 pub mod notices;
 pub mod pages;
-mod pinning_notes;
 pub mod shared;
 #[allow(unsafe_code)]
 mod spin;

@@ -10,7 +10,7 @@ use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
 use mapwire_transport::transport::{SendError, Transport};
 use mapwire_wire::{Atomic, CHUNK_BYTES, Width};
 
-use crate::pages::Pages;
+use crate::pages::Pins;
 
 /// Bytes of the longest piece, wherever it begins in its first frame.
 const GARBAGE_BYTES: usize = CHUNK_BYTES + PAGE_BYTES;
@@ -35,17 +35,17 @@ impl GarbagePage {
 /// The first page of a piece, behind which its others lie. Where the pinner does not know a frame, the piece is garbage like the
 /// garbage frame, and has none.
 #[inline]
-fn page_of(pages: &Pages, piece: &Piece) -> Option<*mut u8> {
+fn page_of(pins: &Pins, piece: &Piece) -> Option<*mut u8> {
     assert!(piece.length as usize <= CHUNK_BYTES && (piece.offset as usize) < PAGE_BYTES);
     let Frame(first) = piece.frame;
     let page = match piece.frame {
         Frame::GARBAGE => None,
-        frame => pages.address_of(frame),
+        frame => pins.address_of(frame),
     }?;
     // The pinner's promise, which all that is copied rests on.
     let follow = (1..u64::from(piece.frames())).all(|index| {
         let expected = page.wrapping_add(index as usize * PAGE_BYTES);
-        pages.address_of(Frame(first + index)) == Some(expected)
+        pins.address_of(Frame(first + index)) == Some(expected)
     });
     debug_assert!(follow, "{piece:?} is not in consecutive pages");
     follow.then_some(page)
@@ -53,35 +53,35 @@ fn page_of(pages: &Pages, piece: &Piece) -> Option<*mut u8> {
 
 /// Where a piece is stored.
 #[inline]
-fn address(pages: &Pages, garbage: &mut GarbagePage, piece: &Piece) -> *mut u8 {
-    let page = page_of(pages, piece).unwrap_or(garbage.sink.as_mut_ptr());
+fn address(pins: &Pins, garbage: &mut GarbagePage, piece: &Piece) -> *mut u8 {
+    let page = page_of(pins, piece).unwrap_or(garbage.sink.as_mut_ptr());
     page.wrapping_add(piece.offset as usize)
 }
 
 /// Where a piece is sent from.
 #[inline]
-fn source_of(pages: &Pages, garbage: &GarbagePage, piece: &Piece) -> *const u8 {
-    let page = page_of(pages, piece).map_or(garbage.zeros.as_ptr(), <*mut u8>::cast_const);
+fn source_of(pins: &Pins, garbage: &GarbagePage, piece: &Piece) -> *const u8 {
+    let page = page_of(pins, piece).map_or(garbage.zeros.as_ptr(), <*mut u8>::cast_const);
     page.wrapping_add(piece.offset as usize)
 }
 
 /// Carries out a DMA: the payload's bytes to their frames, then the signal, then the update of a word, whose old value it gives.
 #[inline]
 pub(crate) fn deliver(
-    pages: &Pages,
+    pins: &Pins,
     garbage: &mut GarbagePage,
     dma: &Dma,
     payload: &Received<'_>,
 ) -> u64 {
     let length = dma.piece.length as usize;
     if length > 0 {
-        let to = address(pages, garbage, &dma.piece);
+        let to = address(pins, garbage, &dma.piece);
         // SAFETY: the piece lies within the garbage memory, which holds the longest, or within consecutive pages that are all pinned
         // by this process, so mapped and writable (`page_of` has checked each); `copy_to` checks the range within the payload.
         unsafe { payload.copy_to(dma.at as usize, to, length) };
     }
     if let Some(signal) = dma.signal {
-        let to = address(pages, garbage, &signal.piece).cast::<u64>();
+        let to = address(pins, garbage, &signal.piece).cast::<u64>();
         debug_assert!(to.is_aligned());
         // SAFETY: eight aligned bytes (the NIC refuses others) of a page as above, which others reach by atomics too.
         let word = unsafe { AtomicU64::from_ptr(to) };
@@ -89,14 +89,14 @@ pub(crate) fn deliver(
     }
     match &dma.update {
         None => 0,
-        Some(update) => apply(pages, &update.piece, update.atomic),
+        Some(update) => apply(pins, &update.piece, update.atomic),
     }
 }
 
 /// Updates a word, and gives what it held.
 #[cold]
-fn apply(pages: &Pages, piece: &Piece, atomic: Atomic) -> u64 {
-    let Some(page) = page_of(pages, piece) else {
+fn apply(pins: &Pins, piece: &Piece, atomic: Atomic) -> u64 {
+    let Some(page) = page_of(pins, piece) else {
         return 0;
     };
     let word = page.wrapping_add(piece.offset as usize);
@@ -113,7 +113,7 @@ fn apply(pages: &Pages, piece: &Piece, atomic: Atomic) -> u64 {
 /// Gives a packet to the transport.
 #[inline]
 pub(crate) fn transmit(
-    pages: &Pages,
+    pins: &Pins,
     garbage: &GarbagePage,
     transport: &mut impl Transport,
     packet: &Transmit,
@@ -128,7 +128,7 @@ pub(crate) fn transmit(
             transport.send(packet.to, &packet.header, Payload::one(&bytes[..]))
         }
         Source::Memory { piece, trailer, .. } => {
-            let from = source_of(pages, garbage, piece);
+            let from = source_of(pins, garbage, piece);
             // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
             // process (`page_of` has checked each), so mapped and readable until the transport has copied it, which is before
             // `send` returns; rings are never pinned.

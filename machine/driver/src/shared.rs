@@ -4,20 +4,22 @@
 use std::sync::Arc;
 
 use mapwire_dsm::{
-    Access as Wanted, Action, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, PeerError,
-    Protection as Granted,
+    Access as Wanted, Dsm, MAX_MESSAGE_BYTES, Message, Outcome, PeerError, Protection as Granted,
 };
 use mapwire_host::faults::{
     Access, FaultKind, PageProtection, Protection, ProtectionError, WatchError,
 };
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
-use mapwire_transport::payload::Received;
-use mapwire_wire::{Endpoint, ExportId, NodeId, SHORT_BYTES, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_node::{SharedEnd, SharedMemory};
+use mapwire_service::{Access as Wish, Region, Service};
+use mapwire_wire::{
+    Endpoint, ExportId, Header, Kind, NodeId, SHORT_BYTES, TRACE_FLAG_DIRECT, TraceOp,
+};
 use thiserror::Error;
 
 use crate::breach::Breach;
-use crate::driver::{Driver, Interface, PROCESS, SHARED_HANDLER};
+use crate::driver::{Driver, PROCESS, SHARED_HANDLER};
 use crate::error::rank;
 use crate::mover;
 
@@ -33,6 +35,9 @@ pub enum SharedError {
     /// The views cannot be mapped.
     #[error(transparent)]
     Views(#[from] ViewError),
+    /// Its messages cannot reach it.
+    #[error(transparent)]
+    Register(#[from] mapwire_node::RegisterError),
     /// Pages cannot be protected.
     #[error(transparent)]
     Protection(#[from] ProtectionError),
@@ -85,10 +90,9 @@ pub enum SharedError {
 /// Threads of a process that may use the shared memory.
 pub const MAX_THREADS: usize = 64;
 
-/// The shared memory of this process.
+/// The shared memory of this process, as far as it is this computer's. What decides is a service of the node ([`SharedMemory`]).
 #[derive(Debug)]
 pub struct SharedPort {
-    dsm: Dsm,
     views: Arc<MultiView>,
     protection: PageProtection,
     /// What the application may do now, by view and first page of a minipage: zeroed memory, which the operating system
@@ -98,21 +102,14 @@ pub struct SharedPort {
     peers: Vec<Option<MappedBuffer>>,
     /// What each peer exports it as.
     segments: Vec<Option<ExportId>>,
-    /// Peers that speak of this opening, as bits: all that was sent in an earlier one came before they asked for the segment.
-    heard: u64,
-    outcomes: [Option<Outcome>; MAX_THREADS],
-    /// What ended the shared memory; every wait gets it from then on.
+    /// What went wrong here; every wait gets it from then on.
     broken: Option<Broken>,
 }
 
 /// Why the shared memory is at its end.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
-    Gone(NodeId),
     Closed(NodeId),
-    Link(NodeId, Breach),
-    Peer(PeerError),
-    Garbled(NodeId),
     /// It has shown no privileged view to store into.
     NoView(NodeId),
     Protection(ProtectionError),
@@ -121,32 +118,18 @@ enum Broken {
 }
 
 impl SharedPort {
-    /// Joins the model to its views.
+    /// Joins the views of `ranks` ranks.
     #[must_use]
-    pub fn new(dsm: Dsm, views: Arc<MultiView>, protection: PageProtection) -> Self {
+    pub fn new(ranks: u16, views: Arc<MultiView>, protection: PageProtection) -> Self {
         let entries = views.layout().views * views.layout().pages();
         Self {
             views,
             protection,
             access: vec![0; entries],
-            peers: (0..dsm.config().ranks).map(|_| None).collect(),
-            segments: vec![None; usize::from(dsm.config().ranks)],
-            dsm,
-            heard: 0,
-            outcomes: [None; MAX_THREADS],
+            peers: (0..ranks).map(|_| None).collect(),
+            segments: vec![None; usize::from(ranks)],
             broken: None,
         }
-    }
-
-    /// The model.
-    #[must_use]
-    pub fn dsm(&self) -> &Dsm {
-        &self.dsm
-    }
-
-    /// The model, for commands; drain by [`Driver::poll`] afterwards.
-    pub fn dsm_mut(&mut self) -> &mut Dsm {
-        &mut self.dsm
     }
 
     /// The views.
@@ -171,212 +154,48 @@ impl SharedPort {
         }
     }
 
-    /// What a fault at a page wants, when the processor does not say.
-    #[must_use]
-    pub fn wanted(&self, view: u16, page: u64, kind: FaultKind) -> Wanted {
-        match kind {
-            FaultKind::Read => Wanted::Read,
-            FaultKind::Write => Wanted::Write,
-            FaultKind::Unknown => match self.dsm.minipage_at(view, page) {
-                Some((_, Granted::Read)) => Wanted::Write,
-                _ => Wanted::Read,
-            },
-        }
-    }
-
-    /// How a thread's operation ended, once; or why it never will.
-    ///
-    /// # Errors
-    /// When the shared memory is broken and the outcome is not there.
-    #[inline]
-    pub fn take_outcome(&mut self, thread: u16) -> Option<Result<Outcome, SharedError>> {
-        if let Some(outcome) = self.outcomes[usize::from(thread)].take() {
-            return Some(Ok(outcome));
-        }
-        self.broken.map(|broken| Err(broken.error()))
-    }
-
-    /// Whether the shared memory is at its end.
-    ///
-    /// # Errors
-    /// Why.
-    pub fn check(&self) -> Result<(), SharedError> {
-        match self.broken {
-            None => Ok(()),
-            Some(broken) => Err(broken.error()),
-        }
-    }
-
     /// What a packet of the shared memory's handler says of data that its sender has stored in the privileged view: address and
     /// bytes.
     #[cold]
-    pub(crate) fn arrived(&self, payload: &Received<'_>) -> Option<(u64, u64)> {
-        let Received::Inline(bytes) = payload else {
-            return None;
-        };
-        match Message::parse(bytes) {
-            Ok(Message::Grant {
+    pub(crate) fn arrived(&self, header: &Header, message: &[u8]) -> Option<(u64, u64)> {
+        let is_ours =
+            header.kind == Kind::Handler as u8 && header.message.get() == SHARED_HANDLER.0;
+        match is_ours.then(|| Message::parse(message)) {
+            Some(Ok(Message::Grant {
                 minipage,
                 data: true,
                 ..
-            }) => self.source_of(&minipage),
+            })) => self.source_of(minipage.offset_bytes, minipage.length_bytes),
             _ => None,
         }
     }
 
-    /// A peer has got this rank's segment, and so may send messages.
-    pub(crate) fn hear(&mut self, peer: NodeId) {
-        self.heard |= 1_u64.checked_shl(u32::from(peer.0)).unwrap_or(0);
+    /// The view and the page that an address of the application lies in.
+    pub(crate) fn locate(&self, address: usize) -> Option<(u16, u64)> {
+        let (view, offset) = self.views.locate(address)?;
+        // A layout has at most 512 views.
+        let page = (offset / mapwire_translation::PAGE_BYTES) as u64;
+        Some((view as u16, page))
     }
 
-    /// Takes a packet of the shared memory's handler. Drops those that are left of an earlier opening.
-    #[inline]
-    pub(crate) fn handle_packet(&mut self, from: NodeId, payload: &Received<'_>) {
-        if self.heard.checked_shr(u32::from(from.0)).unwrap_or(0) & 1 == 0 {
-            return;
-        }
-        let Received::Inline(bytes) = payload else {
-            self.broken.get_or_insert(Broken::Garbled(from));
-            return;
-        };
-        match Message::parse(bytes) {
-            Ok(message) => {
-                let now_ns = if self.dsm.needs_time(&message) {
-                    mapwire_host::waiting::now_ns()
-                } else {
-                    0
-                };
-                if let Err(error) = self.dsm.handle_message(now_ns, from.0, message) {
-                    self.broken.get_or_insert(Broken::Peer(error));
-                }
-            }
-            Err(_) => {
-                self.broken.get_or_insert(Broken::Garbled(from));
-            }
-        }
-    }
-
-    pub(crate) fn handle_peer_gone(&mut self, node: NodeId, breach: Option<Breach>) {
-        self.broken.get_or_insert(match breach {
-            Some(breach) => Broken::Link(node, breach),
-            None => Broken::Gone(node),
-        });
-    }
-
-    /// When the model wants to be called again: it lets a thread finish the access that it was just granted.
-    #[inline]
-    pub(crate) fn poll_hold(&self) -> Option<u64> {
-        self.dsm.poll_hold()
-    }
-
-    /// Carries out what the model asks for. Whether there was anything.
-    #[inline]
-    pub(crate) fn serve(driver: &mut Driver) -> bool {
-        let budget = driver.shared_budget();
-        let Driver {
-            shared,
-            nic,
-            capture,
-            ..
-        } = driver;
-        let Some(port) = shared else { return false };
-        let mut left = budget;
-        let mut trace_error = None;
-        if let Some(at_ns) = port.dsm.poll_hold() {
-            let now_ns = mapwire_host::waiting::now_ns();
-            if now_ns >= at_ns {
-                port.dsm.release_holds(now_ns);
-            }
-        }
-        let mut worked = false;
-        let mut lost_to = None;
-        let mut post = |to: u16, message: &Message| {
-            if !send(nic, NodeId(to), message) {
-                lost_to.get_or_insert(NodeId(to));
-            }
-        };
-        while let Some(action) = (left > 0).then(|| port.dsm.poll_action()).flatten() {
-            left -= 1;
-            worked = true;
-            match action {
-                Action::Send { to, message } => post(to, &message),
-                Action::SendMinipage {
-                    to,
-                    minipage,
-                    message,
-                } => {
-                    if let Some(capture) = capture
-                        && let Some((address, bytes)) = port.source_of(&minipage)
-                    {
-                        let now_ns = mapwire_host::waiting::now_ns();
-                        let flags = TRACE_FLAG_DIRECT;
-                        let noted = capture.record(now_ns, TraceOp::Send, flags, address, bytes);
-                        trace_error = trace_error.or(noted.err());
-                    }
-                    // A grant never goes out without its data.
-                    match port.store(to, &minipage) {
-                        Ok(()) => post(to, &message),
-                        Err(broken) => _ = port.broken.get_or_insert(broken),
-                    }
-                }
-                Action::Protect {
-                    minipage,
-                    protection,
-                } => port.protect(&minipage, protection),
-                Action::Resume { thread, outcome } => {
-                    if let Some(slot) = port.outcomes.get_mut(usize::from(thread)) {
-                        *slot = Some(outcome);
-                    }
-                }
-            }
-        }
-        if left == 0 {
-            driver.deferred.leave();
-        }
-        if let Some(to) = lost_to {
-            Self::handle_lost(driver, to);
-        }
-        if let Some(error) = trace_error {
-            driver.end_trace(error);
-        }
-        worked
-    }
-
-    /// A message was lost, and with it what the ranks agree on.
+    /// Where bytes are in the privileged view: their address, and how many.
     #[cold]
-    fn handle_lost(driver: &mut Driver, to: NodeId) {
-        let breach = if driver.is_gone(to) {
-            driver.breaches.of(to)
-        } else {
-            Some(Breach::Overfull)
-        };
-        if let Some(port) = &mut driver.shared {
-            port.handle_peer_gone(to, breach);
-        }
+    fn source_of(&self, offset: u64, bytes: u64) -> Option<(u64, u64)> {
+        let from = self
+            .views
+            .privileged(offset as usize, bytes as usize)
+            .ok()?;
+        Some((from as u64, bytes))
     }
 
-    /// Where a minipage is in the privileged view: its address, and its bytes.
-    #[cold]
-    fn source_of(&self, minipage: &Minipage) -> Option<(u64, u64)> {
-        let (offset, length) = (
-            minipage.offset_bytes as usize,
-            minipage.length_bytes as usize,
-        );
-        let from = self.views.privileged(offset, length).ok()?;
-        Some((from as u64, minipage.length_bytes))
-    }
-
-    /// Stores a minipage in place in a peer's privileged view: the message that follows it through the ring is published
+    /// Stores a region in place in a peer's privileged view: the message that follows it through the ring is published
     /// after it (x86 keeps stores in order; the ring's release store does so everywhere).
     #[inline]
-    fn store(&self, to: u16, minipage: &Minipage) -> Result<(), Broken> {
-        let (offset, length) = (
-            minipage.offset_bytes as usize,
-            minipage.length_bytes as usize,
-        );
+    fn store(&self, to: NodeId, region: &Region) -> Result<(), Broken> {
+        let (offset, length) = (region.offset as usize, region.bytes as usize);
         // Ranks meet before any of them uses the memory, and know each other's views then.
-        let Some(Some(peer)) = self.peers.get(usize::from(to)) else {
-            return Err(Broken::NoView(NodeId(to)));
+        let Some(Some(peer)) = self.peers.get(usize::from(to.0)) else {
+            return Err(Broken::NoView(to));
         };
         match self.views.privileged(offset, length) {
             Ok(from) if peer.at(offset, length).is_some() => {
@@ -388,13 +207,12 @@ impl SharedPort {
         }
     }
 
-    /// Sets the protection of the page at `address` to what it is.
-    pub(crate) fn reopen(&mut self, address: usize) {
-        let Some((view, offset)) = self.views.locate(address) else {
+    /// Sets the protection of the page at `address` to what the model says that it is.
+    fn reopen(&mut self, address: usize, dsm: &Dsm) {
+        let Some((view, page)) = self.locate(address) else {
             return;
         };
-        let page = offset / mapwire_translation::PAGE_BYTES;
-        let Some((_, protection)) = self.dsm.minipage_at(view as u16, page as u64) else {
+        let Some((_, protection)) = dsm.minipage_at(view, page) else {
             return;
         };
         let access = match protection {
@@ -402,19 +220,25 @@ impl SharedPort {
             Granted::Read => Access::Read,
             Granted::Write => Access::Write,
         };
-        if let Err(error) = self.protection.set(view, page, 1, access, access) {
+        if let Err(error) = self
+            .protection
+            .set(usize::from(view), page as usize, 1, access, access)
+        {
             self.broken.get_or_insert(Broken::Protection(error));
         }
     }
 
+    /// Gives the application an access to the pages of a region.
     #[inline]
-    fn protect(&mut self, minipage: &Minipage, protection: Granted) {
-        let view = usize::from(minipage.view);
-        let (first, pages) = (minipage.first_page() as usize, minipage.pages() as usize);
-        let to = match protection {
-            Granted::None => Access::None,
-            Granted::Read => Access::Read,
-            Granted::Write => Access::Write,
+    pub(crate) fn protect(&mut self, region: &Region, to: Wish) {
+        let view = usize::from(region.view);
+        let page_bytes = mapwire_translation::PAGE_BYTES as u64;
+        let first = (region.offset / page_bytes) as usize;
+        let pages = (region.offset + region.bytes).div_ceil(page_bytes) as usize - first;
+        let to = match to {
+            Wish::None => Access::None,
+            Wish::Read => Access::Read,
+            Wish::Write => Access::Write,
         };
         let Some(slot) = self
             .access
@@ -434,14 +258,22 @@ impl SharedPort {
     }
 }
 
+/// What a fault at a page wants, also when the processor does not say.
+pub(crate) fn wanted(dsm: &Dsm, view: u16, page: u64, kind: FaultKind) -> Wanted {
+    match kind {
+        FaultKind::Read => Wanted::Read,
+        FaultKind::Write => Wanted::Write,
+        FaultKind::Unknown => match dsm.minipage_at(view, page) {
+            Some((_, Granted::Read)) => Wanted::Write,
+            _ => Wanted::Read,
+        },
+    }
+}
+
 impl Broken {
     fn error(self) -> SharedError {
         match self {
-            Self::Gone(node) => SharedError::RankGone(node),
             Self::Closed(node) => SharedError::RankClosed(node),
-            Self::Link(peer, breach) => SharedError::RankBroken { peer, breach },
-            Self::Peer(error) => SharedError::Peer(error),
-            Self::Garbled(node) => SharedError::Garbled(node),
             Self::NoView(node) => SharedError::NoView(node),
             Self::Protection(error) => SharedError::Protection(error),
             Self::Model => SharedError::NotOpen,
@@ -452,11 +284,105 @@ impl Broken {
 // So that a message is lost only when its rank is gone or the link is overfull.
 const _: () = assert!(MAX_MESSAGE_BYTES <= SHORT_BYTES);
 
-/// Hands a message to the NIC; false when it is lost.
-#[inline]
-fn send(nic: &mut Interface, to: NodeId, message: &Message) -> bool {
-    let mut bytes = [0; MAX_MESSAGE_BYTES];
-    let length = message.encode(&mut bytes);
-    let to = Endpoint::first_of(to);
-    nic.send_message(PROCESS, to, SHARED_HANDLER, &bytes[..length])
+impl Driver {
+    /// Puts the shared memory in place.
+    pub(crate) fn open_shared(&mut self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
+        let memory = Box::new(SharedMemory::new(dsm, 1));
+        self.node.register(PROCESS, SHARED_HANDLER, memory)?;
+        self.shared = Some(Box::new(port));
+        Ok(())
+    }
+
+    /// Takes the shared memory away.
+    pub(crate) fn close_shared(&mut self) -> (Option<Box<SharedPort>>, Option<Box<dyn Service>>) {
+        let memory = self.node.deregister(PROCESS, SHARED_HANDLER);
+        (self.shared.take(), memory)
+    }
+
+    /// How a thread's operation ended, once; or why it never will.
+    ///
+    /// # Errors
+    /// When the shared memory is broken and the outcome is not there.
+    #[inline]
+    pub(crate) fn take_outcome(&mut self, thread: u16) -> Option<Result<Outcome, SharedError>> {
+        let Some(memory) = self.shared_memory_mut() else {
+            return Some(Err(SharedError::NotOpen));
+        };
+        match memory.take_outcome(thread) {
+            None => self.check_port().err().map(Err),
+            Some(Ok(outcome)) => Some(Ok(outcome)),
+            Some(Err(end)) => Some(Err(self.shared_error(end))),
+        }
+    }
+
+    /// Whether the shared memory is at its end.
+    ///
+    /// # Errors
+    /// Why.
+    #[inline]
+    pub fn check_shared(&self) -> Result<(), SharedError> {
+        match self.shared_memory().ok_or(SharedError::NotOpen)?.end() {
+            None => self.check_port(),
+            Some(end) => Err(self.shared_error(end)),
+        }
+    }
+
+    #[inline]
+    fn check_port(&self) -> Result<(), SharedError> {
+        match self.shared.as_ref().and_then(|port| port.broken) {
+            None => Ok(()),
+            Some(broken) => Err(broken.error()),
+        }
+    }
+
+    #[cold]
+    fn shared_error(&self, end: SharedEnd) -> SharedError {
+        let gone = |node, breach: Option<Breach>| match breach {
+            Some(breach) => SharedError::RankBroken { peer: node, breach },
+            None => SharedError::RankGone(node),
+        };
+        match end {
+            SharedEnd::Gone(node) => gone(node, self.breaches.of(node)),
+            SharedEnd::Lost(node) if self.is_gone(node) => gone(node, self.breaches.of(node)),
+            SharedEnd::Lost(node) => gone(node, Some(mapwire_node::Breach::Overfull.into())),
+            SharedEnd::Peer(error) => SharedError::Peer(error),
+            SharedEnd::Garbled(from) => SharedError::Garbled(from.node),
+        }
+    }
+
+    /// The shared memory's two parts, while it is open.
+    #[inline]
+    pub(crate) fn shared_parts(&mut self) -> Option<(&mut SharedMemory, &SharedPort)> {
+        let port = self.shared.as_deref()?;
+        let memory = self.node.service_mut(PROCESS, SHARED_HANDLER)?;
+        Some((memory, port))
+    }
+
+    /// Sets the protection of the page at `address` to what it is.
+    pub(crate) fn reopen(&mut self, address: usize) {
+        let memory: Option<&SharedMemory> = self.node.service(PROCESS, SHARED_HANDLER);
+        if let (Some(port), Some(memory)) = (&mut self.shared, memory) {
+            port.reopen(address, memory.dsm());
+        }
+    }
+
+    /// Stores a minipage in a peer's memory. A grant never goes out without its data.
+    pub(crate) fn store_minipage(&mut self, to: Endpoint, region: &Region) {
+        let Some(port) = &mut self.shared else {
+            self.node.handle_stored(false);
+            return;
+        };
+        let stored = port.store(to.node, region);
+        let source = match self.capture.is_some() {
+            true => port.source_of(region.offset, region.bytes),
+            false => None,
+        };
+        if let Err(broken) = stored {
+            port.broken.get_or_insert(broken);
+        }
+        self.node.handle_stored(stored.is_ok());
+        if let Some((address, bytes)) = source {
+            self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, address, bytes);
+        }
+    }
 }

@@ -283,6 +283,8 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
+        // The handler id is taken by nobody else, and the NIC has room for it from the start.
+        SharedError::Register(_) => Kind::Internal,
         SharedError::TooManyThreads(_) => Kind::Limit,
     }
 }

@@ -141,6 +141,7 @@ impl<D: TranslationDesign> Node<D> {
             let _ = self.nic.revoke(id);
             return Err(NicError::UnknownProcess(process).into());
         };
+        self.has_actions = true;
         // Importers that wait for the name are answered at the next look at the actions.
         if let Err(error) = state.vmmc.offer(offer) {
             let _ = self.nic.revoke(id);
@@ -193,6 +194,7 @@ impl<D: TranslationDesign> Node<D> {
         let Some(state) = self.processes.get_mut(process) else {
             return Ok(());
         };
+        self.has_actions = true;
         state.vmmc.withdraw(id);
         let exports = &mut state.exports;
         let Some(at) = exports.list.iter().position(|other| other.id == id) else {

@@ -49,6 +49,7 @@ impl<D: TranslationDesign> Node<D> {
             });
         };
         let vmmc = &mut state.vmmc;
+        self.has_actions = true;
         let request = vmmc.import(now_ns, from, name, rights, token, timeout_ns)?;
         if is_gone {
             vmmc.handle_peer_gone(from.node);
@@ -141,6 +142,7 @@ impl<D: TranslationDesign> Node<D> {
             && let Some(state) = self.processes.get_mut(process)
         {
             state.vmmc.release(grant);
+            self.has_actions = true;
         }
     }
 

@@ -101,6 +101,7 @@ impl<D: TranslationDesign> Node<D> {
     /// Takes a control message. False when it is none.
     pub(crate) fn take_control(&mut self, from: Endpoint, to: ProcessId, bytes: &[u8]) -> bool {
         let uid = self.uid;
+        self.has_actions = true;
         match self.processes.get_mut(to) {
             Some(process) => process.vmmc.handle_control(from, uid, bytes).is_ok(),
             None => true,

@@ -53,8 +53,10 @@ pub struct Node<D> {
     pub(crate) confinement: Confinement,
     /// Peers whose queue was full.
     pub(crate) blocked: Vec<NodeId>,
-    /// Services may have actions.
+    /// The model or services may have actions: set by whatever reaches one of them.
     pub(crate) has_actions: bool,
+    /// One of them had a deadline when their actions had been carried out.
+    pub(crate) has_deadlines: bool,
     /// A message that is looked at or waits for the bytes before it.
     pub(crate) message: Vec<u8>,
     pub(crate) following: Option<Following>,
@@ -85,6 +87,7 @@ impl<D: TranslationDesign> Node<D> {
             confinement: Confinement::new(nodes),
             blocked: Vec::with_capacity(nodes),
             has_actions: false,
+            has_deadlines: false,
             message,
             following: None,
             breach: None,
@@ -321,11 +324,16 @@ impl<D: TranslationDesign> Node<D> {
         self.told.pop_front()
     }
 
-    /// All that `from` sent in the packet that was handled last has been told.
+    /// All that `from` sent in the packet that was handled last has been told. Whether that broke the rules: then there is more to
+    /// tell.
     #[inline]
-    pub fn end_packet(&mut self, from: NodeId) {
-        if let Some(breach) = self.breach.take() {
-            self.handle_breach(from, breach);
+    pub fn end_packet(&mut self, from: NodeId) -> bool {
+        match self.breach.take() {
+            Some(breach) => {
+                self.handle_breach(from, breach);
+                true
+            }
+            None => false,
         }
     }
 
@@ -444,6 +452,7 @@ impl<D: TranslationDesign> Node<D> {
 
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     pub fn handle_time(&mut self, now_ns: u64) {
+        self.has_actions = true;
         for process in self.processes.iter_mut() {
             if process.vmmc.poll_at().is_some_and(|at| at <= now_ns) && !self.confinement.is_on() {
                 process.vmmc.handle_time(now_ns);
@@ -453,15 +462,22 @@ impl<D: TranslationDesign> Node<D> {
                 let is_due = service.poll_at().is_some_and(|at| at <= now_ns);
                 if is_due && (service.allocates_nothing() || !self.confinement.is_on()) {
                     service.handle_time(now_ns);
-                    self.has_actions = true;
                 }
             }
         }
     }
 
     /// When [`handle_time`](Self::handle_time) has something to do. While the node is confined, what would allocate is left out.
+    #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
+        match self.has_actions || self.has_deadlines {
+            true => self.next_deadline(),
+            false => None,
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         let is_free = !self.confinement.is_on();
         let of_process = |process: &Process| {
             let vmmc = process.vmmc.poll_at().filter(|_| is_free);
@@ -496,6 +512,7 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     fn forget_peer(&mut self, now_ns: u64, node: NodeId) {
+        self.has_actions = true;
         self.nic.handle_peer_gone(node);
         for process in self.processes.iter_mut() {
             process.vmmc.handle_peer_gone(node);
@@ -530,6 +547,7 @@ impl<D: TranslationDesign> Node<D> {
 
     /// Tells the peers in `nodes` that this node leaves.
     pub fn leave(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) {
+        self.has_actions = true;
         if let Some(process) = self.processes.iter_mut().next() {
             process.vmmc.leave(nodes.map(Endpoint::first_of));
         }

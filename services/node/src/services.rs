@@ -2,7 +2,7 @@
 
 use mapwire_service::{Access, Action, Region};
 use mapwire_translation::TranslationDesign;
-use mapwire_vmmc::Action as VmmcAction;
+use mapwire_vmmc::{Action as VmmcAction, RequestId};
 use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId, ProcessId};
 
 use crate::imports::Granted;
@@ -35,7 +35,10 @@ pub enum Act {
         tag: u64,
     },
     /// An import that was asked for has its [`outcome`](Node::outcome).
-    ImportOver,
+    ImportOver {
+        /// Which.
+        request: RequestId,
+    },
     /// A peer has revoked an export that this node imports: what is mapped of it is dead memory.
     Revoked {
         /// The peer.
@@ -95,16 +98,11 @@ impl<D: TranslationDesign> Node<D> {
     /// left. To be drained after every input.
     #[inline]
     pub fn poll_ask(&mut self) -> Option<Ask> {
-        if !self.has_actions && !self.has_vmmc_actions() {
-            return None;
+        if self.has_actions {
+            self.poll_ask_now()
+        } else {
+            None
         }
-        self.poll_ask_now()
-    }
-
-    fn has_vmmc_actions(&self) -> bool {
-        let mut processes = self.processes.iter();
-        // What asks may allocate.
-        !self.confinement.is_on() && processes.any(|process| process.vmmc.has_actions())
     }
 
     fn poll_ask_now(&mut self) -> Option<Ask> {
@@ -159,11 +157,11 @@ impl<D: TranslationDesign> Node<D> {
                     VmmcAction::Imported { request, grant } => {
                         let revoked = false;
                         outcomes.insert(request, Ok(Granted { grant, revoked }));
-                        Done::Asked(Act::ImportOver)
+                        Done::Asked(Act::ImportOver { request })
                     }
                     VmmcAction::Failed { request, error } => {
                         outcomes.insert(request, Err(error));
-                        Done::Asked(Act::ImportOver)
+                        Done::Asked(Act::ImportOver { request })
                     }
                     VmmcAction::Revoked { from, export } => {
                         nic.handle_revoked(from.node, export);
@@ -222,7 +220,10 @@ impl<D: TranslationDesign> Node<D> {
                 return Some((*id, done));
             }
         }
-        self.has_actions = false;
+        // A confined node does not ask for what the model wants.
+        let mut processes = self.processes.iter();
+        self.has_actions = processes.any(|process| process.vmmc.has_actions());
+        self.has_deadlines = self.next_deadline().is_some();
         None
     }
 

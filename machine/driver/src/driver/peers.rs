@@ -6,9 +6,9 @@ use mapwire_transport::rendezvous::Event;
 use mapwire_transport::shm::channel::{Channel, Side};
 use mapwire_transport::transport::Transport;
 use mapwire_vmmc::RequestId;
-use mapwire_wire::{Endpoint, NodeId};
+use mapwire_wire::NodeId;
 
-use super::{Driver, PeerWords, peer_flags};
+use super::{Driver, PROCESS, PeerWords, now_ns, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
 use crate::exports::STATUS_TAG;
@@ -19,14 +19,14 @@ impl Driver {
     #[cold]
     pub(super) fn housekeep(&mut self) {
         // Grants that have come are outcomes now: whose memory comes next is known.
-        self.serve_vmmc();
+        self.serve_services();
         while let Some(event) = self.job.poll() {
             match event {
                 Event::Channel { peer, fd } => {
                     let side = Side::of(self.job.rank(), peer);
                     match Channel::open(&fd, side, self.job.ring()) {
                         Ok(channel) => {
-                            self.nic.make_room(NodeId(peer as u16));
+                            self.node.make_room(NodeId(peer as u16));
                             self.transport.connect(NodeId(peer as u16), channel);
                         }
                         Err(error) => {
@@ -76,11 +76,7 @@ impl Driver {
         let Ok(request) = u32::try_from(tag & !STATUS_TAG).map(RequestId) else {
             return;
         };
-        let granted = || match self.outcomes.get(&request) {
-            Some(Ok(granted)) => granted.grant.node() == from && granted.grant.direct.is_some(),
-            _ => false,
-        };
-        if self.vmmc.awaits(Endpoint::first_of(from), request) || granted() {
+        if self.node.awaits_memory(PROCESS, from, request) {
             self.passed.entry(tag).or_insert((from, fd));
         }
     }
@@ -104,20 +100,27 @@ impl Driver {
     #[cold]
     pub(super) fn handle_breach(&mut self, node: NodeId, breach: Breach) {
         self.log.push(Line::PeerBroken { node, breach });
-        self.breaches.note(node, breach);
-        self.handle_peer_gone(node);
+        if node != self.me {
+            self.breaches.note(node, breach);
+            self.handle_peer_gone(node);
+        }
     }
 
-    /// A control message to a peer that is there was lost. Since the two no longer agree on what is exported and imported, the
-    /// peer counts as gone; this rank itself cannot.
+    /// Treats as gone whom the node has found gone. Whether there was anybody.
+    #[inline]
+    pub(super) fn take_gone(&mut self) -> bool {
+        !self.teller.gone.is_empty() && self.take_all_gone()
+    }
+
     #[cold]
-    pub(crate) fn handle_lost_control(&mut self, node: NodeId) {
-        let breach = Breach::Overfull;
-        if node == self.me {
-            self.log.push(Line::PeerBroken { node, breach });
-        } else {
-            self.handle_breach(node, breach);
+    fn take_all_gone(&mut self) -> bool {
+        while let Some((node, breach)) = self.teller.gone.pop() {
+            match breach {
+                Some(breach) => self.handle_breach(node, breach.into()),
+                None => self.handle_peer_gone(node),
+            }
         }
+        true
     }
 
     /// Why nothing can be had of a peer that is gone.
@@ -137,21 +140,10 @@ impl Driver {
             flags.fetch_or(peer_flags::GONE, core::sync::atomic::Ordering::Release);
         }
         self.transport.disconnect(node);
-        if let Some(shared) = &mut self.shared {
-            shared.handle_peer_gone(node, self.breaches.of(node));
+        self.node.handle_peer_gone(now_ns(), node);
+        if !self.is_confined {
+            self.passed.retain(|_, (from, _)| *from != node);
         }
-        if self.deferred.active {
-            self.deferred.note_gone(node);
-        } else {
-            self.forget_peer(node);
-        }
-    }
-
-    /// Tells the models that a peer is gone.
-    pub(super) fn forget_peer(&mut self, node: NodeId) {
-        self.nic.handle_peer_gone(node);
-        self.vmmc.handle_peer_gone(node);
-        self.passed.retain(|_, (from, _)| *from != node);
     }
 
     /// Whether a peer has left or died.
@@ -169,9 +161,8 @@ impl Driver {
             .copied()
             .filter(|&peer| peer != self.me && !self.is_gone(peer))
             .collect();
-        self.vmmc
-            .leave(peers.iter().copied().map(Endpoint::first_of));
-        self.serve_vmmc();
+        self.node.leave(peers.iter().copied());
+        self.serve_services();
         self.transmit();
         self.ring_due();
         for peer in peers {

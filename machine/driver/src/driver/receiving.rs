@@ -1,20 +1,39 @@
-//! What comes in: packets of the peers, and the completions that follow from them and from commands.
+//! What comes in: packets of the peers, and what is told of them.
 
-use mapwire_nic::{BufferId, Completion, Rejection, Verdict};
-use mapwire_translation::{Pinning, TranslationDesign};
+use mapwire_nic::{BufferId, Verdict};
+use mapwire_node::{NoPayload, Payload};
 use mapwire_transport::payload::Received;
 use mapwire_transport::transport::{ReceiveError, Transport};
-use mapwire_wire::{
-    HandlerId, MAX_CONTROL_BYTES, Repr, SIGNAL_TRAILER_BYTES, TRACE_FLAG_DIRECT, TraceOp,
-};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp};
 
-use super::peers::is_gone;
-use super::{Driver, NOTICE_HANDLER, PROCESS, SHARED_HANDLER};
-use crate::breach::Breach;
+use super::{Driver, now_ns};
 use crate::mover;
 
 /// Packets taken in one turn, so that a busy peer does not keep a thread from its own work.
 const RECEIVE_BUDGET: usize = 64;
+
+/// A payload of the transport, for the node.
+struct Taken<'a>(Received<'a>);
+
+impl Payload for Taken<'_> {
+    #[inline(always)]
+    fn len_bytes(&self) -> usize {
+        self.0.len_bytes()
+    }
+
+    #[inline(always)]
+    fn private(&self) -> &[u8] {
+        match self.0 {
+            Received::Inline(bytes) => bytes,
+            Received::Bulk(_) => &[],
+        }
+    }
+
+    #[inline]
+    fn copy_to_slice(&self, offset: usize, into: &mut [u8]) {
+        self.0.copy_to_slice(offset, into);
+    }
+}
 
 impl Driver {
     #[inline]
@@ -29,135 +48,56 @@ impl Driver {
                 }
                 Ok(Some(packet)) => packet,
                 Err(ReceiveError::PeerGone(peer)) => {
-                    self.deferred.leave();
+                    self.node.leave_for_later();
                     self.handle_peer_gone(peer);
                     received = true;
                     continue;
                 }
                 Err(ReceiveError::PeerCorrupt { peer, corrupt }) => {
-                    self.deferred.leave();
+                    self.node.leave_for_later();
                     self.handle_breach(peer, corrupt.into());
                     received = true;
                     continue;
                 }
             };
             let from = packet.from;
-            let payload = packet.payload;
-            let inline = match payload {
-                Received::Inline(bytes) => bytes,
-                Received::Bulk(_) => &[],
-            };
-            if self.deferred.active {
-                // Traces, notifications and misses may make what keeps them grow.
-                let only_shared = self.capture.is_some()
-                    || self.teller.is_full()
-                    || self.nic.translation().pinning_receive() == Pinning::OnMiss;
-                let takes = if only_shared {
-                    let parsed = Repr::parse(packet.header, inline);
-                    matches!(
-                        parsed,
-                        Ok(Repr::Handler {
-                            handler: SHARED_HANDLER,
-                            ..
-                        })
-                    )
-                } else {
-                    self.deferred.takes(packet.header)
-                };
-                if !takes {
-                    self.deferred.leave();
-                    break;
-                }
+            let payload = Taken(packet.payload);
+            if self.is_confined && (!self.node.may_take(packet.header) || self.teller.is_full()) {
+                self.node.leave_for_later();
+                break;
             }
             let received_before = core::mem::replace(&mut received, true);
-            if self.breaches.of(from).is_some() {
-                self.transport.release(from);
-                continue;
-            }
-            let mut breach = None;
-            let mut arrived = None;
-            let trailer = || {
-                let mut bytes = [0; SIGNAL_TRAILER_BYTES];
-                if let Some(offset) = payload.len_bytes().checked_sub(SIGNAL_TRAILER_BYTES) {
-                    payload.copy_to_slice(offset, &mut bytes);
-                }
-                bytes
-            };
             let verdict = self
-                .nic
-                .handle_packet(from, packet.header, inline, trailer, BufferId(0));
+                .node
+                .handle_packet(from, packet.header, &payload, BufferId(0));
             if verdict == Verdict::Wait {
                 // It stays at the head of its ring: the next turn finds it there, when the host has acted.
-                if self.deferred.active {
-                    self.deferred.leave();
+                if self.is_confined {
+                    self.node.leave_for_later();
                     return received_before;
                 }
                 self.serve_misses();
                 return true;
             }
-            while let Some(dma) = self.nic.poll_dma() {
-                let old = mover::deliver(&self.pages, &mut self.garbage, &dma, &payload);
-                self.nic.handle_dma_done(&dma, old);
+            while let Some(dma) = self.node.poll_move() {
+                let old = mover::deliver(&self.pins, &mut self.garbage, &dma, &payload.0);
+                self.node.handle_moved(&dma, old);
             }
-            while let Some(completion) = self.nic.poll_completion() {
-                match completion {
-                    // For a process that is not there.
-                    Completion::Message { to, .. } if to != PROCESS => {}
-                    Completion::Message {
-                        handler: SHARED_HANDLER,
-                        ..
-                    } => {
-                        if let Some(shared) = &mut self.shared {
-                            if self.capture.is_some() {
-                                arrived = arrived.or_else(|| shared.arrived(&payload));
-                            }
-                            shared.handle_packet(from, &payload);
-                        }
-                    }
-                    Completion::Message {
-                        handler: HandlerId::CONTROL,
-                        ..
-                    } => {
-                        if payload.len_bytes() <= MAX_CONTROL_BYTES {
-                            self.deferred.keep(from, &payload);
-                        } else {
-                            breach = breach.or(Some(Breach::Control));
-                        }
-                    }
-                    Completion::Message { handler, .. } => {
-                        if handler == NOTICE_HANDLER {
-                            crate::exports::handle_direct_notice(
-                                &self.exports,
-                                &mut self.teller.notices,
-                                &mut self.log,
-                                from,
-                                inline,
-                            );
-                        }
-                    }
-                    // What a peer sent before it left, and nobody waits for.
-                    Completion::Rejected {
-                        reason: Rejection::UnknownNode,
-                        ..
-                    } if is_gone(&self.peers, from) => {}
-                    other => {
-                        if let Completion::Rejected { reason, .. } = &other {
-                            breach = breach.or(Breach::of(reason));
-                        }
-                        self.teller
-                            .tell(other, &mut self.pages, &self.exports, &mut self.log);
-                    }
-                }
+            let mut arrived = None;
+            if self.capture.is_some()
+                && let Some(port) = &self.shared
+            {
+                arrived = port.arrived(packet.header, payload.private());
+            }
+            while let Some(told) = self.node.poll_told(&payload, now_ns) {
+                self.teller.tell(told, &self.exports, &mut self.log);
             }
             self.transport.release(from);
             if let Some((address, bytes)) = arrived {
                 self.trace(TraceOp::Receive, TRACE_FLAG_DIRECT, address, bytes);
             }
-            if !self.deferred.active {
-                self.serve_deferred();
-            }
-            if let Some(breach) = breach {
-                self.handle_breach(from, breach);
+            if self.node.end_packet(from) {
+                self.tell();
             } else if !self.transport.has_next(from) {
                 // What others have sent is for the next turn: the program may wait for what has come.
                 break;
@@ -166,14 +106,14 @@ impl Driver {
         received
     }
 
-    /// Tells the completions that do not come with a packet. Whether there were any.
+    /// Tells what does not come with a packet. Whether there was anything.
+    #[inline]
     pub(crate) fn tell(&mut self) -> bool {
         let mut told = false;
-        while let Some(completion) = self.nic.poll_completion() {
-            self.teller
-                .tell(completion, &mut self.pages, &self.exports, &mut self.log);
+        while let Some(next) = self.node.poll_told(&NoPayload, now_ns) {
+            self.teller.tell(next, &self.exports, &mut self.log);
             told = true;
         }
-        told
+        told | self.take_gone()
     }
 }

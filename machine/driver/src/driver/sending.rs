@@ -1,6 +1,5 @@
 //! What goes out: commands to the NIC, packets from it to the peers, and the bells rung for them.
 
-use mapwire_nic::Source;
 use mapwire_transport::transport::{SendError, Transport};
 use mapwire_wire::{CommandRepr, NodeId};
 
@@ -19,9 +18,9 @@ impl Driver {
     pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
         let submitted = self
             .queue
-            .submit_to(&mut self.nic, PROCESS, command, data)?;
+            .submit_to(&mut self.node, PROCESS, command, data)?;
         self.transmit();
-        if self.nic.has_misses() {
+        if self.node.has_misses() {
             self.handle_misses();
         }
         if submitted && self.is_blocked() && !self.to_ring.contains(&self.me) {
@@ -51,29 +50,21 @@ impl Driver {
     /// Sends all that can be sent. The bells of the peers that it went to are due: [`ring_due`](Self::ring_due).
     #[inline]
     pub(crate) fn transmit(&mut self) -> bool {
-        for node in self.blocked.drain(..) {
-            self.nic.handle_transmit_ready(node);
-        }
+        self.node.retry_blocked();
         let mut sent = false;
-        while let Some(packet) = self.nic.poll_transmit() {
+        while let Some(packet) = self.node.poll_transmit() {
             let to = packet.to;
-            if self.deferred.active && matches!(packet.source, Source::Message(_)) {
-                // Its memory would be given back.
-                self.deferred.leave();
-                self.block(to);
-                continue;
-            }
-            match mover::transmit(&self.pages, &self.garbage, &mut self.transport, packet) {
+            match mover::transmit(&self.pins, &self.garbage, &mut self.transport, packet) {
                 Ok(()) => {
-                    self.nic.handle_transmitted(to);
+                    self.node.handle_transmitted(to);
                     sent = true;
                     if to != self.me && !self.to_ring.contains(&to) {
                         self.to_ring.push(to);
                     }
                 }
                 Err(SendError::WouldBlock(_)) => self.block(to),
-                Err(SendError::NotConnected(_)) if self.deferred.active => {
-                    self.deferred.leave();
+                Err(SendError::NotConnected(_)) if self.is_confined => {
+                    self.node.leave_for_later();
                     self.block(to);
                 }
                 Err(SendError::NotConnected(_)) => {
@@ -89,12 +80,9 @@ impl Driver {
                         }
                         _ => self.handle_peer_gone(to),
                     }
-                    if self.deferred.active {
+                    if self.is_confined {
                         // The NIC has not been told, and would offer the packet for ever.
                         self.block(to);
-                    } else {
-                        // The page-fault handler may have found it out, and left this. Told twice does no harm.
-                        self.forget_peer(to);
                     }
                 }
             }
@@ -112,8 +100,7 @@ impl Driver {
 
     #[cold]
     fn block(&mut self, node: NodeId) {
-        self.nic.handle_transmit_blocked(node);
-        self.blocked.push(node);
+        self.node.handle_transmit_blocked(node);
         // Whoever is asleep with a full queue must be woken to empty it.
         if node != self.me && !self.to_ring.contains(&node) {
             self.to_ring.push(node);
@@ -131,22 +118,22 @@ impl Driver {
     /// Whether all that was sent towards a peer has been delivered there.
     pub(crate) fn settled(&mut self, node: NodeId) -> bool {
         !self.queue.has_commands()
-            && self.nic.idle_towards(node)
+            && self.node.idle_towards(node)
             && !matches!(self.transport.drained(node), Ok(false))
     }
 
     /// Whether nothing waits that is to go to a peer that lives.
     pub(crate) fn has_sent_all(&self) -> bool {
-        let peers = (0..self.nic.nodes()).map(|node| NodeId(node as u16));
+        let peers = (0..self.node.nic().nodes()).map(|node| NodeId(node as u16));
         !self.queue.has_commands()
             && peers
                 .filter(|&peer| peer != self.me && !self.is_gone(peer))
-                .all(|peer| self.nic.idle_towards(peer))
+                .all(|peer| self.node.idle_towards(peer))
     }
 
     /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody is sure to ring.
     pub(crate) fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty()
+        self.node.is_blocked()
     }
 
     /// Lets peers know how much of their rings is free.

@@ -1,39 +1,38 @@
-//! Completions of the NIC, told to whom they concern.
+//! What the node tells, passed on to whom it concerns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mapwire_nic::Completion;
-use mapwire_translation::PageRange;
+use mapwire_node::{Breach, Told};
+use mapwire_wire::NodeId;
 
 use crate::completions::{CommandFailure, CompletionWords};
 use crate::exports::LocalExport;
 use crate::log::{Line, Log};
 use crate::notices::{Notice, Notification};
-use crate::pages::Pages;
 
 /// Notifications that wait before the page-fault handler leaves packets in their rings.
 const NOTICES: usize = 256;
 
-/// What is changed when a completion is told.
+/// What is changed when something is told.
 #[derive(Debug)]
 pub(crate) struct Teller {
     pub(super) words: Arc<CompletionWords>,
-    /// Transfers whose pages are held, by completion word.
-    pub(super) held: Vec<Option<PageRange>>,
     /// Handlers of the program that have not run yet.
     pub(crate) notices: VecDeque<Notice>,
     /// Stores that a peer refused after they had left.
     pub(super) refused_stores: u64,
+    /// Peers that the node has found gone, and why.
+    pub(super) gone: Vec<(NodeId, Option<Breach>)>,
 }
 
 impl Teller {
-    pub(super) fn new(words: Arc<CompletionWords>) -> Self {
+    pub(super) fn new(words: Arc<CompletionWords>, nodes: usize) -> Self {
         Self {
             words,
-            held: vec![None; crate::completions::WORDS],
             notices: VecDeque::with_capacity(NOTICES),
             refused_stores: 0,
+            gone: Vec::with_capacity(nodes),
         }
     }
 
@@ -42,44 +41,28 @@ impl Teller {
         self.notices.len() >= NOTICES
     }
 
-    /// Lets go of the pages of the transfer with completion word `word`.
+    /// Passes on what is told.
     #[inline]
-    pub(super) fn release(&mut self, pages: &mut Pages, word: u32) {
-        if let Some(range) = self.held.get_mut(word as usize).and_then(Option::take) {
-            pages.release(range);
-        }
-    }
-
-    /// Tells a completion to whom it concerns.
-    #[inline]
-    pub(super) fn tell(
-        &mut self,
-        completion: Completion,
-        pages: &mut Pages,
-        exports: &[LocalExport],
-        log: &mut Log,
-    ) {
-        match completion {
-            Completion::Done { completion, .. } => {
-                self.release(pages, completion);
-                self.words.complete(completion);
-            }
-            Completion::Failed {
+    pub(super) fn tell(&mut self, told: Told, exports: &[LocalExport], log: &mut Log) {
+        match told {
+            Told::Done { completion, .. } => self.words.complete(completion),
+            Told::Failed {
                 completion: Some(completion),
                 error,
                 sent_bytes,
                 ..
-            } => {
-                self.release(pages, completion);
-                self.words
-                    .fail(completion, CommandFailure { error, sent_bytes });
-            }
-            Completion::Failed {
-                completion: None,
-                error,
-                ..
-            } => log.push(Line::CommandRefused(error)),
-            Completion::Notification {
+            } => self
+                .words
+                .fail(completion, CommandFailure { error, sent_bytes }),
+            told => self.tell_rare(told, exports, log),
+        }
+    }
+
+    fn tell_rare(&mut self, told: Told, exports: &[LocalExport], log: &mut Log) {
+        match told {
+            Told::Done { .. } => {}
+            Told::Failed { error, .. } => log.push(Line::CommandRefused(error)),
+            Told::Notified {
                 export,
                 from,
                 offset,
@@ -103,7 +86,7 @@ impl Teller {
                     });
                 }
             }
-            Completion::StoreRefused {
+            Told::StoresRefused {
                 from,
                 export,
                 reason,
@@ -117,9 +100,23 @@ impl Teller {
                     count,
                 });
             }
-            Completion::Rejected { from, reason } => log.push(Line::Rejected { from, reason }),
-            // These come with a packet, and are told where it is.
-            Completion::Message { .. } => {}
+            Told::Rejected { from, reason } => log.push(Line::Rejected { from, reason }),
+            Told::NoticeWithoutKey { from, export } => {
+                log.push(Line::NoticeWithoutKey { from, export });
+            }
+            Told::NoticeOutside {
+                from,
+                export,
+                offset,
+                length,
+            } => log.push(Line::NoticeOutside {
+                from,
+                export,
+                offset,
+                length,
+            }),
+            Told::PeerBroken { node, breach } => self.gone.push((node, Some(breach))),
+            Told::PeerLeft { node } => self.gone.push((node, None)),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use mapwire_dsm::{Access, Config as ModelConfig, Dsm, MAX_MESSAGE_BYTES, Message, Progress};
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
-use mapwire_transport::payload::Received;
+use mapwire_node::SharedMemory;
+use mapwire_service::{Action, Broken, Service};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
 use super::{Driver, PROCESS, SHARED_HANDLER};
@@ -21,10 +22,51 @@ use crate::shared::{MAX_THREADS, SharedError, SharedPort};
 
 const PEER: NodeId = NodeId(1);
 
-/// Sends a message of this rank's services.
-fn send(driver: &mut Driver, to: NodeId, handler: HandlerId, message: &[u8]) -> bool {
-    let to = Endpoint::first_of(to);
-    driver.nic.send_message(PROCESS, to, handler, message)
+/// Sends a message of the program.
+fn send(driver: &mut Driver, to: NodeId, handler: HandlerId, message: &[u8]) {
+    let command = CommandRepr::Handler {
+        to: Endpoint::first_of(to),
+        handler,
+        length: message.len() as u32,
+    };
+    assert!(driver.submit(&command, message).unwrap());
+}
+
+/// Sends to the peer until a message is lost.
+#[derive(Debug, Default)]
+struct Flood {
+    is_over: bool,
+}
+
+impl Service for Flood {
+    fn handle_message(&mut self, _: u64, _: Endpoint, _: &[u8]) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn handle_peer_gone(&mut self, _: u64, _: NodeId) {}
+
+    fn handle_lost(&mut self, to: Endpoint) {
+        assert_eq!(to.node, PEER);
+        self.is_over = true;
+    }
+
+    fn handle_time(&mut self, _: u64) {}
+
+    fn poll_action(&mut self) -> Option<Action<'_>> {
+        let to = Endpoint::first_of(PEER);
+        (!self.is_over).then_some(Action::Send { to, message: &[1] })
+    }
+
+    fn poll_at(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Fills the queue of the peer.
+fn flood(driver: &mut Driver) {
+    let flood = Box::new(Flood::default());
+    driver.node.register(PROCESS, HandlerId(9), flood).unwrap();
+    driver.serve_services();
 }
 
 /// A driver whose peer is never connected.
@@ -37,33 +79,34 @@ fn driver() -> Driver {
 }
 
 /// Opens shared memory at `base`. The peer has shown no view of its own.
-fn open_shared(driver: &mut Driver, base: usize) -> &mut SharedPort {
+fn open_shared(driver: &mut Driver, base: usize) -> &mut SharedMemory {
     let layout = ViewLayout::new(base, 1 << 16, 1).unwrap();
     let views = Arc::new(MultiView::new("test", layout).unwrap());
     let protection = PageProtection::new(FaultBackend::Sigsegv, Arc::clone(&views)).unwrap();
     let config = ModelConfig::new(0, 2, MAX_THREADS as u16, layout.pages() as u32, 1);
-    let port = SharedPort::new(Dsm::new(config).unwrap(), views, protection);
-    driver.shared.insert(Box::new(port))
+    let port = SharedPort::new(2, views, protection);
+    driver.open_shared(Dsm::new(config).unwrap(), port).unwrap();
+    driver.shared_memory_mut().unwrap()
 }
 
 /// Opens shared memory at `base`, asks the peer for a lock, and gives what became of that.
 fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
-    let port = open_shared(driver, base);
+    let memory = open_shared(driver, base);
     // The peer manages lock 1.
-    assert_eq!(port.dsm_mut().lock(0, 1), Ok(Progress::Pending));
+    assert_eq!(memory.dsm_mut().lock(0, 1), Ok(Progress::Pending));
     driver.serve_shared();
-    driver.shared.as_mut()?.take_outcome(0)?.err()
+    driver.take_outcome(0)?.err()
 }
 
 #[test]
 fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     let mut driver = driver();
-    let port = open_shared(&mut driver, 0x4200_0000_0000);
+    let memory = open_shared(&mut driver, 0x4200_0000_0000);
     // This rank manages page 0, and so knows of the minipage at once.
-    port.dsm_mut().alloc(0, 64).unwrap();
+    memory.dsm_mut().alloc(0, 64).unwrap();
     driver.serve_shared();
-    assert!(driver.shared().unwrap().check().is_ok());
-    assert!(driver.nic.idle_towards(PEER));
+    assert!(driver.check_shared().is_ok());
+    assert!(driver.node.idle_towards(PEER));
     let request = Message::Request {
         thread: 0,
         view: 0,
@@ -72,28 +115,29 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     };
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
-    let port = driver.shared.as_mut().unwrap();
+    let peer = Endpoint::first_of(PEER);
+    let memory = driver.shared_memory_mut().unwrap();
     // It may be left of an opening before this one.
-    port.handle_packet(PEER, &Received::Inline(&bytes[..length]));
+    memory.handle_message(0, peer, &bytes[..length]).unwrap();
     driver.serve_shared();
-    assert!(driver.shared().unwrap().check().is_ok());
-    let port = driver.shared.as_mut().unwrap();
-    port.hear(PEER);
-    port.handle_packet(PEER, &Received::Inline(&bytes[..length]));
+    assert!(driver.check_shared().is_ok());
+    let memory = driver.shared_memory_mut().unwrap();
+    memory.hear(peer);
+    memory.handle_message(0, peer, &bytes[..length]).unwrap();
     driver.serve_shared();
-    let error = driver.shared().unwrap().check().unwrap_err();
+    let error = driver.check_shared().unwrap_err();
     assert!(matches!(error, SharedError::NoView(PEER)), "{error}");
-    assert!(driver.nic.idle_towards(PEER), "no grant without its data");
+    assert!(driver.node.idle_towards(PEER), "no grant without its data");
 }
 
 #[test]
 fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
     let mut driver = driver();
-    while send(&mut driver, PEER, HandlerId::CONTROL, &[1]) {}
+    flood(&mut driver);
     let request = driver.ask_import(PEER, "a", Rights::STORE, None, 1_000_000_000);
     assert!(driver.is_gone(PEER));
     let outcome = driver.take_import(request.unwrap());
-    let (peer, breach) = (PEER, Breach::Overfull);
+    let (peer, breach) = (PEER, Breach::Node(mapwire_node::Breach::Overfull));
     assert!(
         matches!(outcome, Some(Err(DriverError::PeerBroken { peer: at, breach: why })) if (at, why) == (peer, breach)),
         "{outcome:?}"
@@ -108,14 +152,14 @@ fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
 #[test]
 fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
     let mut driver = driver();
-    while send(&mut driver, PEER, SHARED_HANDLER, &[]) {}
+    flood(&mut driver);
     let error = lock_of_the_peer(&mut driver, 0x4000_0000_0000);
     assert!(
         matches!(
             error,
             Some(SharedError::RankBroken {
                 peer: PEER,
-                breach: Breach::Overfull
+                breach: Breach::Node(mapwire_node::Breach::Overfull)
             })
         ),
         "{error:?}"
@@ -138,23 +182,18 @@ fn shared_memory_opened_after_a_rank_has_gone_says_so() {
 fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a_send() {
     const ME: NodeId = NodeId(0);
     let mut driver = driver();
-    assert!(send(
-        &mut driver,
-        ME,
-        HandlerId::CONTROL,
-        b"no control message"
-    ));
+    send(&mut driver, ME, HandlerId::CONTROL, b"no control message");
     driver.transmit();
     driver.at(Place::FaultHandler, Driver::poll);
-    assert!(driver.has_deferred() && driver.log.is_empty());
+    assert!(driver.has_left() && driver.log.is_empty());
     assert!(driver.needs_service(), "the service thread is woken");
     assert!(!driver.needs_service(), "once");
     assert!(
-        driver.has_deferred(),
+        driver.has_left(),
         "it looks for this before it sleeps again"
     );
     driver.take_news(PEER);
-    assert!(!driver.has_deferred());
+    assert!(!driver.has_left());
     assert!(matches!(
         driver.log.pop(),
         Some(Line::PeerBroken { node: ME, .. })
@@ -175,7 +214,7 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
         driver.transmit();
         let _in_handler = mapwire_host::masking::in_fault_handler();
         driver.at(Place::FaultHandler, Driver::poll);
-        !driver.has_deferred() && !driver.log.is_empty()
+        !driver.has_left() && !driver.log.is_empty()
     });
     assert!(served.join().unwrap());
 }
@@ -200,7 +239,7 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
 #[test]
 fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_seen_all_rings() {
     let mut driver = driver();
-    assert!(send(&mut driver, NodeId(0), SHARED_HANDLER, &[]));
+    send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
     driver.transmit();
     assert!(driver.poll());
     assert!(!driver.rings_empty);

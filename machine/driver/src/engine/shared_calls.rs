@@ -12,6 +12,7 @@ use mapwire_transport::bells::Wake;
 use super::{Engine, Place};
 use crate::driver::Driver;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
+use mapwire_node::SharedMemory;
 
 /// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
 const EXIT_LOST: i32 = 70;
@@ -25,16 +26,26 @@ impl Engine {
         (start != 0).then(|| start..self.shared_end.load(Ordering::Acquire))
     }
 
-    /// Begins an operation of the calling thread on the shared memory, and waits for its outcome; `Ok(None)` when it was
-    /// over at once. In the page-fault handler it allocates and frees nothing.
+    /// Begins an operation of the calling thread on the shared memory, and waits for its outcome; `Ok(None)` when it was over at once.
     ///
     /// # Errors
     /// The model's refusal, or that the shared memory is at its end.
     #[inline]
     pub fn shared_operation(
         &self,
+        begin: impl FnOnce(&mut Dsm, u16) -> Result<Progress, ModelError>,
+    ) -> Result<Option<Outcome>, SharedError> {
+        self.operate(Place::Program, |memory, _, thread| {
+            begin(memory.dsm_mut(), thread)
+        })
+    }
+
+    /// As [`shared_operation`](Self::shared_operation), at any place. In the page-fault handler it allocates and frees nothing.
+    #[inline]
+    fn operate(
+        &self,
         place: Place,
-        begin: impl FnOnce(&mut SharedPort, u16) -> Result<Progress, ModelError>,
+        begin: impl FnOnce(&mut SharedMemory, &SharedPort, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
         let _mask = self.mask();
         let operation = self
@@ -44,19 +55,17 @@ impl Engine {
         let thread = operation.number();
         let (over, owing) = {
             let mut driver = self.lock();
-            let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
-            port.check()?;
-            let begun = begin(port, thread);
+            driver.check_shared()?;
+            let (memory, port) = driver.shared_parts().ok_or(SharedError::NotOpen)?;
+            let begun = begin(memory, port, thread);
             // What began may have ended a hold, also when it is refused.
             driver.at(place, Driver::serve_shared);
             if begun.is_err() {
                 driver.ring_due();
             }
-            let progress = begun?;
-            let over = match (progress, &mut driver.shared) {
-                (Progress::Done, _) => Some(Ok(None)),
-                (_, Some(port)) => port.take_outcome(thread).map(|outcome| outcome.map(Some)),
-                (_, None) => None,
+            let over = match begun? {
+                Progress::Done => Some(Ok(None)),
+                Progress::Pending => driver.take_outcome(thread).map(|outcome| outcome.map(Some)),
             };
             if over.is_some() {
                 driver.ring_due();
@@ -72,10 +81,7 @@ impl Engine {
         if let Some(over) = over {
             return over;
         }
-        let waited = self.wait_driver(place, None, |driver| match &mut driver.shared {
-            Some(port) => port.take_outcome(thread),
-            None => Some(Err(SharedError::NotOpen)),
-        });
+        let waited = self.wait_driver(place, None, |driver| driver.take_outcome(thread));
         // Without a timeout the wait ends only with an outcome.
         waited.unwrap_or(Err(SharedError::NotOpen)).map(Some)
     }
@@ -95,8 +101,8 @@ impl Engine {
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let done = {
             let mut driver = self.lock();
-            let port = driver.shared.as_mut().ok_or(SharedError::NotOpen)?;
-            let done = command(port.dsm_mut(), thread);
+            let memory = driver.shared_memory_mut().ok_or(SharedError::NotOpen)?;
+            let done = command(memory.dsm_mut(), thread);
             driver.serve_shared();
             driver.ring_due();
             done?
@@ -109,13 +115,13 @@ impl Engine {
     ///
     /// # Errors
     /// [`SharedError::Open`] when there is one.
-    pub fn open_shared(&self, port: SharedPort) -> Result<(), SharedError> {
+    pub fn open_shared(&self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
         let mut driver = self.lock();
         if driver.shared.is_some() {
             return Err(SharedError::Open);
         }
         let range = port.views().layout().views_range();
-        driver.shared = Some(Box::new(port));
+        driver.open_shared(dsm, port)?;
         self.interrupts.open();
         self.shared_end.store(range.end, Ordering::Release);
         self.shared_start.store(range.start, Ordering::Release);
@@ -125,7 +131,8 @@ impl Engine {
     /// Takes the shared memory away.
     pub fn close_shared(&self) -> Option<Box<SharedPort>> {
         self.shared_start.store(0, Ordering::Release);
-        let port = self.lock().shared.take();
+        let (port, memory) = self.lock().close_shared();
+        drop(memory);
         self.interrupts.close();
         port
     }
@@ -133,21 +140,16 @@ impl Engine {
     /// Serves a page fault in the shared memory's views, in the thread that faulted.
     pub fn handle_fault(&self, info: &FaultInfo) -> Resolution {
         let _masked = masking::in_fault_handler();
-        let outcome = self.shared_operation(Place::FaultHandler, |port, thread| {
-            let Some((view, offset)) = port.views().locate(info.address) else {
+        let outcome = self.operate(Place::FaultHandler, |memory, port, thread| {
+            let Some((view, page)) = port.locate(info.address) else {
                 return Err(ModelError::NotShared {
                     view: u16::MAX,
                     page: 0,
                 });
             };
-            // A layout has at most 512 views.
-            let (view, page) = (
-                view as u16,
-                (offset / mapwire_translation::PAGE_BYTES) as u64,
-            );
-            let wanted = port.wanted(view, page, info.kind);
-            port.dsm_mut()
-                .handle_fault(now_ns(), thread, view, page, wanted)
+            let dsm = memory.dsm_mut();
+            let wanted = crate::shared::wanted(dsm, view, page, info.kind);
+            dsm.handle_fault(now_ns(), thread, view, page, wanted)
         });
         match outcome {
             Ok(None) => {
@@ -171,9 +173,7 @@ impl Engine {
     /// The access is allowed already: another thread was faster, or the kernel, short of memory, dropped the page's entry.
     /// Sets the protection once more, for the latter case.
     fn reopen(&self, address: usize) {
-        if let Some(port) = &mut self.lock().shared {
-            port.reopen(address);
-        }
+        self.lock().reopen(address);
     }
 
     /// Says on standard error why an access cannot be served.

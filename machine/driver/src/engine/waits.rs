@@ -534,7 +534,7 @@ impl Engine {
     /// left. Whether there were any.
     fn serve_left(&self) -> bool {
         let mut driver = self.lock();
-        if !driver.has_misses() && !driver.has_deferred() {
+        if !driver.has_misses() && !driver.has_left() {
             return false;
         }
         driver.serve_misses();
@@ -596,7 +596,7 @@ impl Engine {
                 self.stop.load(Ordering::Acquire)
                     || driver.has_work()
                     || driver.has_misses()
-                    || driver.has_deferred()
+                    || driver.has_left()
                     || driver.is_holding()
                     // Packets have begun to wait for room since the nap was chosen, or while this thread sleeps.
                     || !was_blocked && driver.is_blocked()
