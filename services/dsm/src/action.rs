@@ -83,7 +83,12 @@ impl Outbox {
     }
 
     pub(crate) fn poll(&mut self) -> Option<Action> {
-        self.queue.pop_front()
+        let action = self.queue.pop_front();
+        if action.is_none() {
+            // The next ones take the memory that is in the processor's cache.
+            self.queue.clear();
+        }
+        action
     }
 
     pub(crate) fn send(&mut self, to: Rank, message: Message) {

@@ -5,6 +5,7 @@
 //! without a wait, and two ranks meet after one message each way instead of one after the other. Rounds are
 //! numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
 
+use crate::ranks::RankSets;
 use crate::threads::Wait;
 use crate::{Barrier, Config, Dsm, Error, Message, Outcome, Rank, Thread, Violation};
 use alloc::vec;
@@ -14,6 +15,8 @@ use alloc::vec::Vec;
 pub(crate) struct Barriers {
     slots: Vec<Slot>,
     gathered: Vec<Gathered>,
+    /// The ranks that arrived, where this rank is the manager.
+    arrived: RankSets,
 }
 
 /// A barrier as this rank sees it.
@@ -35,21 +38,23 @@ struct Slot {
 /// A barrier as its manager sees it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Gathered {
-    /// Ranks that arrived, bit per rank.
-    ranks: u64,
-    /// The rank that was released ahead of its arrival, bit per rank.
-    early: u64,
+    /// How many ranks arrived.
+    count: u16,
+    /// The rank that was released ahead of its arrival.
+    early: Option<Rank>,
     root: Rank,
     value: u64,
 }
 
 impl Barriers {
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Nobody has arrived; `None` if the machine refuses memory for the table.
+    pub(crate) fn new(config: &Config) -> Option<Self> {
         let count = config.barriers as usize + 1;
-        Barriers {
+        Some(Barriers {
             slots: vec![Slot::default(); count],
             gathered: vec![Gathered::default(); count],
-        }
+            arrived: RankSets::new(count, config.ranks)?,
+        })
     }
 }
 
@@ -97,7 +102,7 @@ impl Dsm {
         let gathered = &self.barriers.gathered[barrier as usize];
         let named = match slot.early {
             Some((root, _)) => Some(root),
-            None => (gathered.ranks != 0).then_some(gathered.root),
+            None => (gathered.count != 0).then_some(gathered.root),
         };
         if let Some(others) = named
             && others != root
@@ -167,40 +172,40 @@ impl Dsm {
 
     /// Notes at the manager that a rank is there.
     fn gather(&mut self, from: Rank, barrier: Barrier, root: Rank, value: u64) {
-        let everybody = u64::MAX >> (64 - u32::from(self.config.ranks));
-        let gathered = &mut self.barriers.gathered[barrier as usize];
-        gathered.ranks |= 1 << from;
+        let (me, ranks) = (self.config.rank, self.config.ranks);
+        let index = barrier as usize;
+        self.barriers.arrived.insert(index, from);
+        let gathered = &mut self.barriers.gathered[index];
+        gathered.count += 1;
         if from == root {
             gathered.value = value;
         }
-        let me = 1 << self.config.rank;
-        let missing = everybody & !gathered.ranks;
-        let released = if missing == 0 {
-            everybody & !gathered.early & !me
-        } else if missing.is_power_of_two() && missing != me {
-            gathered.early = missing;
-            missing
-        } else {
-            return;
+        let Gathered {
+            count,
+            early,
+            root,
+            value,
+        } = *gathered;
+        let missing = ranks - count;
+        let message = Message::BarrierRelease {
+            barrier,
+            epoch: self.barriers.slots[index].epoch,
+            root,
+            value,
         };
-        let Gathered { root, value, .. } = *gathered;
         if missing == 0 {
             *gathered = Gathered::default();
-        }
-        let epoch = self.barriers.slots[barrier as usize].epoch;
-        for to in (0..self.config.ranks).filter(|to| released & 1 << to != 0) {
-            self.out.send(
-                to,
-                Message::BarrierRelease {
-                    barrier,
-                    epoch,
-                    root,
-                    value,
-                },
-            );
-        }
-        if missing == 0 {
+            self.barriers.arrived.clear(index);
+            for to in (0..ranks).filter(|&to| to != me && Some(to) != early) {
+                self.out.send(to, message);
+            }
             self.release(barrier, value);
+        } else if missing == 1 {
+            let last = self.barriers.arrived.first_absent(index);
+            if last != me {
+                gathered.early = Some(last);
+                self.out.send(last, message);
+            }
         }
     }
 
@@ -248,11 +253,11 @@ impl Dsm {
         if epoch != self.barriers.slots[barrier as usize].epoch {
             return Err(Violation::Epoch);
         }
-        let gathered = &mut self.barriers.gathered[barrier as usize];
-        if gathered.ranks & 1 << from != 0 {
+        if self.barriers.arrived.contains(barrier as usize, from) {
             return Err(Violation::Repeated);
         }
-        if gathered.ranks != 0 && gathered.root != root {
+        let gathered = &mut self.barriers.gathered[barrier as usize];
+        if gathered.count != 0 && gathered.root != root {
             return Err(Violation::Root);
         }
         gathered.root = root;

@@ -3,8 +3,8 @@
 use crate::Rank;
 use thiserror::Error;
 
-/// The most ranks of a job: a copyset is one 64-bit word.
-pub const MAX_RANKS: u16 = 64;
+/// The most ranks of a job.
+pub const MAX_RANKS: u16 = 1024;
 /// The most views of the segment.
 pub const MAX_VIEWS: u16 = 512;
 /// The most pages of the segment (a page less than 1 TiB).
@@ -13,12 +13,15 @@ pub const MAX_PAGES: u32 = (1 << 28) - 1;
 /// Minipages that a rank has asked for ahead of any access and not yet received, at most: [`Dsm::prefetch`](crate::Dsm::prefetch).
 pub const MAX_PREFETCHES: u16 = 16;
 
+/// Requests of all ranks that may be on their way, at most.
+pub(crate) const MAX_REQUESTS: u32 = (1 << 20) - 1;
+
 /// The shape of the shared memory and the sizes of its tables. All ranks must agree on all but `rank`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// This rank.
     pub rank: Rank,
-    /// Ranks of the job, 1 to 64.
+    /// Ranks of the job, 1 to 1,024.
     pub ranks: u16,
     /// The most application threads of a rank that may use the shared memory.
     pub threads: u16,
@@ -76,8 +79,7 @@ impl Config {
                 ranks: self.ranks,
             });
         }
-        let requests = u32::from(self.threads) + u32::from(MAX_PREFETCHES);
-        if self.threads == 0 || requests * u32::from(self.ranks) >= u32::from(u16::MAX) {
+        if self.threads == 0 || self.threads > max_threads(self.ranks) {
             return Err(ConfigError::Threads {
                 threads: self.threads,
                 ranks: self.ranks,
@@ -105,6 +107,12 @@ impl Config {
     }
 }
 
+/// The most threads of a rank: all requests of the job that may be on their way can be numbered.
+fn max_threads(ranks: u16) -> u16 {
+    let requests = (MAX_REQUESTS / u32::from(ranks)).min(u32::from(u16::MAX) - 1);
+    requests as u16 - MAX_PREFETCHES
+}
+
 /// A shape that cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -123,7 +131,7 @@ pub enum ConfigError {
     /// No threads, or too many in the job.
     #[error(
         "{threads} threads in each of {ranks} ranks: 1 to {} would do",
-        65534 / u32::from(*ranks) - u32::from(MAX_PREFETCHES)
+        max_threads(*ranks)
     )]
     Threads {
         /// Threads of a rank.
@@ -174,8 +182,12 @@ mod tests {
         let good = Config::new(0, 4, 2, 1024, 32);
         assert_eq!(good.check(), Ok(()));
         assert_eq!(
-            Config { ranks: 65, ..good }.check(),
-            Err(ConfigError::Ranks(65))
+            Config {
+                ranks: 1025,
+                ..good
+            }
+            .check(),
+            Err(ConfigError::Ranks(1025))
         );
         assert_eq!(
             Config { ranks: 0, ..good }.check(),
@@ -189,14 +201,20 @@ mod tests {
             Config { threads: 0, ..good }.check(),
             Err(ConfigError::Threads { .. })
         ));
-        assert!(matches!(
-            Config {
-                threads: 20_000,
-                ..good
-            }
-            .check(),
-            Err(ConfigError::Threads { .. })
-        ));
+        for (ranks, most) in [(1, 65_518), (4, 65_518), (64, 16_367), (1024, 1007)] {
+            let threads = |threads| {
+                Config {
+                    ranks,
+                    threads,
+                    ..good
+                }
+                .check()
+            };
+            assert_eq!(threads(most), Ok(()));
+            let error = threads(most + 1).unwrap_err();
+            assert!(matches!(error, ConfigError::Threads { .. }));
+            assert!(alloc::format!("{error}").contains(&alloc::format!("1 to {most} would do")));
+        }
         assert!(matches!(
             Config {
                 participants: 3,

@@ -1,20 +1,22 @@
 //! What this rank knows of the minipages it manages: who holds copies, and who waits.
 //!
 //! Two dense tables with a row for each run of pages (see [`Spread`](crate::spread::Spread)) and view: the
-//! copyset, and a state word of, low to high, 1 bit registered, 1 bit busy, 6 bits owner, 16 bits tail of the
-//! queue + 1. The queue is a ring through the nodes, one node for every request that may
-//! be on its way in the job: each is for one minipage.
+//! copyset, and a state word of, low to high, 1 bit registered, 1 bit busy, 10 bits owner, 20 bits tail of the
+//! queue + 1. The queue is a ring through the nodes, one node for every request that may be on its way in the job: each is for one
+//! minipage. A node is a word of, low to high, 1 bit used, 1 bit write, 20 bits next node.
 
 use crate::address::Key;
-use crate::{Access, Rank, Thread, tables};
-use alloc::vec;
+use crate::config::MAX_REQUESTS;
+use crate::ranks::RankSets;
+use crate::{Access, MAX_RANKS, Rank, Thread, tables};
 use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(crate) struct Directory {
-    copysets: Vec<u64>,
+    /// The ranks that hold copies.
+    copysets: RankSets,
     states: Vec<u32>,
-    nodes: Vec<Node>,
+    nodes: Vec<u32>,
     rows: usize,
     /// Of each rank.
     requests: u16,
@@ -23,14 +25,6 @@ pub(crate) struct Directory {
 /// Where a minipage stands in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry(usize);
-
-/// A request that waits, or at the head of a busy queue is being served.
-#[derive(Debug, Clone, Copy)]
-struct Node {
-    used: bool,
-    access: Access,
-    next: u16,
-}
 
 /// The request at the head of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,22 +37,25 @@ pub(crate) struct Waiting {
 const REGISTERED: u32 = 1;
 const BUSY: u32 = 2;
 const OWNER_SHIFT: u32 = 2;
-const OWNER_MASK: u32 = 0x3F << OWNER_SHIFT;
-const TAIL_SHIFT: u32 = 8;
-const TAIL_MASK: u32 = 0xFFFF << TAIL_SHIFT;
+const OWNER_MASK: u32 = (MAX_RANKS as u32 - 1) << OWNER_SHIFT;
+const TAIL_SHIFT: u32 = 12;
+const TAIL_MASK: u32 = MAX_REQUESTS << TAIL_SHIFT;
+// A rank, and a node + 1, fit their fields.
+const _: () = assert!(MAX_RANKS.is_power_of_two() && OWNER_MASK < 1 << TAIL_SHIFT);
+const _: () = assert!(MAX_REQUESTS == u32::MAX >> TAIL_SHIFT);
+
+const USED: u32 = 1;
+const WRITE: u32 = 2;
+const NEXT_SHIFT: u32 = 2;
 
 impl Directory {
     /// Empty tables; `None` if the machine refuses memory for them.
     pub(crate) fn new(rows: u32, views: u16, ranks: u16, requests: u16) -> Option<Self> {
-        let node = Node {
-            used: false,
-            access: Access::Read,
-            next: 0,
-        };
+        let entries = tables::entries(rows, views)?;
         Some(Directory {
-            copysets: tables::double_words(rows, views)?,
-            states: tables::words(rows, views)?,
-            nodes: vec![node; usize::from(ranks) * usize::from(requests)],
+            copysets: RankSets::new(entries, ranks)?,
+            states: tables::zeroes(entries)?,
+            nodes: tables::zeroes(usize::from(ranks) * usize::from(requests))?,
             rows: rows as usize,
             requests,
         })
@@ -76,8 +73,7 @@ impl Directory {
     /// Adds a minipage of which `owner` holds the only copy.
     pub(crate) fn register(&mut self, entry: Entry, owner: Rank) {
         self.states[entry.0] = REGISTERED;
-        self.set_owner(entry, owner);
-        self.copysets[entry.0] = 1 << owner;
+        self.give_to(entry, owner);
     }
 
     /// Whether a request is being served whose end will be told.
@@ -95,72 +91,100 @@ impl Directory {
         ((self.states[entry.0] & OWNER_MASK) >> OWNER_SHIFT) as Rank
     }
 
-    pub(crate) fn set_owner(&mut self, entry: Entry, owner: Rank) {
+    fn set_owner(&mut self, entry: Entry, owner: Rank) {
         let state = &mut self.states[entry.0];
         *state = *state & !OWNER_MASK | u32::from(owner) << OWNER_SHIFT & OWNER_MASK;
     }
 
-    /// The ranks that hold copies, bit per rank.
-    pub(crate) fn copyset(&self, entry: Entry) -> u64 {
-        self.copysets[entry.0]
+    /// Whether a rank holds a copy.
+    pub(crate) fn has_copy(&self, entry: Entry, rank: Rank) -> bool {
+        self.copysets.contains(entry.0, rank)
     }
 
-    pub(crate) fn set_copyset(&mut self, entry: Entry, copyset: u64) {
-        self.copysets[entry.0] = copyset;
+    /// The ranks that hold copies.
+    pub(crate) fn holders(&self, entry: Entry) -> impl Iterator<Item = Rank> + '_ {
+        self.copysets.members(entry.0)
     }
 
-    fn tail(&self, entry: Entry) -> Option<u16> {
-        ((self.states[entry.0] & TAIL_MASK) >> TAIL_SHIFT)
-            .checked_sub(1)
-            .map(|tail| tail as u16)
+    pub(crate) fn add_holder(&mut self, entry: Entry, rank: Rank) {
+        self.copysets.insert(entry.0, rank);
     }
 
-    fn set_tail(&mut self, entry: Entry, tail: Option<u16>) {
-        let field = tail.map_or(0, |tail| u32::from(tail) + 1);
+    /// Makes a rank the owner, which alone holds a copy.
+    pub(crate) fn give_to(&mut self, entry: Entry, owner: Rank) {
+        self.copysets.clear(entry.0);
+        self.copysets.insert(entry.0, owner);
+        self.set_owner(entry, owner);
+    }
+
+    fn tail(&self, entry: Entry) -> Option<u32> {
+        (self.states[entry.0] >> TAIL_SHIFT).checked_sub(1)
+    }
+
+    fn set_tail(&mut self, entry: Entry, tail: Option<u32>) {
+        let field = tail.map_or(0, |tail| tail + 1);
         self.states[entry.0] = self.states[entry.0] & !TAIL_MASK | field << TAIL_SHIFT;
+    }
+
+    fn next(&self, node: u32) -> u32 {
+        self.nodes[node as usize] >> NEXT_SHIFT
+    }
+
+    fn set_next(&mut self, node: u32, next: u32) {
+        let node = &mut self.nodes[node as usize];
+        *node = *node & (USED | WRITE) | next << NEXT_SHIFT;
     }
 
     /// Queues a request; false if that thread already has one here, as no correct rank would.
     #[must_use]
     pub(crate) fn enqueue(&mut self, entry: Entry, request: Waiting) -> bool {
-        let node = request.requester * self.requests + request.thread;
-        if self.nodes[usize::from(node)].used {
+        let requests = u32::from(self.requests);
+        let node = u32::from(request.requester) * requests + u32::from(request.thread);
+        if self.nodes[node as usize] & USED != 0 {
             return false;
         }
-        let next = match self.tail(entry) {
-            None => node,
-            Some(tail) => core::mem::replace(&mut self.nodes[usize::from(tail)].next, node),
+        let write = match request.access {
+            Access::Read => 0,
+            Access::Write => WRITE,
         };
-        self.nodes[usize::from(node)] = Node {
-            used: true,
-            access: request.access,
-            next,
-        };
+        self.nodes[node as usize] = USED | write;
+        match self.tail(entry) {
+            None => self.set_next(node, node),
+            Some(tail) => {
+                self.set_next(node, self.next(tail));
+                self.set_next(tail, node);
+            }
+        }
         self.set_tail(entry, Some(node));
         true
     }
 
     /// The request whose turn it is.
     pub(crate) fn head(&self, entry: Entry) -> Option<Waiting> {
-        let node = self.nodes[usize::from(self.tail(entry)?)].next;
+        let node = self.next(self.tail(entry)?);
+        let requests = u32::from(self.requests);
+        let access = if self.nodes[node as usize] & WRITE != 0 {
+            Access::Write
+        } else {
+            Access::Read
+        };
         Some(Waiting {
-            requester: node / self.requests,
-            thread: node % self.requests,
-            access: self.nodes[usize::from(node)].access,
+            requester: (node / requests) as Rank,
+            thread: (node % requests) as Thread,
+            access,
         })
     }
 
     /// Ends the turn of the request at the head.
     pub(crate) fn pop(&mut self, entry: Entry) {
         let Some(tail) = self.tail(entry) else { return };
-        let head = self.nodes[usize::from(tail)].next;
-        let after = core::mem::replace(&mut self.nodes[usize::from(head)].next, 0);
-        self.nodes[usize::from(head)].used = false;
+        let head = self.next(tail);
         if head == tail {
             self.set_tail(entry, None);
         } else {
-            self.nodes[usize::from(tail)].next = after;
+            self.set_next(tail, self.next(head));
         }
+        self.nodes[head as usize] = 0;
     }
 }
 
@@ -202,23 +226,21 @@ mod tests {
 
     #[test]
     fn the_fields_of_a_state_word_do_not_disturb_each_other() {
-        let mut directory = Directory::new(1, 1, 64, 1023).unwrap();
+        let mut directory = Directory::new(1, 1, 1024, 1023).unwrap();
         let entry = directory.entry(Key::default(), 0);
-        directory.register(entry, 63);
+        directory.register(entry, 1023);
         directory.set_busy(entry, true);
-        assert!(directory.enqueue(entry, request(63, 1022)));
-        directory.set_owner(entry, 42);
+        assert!(directory.enqueue(entry, request(1023, 1022)));
         assert_eq!(
             (directory.owner(entry), directory.is_busy(entry)),
-            (42, true)
+            (1023, true)
         );
-        assert_eq!(directory.head(entry), Some(request(63, 1022)));
+        directory.give_to(entry, 642);
+        assert_eq!(directory.head(entry), Some(request(1023, 1022)));
         directory.set_busy(entry, false);
         directory.pop(entry);
         assert!(directory.is_registered(entry) && !directory.is_busy(entry));
-        assert_eq!(
-            (directory.owner(entry), directory.copyset(entry)),
-            (42, 1 << 63)
-        );
+        assert_eq!(directory.owner(entry), 642);
+        assert!(directory.holders(entry).eq([642]));
     }
 }

@@ -7,6 +7,7 @@ use crate::directory::Directory;
 use crate::holds::Holds;
 use crate::locks::Locks;
 use crate::map::Map;
+use crate::ranks::RankSets;
 use crate::spread::Spread;
 use crate::threads::{Request, Slot};
 use crate::{
@@ -45,6 +46,8 @@ pub struct Dsm {
     pub(crate) threads: Vec<Slot>,
     /// What this rank has asked for, by the number of the thread that leads; those ahead of any access come after the last thread.
     pub(crate) requests: Vec<Option<Request>>,
+    /// The ranks that have acknowledged to each of them.
+    pub(crate) ackers: RankSets,
     /// How many of them are ahead of any access.
     pub(crate) prefetches: u16,
     /// No thread from this one on ever did anything, so that most need not be looked at.
@@ -83,11 +86,12 @@ impl Dsm {
                 .ok_or(too_large)?,
             threads: (0..threads).map(|_| Slot::default()).collect(),
             requests: vec![None; requests],
+            ackers: RankSets::new(requests, config.ranks).ok_or(too_large)?,
             prefetches: 0,
             used_threads: 0,
             holds: Holds::new(threads),
             locks: Locks::new(&config),
-            barriers: Barriers::new(&config),
+            barriers: Barriers::new(&config).ok_or(too_large)?,
             arena: Arena::new(config.views),
             chunks: ChunkPool::new(if config.rank == 0 { config.pages } else { 0 }),
             chunk_asker: None,

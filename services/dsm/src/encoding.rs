@@ -9,7 +9,7 @@ use crate::{Access, Message, Minipage, Thread};
 use thiserror::Error;
 
 /// The longest message in bytes.
-pub const MAX_MESSAGE_BYTES: usize = 32;
+pub const MAX_MESSAGE_BYTES: usize = 26;
 
 /// Bytes that are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -94,7 +94,7 @@ impl Message {
                 w.u16(thread);
                 w.minipage(minipage);
                 w.u16(requester);
-                w.u64(acks);
+                w.u16(acks);
             }
             Message::Grant {
                 minipage,
@@ -107,7 +107,7 @@ impl Message {
                 w.u8(flag(access == Access::Write, WRITE) | flag(data, DATA) | flag(done, DONE));
                 w.u16(thread);
                 w.minipage(minipage);
-                w.u64(acks);
+                w.u16(acks);
             }
             Message::Invalidate {
                 view,
@@ -307,13 +307,13 @@ impl Reader<'_> {
                 minipage: self.minipage()?,
                 requester: self.u16()?,
                 access,
-                acks: self.u64()?,
+                acks: self.u16()?,
             },
             4 => Message::Grant {
                 thread: self.u16()?,
                 minipage: self.minipage()?,
                 access,
-                acks: self.u64()?,
+                acks: self.u16()?,
                 data: flags & DATA != 0,
                 done: flags & DONE != 0,
             },
@@ -425,7 +425,7 @@ mod tests {
                 any::<u16>(),
                 any::<u16>(),
                 accesses(),
-                any::<u64>()
+                any::<u16>()
             )
                 .prop_map(|(minipage, requester, thread, access, acks)| {
                     Message::Forward {
@@ -440,7 +440,7 @@ mod tests {
                 minipages(),
                 any::<u16>(),
                 accesses(),
-                any::<u64>(),
+                any::<u16>(),
                 any::<bool>(),
                 any::<bool>()
             )
@@ -536,7 +536,10 @@ mod tests {
             access: Access::Write,
             acks: 6,
         };
-        assert_eq!(longest.encode(&mut [0; MAX_MESSAGE_BYTES]), 32);
+        assert_eq!(
+            longest.encode(&mut [0; MAX_MESSAGE_BYTES]),
+            MAX_MESSAGE_BYTES
+        );
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Dsm {
     }
 
     fn request(&mut self, thread: Thread, key: Key, access: Access) {
+        self.ackers.clear(usize::from(thread));
         self.requests[usize::from(thread)] = Some(Request {
             key,
             access,
@@ -144,12 +145,6 @@ impl Dsm {
             .ok_or(Violation::Unasked)
     }
 
-    /// Whether every bit stands for another rank of the job.
-    fn are_others(&self, ranks: u64) -> bool {
-        let all = u64::MAX >> (64 - u32::from(self.config.ranks));
-        ranks & !all == 0 && ranks & 1 << self.config.rank == 0
-    }
-
     #[allow(clippy::too_many_arguments)] // the fields of the message
     pub(crate) fn handle_grant(
         &mut self,
@@ -157,11 +152,12 @@ impl Dsm {
         minipage: Minipage,
         thread: Thread,
         access: Access,
-        acks: u64,
+        acks: u16,
         data: bool,
         done: bool,
     ) -> Result<(), Violation> {
-        if !minipage.is_well_formed(self.config.pages, self.config.views) || !self.are_others(acks)
+        if !minipage.is_well_formed(self.config.pages, self.config.views)
+            || acks >= self.config.ranks
         {
             return Err(Violation::OutOfRange);
         }
@@ -169,7 +165,7 @@ impl Dsm {
         let known = self.map.minipage(key);
         let request = *self.led(thread, key)?;
         let manager = self.spread.manager(key.page);
-        if request.grant.is_some() || request.access != access || request.acked & !acks != 0 {
+        if request.grant.is_some() || request.access != access || request.acked > acks {
             return Err(Violation::Unasked);
         }
         if !done && from != manager && manager != self.config.rank {
@@ -218,17 +214,13 @@ impl Dsm {
         if !self.is_served(thread, key) {
             return Err(Violation::Unasked);
         }
-        let request = self.led(thread, key)?;
-        let expected = request
-            .grant
-            .is_none_or(|grant| grant.acks & 1 << from != 0);
-        if request.access != Access::Write || !expected {
+        if self.led(thread, key)?.access != Access::Write {
             return Err(Violation::Unasked);
         }
-        if request.acked & 1 << from != 0 {
+        if !self.ackers.insert(usize::from(thread), from) {
             return Err(Violation::Repeated);
         }
-        request.acked |= 1 << from;
+        self.led(thread, key)?.acked += 1;
         self.complete(thread);
         Ok(())
     }
@@ -349,7 +341,7 @@ impl Dsm {
         requester: Rank,
         thread: Thread,
         access: Access,
-        acks: u64,
+        acks: u16,
     ) -> Result<(), Violation> {
         if !minipage.is_well_formed(self.config.pages, self.config.views) {
             return Err(Violation::OutOfRange);

@@ -48,7 +48,7 @@ pub(crate) struct PutOff {
 /// What a manager asked of the holder of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
-    Forward { access: Access, acks: u64 },
+    Forward { access: Access, acks: u16 },
     Invalidate,
 }
 

@@ -77,6 +77,7 @@ mod locks;
 mod manager;
 mod map;
 mod message;
+mod ranks;
 mod spread;
 mod tables;
 mod threads;

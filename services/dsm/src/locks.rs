@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 pub(crate) struct Locks {
     slots: Vec<Slot>,
     /// The last rank of the queue, where this rank is the manager.
-    tails: Vec<u8>,
+    tails: Vec<Rank>,
 }
 
 /// A lock as this rank sees it.
@@ -27,14 +27,14 @@ struct Slot {
     first: Thread,
     last: Thread,
     /// To whom the token goes next.
-    successor: u8,
+    successor: Rank,
     /// How often the lock went to a thread of this rank while another rank waited.
     passes: u8,
     token: bool,
     asked: bool,
 }
 
-const NO_RANK: u8 = u8::MAX;
+const NO_RANK: Rank = Rank::MAX;
 
 impl Locks {
     /// All tokens idle at their managers.
@@ -51,7 +51,7 @@ impl Locks {
         });
         Locks {
             slots: slots.collect(),
-            tails: (0..config.locks).map(|lock| manager(lock) as u8).collect(),
+            tails: (0..config.locks).map(manager).collect(),
         }
     }
 }
@@ -132,9 +132,9 @@ impl Dsm {
             return;
         }
         // The manager itself is not last in the queue, or it would have the token or have asked.
-        let tail = core::mem::replace(&mut self.locks.tails[lock as usize], me as u8);
+        let tail = core::mem::replace(&mut self.locks.tails[lock as usize], me);
         self.out.send(
-            Rank::from(tail),
+            tail,
             Message::LockForward {
                 lock,
                 successor: me,
@@ -147,7 +147,7 @@ impl Dsm {
         let slot = &mut self.locks.slots[lock as usize];
         slot.token = false;
         let to = core::mem::replace(&mut slot.successor, NO_RANK);
-        self.out.send(Rank::from(to), Message::LockToken { lock });
+        self.out.send(to, Message::LockToken { lock });
     }
 
     /// Gives the lock to the first thread of the local queue.
@@ -177,7 +177,7 @@ impl Dsm {
         if self.lock_manager(lock) != self.config.rank {
             return Err(Violation::NotManager);
         }
-        let tail = Rank::from(self.locks.tails[lock as usize]);
+        let tail = self.locks.tails[lock as usize];
         if tail == from {
             return Err(Violation::LockOrder);
         }
@@ -192,7 +192,7 @@ impl Dsm {
                 },
             );
         }
-        self.locks.tails[lock as usize] = from as u8;
+        self.locks.tails[lock as usize] = from;
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Dsm {
         if slot.successor != NO_RANK || !(slot.token || slot.asked) {
             return Err(Violation::LockOrder);
         }
-        slot.successor = successor as u8;
+        slot.successor = successor;
         if slot.token && slot.holder == NO_THREAD {
             self.pass_token(lock);
         }

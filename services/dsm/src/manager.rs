@@ -10,15 +10,6 @@ use crate::directory::{Entry, Waiting};
 use crate::threads::Grant;
 use crate::{Access, Dsm, Message, Minipage, Protection, Rank, Thread, Violation};
 
-/// The ranks of a copyset.
-fn ranks(mut copyset: u64) -> impl Iterator<Item = Rank> {
-    core::iter::from_fn(move || {
-        let rank = copyset.checked_ilog2()?;
-        copyset &= !(1 << rank);
-        Some(rank as Rank)
-    })
-}
-
 impl Dsm {
     /// The directory entry of a minipage, if this rank manages it.
     pub(crate) fn managed(&self, key: Key) -> Option<Entry> {
@@ -132,7 +123,7 @@ impl Dsm {
             Access::Write => Protection::None,
         };
         request.requester != self.config.rank
-            && self.directory.copyset(entry) & 1 << self.config.rank != 0
+            && self.directory.has_copy(entry, self.config.rank)
             && self.holds.forbid(key, leaves)
     }
 
@@ -170,59 +161,53 @@ impl Dsm {
             thread,
             access,
         } = request;
-        let (mine, theirs) = (1 << self.config.rank, 1 << requester);
-        let copyset = self.directory.copyset(entry);
+        let me = self.config.rank;
         let owner = self.directory.owner(entry);
-        let has_copy = copyset & theirs != 0;
-        let others = copyset & !theirs;
-        let give_here = !has_copy && others & mine != 0;
+        let has_copy = self.directory.has_copy(entry, requester);
+        let lose_here = requester != me && self.directory.has_copy(entry, me);
+        let give_here = !has_copy && lose_here;
         let forward = !has_copy && !give_here;
         // Who drops a copy on the manager's word alone: neither the one who sends the data nor this rank.
-        let mut acks = 0;
-        if access == Access::Write {
-            acks = others & !mine;
-            if forward {
-                acks &= !(1 << owner);
-            }
-            self.directory.set_copyset(entry, theirs);
-            self.directory.set_owner(entry, requester);
-        } else {
-            self.directory.set_copyset(entry, copyset | theirs);
-        }
-
+        let drops = |&holder: &Rank| {
+            access == Access::Write
+                && holder != requester
+                && holder != me
+                && !(forward && holder == owner)
+        };
+        let acks = self.directory.holders(entry).filter(drops).count() as u16;
         if forward {
             // The longest way goes first.
-            self.out.send(
-                owner,
-                Message::Forward {
-                    minipage,
-                    requester,
-                    thread,
-                    access,
-                    acks,
-                },
-            );
+            let message = Message::Forward {
+                minipage,
+                requester,
+                thread,
+                access,
+                acks,
+            };
+            self.out.send(owner, message);
         }
-        for holder in ranks(acks) {
-            self.out.send(
-                holder,
-                Message::Invalidate {
-                    view: key.view,
-                    page: key.page,
-                    requester,
-                    thread,
-                },
-            );
+        for holder in self.directory.holders(entry).filter(drops) {
+            let message = Message::Invalidate {
+                view: key.view,
+                page: key.page,
+                requester,
+                thread,
+            };
+            self.out.send(holder, message);
+        }
+        match access {
+            Access::Read => self.directory.add_holder(entry, requester),
+            Access::Write => self.directory.give_to(entry, requester),
         }
         if forward {
             return true;
         }
-        if access == Access::Write {
-            if others & mine != 0 {
-                self.reduce(key, minipage, Protection::None);
-            }
-        } else if give_here {
-            self.reduce(key, minipage, Protection::Read);
+        if lose_here && (access == Access::Write || give_here) {
+            let leaves = match access {
+                Access::Read => Protection::Read,
+                Access::Write => Protection::None,
+            };
+            self.reduce(key, minipage, leaves);
         }
         let done = acks != 0;
         if requester == self.config.rank {

@@ -46,7 +46,7 @@ fn protection_bits(protection: Protection) -> u32 {
 impl Map {
     /// An empty map; `None` if the machine refuses memory for its table.
     pub(crate) fn new(pages: u32, views: u16) -> Option<Self> {
-        let words = tables::words(pages, views)?;
+        let words = tables::zeroes(tables::entries(pages, views)?)?;
         Some(Map {
             words,
             pages: pages as usize,

@@ -37,8 +37,8 @@ pub enum Message {
         thread: Thread,
         /// What the thread wants.
         access: Access,
-        /// Ranks (bit per rank) whose acknowledgements the requester must await.
-        acks: u64,
+        /// How many ranks drop a copy; the requester must await their acknowledgements.
+        acks: u16,
     },
     /// Owner or manager → requester: the right, after the data if `data`.
     Grant {
@@ -48,8 +48,8 @@ pub enum Message {
         thread: Thread,
         /// The right.
         access: Access,
-        /// Ranks (bit per rank) whose acknowledgements must arrive before the right is used.
-        acks: u64,
+        /// How many ranks must acknowledge that they dropped a copy before the right is used.
+        acks: u16,
         /// Whether the bytes were stored before this message; otherwise the requester's copy is valid.
         data: bool,
         /// Whether the manager awaits [`Message::Done`].

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn no_two_pages_share_a_manager_and_a_row() {
-        for ranks in [1, 2, 3, 7, 64] {
+        for ranks in [1, 2, 3, 7, 64, 1024] {
             let spread = Spread::new(ranks);
             let mut seen = HashSet::new();
             for page in 0..10_000 {

@@ -3,22 +3,16 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Whether the machine would give memory for that many elements. Asked before a table is made, since a refusal
-/// of zeroed memory could not be caught.
-fn is_possible<T>(rows: u32, columns: u16) -> Option<usize> {
-    let count = usize::try_from(u64::from(rows) * u64::from(columns)).ok()?;
+/// A table of zeroes of an integer type, which the OS supplies as they are touched; `None` if the machine refuses memory for
+/// it. The machine is asked first, since a refusal of zeroed memory could not be caught.
+pub(crate) fn zeroes<T: Copy + Default>(count: usize) -> Option<Vec<T>> {
     Vec::<T>::new().try_reserve_exact(count).ok()?;
-    Some(count)
+    Some(vec![T::default(); count])
 }
 
-/// A table of 32-bit zeroes, which the OS supplies as they are touched; `None` if it refuses.
-pub(crate) fn words(rows: u32, columns: u16) -> Option<Vec<u32>> {
-    is_possible::<u32>(rows, columns).map(|count| vec![0; count])
-}
-
-/// A table of 64-bit zeroes, which the OS supplies as they are touched; `None` if it refuses.
-pub(crate) fn double_words(rows: u32, columns: u16) -> Option<Vec<u64>> {
-    is_possible::<u64>(rows, columns).map(|count| vec![0; count])
+/// Entries of a table with a row for each page and a column for each view, if they can be counted.
+pub(crate) fn entries(rows: u32, columns: u16) -> Option<usize> {
+    usize::try_from(u64::from(rows) * u64::from(columns)).ok()
 }
 
 #[cfg(test)]
@@ -27,8 +21,8 @@ mod tests {
 
     #[test]
     fn a_table_beyond_the_address_space_is_refused_and_not_fatal() {
-        assert_eq!(is_possible::<[u64; 1 << 20]>(u32::MAX, u16::MAX), None);
-        assert_eq!(words(3, 2), Some(vec![0; 6]));
-        assert_eq!(double_words(2, 2), Some(vec![0; 4]));
+        assert_eq!(zeroes::<u64>(usize::MAX / 8), None);
+        assert_eq!(zeroes::<u64>(usize::MAX), None);
+        assert_eq!(zeroes(6), Some(vec![0u32; 6]));
     }
 }

@@ -43,16 +43,16 @@ pub(crate) enum Wait {
 pub(crate) struct Request {
     pub(crate) key: Key,
     pub(crate) access: Access,
-    /// The ranks that have dropped their copy, bit per rank. They may be faster than the grant.
-    pub(crate) acked: u64,
+    /// How many ranks have dropped their copy. They may be faster than the grant.
+    pub(crate) acked: u16,
     pub(crate) grant: Option<Grant>,
 }
 
 /// A right that waits for acknowledgements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grant {
-    /// The ranks that must drop their copy.
-    pub(crate) acks: u64,
+    /// How many ranks must drop their copy.
+    pub(crate) acks: u16,
     pub(crate) data: bool,
     /// Whether the manager, another rank, waits for the end.
     pub(crate) done: bool,

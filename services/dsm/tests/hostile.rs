@@ -59,7 +59,7 @@ fn message(random: &mut Random, known: &[Minipage]) -> Message {
     let acks = if random.chance(60) {
         0
     } else {
-        number(random, 8)
+        number(random, 3) as u16
     };
     let lock = number(random, 3) as u32;
     let barrier = number(random, 4) as u32;
@@ -165,7 +165,7 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
             let acks = if random.chance(70) {
                 0
             } else {
-                random.below(8)
+                random.below(3) as u16
             };
             Message::Grant {
                 minipage,

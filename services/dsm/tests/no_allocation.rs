@@ -6,12 +6,21 @@ mod allocations;
 #[path = "protocol/net.rs"]
 mod net;
 
-use mapwire_dsm::{Access, Config};
+use mapwire_dsm::{Access, Config, Counters};
 use net::Net;
 
 #[test]
 fn faults_locks_and_barriers_allocate_nothing() {
-    let ranks = 4;
+    exercise(4, 50);
+}
+
+#[test]
+fn nor_do_they_in_a_job_whose_ranks_take_two_words() {
+    exercise(70, 4);
+}
+
+/// Runs so many rounds of everything, and counts allocations.
+fn exercise(ranks: u16, rounds: u32) {
     let mut net = Net::new(Config {
         hold_ns: 1000,
         participants: 2,
@@ -22,9 +31,9 @@ fn faults_locks_and_barriers_allocate_nothing() {
         .collect();
 
     let before = allocations::calls();
-    for round in 0..50u32 {
-        net.clear();
+    for round in 0..rounds {
         for (at, &minipage) in minipages.iter().enumerate() {
+            net.clear();
             for rank in 0..ranks {
                 for thread in 0..3 {
                     let write = (at + usize::from(rank) + usize::from(thread)) % 3 == 0;
@@ -38,13 +47,19 @@ fn faults_locks_and_barriers_allocate_nothing() {
             }
             net.settle();
             // What was held back comes when the holds are over.
-            for _ in 0..20 {
+            for _ in 0..5 * ranks {
                 net.now_ns += 5000;
                 let now_ns = net.now_ns;
                 for rank in 0..ranks {
                     net.rank(rank).release_holds(now_ns);
                 }
                 net.settle();
+            }
+        }
+        for rank in 0..ranks {
+            for access in [Access::Read, Access::Write] {
+                net.now_ns += 5000;
+                net.fault(rank, minipages[0], access);
             }
         }
         net.clear();
@@ -54,7 +69,7 @@ fn faults_locks_and_barriers_allocate_nothing() {
             }
         }
         net.settle();
-        for _ in 0..12 {
+        for _ in 0..3 * ranks {
             for rank in 0..ranks {
                 for thread in 0..3 {
                     if net.rank(rank).unlock(thread, round % 7).is_ok() {
@@ -73,19 +88,21 @@ fn faults_locks_and_barriers_allocate_nothing() {
     }
     assert_eq!(allocations::calls() - before, 0);
 
-    let counters = net.ranks[0].counters();
-    for count in [
-        counters.read_faults,
-        counters.write_faults,
-        counters.prefetches,
-        counters.upgrades,
-        counters.invalidations,
-        counters.downgrades,
-        counters.held_back,
-        counters.lock_acquires_local,
-        counters.lock_acquires_remote,
-        counters.barriers,
-    ] {
-        assert!(count > 40, "too little was exercised: {counters:?}");
+    let counters: Vec<_> = net.ranks.iter().map(|dsm| dsm.counters()).collect();
+    let exercised: [fn(&Counters) -> u64; 10] = [
+        |did| did.read_faults,
+        |did| did.write_faults,
+        |did| did.prefetches,
+        |did| did.upgrades,
+        |did| did.invalidations,
+        |did| did.downgrades,
+        |did| did.held_back,
+        |did| did.lock_acquires_local,
+        |did| did.lock_acquires_remote,
+        |did| did.barriers,
+    ];
+    for count in exercised {
+        let sum: u64 = counters.iter().map(count).sum();
+        assert!(sum > 40, "too little was exercised: {:?}", counters[0]);
     }
 }

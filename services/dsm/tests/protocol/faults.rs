@@ -1,13 +1,16 @@
 //! What a fault costs in messages, and in which order things happen.
 
 use crate::net::Net;
-use mapwire_dsm::{Access, Action, Config, Error, Message, Outcome, Progress, Protection};
+use mapwire_dsm::{
+    Access, Action, Config, Error, MAX_RANKS, Message, Outcome, PeerError, Progress, Protection,
+    Violation,
+};
 
 fn config(ranks: u16) -> Config {
     Config {
         chunk_pages: 1,
         hold_ns: 0,
-        ..Config::new(0, ranks, 3, 512, 4)
+        ..Config::new(0, ranks, 3, 8192, 4)
     }
 }
 
@@ -132,6 +135,84 @@ fn holders_of_copies_acknowledge_to_the_requester_directly() {
             .unwrap();
         assert_eq!(protection, Protection::None);
     }
+}
+
+#[test]
+fn the_largest_job_reads_and_writes_with_the_messages_of_a_small_one() {
+    let ranks = MAX_RANKS;
+    let mut net = Net::new(Config {
+        locks: 1,
+        barriers: 1,
+        ..config(ranks)
+    });
+    let page = net.page_of(700, 1023);
+    for reader in 0..ranks {
+        net.fault(reader, page, Access::Read);
+    }
+    let others = u64::from(ranks) - 1;
+    // Request; invalidate to all but the manager and the writer, their acks, and the grant; done.
+    let until_served = 1 + 2 * (others - 1) + 1;
+    assert_eq!(
+        net.fault(64, page, Access::Write),
+        (until_served, until_served + 1)
+    );
+    for other in 0..ranks {
+        let (_, protection) = net.ranks[usize::from(other)]
+            .minipage_at(page.view, page.first_page())
+            .unwrap();
+        let expected = if other == 64 {
+            Protection::Write
+        } else {
+            Protection::None
+        };
+        assert_eq!(protection, expected);
+    }
+}
+
+#[test]
+fn an_acknowledgement_counts_once_and_only_as_many_as_were_asked_for() {
+    let mut net = net(4);
+    let page = net.page_of(1, 1);
+    net.fault(0, page, Access::Read);
+    let _ = net.start(3, 0, page, Access::Write);
+    net.forget();
+    let at = page.first_page() as u32;
+    let ack = Message::InvalidateAck {
+        thread: 0,
+        view: page.view,
+        page: at,
+    };
+    let violation = |from, violation| Err(PeerError { from, violation });
+    let dsm = net.rank(3);
+    assert_eq!(dsm.handle_message(0, 0, ack), Ok(()));
+    assert_eq!(
+        dsm.handle_message(0, 0, ack),
+        violation(0, Violation::Repeated)
+    );
+    assert_eq!(dsm.handle_message(0, 2, ack), Ok(()));
+    let grant = |acks| Message::Grant {
+        minipage: page,
+        thread: 0,
+        access: Access::Write,
+        acks,
+        data: true,
+        done: true,
+    };
+    assert_eq!(
+        dsm.handle_message(0, 1, grant(1)),
+        violation(1, Violation::Unasked)
+    );
+    assert_eq!(
+        dsm.handle_message(0, 1, grant(4)),
+        violation(1, Violation::OutOfRange)
+    );
+    assert_eq!(dsm.handle_message(0, 1, grant(3)), Ok(()));
+    net.settle();
+    assert_eq!(net.outcome(3, 0), None, "one is missing");
+    let dsm = net.rank(3);
+    assert_eq!(dsm.handle_message(0, 1, ack), Ok(()));
+    net.drain(3);
+    assert_eq!(net.outcome(3, 0).unwrap().0, Outcome::Served(Access::Write));
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Net {
             .collect();
         Net {
             ranks,
-            under_way: VecDeque::with_capacity(1000),
+            under_way: VecDeque::with_capacity(100_000),
             log: Vec::with_capacity(100_000),
             delivered: 0,
             now_ns: 0,
