@@ -1,7 +1,6 @@
-//! What the protocol asks of its driver, and the queue in which it waits.
+//! What the protocol asks of its driver.
 
-use crate::{Access, Address, Counters, Error, Message, Minipage, Protection, Rank, Thread};
-use alloc::collections::VecDeque;
+use crate::{Access, Address, Error, Message, Minipage, Protection, Rank, Thread};
 
 /// Something the driver must do, before it looks at the next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,57 +63,4 @@ pub enum Progress {
     Done,
     /// An [`Action::Resume`] for the thread follows, perhaps among the actions that wait already.
     Pending,
-}
-
-/// Actions in the order in which they must be executed, and the counts of what is sent.
-#[derive(Debug)]
-pub(crate) struct Outbox {
-    queue: VecDeque<Action>,
-    pub(crate) counters: Counters,
-}
-
-impl Outbox {
-    /// A queue that does not allocate while it holds no more than `capacity` actions.
-    pub(crate) fn new(capacity: usize) -> Self {
-        Outbox {
-            queue: VecDeque::with_capacity(capacity),
-            counters: Counters::default(),
-        }
-    }
-
-    pub(crate) fn poll(&mut self) -> Option<Action> {
-        let action = self.queue.pop_front();
-        if action.is_none() {
-            // The next ones take the memory that is in the processor's cache.
-            self.queue.clear();
-        }
-        action
-    }
-
-    pub(crate) fn send(&mut self, to: Rank, message: Message) {
-        self.counters.messages_sent += 1;
-        self.queue.push_back(Action::Send { to, message });
-    }
-
-    pub(crate) fn send_minipage(&mut self, to: Rank, minipage: Minipage, message: Message) {
-        self.counters.messages_sent += 1;
-        self.counters.minipages_sent += 1;
-        self.counters.bytes_sent += minipage.length_bytes;
-        self.queue.push_back(Action::SendMinipage {
-            to,
-            minipage,
-            message,
-        });
-    }
-
-    pub(crate) fn protect(&mut self, minipage: Minipage, protection: Protection) {
-        self.queue.push_back(Action::Protect {
-            minipage,
-            protection,
-        });
-    }
-
-    pub(crate) fn resume(&mut self, thread: Thread, outcome: Outcome) {
-        self.queue.push_back(Action::Resume { thread, outcome });
-    }
 }

@@ -102,8 +102,22 @@ impl Minipage {
 /// What names a minipage: its view and its first page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Key {
-    pub(crate) view: u16,
-    pub(crate) page: u32,
+    view: u16,
+    page: u32,
+}
+
+impl Key {
+    pub(crate) fn new(view: u16, page: u32) -> Self {
+        Key { view, page }
+    }
+
+    pub(crate) fn view(self) -> u16 {
+        self.view
+    }
+
+    pub(crate) fn page(self) -> u32 {
+        self.page
+    }
 }
 
 #[cfg(test)]

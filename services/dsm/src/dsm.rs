@@ -1,21 +1,13 @@
-//! The state of one rank, and the one place where messages are told apart.
+//! One rank: joins coherence, locks, barriers and allocation, and tells messages apart.
 
-use crate::action::Outbox;
-use crate::allocator::{Arena, ChunkPool};
-use crate::barriers::Barriers;
-use crate::directory::Directory;
-use crate::holds::Holds;
-use crate::locks::Locks;
-use crate::map::Map;
-use crate::ranks::RankSets;
-use crate::spread::Spread;
-use crate::threads::{Request, Slot};
+use crate::allocation::{self, Allocation};
+use crate::context::Context;
+use crate::sequential::SequentialConsistency;
+use crate::synchronisation::{Barriers, Locks};
 use crate::{
-    Action, Config, ConfigError, Counters, Error, Message, Minipage, PeerError, Protection, Rank,
+    Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, Message, Minipage,
+    PeerError, Progress, Protection, Rank, Thread, Violation,
 };
-use crate::{Thread, Violation};
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// The shared-memory protocol of one rank.
 ///
@@ -30,7 +22,7 @@ use alloc::vec::Vec;
 /// * **outputs**: [`poll_action`](Self::poll_action), [`poll_hold`](Self::poll_hold).
 ///
 /// After every input, call `poll_action` until it yields nothing, and carry out each action before the next,
-/// also before a thread whose operation was [`Progress::Done`](crate::Progress::Done) goes on. Then
+/// also before a thread whose operation was [`Progress::Done`] goes on. Then
 /// `poll_hold` says by when `release_holds` must be called if no other input comes.
 ///
 /// At the start every view is closed to the application ([`Protection::None`]) and all bytes are zero.
@@ -39,29 +31,11 @@ use alloc::vec::Vec;
 /// start, and giving a view of a page back would need the consent of every rank that ever mapped it.
 #[derive(Debug)]
 pub struct Dsm {
-    pub(crate) config: Config,
-    pub(crate) spread: Spread,
-    pub(crate) map: Map,
-    pub(crate) directory: Directory,
-    pub(crate) threads: Vec<Slot>,
-    /// What this rank has asked for, by the number of the thread that leads; those ahead of any access come after the last thread.
-    pub(crate) requests: Vec<Option<Request>>,
-    /// The ranks that have acknowledged to each of them.
-    pub(crate) ackers: RankSets,
-    /// How many of them are ahead of any access.
-    pub(crate) prefetches: u16,
-    /// No thread from this one on ever did anything, so that most need not be looked at.
-    pub(crate) used_threads: u16,
-    pub(crate) holds: Holds,
-    pub(crate) locks: Locks,
-    pub(crate) barriers: Barriers,
-    pub(crate) arena: Arena,
-    pub(crate) chunks: ChunkPool,
-    /// The thread whose request for pages is on its way to rank 0.
-    pub(crate) chunk_asker: Option<Thread>,
-    pub(crate) out: Outbox,
-    /// The latest time that any input carried.
-    pub(crate) now_ns: u64,
+    context: Context,
+    coherence: SequentialConsistency,
+    locks: Locks,
+    barriers: Barriers,
+    allocation: Allocation,
 }
 
 impl Dsm {
@@ -73,60 +47,118 @@ impl Dsm {
             pages: config.pages,
             views: config.views,
         };
-        let spread = Spread::new(config.ranks);
-        let ranks = usize::from(config.ranks);
-        let threads = usize::from(config.threads);
-        let requests = usize::from(config.requests());
-        let rows = config.pages.div_ceil(u32::from(config.ranks));
         Ok(Dsm {
-            config,
-            spread,
-            map: Map::new(config.pages, config.views).ok_or(too_large)?,
-            directory: Directory::new(rows, config.views, config.ranks, config.requests())
-                .ok_or(too_large)?,
-            threads: (0..threads).map(|_| Slot::default()).collect(),
-            requests: vec![None; requests],
-            ackers: RankSets::new(requests, config.ranks).ok_or(too_large)?,
-            prefetches: 0,
-            used_threads: 0,
-            holds: Holds::new(threads),
+            context: Context::new(config),
+            coherence: SequentialConsistency::new(&config)?,
             locks: Locks::new(&config),
             barriers: Barriers::new(&config).ok_or(too_large)?,
-            arena: Arena::new(config.views),
-            chunks: ChunkPool::new(if config.rank == 0 { config.pages } else { 0 }),
-            chunk_asker: None,
-            out: Outbox::new(16 + 4 * (ranks + requests) + 2 * ranks * requests),
-            now_ns: 0,
+            allocation: Allocation::new(&config),
         })
     }
 
     /// The shape this rank was made with.
     pub fn config(&self) -> &Config {
-        &self.config
+        self.context.config()
     }
 
     /// What this rank did so far.
     pub fn counters(&self) -> Counters {
-        self.out.counters
+        *self.context.counters()
     }
 
     /// The minipage that covers a page of a view, as far as this rank has met it, and what the application may
     /// do with it here. Pages are those of the segment; a small minipage's neighbours are in other views.
     pub fn minipage_at(&self, view: u16, page: u64) -> Option<(Minipage, Protection)> {
-        if view >= self.config.views || page >= u64::from(self.config.pages) {
-            return None;
-        }
-        self.map.lookup(view, page as u32)
+        self.coherence.minipage_at(view, page)
     }
 
     /// The rank that manages the minipages starting on that page; `None` outside the segment.
     pub fn manager(&self, page: u64) -> Option<Rank> {
-        (page < u64::from(self.config.pages)).then(|| self.spread.manager(page as u32))
+        self.coherence.manager(page)
+    }
+
+    /// Begins to serve a page fault of a thread, at time `now_ns` of this rank's monotonic clock. `page` counts
+    /// from the start of the segment. `Done`: the access is allowed by now, try again. `Pending`: a resume
+    /// follows, with [`Outcome::Served`](crate::Outcome::Served), or with [`Error::NotShared`] if nothing is allocated there.
+    pub fn handle_fault(
+        &mut self,
+        now_ns: u64,
+        thread: Thread,
+        view: u16,
+        page: u64,
+        access: Access,
+    ) -> Result<Progress, Error> {
+        self.release_holds(now_ns);
+        self.begin(thread)?;
+        self.coherence
+            .handle_fault(&mut self.context, thread, view, page, access)
+    }
+
+    /// Asks for a minipage before `thread` accesses it, at time `now_ns`. The thread goes on, and nobody is resumed when the
+    /// minipage comes. A thread that faults there meanwhile waits for this request.
+    ///
+    /// Asks nothing if the access is allowed already, or if the minipage is on its way. Nothing comes if nothing is
+    /// allocated there. False: [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are on their way, and nothing was asked.
+    pub fn prefetch(
+        &mut self,
+        now_ns: u64,
+        thread: Thread,
+        view: u16,
+        page: u64,
+        access: Access,
+    ) -> Result<bool, Error> {
+        self.release_holds(now_ns);
+        self.begin(thread)?;
+        self.coherence
+            .prefetch(&mut self.context, view, page, access)
+    }
+
+    /// Begins to allocate a minipage of that many bytes, zero and writable in this rank. A resume always
+    /// follows, with [`Outcome::Allocated`](crate::Outcome::Allocated) or [`Error::OutOfMemory`].
+    ///
+    /// A minipage shorter than a page is aligned to 16 bytes, or to 64 if it is as long; others to a page.
+    pub fn alloc(&mut self, thread: Thread, bytes: u64) -> Result<(), Error> {
+        self.begin(thread)?;
+        self.allocation
+            .alloc(&mut self.context, &mut self.coherence, thread, bytes)
+    }
+
+    /// Locks. `Done`: the thread has it (the token was here and idle). `Pending`: a resume with
+    /// [`Outcome::Locked`](crate::Outcome::Locked) follows when it is the thread's turn.
+    pub fn lock(&mut self, thread: Thread, lock: Lock) -> Result<Progress, Error> {
+        self.begin(thread)?;
+        self.locks.lock(&mut self.context, thread, lock)
+    }
+
+    /// Unlocks, and passes the lock on to whoever waits. Never waits itself.
+    pub fn unlock(&mut self, thread: Thread, lock: Lock) -> Result<(), Error> {
+        self.begin(thread)?;
+        self.locks.unlock(&mut self.context, thread, lock)
+    }
+
+    /// Waits until [`Config::participants`] threads of every rank arrived. A resume with
+    /// [`Outcome::Passed`](crate::Outcome::Passed) always follows.
+    pub fn barrier(&mut self, thread: Thread, barrier: Barrier) -> Result<(), Error> {
+        self.begin(thread)?;
+        self.barriers.arrive(&mut self.context, thread, barrier)
+    }
+
+    /// Hands `value` of rank `root` to every rank. One thread of each rank calls it, in the same order in all
+    /// ranks; the value of the others is ignored. A resume with [`Outcome::Value`](crate::Outcome::Value) always follows.
+    pub fn broadcast(&mut self, thread: Thread, root: Rank, value: u64) -> Result<(), Error> {
+        self.begin(thread)?;
+        self.barriers
+            .broadcast(&mut self.context, thread, root, value)
+    }
+
+    /// Changes how many threads of this rank take part in barriers, between two barriers.
+    pub fn set_participants(&mut self, participants: u16) -> Result<(), Error> {
+        self.barriers.set_participants(&self.context, participants)
     }
 
     /// The next thing to do; `None` when nothing is left. Strictly in order.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.out.poll()
+        self.context.poll_action()
     }
 
     /// Whether [`handle_message`](Self::handle_message) needs the time for a message, which costs the machine a
@@ -142,7 +174,7 @@ impl Dsm {
                 | Message::BarrierArrive { .. }
                 | Message::BarrierRelease { .. }
         );
-        self.holds.any() || !holds_nothing
+        self.coherence.holds_any() || !holds_nothing
     }
 
     /// Handles a message of another rank, at time `now_ns` of this rank's monotonic clock. A message that a
@@ -154,102 +186,78 @@ impl Dsm {
         message: Message,
     ) -> Result<(), PeerError> {
         self.release_holds(now_ns);
-        self.out.counters.messages_received += 1;
+        self.context.counters_mut().messages_received += 1;
         self.dispatch(from, message)
             .map_err(|violation| PeerError { from, violation })
     }
 
     fn dispatch(&mut self, from: Rank, message: Message) -> Result<(), Violation> {
-        if from >= self.config.ranks || from == self.config.rank {
+        let Dsm {
+            context,
+            coherence,
+            locks,
+            barriers,
+            allocation,
+        } = self;
+        if from >= context.ranks() || from == context.rank() {
             return Err(Violation::Sender);
         }
         match message {
-            Message::Request {
-                thread,
-                view,
-                page,
-                access,
-            } => self.handle_request(from, thread, self.checked_key(view, page)?, access),
-            Message::Refuse { thread, view, page } => {
-                self.handle_refuse(from, thread, self.checked_key(view, page)?)
+            Message::Register { minipage, thread } => {
+                allocation::handle_register(context, coherence, from, minipage, thread)
             }
-            Message::Forward {
-                minipage,
-                requester,
-                thread,
-                access,
-                acks,
-            } => self.handle_forward(from, minipage, requester, thread, access, acks),
-            Message::Grant {
-                minipage,
-                thread,
-                access,
-                acks,
-                data,
-                done,
-            } => self.handle_grant(from, minipage, thread, access, acks, data, done),
-            Message::Invalidate {
-                view,
-                page,
-                requester,
-                thread,
-            } => self.handle_invalidate(from, self.checked_key(view, page)?, requester, thread),
-            Message::InvalidateAck { thread, view, page } => {
-                self.handle_invalidate_ack(from, thread, self.checked_key(view, page)?)
-            }
-            Message::Done { thread, view, page } => {
-                self.handle_done(from, thread, self.checked_key(view, page)?)
-            }
-            Message::Register { minipage, thread } => self.handle_register(from, minipage, thread),
-            Message::Registered { thread } => self.handle_registered(thread),
+            Message::Registered { thread } => allocation::handle_registered(context, thread),
             Message::ChunkRequest {
                 thread,
                 need_pages,
                 want_pages,
-            } => self.handle_chunk_request(from, thread, need_pages, want_pages),
+            } => allocation.handle_chunk_request(context, from, thread, need_pages, want_pages),
             Message::ChunkGrant {
                 thread,
                 first_page,
                 pages,
-            } => self.handle_chunk_grant(from, thread, first_page, pages),
+            } => allocation.handle_chunk_grant(context, coherence, from, thread, first_page, pages),
             Message::ChunkRefuse { thread, left_pages } => {
-                self.handle_chunk_refuse(from, thread, left_pages)
+                allocation.handle_chunk_refuse(context, coherence, from, thread, left_pages)
             }
-            Message::LockRequest { lock } => self.handle_lock_request(from, lock),
+            Message::LockRequest { lock } => locks.handle_request(context, from, lock),
             Message::LockForward { lock, successor } => {
-                self.handle_lock_forward(from, lock, successor)
+                locks.handle_forward(context, from, lock, successor)
             }
-            Message::LockToken { lock } => self.handle_lock_token(lock),
+            Message::LockToken { lock } => locks.handle_token(context, lock),
             Message::BarrierArrive {
                 barrier,
                 epoch,
                 root,
                 value,
-            } => self.handle_barrier_arrive(from, barrier, epoch, root, value),
+            } => barriers.handle_arrival(context, from, barrier, epoch, root, value),
             Message::BarrierRelease {
                 barrier,
                 epoch,
                 root,
                 value,
-            } => self.handle_barrier_release(from, barrier, epoch, root, value),
+            } => barriers.handle_release(context, from, barrier, epoch, root, value),
+            _ => coherence.handle_message(context, from, message),
         }
+    }
+
+    /// The time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a
+    /// minipage that a thread of this one was just granted; on the clock of `handle_message`.
+    pub fn poll_hold(&self) -> Option<u64> {
+        self.coherence.poll_hold()
+    }
+
+    /// Lets go what was granted more than [`Config::hold_ns`] ago, and serves those
+    /// who waited for it. `handle_message` and `handle_fault` do the same for the time they are given.
+    pub fn release_holds(&mut self, now_ns: u64) {
+        self.coherence.release_holds(&mut self.context, now_ns);
     }
 
     /// Begins an operation of a thread: it exists, waits for nothing, and has finished the access for which it
     /// was granted a minipage.
-    pub(crate) fn begin(&mut self, thread: Thread) -> Result<(), Error> {
-        match self.threads.get(usize::from(thread)) {
-            None => {
-                return Err(Error::UnknownThread {
-                    thread,
-                    threads: self.config.threads,
-                });
-            }
-            Some(slot) if !slot.is_idle() => return Err(Error::ThreadBusy { thread }),
-            Some(_) => {}
-        }
-        self.used_threads = self.used_threads.max(thread + 1);
-        self.end_hold(thread);
+    fn begin(&mut self, thread: Thread) -> Result<(), Error> {
+        self.context.begin(thread)?;
+        self.coherence.end_hold(&mut self.context, thread);
         Ok(())
     }
 }

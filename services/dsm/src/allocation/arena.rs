@@ -9,25 +9,25 @@ use crate::address::{Minipage, PAGE_BYTES};
 
 /// The pages not yet given to any rank.
 #[derive(Debug)]
-pub(crate) struct ChunkPool {
+pub(super) struct ChunkPool {
     next: u32,
     end: u32,
 }
 
 impl ChunkPool {
-    pub(crate) fn new(pages: u32) -> Self {
+    pub(super) fn new(pages: u32) -> Self {
         ChunkPool {
             next: 0,
             end: pages,
         }
     }
 
-    pub(crate) fn left_pages(&self) -> u32 {
+    pub(super) fn left_pages(&self) -> u32 {
         self.end - self.next
     }
 
     /// As many pages as wanted, or fewer but at least as many as needed; the first and how many.
-    pub(crate) fn take(&mut self, need_pages: u32, want_pages: u32) -> Option<(u32, u32)> {
+    pub(super) fn take(&mut self, need_pages: u32, want_pages: u32) -> Option<(u32, u32)> {
         if need_pages == 0 || need_pages > self.left_pages() {
             return None;
         }
@@ -47,7 +47,7 @@ struct Run {
 
 /// The pages of one rank.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub(super) struct Arena {
     /// Two runs, so that a large request does not cost the rest of the current one.
     runs: [Run; 2],
     /// The page that takes small allocations.
@@ -64,7 +64,7 @@ struct Packed {
 }
 
 /// How many pages an allocation needs if it starts on a fresh one. More than fit 32 bits count as that.
-pub(crate) fn pages_for(bytes: u64) -> u32 {
+pub(super) fn pages_for(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX)
 }
 
@@ -75,7 +75,7 @@ fn align(bytes: u64) -> u64 {
 }
 
 impl Arena {
-    pub(crate) fn new(views: u16) -> Self {
+    pub(super) fn new(views: u16) -> Self {
         let full = Packed {
             page: 0,
             used_bytes: PAGE_BYTES,
@@ -89,7 +89,7 @@ impl Arena {
     }
 
     /// Adds pages. If they do not continue a run, the shorter of the two runs is given up.
-    pub(crate) fn add(&mut self, first: u32, pages: u32) {
+    pub(super) fn add(&mut self, first: u32, pages: u32) {
         if let Some(run) = self
             .runs
             .iter_mut()
@@ -103,7 +103,7 @@ impl Arena {
     }
 
     /// Bytes on pages not yet allocated from.
-    pub(crate) fn left_bytes(&self) -> u64 {
+    pub(super) fn left_bytes(&self) -> u64 {
         self.runs
             .iter()
             .map(|run| u64::from(run.pages) * PAGE_BYTES)
@@ -111,7 +111,7 @@ impl Arena {
     }
 
     /// A place for at least one byte; `None` if [`add`](Self::add) must supply [`pages_for`] the bytes first.
-    pub(crate) fn reserve(&mut self, bytes: u64) -> Option<Minipage> {
+    pub(super) fn reserve(&mut self, bytes: u64) -> Option<Minipage> {
         if bytes < PAGE_BYTES
             && let Some(minipage) = self.packed.reserve(bytes, self.views)
         {

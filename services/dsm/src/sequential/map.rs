@@ -17,7 +17,7 @@ use crate::{Minipage, PAGE_BYTES, Protection, tables};
 use alloc::vec::Vec;
 
 #[derive(Debug)]
-pub(crate) struct Map {
+pub(super) struct Map {
     words: Vec<u32>,
     pages: usize,
 }
@@ -45,7 +45,7 @@ fn protection_bits(protection: Protection) -> u32 {
 
 impl Map {
     /// An empty map; `None` if the machine refuses memory for its table.
-    pub(crate) fn new(pages: u32, views: u16) -> Option<Self> {
+    pub(super) fn new(pages: u32, views: u16) -> Option<Self> {
         let words = tables::zeroes(tables::entries(pages, views)?)?;
         Some(Map {
             words,
@@ -59,38 +59,35 @@ impl Map {
 
     /// The name of the minipage that covers the page: the page itself where none is known, since only
     /// minipages of one page are not known everywhere.
-    pub(crate) fn key(&self, view: u16, page: u32) -> Key {
+    pub(super) fn key(&self, view: u16, page: u32) -> Key {
         let at = self.index(view, page);
         let word = self.words[at];
         if word & KIND != BODY {
-            return Key { view, page };
+            return Key::new(view, page);
         }
         let back = if self.words[at - 1] & KIND == HEAD {
             1
         } else {
             payload(word) as u32
         };
-        Key {
-            view,
-            page: page - back,
-        }
+        Key::new(view, page - back)
     }
 
     /// What the application may do with the minipage of that name; nothing, if it is not known.
-    pub(crate) fn protection(&self, key: Key) -> Protection {
-        protection(self.words[self.index(key.view, key.page)])
+    pub(super) fn protection(&self, key: Key) -> Protection {
+        protection(self.words[self.index(key.view(), key.page())])
     }
 
-    pub(crate) fn set_protection(&mut self, key: Key, protection: Protection) {
-        let at = self.index(key.view, key.page);
+    pub(super) fn set_protection(&mut self, key: Key, protection: Protection) {
+        let at = self.index(key.view(), key.page());
         self.words[at] = self.words[at] & !0b1100 | protection_bits(protection);
     }
 
     /// The minipage of that name.
-    pub(crate) fn minipage(&self, key: Key) -> Option<Minipage> {
-        let at = self.index(key.view, key.page);
+    pub(super) fn minipage(&self, key: Key) -> Option<Minipage> {
+        let at = self.index(key.view(), key.page());
         let word = self.words[at];
-        let start = u64::from(key.page) * PAGE_BYTES;
+        let start = u64::from(key.page()) * PAGE_BYTES;
         let (offset_bytes, length_bytes) = match word & KIND {
             SMALL => (
                 start + payload(word) % PAGE_BYTES,
@@ -103,21 +100,21 @@ impl Map {
             _ => return None,
         };
         Some(Minipage {
-            view: key.view,
+            view: key.view(),
             offset_bytes,
             length_bytes,
         })
     }
 
     /// The minipage that covers the page, and its protection.
-    pub(crate) fn lookup(&self, view: u16, page: u32) -> Option<(Minipage, Protection)> {
+    pub(super) fn lookup(&self, view: u16, page: u32) -> Option<(Minipage, Protection)> {
         let key = self.key(view, page);
         self.minipage(key)
             .map(|minipage| (minipage, self.protection(key)))
     }
 
     /// Whether no minipage of its view is known on any page of this well-formed one.
-    pub(crate) fn is_free(&self, minipage: &Minipage) -> bool {
+    pub(super) fn is_free(&self, minipage: &Minipage) -> bool {
         let at = self.index(minipage.view, minipage.first_page() as u32);
         self.words[at..at + minipage.pages() as usize]
             .iter()
@@ -125,7 +122,7 @@ impl Map {
     }
 
     /// Adds a well-formed minipage whose pages are free in its view.
-    pub(crate) fn insert(&mut self, minipage: &Minipage, protection: Protection) {
+    pub(super) fn insert(&mut self, minipage: &Minipage, protection: Protection) {
         let at = self.index(minipage.view, minipage.first_page() as u32);
         let pages = minipage.pages() as usize;
         let last = ((minipage.length_bytes - 1) % PAGE_BYTES) as u32;

@@ -6,36 +6,33 @@
 //! stays busy until the requester says [`Message::Done`].
 
 use crate::address::Key;
-use crate::directory::{Entry, Waiting};
-use crate::threads::Grant;
-use crate::{Access, Dsm, Message, Minipage, Protection, Rank, Thread, Violation};
+use crate::context::Context;
+use crate::{Access, Message, Minipage, Rank, Thread, Violation};
 
-impl Dsm {
-    /// The directory entry of a minipage, if this rank manages it.
-    pub(crate) fn managed(&self, key: Key) -> Option<Entry> {
-        let mine = self.spread.manager(key.page) == self.config.rank;
-        mine.then(|| self.directory.entry(key, self.spread.row(key.page)))
-    }
+use super::directory::Entry;
+use super::{Grant, SequentialConsistency, Waiting, left_by};
 
+impl SequentialConsistency {
     /// A request of another rank.
-    pub(crate) fn handle_request(
+    pub(super) fn handle_request(
         &mut self,
+        context: &mut Context,
         from: Rank,
         thread: Thread,
         key: Key,
         access: Access,
     ) -> Result<(), Violation> {
-        if thread >= self.config.requests() {
+        if usize::from(thread) >= self.requests.len() {
             return Err(Violation::OutOfRange);
         }
         let entry = self.managed(key).ok_or(Violation::NotManager)?;
         if !self.directory.is_registered(entry) {
-            self.out.send(
+            context.send(
                 from,
                 Message::Refuse {
                     thread,
-                    view: key.view,
-                    page: key.page,
+                    view: key.view(),
+                    page: key.page(),
                 },
             );
             return Ok(());
@@ -50,33 +47,35 @@ impl Dsm {
         ) {
             return Err(Violation::Repeated);
         }
-        self.serve_waiting(key);
+        self.serve_waiting(context, key);
         Ok(())
     }
 
     /// A request of this rank for a minipage that it manages itself; false if there is none.
-    pub(crate) fn request_here(
+    pub(super) fn request_here(
         &mut self,
+        context: &mut Context,
         thread: Thread,
         key: Key,
         access: Access,
         entry: Entry,
     ) -> bool {
         let request = Waiting {
-            requester: self.config.rank,
+            requester: self.rank,
             thread,
             access,
         };
         if !self.directory.is_registered(entry) || !self.directory.enqueue(entry, request) {
             return false;
         }
-        self.serve_waiting(key);
+        self.serve_waiting(context, key);
         true
     }
 
     /// The requester has the right that the minipage is busy with.
-    pub(crate) fn handle_done(
+    pub(super) fn handle_done(
         &mut self,
+        context: &mut Context,
         from: Rank,
         thread: Thread,
         key: Key,
@@ -85,12 +84,12 @@ impl Dsm {
         if !self.is_serving(entry, from, thread) {
             return Err(Violation::Unasked);
         }
-        self.served(key, entry);
+        self.served(context, key, entry);
         Ok(())
     }
 
     /// Whether the minipage is busy with the request of that thread.
-    pub(crate) fn is_serving(&self, entry: Entry, requester: Rank, thread: Thread) -> bool {
+    pub(super) fn is_serving(&self, entry: Entry, requester: Rank, thread: Thread) -> bool {
         self.directory.is_busy(entry)
             && self
                 .directory
@@ -99,14 +98,14 @@ impl Dsm {
     }
 
     /// Ends the request that the minipage is busy with.
-    pub(crate) fn served(&mut self, key: Key, entry: Entry) {
+    pub(super) fn served(&mut self, context: &mut Context, key: Key, entry: Entry) {
         self.directory.set_busy(entry, false);
         self.directory.pop(entry);
-        self.serve_waiting(key);
+        self.serve_waiting(context, key);
     }
 
     /// Whether a request waits because a thread of this rank holds the minipage.
-    pub(crate) fn is_stalled(&self, key: Key) -> bool {
+    pub(super) fn is_stalled(&self, key: Key) -> bool {
         self.managed(key).is_some_and(|entry| {
             !self.directory.is_busy(entry)
                 && self
@@ -118,17 +117,13 @@ impl Dsm {
 
     /// Whether to serve the request now would take from a thread of this rank what it was just granted.
     fn must_wait(&self, key: Key, entry: Entry, request: Waiting) -> bool {
-        let leaves = match request.access {
-            Access::Read => Protection::Read,
-            Access::Write => Protection::None,
-        };
-        request.requester != self.config.rank
-            && self.directory.has_copy(entry, self.config.rank)
-            && self.holds.forbid(key, leaves)
+        request.requester != self.rank
+            && self.directory.has_copy(entry, self.rank)
+            && self.holds.forbid(key, left_by(request.access))
     }
 
     /// Serves the requests for a minipage, if this rank manages it, as far as possible now.
-    pub(crate) fn serve_waiting(&mut self, key: Key) {
+    pub(super) fn serve_waiting(&mut self, context: &mut Context, key: Key) {
         let Some(entry) = self.managed(key) else {
             return;
         };
@@ -140,13 +135,13 @@ impl Dsm {
                 return;
             };
             if self.must_wait(key, entry, request) {
-                self.out.counters.held_back += 1;
+                context.counters_mut().held_back += 1;
                 return;
             }
-            if request.requester == self.config.rank {
+            if request.requester == self.rank {
                 self.directory.set_busy(entry, true);
-                self.serve(key, entry, minipage, request);
-            } else if self.serve(key, entry, minipage, request) {
+                self.serve(context, key, entry, minipage, request);
+            } else if self.serve(context, key, entry, minipage, request) {
                 self.directory.set_busy(entry, true);
             } else {
                 self.directory.pop(entry);
@@ -155,13 +150,20 @@ impl Dsm {
     }
 
     /// Sets a request going. Whether the manager must hear of its end.
-    fn serve(&mut self, key: Key, entry: Entry, minipage: Minipage, request: Waiting) -> bool {
+    fn serve(
+        &mut self,
+        context: &mut Context,
+        key: Key,
+        entry: Entry,
+        minipage: Minipage,
+        request: Waiting,
+    ) -> bool {
         let Waiting {
             requester,
             thread,
             access,
         } = request;
-        let me = self.config.rank;
+        let me = self.rank;
         let owner = self.directory.owner(entry);
         let has_copy = self.directory.has_copy(entry, requester);
         let lose_here = requester != me && self.directory.has_copy(entry, me);
@@ -184,16 +186,16 @@ impl Dsm {
                 access,
                 acks,
             };
-            self.out.send(owner, message);
+            context.send(owner, message);
         }
         for holder in self.directory.holders(entry).filter(drops) {
             let message = Message::Invalidate {
-                view: key.view,
-                page: key.page,
+                view: key.view(),
+                page: key.page(),
                 requester,
                 thread,
             };
-            self.out.send(holder, message);
+            context.send(holder, message);
         }
         match access {
             Access::Read => self.directory.add_holder(entry, requester),
@@ -203,15 +205,12 @@ impl Dsm {
             return true;
         }
         if lose_here && (access == Access::Write || give_here) {
-            let leaves = match access {
-                Access::Read => Protection::Read,
-                Access::Write => Protection::None,
-            };
-            self.reduce(key, minipage, leaves);
+            self.reduce(context, key, minipage, left_by(access));
         }
         let done = acks != 0;
-        if requester == self.config.rank {
+        if requester == self.rank {
             self.granted(
+                context,
                 thread,
                 Grant {
                     acks,
@@ -229,23 +228,11 @@ impl Dsm {
                 done,
             };
             if give_here {
-                self.out.send_minipage(requester, minipage, message);
+                context.send_minipage(requester, minipage, message);
             } else {
-                self.out.send(requester, message);
+                context.send(requester, message);
             }
         }
         done
-    }
-
-    /// Reduces what the application may do here, before anybody else is told.
-    pub(crate) fn reduce(&mut self, key: Key, minipage: Minipage, protection: Protection) {
-        if self.map.protection(key) > protection {
-            self.map.set_protection(key, protection);
-            self.out.protect(minipage, protection);
-            match protection {
-                Protection::None => self.out.counters.invalidations += 1,
-                _ => self.out.counters.downgrades += 1,
-            }
-        }
     }
 }

@@ -8,8 +8,9 @@
 //! [`Config::lock_local_passes`](crate::Config::lock_local_passes) times before it moves on; then the rank
 //! queues again.
 
-use crate::threads::{NO_THREAD, Wait};
-use crate::{Config, Dsm, Error, Lock, Message, Outcome, Progress, Rank, Thread, Violation};
+use crate::context::{Context, Wait};
+use crate::{Config, Error, Lock, Message, Outcome, Progress, Rank, Thread, Violation};
+use alloc::vec;
 use alloc::vec::Vec;
 
 #[derive(Debug)]
@@ -17,6 +18,9 @@ pub(crate) struct Locks {
     slots: Vec<Slot>,
     /// The last rank of the queue, where this rank is the manager.
     tails: Vec<Rank>,
+    /// The thread that queues after each thread of this rank.
+    next: Vec<Thread>,
+    local_passes: u8,
 }
 
 /// A lock as this rank sees it.
@@ -34,6 +38,8 @@ struct Slot {
     asked: bool,
 }
 
+/// No thread, in links and holders.
+const NO_THREAD: Thread = Thread::MAX;
 const NO_RANK: Rank = Rank::MAX;
 
 impl Locks {
@@ -52,88 +58,92 @@ impl Locks {
         Locks {
             slots: slots.collect(),
             tails: (0..config.locks).map(manager).collect(),
+            next: vec![NO_THREAD; usize::from(config.threads)],
+            local_passes: config.lock_local_passes,
         }
     }
-}
 
-impl Dsm {
-    /// Locks. `Done`: the thread has it (the token was here and idle). `Pending`: a resume with
-    /// [`Outcome::Locked`] follows when it is the thread's turn.
-    pub fn lock(&mut self, thread: Thread, lock: Lock) -> Result<Progress, Error> {
-        self.begin(thread)?;
-        let locks = self.config.locks;
-        let slot = self
-            .locks
-            .slots
-            .get_mut(lock as usize)
-            .ok_or(Error::UnknownLock { lock, locks })?;
+    /// The number of locks.
+    fn count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Locks, for a thread that waits for nothing.
+    pub(crate) fn lock(
+        &mut self,
+        context: &mut Context,
+        thread: Thread,
+        lock: Lock,
+    ) -> Result<Progress, Error> {
+        let slot = self.slot(lock)?;
         if slot.holder == thread {
             return Err(Error::LockHeld { lock, thread });
         }
         if slot.token && slot.holder == NO_THREAD {
             slot.holder = thread;
-            self.out.counters.lock_acquires_local += 1;
+            context.counters_mut().lock_acquires_local += 1;
             return Ok(Progress::Done);
         }
         let before = core::mem::replace(&mut slot.last, thread);
         if before == NO_THREAD {
             slot.first = thread;
         } else {
-            self.threads[usize::from(before)].next = thread;
+            self.next[usize::from(before)] = thread;
         }
-        let waiter = &mut self.threads[usize::from(thread)];
-        waiter.waits = Wait::Lock(lock);
-        waiter.next = NO_THREAD;
-        self.ask_for_token(lock);
+        self.next[usize::from(thread)] = NO_THREAD;
+        context.set_wait(thread, Wait::Lock(lock));
+        self.ask_for_token(context, lock);
         Ok(Progress::Pending)
     }
 
-    /// Unlocks, and passes the lock on to whoever waits. Never waits itself.
-    pub fn unlock(&mut self, thread: Thread, lock: Lock) -> Result<(), Error> {
-        self.begin(thread)?;
-        let locks = self.config.locks;
-        let slot = self
-            .locks
-            .slots
-            .get_mut(lock as usize)
-            .ok_or(Error::UnknownLock { lock, locks })?;
+    /// Unlocks, and passes the lock on to whoever waits.
+    pub(crate) fn unlock(
+        &mut self,
+        context: &mut Context,
+        thread: Thread,
+        lock: Lock,
+    ) -> Result<(), Error> {
+        let local_passes = self.local_passes;
+        let slot = self.slot(lock)?;
         if slot.holder != thread {
             return Err(Error::LockNotHeld { lock, thread });
         }
         slot.holder = NO_THREAD;
-        let remote = slot.successor != NO_RANK;
-        if remote && (slot.first == NO_THREAD || slot.passes >= self.config.lock_local_passes) {
-            self.pass_token(lock);
-            if self.locks.slots[lock as usize].first != NO_THREAD {
-                self.ask_for_token(lock);
+        let (local, remote) = (slot.first != NO_THREAD, slot.successor != NO_RANK);
+        if remote && (!local || slot.passes >= local_passes) {
+            self.pass_token(context, lock);
+            if local {
+                self.ask_for_token(context, lock);
             }
-        } else if slot.first != NO_THREAD {
+        } else if local {
             slot.passes = if remote { slot.passes + 1 } else { 0 };
-            self.out.counters.lock_acquires_local += 1;
-            self.grant_first(lock);
+            context.counters_mut().lock_acquires_local += 1;
+            self.grant_first(context, lock);
         }
         Ok(())
     }
 
-    fn lock_manager(&self, lock: Lock) -> Rank {
-        (lock % u32::from(self.config.ranks)) as Rank
+    fn slot(&mut self, lock: Lock) -> Result<&mut Slot, Error> {
+        let locks = self.count();
+        let slot = self.slots.get_mut(lock as usize);
+        slot.ok_or(Error::UnknownLock { lock, locks })
     }
 
     /// Queues this rank at the manager unless it is queued or has the token.
-    fn ask_for_token(&mut self, lock: Lock) {
-        let slot = &mut self.locks.slots[lock as usize];
+    fn ask_for_token(&mut self, context: &mut Context, lock: Lock) {
+        let slot = &mut self.slots[lock as usize];
         if slot.token || slot.asked {
             return;
         }
         slot.asked = true;
-        let (me, manager) = (self.config.rank, self.lock_manager(lock));
+        let (me, manager) = (context.rank(), manager(context, lock));
         if manager != me {
-            self.out.send(manager, Message::LockRequest { lock });
+            context.send(manager, Message::LockRequest { lock });
             return;
         }
         // The manager itself is not last in the queue, or it would have the token or have asked.
-        let tail = core::mem::replace(&mut self.locks.tails[lock as usize], me);
-        self.out.send(
+        let tail = core::mem::replace(&mut self.tails[lock as usize], me);
+        context.send(
             tail,
             Message::LockForward {
                 lock,
@@ -143,48 +153,51 @@ impl Dsm {
     }
 
     /// Gives the idle token to the rank that comes next.
-    fn pass_token(&mut self, lock: Lock) {
-        let slot = &mut self.locks.slots[lock as usize];
+    fn pass_token(&mut self, context: &mut Context, lock: Lock) {
+        let slot = &mut self.slots[lock as usize];
         slot.token = false;
         let to = core::mem::replace(&mut slot.successor, NO_RANK);
-        self.out.send(to, Message::LockToken { lock });
+        context.send(to, Message::LockToken { lock });
     }
 
     /// Gives the lock to the first thread of the local queue.
-    fn grant_first(&mut self, lock: Lock) {
-        let slot = &mut self.locks.slots[lock as usize];
+    fn grant_first(&mut self, context: &mut Context, lock: Lock) {
+        let slot = &mut self.slots[lock as usize];
         let thread = slot.first;
-        let waiter = &mut self.threads[usize::from(thread)];
         slot.holder = thread;
-        slot.first = waiter.next;
+        slot.first = self.next[usize::from(thread)];
         if slot.first == NO_THREAD {
             slot.last = NO_THREAD;
         }
-        waiter.waits = Wait::Nothing;
-        self.out.resume(thread, Outcome::Locked);
+        context.resume(thread, Outcome::Locked);
     }
 
-    fn checked_lock(&self, lock: Lock) -> Result<Slot, Violation> {
-        self.locks
-            .slots
-            .get(lock as usize)
-            .copied()
-            .ok_or(Violation::OutOfRange)
+    fn check(&self, lock: Lock) -> Result<(), Violation> {
+        if lock < self.count() {
+            Ok(())
+        } else {
+            Err(Violation::OutOfRange)
+        }
     }
 
-    pub(crate) fn handle_lock_request(&mut self, from: Rank, lock: Lock) -> Result<(), Violation> {
-        self.checked_lock(lock)?;
-        if self.lock_manager(lock) != self.config.rank {
+    pub(crate) fn handle_request(
+        &mut self,
+        context: &mut Context,
+        from: Rank,
+        lock: Lock,
+    ) -> Result<(), Violation> {
+        self.check(lock)?;
+        if manager(context, lock) != context.rank() {
             return Err(Violation::NotManager);
         }
-        let tail = self.locks.tails[lock as usize];
+        let tail = self.tails[lock as usize];
         if tail == from {
             return Err(Violation::LockOrder);
         }
-        if tail == self.config.rank {
-            self.follow(lock, from)?;
+        if tail == context.rank() {
+            self.follow(context, lock, from)?;
         } else {
-            self.out.send(
+            context.send(
                 tail,
                 Message::LockForward {
                     lock,
@@ -192,50 +205,64 @@ impl Dsm {
                 },
             );
         }
-        self.locks.tails[lock as usize] = from;
+        self.tails[lock as usize] = from;
         Ok(())
     }
 
-    pub(crate) fn handle_lock_forward(
+    pub(crate) fn handle_forward(
         &mut self,
+        context: &mut Context,
         from: Rank,
         lock: Lock,
         successor: Rank,
     ) -> Result<(), Violation> {
-        self.checked_lock(lock)?;
-        if self.lock_manager(lock) != from {
+        self.check(lock)?;
+        if manager(context, lock) != from {
             return Err(Violation::NotManager);
         }
-        if successor >= self.config.ranks || successor == self.config.rank {
+        if successor >= context.ranks() || successor == context.rank() {
             return Err(Violation::OutOfRange);
         }
-        self.follow(lock, successor)
+        self.follow(context, lock, successor)
     }
 
     /// Another rank comes after this one.
-    fn follow(&mut self, lock: Lock, successor: Rank) -> Result<(), Violation> {
-        let slot = &mut self.locks.slots[lock as usize];
+    fn follow(
+        &mut self,
+        context: &mut Context,
+        lock: Lock,
+        successor: Rank,
+    ) -> Result<(), Violation> {
+        let slot = &mut self.slots[lock as usize];
         if slot.successor != NO_RANK || !(slot.token || slot.asked) {
             return Err(Violation::LockOrder);
         }
         slot.successor = successor;
         if slot.token && slot.holder == NO_THREAD {
-            self.pass_token(lock);
+            self.pass_token(context, lock);
         }
         Ok(())
     }
 
-    pub(crate) fn handle_lock_token(&mut self, lock: Lock) -> Result<(), Violation> {
-        self.checked_lock(lock)?;
-        let slot = &mut self.locks.slots[lock as usize];
+    pub(crate) fn handle_token(
+        &mut self,
+        context: &mut Context,
+        lock: Lock,
+    ) -> Result<(), Violation> {
+        self.check(lock)?;
+        let slot = &mut self.slots[lock as usize];
         if slot.token || !slot.asked || slot.first == NO_THREAD {
             return Err(Violation::LockOrder);
         }
         slot.token = true;
         slot.asked = false;
         slot.passes = 0;
-        self.out.counters.lock_acquires_remote += 1;
-        self.grant_first(lock);
+        context.counters_mut().lock_acquires_remote += 1;
+        self.grant_first(context, lock);
         Ok(())
     }
+}
+
+fn manager(context: &Context, lock: Lock) -> Rank {
+    (lock % u32::from(context.ranks())) as Rank
 }

@@ -10,19 +10,24 @@
 //! asked for it in between, in which case the instruction faults on.
 
 use crate::address::Key;
-use crate::{Access, Dsm, Protection, Rank, Thread};
+use crate::context::Context;
+use crate::{Access, Protection, Thread};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::{Order, SequentialConsistency};
+
 #[derive(Debug)]
-pub(crate) struct Holds {
+pub(super) struct Holds {
+    /// How long a hold lasts at most; 0: there are none.
+    hold_ns: u64,
     /// Of each thread.
     holds: Vec<Option<Hold>>,
-    /// What waits, at most one per minipage held, and so one per thread.
-    put_off: Vec<Option<PutOff>>,
+    /// Orders that wait, at most one per minipage held, and so one per thread.
+    put_off: Vec<Option<Order>>,
     /// How many holds there are.
     count: usize,
-    /// How much work waits.
+    /// How many orders wait.
     waiting: usize,
     /// No thread from this one on ever held anything.
     end: usize,
@@ -35,41 +40,12 @@ struct Hold {
     until_ns: u64,
 }
 
-/// A request of a manager that waits for the end of a hold.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PutOff {
-    pub(crate) key: Key,
-    pub(crate) manager: Rank,
-    pub(crate) requester: Rank,
-    pub(crate) thread: Thread,
-    pub(crate) work: Work,
-}
-
-/// What a manager asked of the holder of a copy.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Work {
-    Forward { access: Access, acks: u16 },
-    Invalidate,
-}
-
-impl Work {
-    /// What the rank may keep.
-    fn leaves(self) -> Protection {
-        match self {
-            Work::Forward {
-                access: Access::Read,
-                ..
-            } => Protection::Read,
-            _ => Protection::None,
-        }
-    }
-}
-
 impl Holds {
-    pub(crate) fn new(threads: usize) -> Self {
+    pub(super) fn new(threads: Thread, hold_ns: u64) -> Self {
         Holds {
-            holds: vec![None; threads],
-            put_off: vec![None; threads],
+            hold_ns,
+            holds: vec![None; usize::from(threads)],
+            put_off: vec![None; usize::from(threads)],
             count: 0,
             waiting: 0,
             end: 0,
@@ -77,12 +53,12 @@ impl Holds {
     }
 
     /// Whether some thread holds something.
-    pub(crate) fn any(&self) -> bool {
+    fn any(&self) -> bool {
         self.count > 0
     }
 
     /// Whether some thread holds more of the minipage than would be left.
-    pub(crate) fn forbid(&self, key: Key, leaves: Protection) -> bool {
+    pub(super) fn forbid(&self, key: Key, leaves: Protection) -> bool {
         self.count > 0
             && self.holds[..self.end]
                 .iter()
@@ -103,44 +79,49 @@ impl Holds {
         hold
     }
 
-    /// Keeps the work for later; gives it back if it need not or cannot wait.
+    /// Keeps an order for later; gives it back if it need not or cannot wait.
     #[must_use]
-    fn put_off(&mut self, work: PutOff) -> Option<PutOff> {
-        if !self.forbid(work.key, work.work.leaves()) {
-            return Some(work);
+    fn put_off(&mut self, order: Order) -> Option<Order> {
+        if !self.forbid(order.key, order.work.leaves()) {
+            return Some(order);
         }
         match self.put_off.iter_mut().find(|place| place.is_none()) {
             Some(place) => {
-                *place = Some(work);
+                *place = Some(order);
                 self.waiting += 1;
             }
-            None => return Some(work),
+            None => return Some(order),
         }
         None
     }
 
-    /// Work on the minipage that waits no longer.
-    fn ready(&mut self, key: Key) -> Option<PutOff> {
+    /// An order about the minipage that waits no longer.
+    fn ready(&mut self, key: Key) -> Option<Order> {
         if self.waiting == 0 {
             return None;
         }
         let at = self.put_off.iter().position(|place| {
-            place.is_some_and(|work| work.key == key && !self.forbid(key, work.work.leaves()))
+            place.is_some_and(|order| order.key == key && !self.forbid(key, order.work.leaves()))
         })?;
         self.waiting -= 1;
         self.put_off[at].take()
     }
 
-    pub(crate) fn is_put_off(&self, key: Key) -> bool {
-        self.waiting > 0 && self.put_off.iter().flatten().any(|work| work.key == key)
+    pub(super) fn is_put_off(&self, key: Key) -> bool {
+        self.waiting > 0 && self.put_off.iter().flatten().any(|order| order.key == key)
     }
 }
 
-impl Dsm {
+impl SequentialConsistency {
+    /// Whether some thread holds something.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.holds.any()
+    }
+
     /// The time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a
-    /// minipage that a thread of this one was just granted; on the clock of `handle_message`.
-    pub fn poll_hold(&self) -> Option<u64> {
-        if self.holds.count == 0 {
+    /// minipage that a thread of this one was just granted.
+    pub(crate) fn poll_hold(&self) -> Option<u64> {
+        if !self.holds.any() {
             return None;
         }
         let holds = self.holds.holds[..self.holds.end].iter().flatten();
@@ -150,25 +131,24 @@ impl Dsm {
             .min()
     }
 
-    /// Lets go what was granted more than [`Config::hold_ns`](crate::Config::hold_ns) ago, and serves those
-    /// who waited for it. `handle_message` and `handle_fault` do the same for the time they are given.
-    pub fn release_holds(&mut self, now_ns: u64) {
+    /// Lets go what was granted long enough ago, and serves those who waited for it.
+    pub(crate) fn release_holds(&mut self, context: &mut Context, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        if self.holds.count == 0 {
+        if !self.holds.any() {
             return;
         }
-        for thread in 0..self.used_threads {
+        for thread in 0..self.holds.end {
             let over = |hold: Hold| hold.until_ns <= self.now_ns;
-            if self.holds.holds[usize::from(thread)].is_some_and(over) {
-                self.end_hold(thread);
+            if self.holds.holds[thread].is_some_and(over) {
+                self.end_hold(context, thread as Thread);
             }
         }
     }
 
     /// Begins to hold the minipage for a thread that is being resumed.
-    pub(crate) fn hold(&mut self, thread: Thread, key: Key, access: Access) {
-        if self.config.hold_ns > 0 {
-            let until_ns = self.now_ns.saturating_add(self.config.hold_ns);
+    pub(super) fn hold(&mut self, thread: Thread, key: Key, access: Access) {
+        if self.holds.hold_ns > 0 {
+            let until_ns = self.now_ns.saturating_add(self.holds.hold_ns);
             self.holds.set(
                 thread,
                 Hold {
@@ -180,24 +160,24 @@ impl Dsm {
         }
     }
 
-    /// Ends what the thread holds, and does what waited for it.
-    pub(crate) fn end_hold(&mut self, thread: Thread) {
-        if self.holds.count == 0 {
+    /// A thread gives its next input: it has finished the access for which it was granted a minipage.
+    pub(crate) fn end_hold(&mut self, context: &mut Context, thread: Thread) {
+        if !self.holds.any() {
             return;
         }
         if let Some(hold) = self.holds.take(thread) {
-            while let Some(work) = self.holds.ready(hold.key) {
-                self.give_up(work);
+            while let Some(order) = self.holds.ready(hold.key) {
+                self.give_up(context, order);
             }
-            self.serve_waiting(hold.key);
+            self.serve_waiting(context, hold.key);
         }
     }
 
     /// Does what a manager asked, now or at the end of a hold.
-    pub(crate) fn give_up_in_time(&mut self, work: PutOff) {
-        match self.holds.put_off(work) {
-            Some(work) => self.give_up(work),
-            None => self.out.counters.held_back += 1,
+    pub(super) fn give_up_in_time(&mut self, context: &mut Context, order: Order) {
+        match self.holds.put_off(order) {
+            Some(order) => self.give_up(context, order),
+            None => context.counters_mut().held_back += 1,
         }
     }
 }

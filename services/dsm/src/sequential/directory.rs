@@ -1,10 +1,11 @@
 //! What this rank knows of the minipages it manages: who holds copies, and who waits.
 //!
-//! Two dense tables with a row for each run of pages (see [`Spread`](crate::spread::Spread)) and view: the
+//! Two dense tables with a row for each run of pages (see [`Spread`](super::spread::Spread)) and view: the
 //! copyset, and a state word of, low to high, 1 bit registered, 1 bit busy, 10 bits owner, 20 bits tail of the
 //! queue + 1. The queue is a ring through the nodes, one node for every request that may be on its way in the job: each is for one
 //! minipage. A node is a word of, low to high, 1 bit used, 1 bit write, 20 bits next node.
 
+use super::Waiting;
 use crate::address::Key;
 use crate::config::MAX_REQUESTS;
 use crate::ranks::RankSets;
@@ -12,7 +13,7 @@ use crate::{Access, MAX_RANKS, Rank, Thread, tables};
 use alloc::vec::Vec;
 
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(super) struct Directory {
     /// The ranks that hold copies.
     copysets: RankSets,
     states: Vec<u32>,
@@ -24,15 +25,7 @@ pub(crate) struct Directory {
 
 /// Where a minipage stands in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry(usize);
-
-/// The request at the head of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    pub(crate) requester: Rank,
-    pub(crate) thread: Thread,
-    pub(crate) access: Access,
-}
+pub(super) struct Entry(usize);
 
 const REGISTERED: u32 = 1;
 const BUSY: u32 = 2;
@@ -50,7 +43,7 @@ const NEXT_SHIFT: u32 = 2;
 
 impl Directory {
     /// Empty tables; `None` if the machine refuses memory for them.
-    pub(crate) fn new(rows: u32, views: u16, ranks: u16, requests: u16) -> Option<Self> {
+    pub(super) fn new(rows: u32, views: u16, ranks: u16, requests: u16) -> Option<Self> {
         let entries = tables::entries(rows, views)?;
         Some(Directory {
             copysets: RankSets::new(entries, ranks)?,
@@ -62,32 +55,32 @@ impl Directory {
     }
 
     /// The entry for a minipage that this rank manages, given the row of its first page.
-    pub(crate) fn entry(&self, key: Key, row: u32) -> Entry {
-        Entry(usize::from(key.view) * self.rows + row as usize)
+    pub(super) fn entry(&self, key: Key, row: u32) -> Entry {
+        Entry(usize::from(key.view()) * self.rows + row as usize)
     }
 
-    pub(crate) fn is_registered(&self, entry: Entry) -> bool {
+    pub(super) fn is_registered(&self, entry: Entry) -> bool {
         self.states[entry.0] & REGISTERED != 0
     }
 
     /// Adds a minipage of which `owner` holds the only copy.
-    pub(crate) fn register(&mut self, entry: Entry, owner: Rank) {
+    pub(super) fn register(&mut self, entry: Entry, owner: Rank) {
         self.states[entry.0] = REGISTERED;
         self.give_to(entry, owner);
     }
 
     /// Whether a request is being served whose end will be told.
-    pub(crate) fn is_busy(&self, entry: Entry) -> bool {
+    pub(super) fn is_busy(&self, entry: Entry) -> bool {
         self.states[entry.0] & BUSY != 0
     }
 
-    pub(crate) fn set_busy(&mut self, entry: Entry, busy: bool) {
+    pub(super) fn set_busy(&mut self, entry: Entry, busy: bool) {
         let state = &mut self.states[entry.0];
         *state = if busy { *state | BUSY } else { *state & !BUSY };
     }
 
     /// The rank that last wrote; it holds a copy.
-    pub(crate) fn owner(&self, entry: Entry) -> Rank {
+    pub(super) fn owner(&self, entry: Entry) -> Rank {
         ((self.states[entry.0] & OWNER_MASK) >> OWNER_SHIFT) as Rank
     }
 
@@ -97,21 +90,21 @@ impl Directory {
     }
 
     /// Whether a rank holds a copy.
-    pub(crate) fn has_copy(&self, entry: Entry, rank: Rank) -> bool {
+    pub(super) fn has_copy(&self, entry: Entry, rank: Rank) -> bool {
         self.copysets.contains(entry.0, rank)
     }
 
     /// The ranks that hold copies.
-    pub(crate) fn holders(&self, entry: Entry) -> impl Iterator<Item = Rank> + '_ {
+    pub(super) fn holders(&self, entry: Entry) -> impl Iterator<Item = Rank> + '_ {
         self.copysets.members(entry.0)
     }
 
-    pub(crate) fn add_holder(&mut self, entry: Entry, rank: Rank) {
+    pub(super) fn add_holder(&mut self, entry: Entry, rank: Rank) {
         self.copysets.insert(entry.0, rank);
     }
 
     /// Makes a rank the owner, which alone holds a copy.
-    pub(crate) fn give_to(&mut self, entry: Entry, owner: Rank) {
+    pub(super) fn give_to(&mut self, entry: Entry, owner: Rank) {
         self.copysets.clear(entry.0);
         self.copysets.insert(entry.0, owner);
         self.set_owner(entry, owner);
@@ -137,7 +130,7 @@ impl Directory {
 
     /// Queues a request; false if that thread already has one here, as no correct rank would.
     #[must_use]
-    pub(crate) fn enqueue(&mut self, entry: Entry, request: Waiting) -> bool {
+    pub(super) fn enqueue(&mut self, entry: Entry, request: Waiting) -> bool {
         let requests = u32::from(self.requests);
         let node = u32::from(request.requester) * requests + u32::from(request.thread);
         if self.nodes[node as usize] & USED != 0 {
@@ -160,7 +153,7 @@ impl Directory {
     }
 
     /// The request whose turn it is.
-    pub(crate) fn head(&self, entry: Entry) -> Option<Waiting> {
+    pub(super) fn head(&self, entry: Entry) -> Option<Waiting> {
         let node = self.next(self.tail(entry)?);
         let requests = u32::from(self.requests);
         let access = if self.nodes[node as usize] & WRITE != 0 {
@@ -176,7 +169,7 @@ impl Directory {
     }
 
     /// Ends the turn of the request at the head.
-    pub(crate) fn pop(&mut self, entry: Entry) {
+    pub(super) fn pop(&mut self, entry: Entry) {
         let Some(tail) = self.tail(entry) else { return };
         let head = self.next(tail);
         if head == tail {
@@ -204,8 +197,8 @@ mod tests {
     fn requests_for_a_minipage_are_served_in_the_order_they_came() {
         let mut directory = Directory::new(4, 2, 64, 3).unwrap();
         let (a, b) = (
-            directory.entry(Key { view: 0, page: 0 }, 1),
-            directory.entry(Key { view: 1, page: 0 }, 1),
+            directory.entry(Key::new(0, 0), 1),
+            directory.entry(Key::new(1, 0), 1),
         );
         for r in [request(63, 2), request(0, 0), request(5, 1)] {
             assert!(directory.enqueue(a, r));

@@ -5,9 +5,9 @@
 //! without a wait, and two ranks meet after one message each way instead of one after the other. Rounds are
 //! numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
 
+use crate::context::{Context, Wait};
 use crate::ranks::RankSets;
-use crate::threads::Wait;
-use crate::{Barrier, Config, Dsm, Error, Message, Outcome, Rank, Thread, Violation};
+use crate::{Barrier, Config, Error, Message, Outcome, Rank, Thread, Violation};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -17,6 +17,8 @@ pub(crate) struct Barriers {
     gathered: Vec<Gathered>,
     /// The ranks that arrived, where this rank is the manager.
     arrived: RankSets,
+    /// Threads of this rank that take part.
+    participants: u16,
 }
 
 /// A barrier as this rank sees it.
@@ -54,21 +56,27 @@ impl Barriers {
             slots: vec![Slot::default(); count],
             gathered: vec![Gathered::default(); count],
             arrived: RankSets::new(count, config.ranks)?,
+            participants: config.participants,
         })
     }
-}
 
-impl Dsm {
-    /// Waits until [`Config::participants`] threads of every rank arrived. A resume with [`Outcome::Passed`]
-    /// always follows.
-    pub fn barrier(&mut self, thread: Thread, barrier: Barrier) -> Result<(), Error> {
-        let barriers = self.config.barriers;
+    /// The number of the broadcast: as many as there are other barriers.
+    fn broadcast_number(&self) -> Barrier {
+        self.slots.len() as Barrier - 1
+    }
+
+    /// Waits until all participants of every rank arrived, with a thread that waits for nothing.
+    pub(crate) fn arrive(
+        &mut self,
+        context: &mut Context,
+        thread: Thread,
+        barrier: Barrier,
+    ) -> Result<(), Error> {
+        let (barriers, participants) = (self.broadcast_number(), self.participants);
         if barrier >= barriers {
             return Err(Error::UnknownBarrier { barrier, barriers });
         }
-        self.begin(thread)?;
-        let participants = self.config.participants;
-        let slot = &mut self.barriers.slots[barrier as usize];
+        let slot = &mut self.slots[barrier as usize];
         if slot.told {
             return Err(Error::BarrierFull {
                 barrier,
@@ -77,29 +85,31 @@ impl Dsm {
         }
         slot.arrived += 1;
         let complete = slot.arrived == participants;
-        self.threads[usize::from(thread)].waits = Wait::Barrier(barrier);
+        context.set_wait(thread, Wait::Barrier(barrier));
         if complete {
-            self.arrive(barrier, 0, 0);
+            self.tell(context, barrier, 0, 0);
         }
         Ok(())
     }
 
-    /// Hands `value` of rank `root` to every rank. One thread of each rank calls it, in the same order in all
-    /// ranks; the value of the others is ignored. A resume with [`Outcome::Value`] always follows.
-    pub fn broadcast(&mut self, thread: Thread, root: Rank, value: u64) -> Result<(), Error> {
-        if root >= self.config.ranks {
-            return Err(Error::UnknownRank {
-                rank: root,
-                ranks: self.config.ranks,
-            });
+    /// Hands `value` of rank `root` to every rank, with a thread that waits for nothing.
+    pub(crate) fn broadcast(
+        &mut self,
+        context: &mut Context,
+        thread: Thread,
+        root: Rank,
+        value: u64,
+    ) -> Result<(), Error> {
+        let ranks = context.ranks();
+        if root >= ranks {
+            return Err(Error::UnknownRank { rank: root, ranks });
         }
-        self.begin(thread)?;
-        let barrier = self.config.barriers;
-        let slot = &mut self.barriers.slots[barrier as usize];
+        let barrier = self.broadcast_number();
+        let slot = &mut self.slots[barrier as usize];
         if slot.told {
             return Err(Error::BroadcastBusy);
         }
-        let gathered = &self.barriers.gathered[barrier as usize];
+        let gathered = &self.gathered[barrier as usize];
         let named = match slot.early {
             Some((root, _)) => Some(root),
             None => (gathered.count != 0).then_some(gathered.root),
@@ -110,49 +120,46 @@ impl Dsm {
             return Err(Error::OtherRoot { root, others });
         }
         slot.arrived = 1;
-        self.threads[usize::from(thread)].waits = Wait::Barrier(barrier);
-        self.arrive(
-            barrier,
-            root,
-            if root == self.config.rank { value } else { 0 },
-        );
+        context.set_wait(thread, Wait::Barrier(barrier));
+        let value = if root == context.rank() { value } else { 0 };
+        self.tell(context, barrier, root, value);
         Ok(())
     }
 
-    /// Changes how many threads of this rank take part in barriers, between two barriers.
-    pub fn set_participants(&mut self, participants: u16) -> Result<(), Error> {
-        let threads = self.config.threads;
-        let idle = self.barriers.slots.iter().all(|slot| slot.arrived == 0);
+    /// Changes how many threads of this rank take part, between two barriers.
+    pub(crate) fn set_participants(
+        &mut self,
+        context: &Context,
+        participants: u16,
+    ) -> Result<(), Error> {
+        let threads = context.config().threads;
+        let idle = self.slots.iter().all(|slot| slot.arrived == 0);
         if participants == 0 || participants > threads || !idle {
             return Err(Error::BadParticipants {
                 participants,
                 threads,
             });
         }
-        self.config.participants = participants;
+        self.participants = participants;
         Ok(())
     }
 
     /// Whether a message about the barrier may name this root: a barrier that is no broadcast has none, which is written 0.
-    fn names_a_root(&self, barrier: Barrier, root: Rank) -> bool {
-        let barriers = self.config.barriers;
-        barrier < barriers && root == 0 || barrier == barriers && root < self.config.ranks
-    }
-
-    fn barrier_manager(&self, barrier: Barrier) -> Rank {
-        (barrier % u32::from(self.config.ranks)) as Rank
+    fn names_a_root(&self, context: &Context, barrier: Barrier, root: Rank) -> bool {
+        let broadcast = self.broadcast_number();
+        barrier < broadcast && root == 0 || barrier == broadcast && root < context.ranks()
     }
 
     /// All participants of this rank are there.
-    fn arrive(&mut self, barrier: Barrier, root: Rank, value: u64) {
-        let slot = &mut self.barriers.slots[barrier as usize];
+    fn tell(&mut self, context: &mut Context, barrier: Barrier, root: Rank, value: u64) {
+        let slot = &mut self.slots[barrier as usize];
         slot.told = true;
         slot.root = root;
         slot.value = value;
         let (epoch, early) = (slot.epoch, slot.early);
-        let manager = self.barrier_manager(barrier);
-        if manager != self.config.rank {
-            self.out.send(
+        let manager = manager(context, barrier);
+        if manager != context.rank() {
+            context.send(
                 manager,
                 Message::BarrierArrive {
                     barrier,
@@ -162,20 +169,27 @@ impl Dsm {
                 },
             );
             if let Some((_, value)) = early {
-                self.release(barrier, value);
+                self.release(context, barrier, value);
             }
             return;
         }
-        self.barriers.gathered[barrier as usize].root = root;
-        self.gather(self.config.rank, barrier, root, value);
+        self.gathered[barrier as usize].root = root;
+        self.gather(context, context.rank(), barrier, root, value);
     }
 
     /// Notes at the manager that a rank is there.
-    fn gather(&mut self, from: Rank, barrier: Barrier, root: Rank, value: u64) {
-        let (me, ranks) = (self.config.rank, self.config.ranks);
+    fn gather(
+        &mut self,
+        context: &mut Context,
+        from: Rank,
+        barrier: Barrier,
+        root: Rank,
+        value: u64,
+    ) {
+        let (me, ranks) = (context.rank(), context.ranks());
         let index = barrier as usize;
-        self.barriers.arrived.insert(index, from);
-        let gathered = &mut self.barriers.gathered[index];
+        self.arrived.insert(index, from);
+        let gathered = &mut self.gathered[index];
         gathered.count += 1;
         if from == root {
             gathered.value = value;
@@ -189,30 +203,30 @@ impl Dsm {
         let missing = ranks - count;
         let message = Message::BarrierRelease {
             barrier,
-            epoch: self.barriers.slots[index].epoch,
+            epoch: self.slots[index].epoch,
             root,
             value,
         };
         if missing == 0 {
             *gathered = Gathered::default();
-            self.barriers.arrived.clear(index);
+            self.arrived.clear(index);
             for to in (0..ranks).filter(|&to| to != me && Some(to) != early) {
-                self.out.send(to, message);
+                context.send(to, message);
             }
-            self.release(barrier, value);
+            self.release(context, barrier, value);
         } else if missing == 1 {
-            let last = self.barriers.arrived.first_absent(index);
+            let last = self.arrived.first_absent(index);
             if last != me {
                 gathered.early = Some(last);
-                self.out.send(last, message);
+                context.send(last, message);
             }
         }
     }
 
     /// Everybody is there. `value` is the root's, unless this rank is the root, which knows it best.
-    fn release(&mut self, barrier: Barrier, value: u64) {
-        let slot = &mut self.barriers.slots[barrier as usize];
-        let value = if slot.root == self.config.rank {
+    fn release(&mut self, context: &mut Context, barrier: Barrier, value: u64) {
+        let slot = &mut self.slots[barrier as usize];
+        let value = if slot.root == context.rank() {
             slot.value
         } else {
             value
@@ -221,65 +235,65 @@ impl Dsm {
             epoch: slot.epoch.wrapping_add(1),
             ..Slot::default()
         };
-        self.out.counters.barriers += 1;
-        let outcome = if barrier == self.config.barriers {
+        context.counters_mut().barriers += 1;
+        let outcome = if barrier == self.broadcast_number() {
             Outcome::Value(value)
         } else {
             Outcome::Passed
         };
-        for thread in 0..self.used_threads {
-            let waiter = &mut self.threads[usize::from(thread)];
-            if waiter.waits == Wait::Barrier(barrier) {
-                waiter.waits = Wait::Nothing;
-                self.out.resume(thread, outcome);
+        for thread in 0..context.waits().len() {
+            if context.waits()[thread] == Wait::Barrier(barrier) {
+                context.resume(thread as Thread, outcome);
             }
         }
     }
 
-    pub(crate) fn handle_barrier_arrive(
+    pub(crate) fn handle_arrival(
         &mut self,
+        context: &mut Context,
         from: Rank,
         barrier: Barrier,
         epoch: u32,
         root: Rank,
         value: u64,
     ) -> Result<(), Violation> {
-        if !self.names_a_root(barrier, root) {
+        if !self.names_a_root(context, barrier, root) {
             return Err(Violation::OutOfRange);
         }
-        if self.barrier_manager(barrier) != self.config.rank {
+        if manager(context, barrier) != context.rank() {
             return Err(Violation::NotManager);
         }
-        if epoch != self.barriers.slots[barrier as usize].epoch {
+        if epoch != self.slots[barrier as usize].epoch {
             return Err(Violation::Epoch);
         }
-        if self.barriers.arrived.contains(barrier as usize, from) {
+        if self.arrived.contains(barrier as usize, from) {
             return Err(Violation::Repeated);
         }
-        let gathered = &mut self.barriers.gathered[barrier as usize];
+        let gathered = &mut self.gathered[barrier as usize];
         if gathered.count != 0 && gathered.root != root {
             return Err(Violation::Root);
         }
         gathered.root = root;
-        self.gather(from, barrier, root, value);
+        self.gather(context, from, barrier, root, value);
         Ok(())
     }
 
-    pub(crate) fn handle_barrier_release(
+    pub(crate) fn handle_release(
         &mut self,
+        context: &mut Context,
         from: Rank,
         barrier: Barrier,
         epoch: u32,
         root: Rank,
         value: u64,
     ) -> Result<(), Violation> {
-        if !self.names_a_root(barrier, root) {
+        if !self.names_a_root(context, barrier, root) {
             return Err(Violation::OutOfRange);
         }
-        if self.barrier_manager(barrier) != from {
+        if manager(context, barrier) != from {
             return Err(Violation::NotManager);
         }
-        let slot = &mut self.barriers.slots[barrier as usize];
+        let slot = &mut self.slots[barrier as usize];
         if epoch != slot.epoch {
             return Err(Violation::Epoch);
         }
@@ -294,7 +308,11 @@ impl Dsm {
         if root != slot.root {
             return Err(Violation::Root);
         }
-        self.release(barrier, value);
+        self.release(context, barrier, value);
         Ok(())
     }
+}
+
+fn manager(context: &Context, barrier: Barrier) -> Rank {
+    (barrier % u32::from(context.ranks())) as Rank
 }

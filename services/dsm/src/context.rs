@@ -1,0 +1,144 @@
+//! What all parts of a rank use: its shape, its threads, and the actions that wait.
+
+use crate::address::Key;
+use crate::{
+    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome,
+    Protection, Rank, Thread,
+};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What an application thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It runs.
+    Nothing,
+    /// Access to the minipage `key`, after a fault on `page`.
+    Fault { key: Key, page: u32, access: Access },
+    /// Its turn in the rank's queue for the lock.
+    Lock(Lock),
+    /// Everybody's arrival.
+    Barrier(Barrier),
+    /// Pages for an allocation.
+    Pages { bytes: u64 },
+    /// That many acknowledgements of its new minipage.
+    Registration { left: u16, address: Address },
+}
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    config: Config,
+    /// Of each thread.
+    waits: Vec<Wait>,
+    /// No thread from this one on ever did anything, so that most need not be looked at.
+    used_threads: Thread,
+    /// In the order in which they must be executed.
+    actions: VecDeque<Action>,
+    counters: Counters,
+}
+
+impl Context {
+    pub(crate) fn new(config: Config) -> Self {
+        let (ranks, requests) = (usize::from(config.ranks), usize::from(config.requests()));
+        // What one input may ask for, so that the queue never grows.
+        let actions = 16 + 4 * (ranks + requests) + 2 * ranks * requests;
+        Context {
+            config,
+            waits: vec![Wait::Nothing; usize::from(config.threads)],
+            used_threads: 0,
+            actions: VecDeque::with_capacity(actions),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// This rank.
+    pub(crate) fn rank(&self) -> Rank {
+        self.config.rank
+    }
+
+    /// Ranks of the job.
+    pub(crate) fn ranks(&self) -> u16 {
+        self.config.ranks
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// Begins an operation of a thread: it exists, and waits for nothing.
+    pub(crate) fn begin(&mut self, thread: Thread) -> Result<(), Error> {
+        match self.wait(thread) {
+            None => Err(Error::UnknownThread {
+                thread,
+                threads: self.config.threads,
+            }),
+            Some(Wait::Nothing) => {
+                self.used_threads = self.used_threads.max(thread + 1);
+                Ok(())
+            }
+            Some(_) => Err(Error::ThreadBusy { thread }),
+        }
+    }
+
+    /// What a thread waits for, if it exists.
+    pub(crate) fn wait(&self, thread: Thread) -> Option<Wait> {
+        self.waits.get(usize::from(thread)).copied()
+    }
+
+    /// What each thread waits for that ever did anything.
+    pub(crate) fn waits(&self) -> &[Wait] {
+        &self.waits[..usize::from(self.used_threads)]
+    }
+
+    /// Lets an existing thread wait.
+    pub(crate) fn set_wait(&mut self, thread: Thread, wait: Wait) {
+        self.waits[usize::from(thread)] = wait;
+    }
+
+    /// Ends the wait of an existing thread.
+    pub(crate) fn resume(&mut self, thread: Thread, outcome: Outcome) {
+        self.set_wait(thread, Wait::Nothing);
+        self.actions.push_back(Action::Resume { thread, outcome });
+    }
+
+    pub(crate) fn send(&mut self, to: Rank, message: Message) {
+        self.counters.messages_sent += 1;
+        self.actions.push_back(Action::Send { to, message });
+    }
+
+    pub(crate) fn send_minipage(&mut self, to: Rank, minipage: Minipage, message: Message) {
+        self.counters.messages_sent += 1;
+        self.counters.minipages_sent += 1;
+        self.counters.bytes_sent += minipage.length_bytes;
+        self.actions.push_back(Action::SendMinipage {
+            to,
+            minipage,
+            message,
+        });
+    }
+
+    pub(crate) fn protect(&mut self, minipage: Minipage, protection: Protection) {
+        self.actions.push_back(Action::Protect {
+            minipage,
+            protection,
+        });
+    }
+
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+        let action = self.actions.pop_front();
+        if action.is_none() {
+            // The next ones take the memory that is in the processor's cache.
+            self.actions.clear();
+        }
+        action
+    }
+}

@@ -1,0 +1,290 @@
+//! Sequential consistency: at any time a minipage has a single writer or many readers (Millipage §3).
+//!
+//! * each minipage has a *manager*, found from its first page ([`Spread`]), with an entry in its [`Directory`]: owner, copyset,
+//!   and the requests that wait. It serves them one at a time ([`manager`]);
+//! * every rank knows its own rights from its [`Map`], and what its threads have just been granted from its [`Holds`];
+//! * a fault leads to a request, and the request to a right ([`requests`]); another's request to the loss of one ([`copies`]).
+
+mod copies;
+mod directory;
+mod holds;
+mod manager;
+mod map;
+mod requests;
+mod spread;
+
+use crate::address::Key;
+use crate::coherence::Coherence;
+use crate::config::{Config, ConfigError};
+use crate::context::Context;
+use crate::ranks::RankSets;
+use crate::{Access, Message, Minipage, Protection, Rank, Thread, Violation};
+use alloc::vec;
+use alloc::vec::Vec;
+use directory::{Directory, Entry};
+use holds::Holds;
+use map::Map;
+use spread::Spread;
+
+/// The protocol of one rank.
+#[derive(Debug)]
+pub(crate) struct SequentialConsistency {
+    rank: Rank,
+    /// Application threads of this rank: requests from this number on are ahead of any access.
+    threads: Thread,
+    pages: u32,
+    views: u16,
+    spread: Spread,
+    map: Map,
+    directory: Directory,
+    /// What this rank has asked for, by the number of the thread that leads; those ahead of any access come after the last thread.
+    requests: Vec<Option<Request>>,
+    /// No thread from this one on ever led one.
+    asked: usize,
+    /// The ranks that have acknowledged to each of them.
+    ackers: RankSets,
+    /// How many of them are ahead of any access.
+    prefetches: u16,
+    holds: Holds,
+    /// The latest time that any input carried.
+    now_ns: u64,
+}
+
+/// A request on its way. Threads of the rank that want the same minipage meanwhile wait for it too.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    key: Key,
+    access: Access,
+    /// How many ranks have dropped their copy. They may be faster than the grant.
+    acked: u16,
+    grant: Option<Grant>,
+}
+
+/// A right that waits for acknowledgements.
+#[derive(Debug, Clone, Copy)]
+struct Grant {
+    /// How many ranks must drop their copy.
+    acks: u16,
+    data: bool,
+    /// Whether the manager, another rank, waits for the end.
+    done: bool,
+}
+
+/// A request that waits at its manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waiting {
+    requester: Rank,
+    thread: Thread,
+    access: Access,
+}
+
+/// What a manager asked of the holder of a copy.
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    key: Key,
+    manager: Rank,
+    requester: Rank,
+    thread: Thread,
+    work: Work,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    Forward { access: Access, acks: u16 },
+    Invalidate,
+}
+
+impl Work {
+    /// What the rank may keep.
+    fn leaves(self) -> Protection {
+        match self {
+            Work::Forward { access, .. } => left_by(access),
+            Work::Invalidate => Protection::None,
+        }
+    }
+}
+
+/// What a rank may keep of a minipage that another is given for an access.
+fn left_by(access: Access) -> Protection {
+    match access {
+        Access::Read => Protection::Read,
+        Access::Write => Protection::None,
+    }
+}
+
+impl SequentialConsistency {
+    /// A rank that holds nothing yet.
+    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let Config {
+            rank,
+            ranks,
+            threads,
+            pages,
+            views,
+            ..
+        } = *config;
+        let too_large = ConfigError::TooLarge { pages, views };
+        let requests = config.requests();
+        let rows = pages.div_ceil(u32::from(ranks));
+        Ok(SequentialConsistency {
+            rank,
+            threads,
+            pages,
+            views,
+            spread: Spread::new(ranks),
+            map: Map::new(pages, views).ok_or(too_large)?,
+            directory: Directory::new(rows, views, ranks, requests).ok_or(too_large)?,
+            requests: vec![None; usize::from(requests)],
+            asked: 0,
+            ackers: RankSets::new(usize::from(requests), ranks).ok_or(too_large)?,
+            prefetches: 0,
+            holds: Holds::new(threads, config.hold_ns),
+            now_ns: 0,
+        })
+    }
+
+    /// The minipage that covers a page of a view, as far as this rank knows, and its protection here.
+    pub(crate) fn minipage_at(&self, view: u16, page: u64) -> Option<(Minipage, Protection)> {
+        if view >= self.views || page >= u64::from(self.pages) {
+            return None;
+        }
+        self.map.lookup(view, page as u32)
+    }
+
+    /// The rank that manages the minipages starting on that page; `None` outside the segment.
+    pub(crate) fn manager(&self, page: u64) -> Option<Rank> {
+        (page < u64::from(self.pages)).then(|| self.spread.manager(page as u32))
+    }
+
+    /// The directory entry of a minipage, if this rank manages it.
+    fn managed(&self, key: Key) -> Option<Entry> {
+        let mine = self.spread.manager(key.page()) == self.rank;
+        mine.then(|| self.directory.entry(key, self.spread.row(key.page())))
+    }
+
+    /// The name of what a message is about.
+    fn checked_key(&self, view: u16, page: u32) -> Result<Key, Violation> {
+        if view < self.views && page < self.pages {
+            Ok(Key::new(view, page))
+        } else {
+            Err(Violation::OutOfRange)
+        }
+    }
+
+    /// Handles a message about rights, of another rank of the job.
+    pub(crate) fn handle_message(
+        &mut self,
+        context: &mut Context,
+        from: Rank,
+        message: Message,
+    ) -> Result<(), Violation> {
+        match message {
+            Message::Request {
+                thread,
+                view,
+                page,
+                access,
+            } => {
+                let key = self.checked_key(view, page)?;
+                self.handle_request(context, from, thread, key, access)
+            }
+            Message::Refuse { thread, view, page } => {
+                let key = self.checked_key(view, page)?;
+                self.handle_refuse(context, from, thread, key)
+            }
+            Message::Forward {
+                minipage,
+                requester,
+                thread,
+                access,
+                acks,
+            } => {
+                let key = self.known_key(&minipage)?;
+                let work = Work::Forward { access, acks };
+                self.handle_order(
+                    context,
+                    Order {
+                        key,
+                        manager: from,
+                        requester,
+                        thread,
+                        work,
+                    },
+                )
+            }
+            Message::Grant {
+                minipage,
+                thread,
+                access,
+                acks,
+                data,
+                done,
+            } => {
+                let grant = Grant { acks, data, done };
+                self.handle_grant(context, from, minipage, thread, access, grant)
+            }
+            Message::Invalidate {
+                view,
+                page,
+                requester,
+                thread,
+            } => {
+                let key = self.checked_key(view, page)?;
+                let work = Work::Invalidate;
+                self.handle_order(
+                    context,
+                    Order {
+                        key,
+                        manager: from,
+                        requester,
+                        thread,
+                        work,
+                    },
+                )
+            }
+            Message::InvalidateAck { thread, view, page } => {
+                let key = self.checked_key(view, page)?;
+                self.handle_invalidate_ack(context, from, thread, key)
+            }
+            Message::Done { thread, view, page } => {
+                let key = self.checked_key(view, page)?;
+                self.handle_done(context, from, thread, key)
+            }
+            // The other parts of the rank take the others.
+            _ => Err(Violation::Unasked),
+        }
+    }
+}
+
+impl Coherence for SequentialConsistency {
+    fn is_free(&self, minipage: &Minipage) -> bool {
+        self.map.is_free(minipage)
+    }
+
+    fn create(&mut self, context: &mut Context, minipage: Minipage) {
+        self.map.insert(&minipage, Protection::Write);
+        context.protect(minipage, Protection::Write);
+        if let Some(entry) = self.managed(minipage.key()) {
+            self.directory.register(entry, self.rank);
+        }
+    }
+
+    /// Its manager, or everybody if it is longer than a page: a rank that faults in the middle of it must know where it begins.
+    fn must_know(&self, minipage: &Minipage, rank: Rank) -> bool {
+        minipage.pages() > 1 || rank == self.spread.manager(minipage.key().page())
+    }
+
+    fn enter(&mut self, from: Rank, minipage: Minipage) -> Result<(), Violation> {
+        if !self.must_know(&minipage, self.rank) {
+            return Err(Violation::NotManager);
+        }
+        if !self.map.is_free(&minipage) {
+            return Err(Violation::Minipage);
+        }
+        self.map.insert(&minipage, Protection::None);
+        if let Some(entry) = self.managed(minipage.key()) {
+            self.directory.register(entry, from);
+        }
+        Ok(())
+    }
+}
