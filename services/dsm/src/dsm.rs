@@ -1,12 +1,15 @@
 //! One rank: joins coherence, locks, barriers and allocation, and tells messages apart.
 
+use alloc::boxed::Box;
+
 use crate::allocation::{self, Allocation};
+use crate::coherence::Coherence;
 use crate::context::Context;
 use crate::sequential::SequentialConsistency;
-use crate::synchronisation::{Barriers, Locks};
+use crate::synchronisation::{Barriers, Locks, Round};
 use crate::{
-    Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, Message, Minipage,
-    PeerError, Progress, Protection, Rank, Thread, Violation,
+    Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES,
+    Message, Minipage, PeerError, Progress, Protection, Rank, Thread, Violation,
 };
 
 /// The shared-memory protocol of one rank.
@@ -19,7 +22,7 @@ use crate::{
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`release_holds`](Self::release_holds);
-/// * **outputs**: [`poll_action`](Self::poll_action), [`poll_hold`](Self::poll_hold).
+/// * **outputs**: [`poll_action`](Self::poll_action), [`encode`](Self::encode), [`poll_hold`](Self::poll_hold).
 ///
 /// After every input, call `poll_action` until it yields nothing, and carry out each action before the next,
 /// also before a thread whose operation was [`Progress::Done`] goes on. Then
@@ -36,6 +39,8 @@ pub struct Dsm {
     locks: Locks,
     barriers: Barriers,
     allocation: Allocation,
+    /// The message that was last put into bytes.
+    bytes: Box<[u8; MAX_MESSAGE_BYTES]>,
 }
 
 impl Dsm {
@@ -53,6 +58,7 @@ impl Dsm {
             locks: Locks::new(&config),
             barriers: Barriers::new(&config).ok_or(too_large)?,
             allocation: Allocation::new(&config),
+            bytes: Box::new([0; MAX_MESSAGE_BYTES]),
         })
     }
 
@@ -133,14 +139,16 @@ impl Dsm {
     /// Unlocks, and passes the lock on to whoever waits. Never waits itself.
     pub fn unlock(&mut self, thread: Thread, lock: Lock) -> Result<(), Error> {
         self.begin(thread)?;
-        self.locks.unlock(&mut self.context, thread, lock)
+        self.locks
+            .unlock(&mut self.context, &mut self.coherence, thread, lock)
     }
 
     /// Waits until [`Config::participants`] threads of every rank arrived. A resume with
     /// [`Outcome::Passed`](crate::Outcome::Passed) always follows.
     pub fn barrier(&mut self, thread: Thread, barrier: Barrier) -> Result<(), Error> {
         self.begin(thread)?;
-        self.barriers.arrive(&mut self.context, thread, barrier)
+        self.barriers
+            .arrive(&mut self.context, &mut self.coherence, thread, barrier)
     }
 
     /// Hands `value` of rank `root` to every rank. One thread of each rank calls it, in the same order in all
@@ -148,7 +156,7 @@ impl Dsm {
     pub fn broadcast(&mut self, thread: Thread, root: Rank, value: u64) -> Result<(), Error> {
         self.begin(thread)?;
         self.barriers
-            .broadcast(&mut self.context, thread, root, value)
+            .broadcast(&mut self.context, &mut self.coherence, thread, root, value)
     }
 
     /// Changes how many threads of this rank take part in barriers, between two barriers.
@@ -177,30 +185,48 @@ impl Dsm {
         self.coherence.holds_any() || !holds_nothing
     }
 
-    /// Handles a message of another rank, at time `now_ns` of this rank's monotonic clock. A message that a
+    /// A message that `poll_action` yielded for rank `to`, in bytes, with its payload. Ask once for each message, in the order in
+    /// which they were yielded.
+    #[inline]
+    pub fn encode(&mut self, to: Rank, message: &Message) -> &[u8] {
+        let mut length = message.encode(&mut self.bytes);
+        if message.carries_payload() {
+            let payload = self.coherence.payload(to);
+            self.bytes[length..][..payload.len()].copy_from_slice(payload);
+            length += payload.len();
+        }
+        &self.bytes[..length]
+    }
+
+    /// Handles a message of another rank, with its payload, at time `now_ns` of this rank's monotonic clock. A message that a
     /// correct peer would not send is an error and changes nothing.
     pub fn handle_message(
         &mut self,
         now_ns: u64,
         from: Rank,
         message: Message,
+        payload: &[u8],
     ) -> Result<(), PeerError> {
         self.release_holds(now_ns);
         self.context.counters_mut().messages_received += 1;
-        self.dispatch(from, message)
+        self.dispatch(from, message, payload)
             .map_err(|violation| PeerError { from, violation })
     }
 
-    fn dispatch(&mut self, from: Rank, message: Message) -> Result<(), Violation> {
+    fn dispatch(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {
         let Dsm {
             context,
             coherence,
             locks,
             barriers,
             allocation,
+            ..
         } = self;
         if from >= context.ranks() || from == context.rank() {
             return Err(Violation::Sender);
+        }
+        if !payload.is_empty() && !message.carries_payload() {
+            return Err(Violation::Payload);
         }
         match message {
             Message::Register { minipage, thread } => {
@@ -220,23 +246,31 @@ impl Dsm {
             Message::ChunkRefuse { thread, left_pages } => {
                 allocation.handle_chunk_refuse(context, coherence, from, thread, left_pages)
             }
-            Message::LockRequest { lock } => locks.handle_request(context, from, lock),
+            Message::LockRequest { lock } => locks.handle_request(context, coherence, from, lock),
             Message::LockForward { lock, successor } => {
-                locks.handle_forward(context, from, lock, successor)
+                locks.handle_forward(context, coherence, from, lock, successor)
             }
-            Message::LockToken { lock } => locks.handle_token(context, lock),
+            Message::LockToken { lock } => {
+                locks.handle_token(context, coherence, from, lock, payload)
+            }
             Message::BarrierArrive {
                 barrier,
                 epoch,
                 root,
                 value,
-            } => barriers.handle_arrival(context, from, barrier, epoch, root, value),
+            } => {
+                let round = Round::new(barrier, epoch, root, value);
+                barriers.handle_arrival(context, coherence, from, round, payload)
+            }
             Message::BarrierRelease {
                 barrier,
                 epoch,
                 root,
                 value,
-            } => barriers.handle_release(context, from, barrier, epoch, root, value),
+            } => {
+                let round = Round::new(barrier, epoch, root, value);
+                barriers.handle_release(context, coherence, from, round, payload)
+            }
             _ => coherence.handle_message(context, from, message),
         }
     }

@@ -1,15 +1,21 @@
 //! Messages in bytes.
 //!
-//! A message is a kind byte followed by its fields in little-endian order without padding; a minipage is view
-//! (2), offset (8) and length (8). [`Message::parse`] accepts exactly what [`Message::encode`] writes and never
-//! panics; whether the numbers make sense in the job is checked by
-//! [`Dsm::handle_message`](crate::Dsm::handle_message).
+//! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a byte
+//! of 0 or 1, a minipage is view (2), offset (8) and length (8). Behind the fields of a lock's token, an arrival at a barrier and a
+//! release from one stands the *payload*: what the protocol that keeps memory coherent tells the receiver.
+//!
+//! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics; whether the numbers make
+//! sense in the job is checked by [`Dsm::handle_message`](crate::Dsm::handle_message).
 
-use crate::{Access, Message, Minipage, Thread};
+use crate::{Access, Message, Minipage};
 use thiserror::Error;
 
+/// The longest message without its payload, in bytes.
+pub const MAX_FIELDS_BYTES: usize = 26;
+/// The longest payload in bytes.
+pub const MAX_PAYLOAD_BYTES: usize = 1024;
 /// The longest message in bytes.
-pub const MAX_MESSAGE_BYTES: usize = 26;
+pub const MAX_MESSAGE_BYTES: usize = MAX_FIELDS_BYTES + MAX_PAYLOAD_BYTES;
 
 /// Bytes that are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -39,145 +45,73 @@ pub enum ParseError {
     },
 }
 
-const WRITE: u8 = 1;
-const DATA: u8 = 2;
-const DONE: u8 = 4;
+macro_rules! layouts {
+    ($($kind:literal $name:ident { $($field:ident)* })*) => {
+        impl Message {
+            fn kind(&self) -> u8 {
+                match self {
+                    $(Message::$name { .. } => $kind,)*
+                }
+            }
+
+            fn write(&self, to: &mut Writer<'_>) {
+                match *self {
+                    $(Message::$name { $($field),* } => { $($field.write(to);)* })*
+                }
+            }
+
+            fn read(kind: u8, from: &mut Reader<'_>) -> Result<Message, Malformed> {
+                Ok(match kind {
+                    $($kind => Message::$name { $($field: Field::read(from)?),* },)*
+                    _ => return Err(Malformed::Kind),
+                })
+            }
+        }
+    };
+}
+
+// The kind byte of each message, and its fields in their order.
+layouts! {
+    1 Request { access thread view page }
+    2 Refuse { thread view page }
+    3 Forward { access thread minipage requester acks }
+    4 Grant { access data done thread minipage acks }
+    5 Invalidate { thread view page requester }
+    6 InvalidateAck { thread view page }
+    7 Done { thread view page }
+    8 Register { thread minipage }
+    9 Registered { thread }
+    10 ChunkRequest { thread need_pages want_pages }
+    11 ChunkGrant { thread first_page pages }
+    12 ChunkRefuse { thread left_pages }
+    13 LockRequest { lock }
+    14 LockForward { lock successor }
+    15 LockToken { lock }
+    16 BarrierArrive { barrier epoch root value }
+    17 BarrierRelease { barrier epoch root value }
+}
 
 impl Message {
-    fn kind(&self) -> u8 {
-        match self {
-            Message::Request { .. } => 1,
-            Message::Refuse { .. } => 2,
-            Message::Forward { .. } => 3,
-            Message::Grant { .. } => 4,
-            Message::Invalidate { .. } => 5,
-            Message::InvalidateAck { .. } => 6,
-            Message::Done { .. } => 7,
-            Message::Register { .. } => 8,
-            Message::Registered { .. } => 9,
-            Message::ChunkRequest { .. } => 10,
-            Message::ChunkGrant { .. } => 11,
-            Message::ChunkRefuse { .. } => 12,
-            Message::LockRequest { .. } => 13,
-            Message::LockForward { .. } => 14,
-            Message::LockToken { .. } => 15,
-            Message::BarrierArrive { .. } => 16,
-            Message::BarrierRelease { .. } => 17,
-        }
+    /// Whether a payload may follow the fields.
+    pub(crate) fn carries_payload(&self) -> bool {
+        matches!(
+            self,
+            Message::LockToken { .. }
+                | Message::BarrierArrive { .. }
+                | Message::BarrierRelease { .. }
+        )
     }
 
-    /// Writes the message at the start of `bytes` and returns its length.
+    /// Writes the message without a payload at the start of `bytes` and returns its length.
     pub fn encode(&self, bytes: &mut [u8; MAX_MESSAGE_BYTES]) -> usize {
-        let mut w = Writer { bytes, at: 0 };
-        w.u8(self.kind());
-        match *self {
-            Message::Request {
-                thread,
-                view,
-                page,
-                access,
-            } => {
-                w.u8(flag(access == Access::Write, WRITE));
-                w.target(thread, view, page);
-            }
-            Message::Refuse { thread, view, page }
-            | Message::InvalidateAck { thread, view, page }
-            | Message::Done { thread, view, page } => w.target(thread, view, page),
-            Message::Forward {
-                minipage,
-                requester,
-                thread,
-                access,
-                acks,
-            } => {
-                w.u8(flag(access == Access::Write, WRITE));
-                w.u16(thread);
-                w.minipage(minipage);
-                w.u16(requester);
-                w.u16(acks);
-            }
-            Message::Grant {
-                minipage,
-                thread,
-                access,
-                acks,
-                data,
-                done,
-            } => {
-                w.u8(flag(access == Access::Write, WRITE) | flag(data, DATA) | flag(done, DONE));
-                w.u16(thread);
-                w.minipage(minipage);
-                w.u16(acks);
-            }
-            Message::Invalidate {
-                view,
-                page,
-                requester,
-                thread,
-            } => {
-                w.target(thread, view, page);
-                w.u16(requester);
-            }
-            Message::Register { minipage, thread } => {
-                w.u16(thread);
-                w.minipage(minipage);
-            }
-            Message::Registered { thread } => w.u16(thread),
-            Message::ChunkRequest {
-                thread,
-                need_pages,
-                want_pages,
-            } => {
-                w.u16(thread);
-                w.u32(need_pages);
-                w.u32(want_pages);
-            }
-            Message::ChunkGrant {
-                thread,
-                first_page,
-                pages,
-            } => {
-                w.u16(thread);
-                w.u32(first_page);
-                w.u32(pages);
-            }
-            Message::ChunkRefuse { thread, left_pages } => {
-                w.u16(thread);
-                w.u32(left_pages);
-            }
-            Message::LockRequest { lock } | Message::LockToken { lock } => w.u32(lock),
-            Message::LockForward { lock, successor } => {
-                w.u32(lock);
-                w.u16(successor);
-            }
-            Message::BarrierArrive {
-                barrier,
-                epoch,
-                root,
-                value,
-            } => {
-                w.u32(barrier);
-                w.u32(epoch);
-                w.u16(root);
-                w.u64(value);
-            }
-            Message::BarrierRelease {
-                barrier,
-                epoch,
-                root,
-                value,
-            } => {
-                w.u32(barrier);
-                w.u32(epoch);
-                w.u16(root);
-                w.u64(value);
-            }
-        }
-        w.at
+        let mut to = Writer { bytes, at: 0 };
+        self.kind().write(&mut to);
+        self.write(&mut to);
+        to.at
     }
 
-    /// Reads a message that fills `bytes` exactly.
-    pub fn parse(bytes: &[u8]) -> Result<Message, ParseError> {
+    /// Reads a message that fills `bytes` exactly, and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(Message, &[u8]), ParseError> {
         let &[kind, ref fields @ ..] = bytes else {
             return Err(ParseError::Empty);
         };
@@ -185,18 +119,30 @@ impl Message {
             kind,
             length_bytes: bytes.len(),
         };
-        let mut r = Reader { bytes: fields };
-        let message = r.message(kind)?.ok_or(bad_length)?;
-        if r.bytes.is_empty() {
-            Ok(message)
+        let mut from = Reader { bytes: fields };
+        let message = Message::read(kind, &mut from).map_err(|malformed| match malformed {
+            Malformed::Kind => ParseError::Kind(kind),
+            Malformed::Short => bad_length,
+            Malformed::Flags(flags) => ParseError::Flags { kind, flags },
+        })?;
+        let payload = from.bytes;
+        let most = if message.carries_payload() {
+            MAX_PAYLOAD_BYTES
         } else {
-            Err(bad_length)
+            0
+        };
+        if payload.len() > most {
+            return Err(bad_length);
         }
+        Ok((message, payload))
     }
 }
 
-fn flag(set: bool, bit: u8) -> u8 {
-    if set { bit } else { 0 }
+/// Why bytes are no message.
+enum Malformed {
+    Kind,
+    Short,
+    Flags(u8),
 }
 
 struct Writer<'a> {
@@ -204,174 +150,71 @@ struct Writer<'a> {
     at: usize,
 }
 
-impl Writer<'_> {
-    fn put(&mut self, field: &[u8]) {
-        self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
-        self.at += field.len();
-    }
-    fn u8(&mut self, field: u8) {
-        self.put(&[field]);
-    }
-    fn u16(&mut self, field: u16) {
-        self.put(&field.to_le_bytes());
-    }
-    fn u32(&mut self, field: u32) {
-        self.put(&field.to_le_bytes());
-    }
-    fn u64(&mut self, field: u64) {
-        self.put(&field.to_le_bytes());
-    }
-    fn target(&mut self, thread: Thread, view: u16, page: u32) {
-        self.u16(thread);
-        self.u16(view);
-        self.u32(page);
-    }
-    fn minipage(&mut self, minipage: Minipage) {
-        self.u16(minipage.view);
-        self.u64(minipage.offset_bytes);
-        self.u64(minipage.length_bytes);
-    }
-}
-
 struct Reader<'a> {
     bytes: &'a [u8],
 }
 
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.bytes.split_first_chunk::<N>()?;
-        self.bytes = rest;
-        Some(*field)
-    }
-    fn u8(&mut self) -> Option<u8> {
-        Some(self.take::<1>()?[0])
-    }
-    fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_le_bytes(self.take()?))
-    }
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take()?))
-    }
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take()?))
-    }
-    fn minipage(&mut self) -> Option<Minipage> {
-        Some(Minipage {
-            view: self.u16()?,
-            offset_bytes: self.u64()?,
-            length_bytes: self.u64()?,
-        })
-    }
+trait Field: Sized {
+    fn write(self, to: &mut Writer<'_>);
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed>;
+}
 
-    /// The fields of a message; `None` if they end early.
-    fn message(&mut self, kind: u8) -> Result<Option<Message>, ParseError> {
-        let known_flags = match kind {
-            1 | 3 => WRITE,
-            4 => WRITE | DATA | DONE,
-            2 | 5..=17 => 0,
-            _ => return Err(ParseError::Kind(kind)),
-        };
-        let mut flags = 0;
-        if known_flags != 0 {
-            match self.u8() {
-                None => return Ok(None),
-                Some(byte) if byte & !known_flags != 0 => {
-                    return Err(ParseError::Flags { kind, flags: byte });
-                }
-                Some(byte) => flags = byte,
+macro_rules! numbers {
+    ($($number:ident)*) => {
+        $(impl Field for $number {
+            fn write(self, to: &mut Writer<'_>) {
+                let field = self.to_le_bytes();
+                to.bytes[to.at..][..field.len()].copy_from_slice(&field);
+                to.at += field.len();
             }
-        }
-        Ok(self.fields(kind, flags))
+
+            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+                let (field, rest) = from.bytes.split_first_chunk().ok_or(Malformed::Short)?;
+                from.bytes = rest;
+                Ok($number::from_le_bytes(*field))
+            }
+        })*
+    };
+}
+numbers! { u8 u16 u32 u64 }
+
+impl Field for bool {
+    fn write(self, to: &mut Writer<'_>) {
+        u8::from(self).write(to);
     }
 
-    fn fields(&mut self, kind: u8, flags: u8) -> Option<Message> {
-        let access = if flags & WRITE != 0 {
-            Access::Write
-        } else {
-            Access::Read
-        };
-        Some(match kind {
-            1 => Message::Request {
-                thread: self.u16()?,
-                view: self.u16()?,
-                page: self.u32()?,
-                access,
-            },
-            2 => Message::Refuse {
-                thread: self.u16()?,
-                view: self.u16()?,
-                page: self.u32()?,
-            },
-            3 => Message::Forward {
-                thread: self.u16()?,
-                minipage: self.minipage()?,
-                requester: self.u16()?,
-                access,
-                acks: self.u16()?,
-            },
-            4 => Message::Grant {
-                thread: self.u16()?,
-                minipage: self.minipage()?,
-                access,
-                acks: self.u16()?,
-                data: flags & DATA != 0,
-                done: flags & DONE != 0,
-            },
-            5 => Message::Invalidate {
-                thread: self.u16()?,
-                view: self.u16()?,
-                page: self.u32()?,
-                requester: self.u16()?,
-            },
-            6 => Message::InvalidateAck {
-                thread: self.u16()?,
-                view: self.u16()?,
-                page: self.u32()?,
-            },
-            7 => Message::Done {
-                thread: self.u16()?,
-                view: self.u16()?,
-                page: self.u32()?,
-            },
-            8 => Message::Register {
-                thread: self.u16()?,
-                minipage: self.minipage()?,
-            },
-            9 => Message::Registered {
-                thread: self.u16()?,
-            },
-            10 => Message::ChunkRequest {
-                thread: self.u16()?,
-                need_pages: self.u32()?,
-                want_pages: self.u32()?,
-            },
-            11 => Message::ChunkGrant {
-                thread: self.u16()?,
-                first_page: self.u32()?,
-                pages: self.u32()?,
-            },
-            12 => Message::ChunkRefuse {
-                thread: self.u16()?,
-                left_pages: self.u32()?,
-            },
-            13 => Message::LockRequest { lock: self.u32()? },
-            14 => Message::LockForward {
-                lock: self.u32()?,
-                successor: self.u16()?,
-            },
-            15 => Message::LockToken { lock: self.u32()? },
-            16 => Message::BarrierArrive {
-                barrier: self.u32()?,
-                epoch: self.u32()?,
-                root: self.u16()?,
-                value: self.u64()?,
-            },
-            _ => Message::BarrierRelease {
-                barrier: self.u32()?,
-                epoch: self.u32()?,
-                root: self.u16()?,
-                value: self.u64()?,
-            },
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match u8::read(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            flags => Err(Malformed::Flags(flags)),
+        }
+    }
+}
+
+impl Field for Access {
+    fn write(self, to: &mut Writer<'_>) {
+        (self == Access::Write).write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let write = bool::read(from)?;
+        Ok(if write { Access::Write } else { Access::Read })
+    }
+}
+
+impl Field for Minipage {
+    fn write(self, to: &mut Writer<'_>) {
+        self.view.write(to);
+        self.offset_bytes.write(to);
+        self.length_bytes.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Minipage {
+            view: Field::read(from)?,
+            offset_bytes: Field::read(from)?,
+            length_bytes: Field::read(from)?,
         })
     }
 }
@@ -379,133 +222,43 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    fn minipages() -> impl Strategy<Value = Minipage> {
-        (any::<u16>(), any::<u64>(), any::<u64>()).prop_map(|(view, offset_bytes, length_bytes)| {
-            Minipage {
-                view,
-                offset_bytes,
-                length_bytes,
-            }
-        })
-    }
-
-    fn accesses() -> impl Strategy<Value = Access> {
-        prop_oneof![Just(Access::Read), Just(Access::Write)]
-    }
-
+    /// Any message: fields from random bytes, of which those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
-        let target = (any::<u16>(), any::<u16>(), any::<u32>());
-        let words = (any::<u16>(), any::<u32>(), any::<u32>(), any::<u64>());
-        prop_oneof![
-            (target, accesses()).prop_map(|((thread, view, page), access)| {
-                Message::Request {
-                    thread,
-                    view,
-                    page,
-                    access,
-                }
-            }),
-            (target, any::<u16>(), 0..4).prop_map(|((thread, view, page), requester, kind)| {
-                match kind {
-                    0 => Message::Refuse { thread, view, page },
-                    1 => Message::InvalidateAck { thread, view, page },
-                    2 => Message::Done { thread, view, page },
-                    _ => Message::Invalidate {
-                        view,
-                        page,
-                        requester,
-                        thread,
-                    },
-                }
-            }),
-            (
-                minipages(),
-                any::<u16>(),
-                any::<u16>(),
-                accesses(),
-                any::<u16>()
-            )
-                .prop_map(|(minipage, requester, thread, access, acks)| {
-                    Message::Forward {
-                        minipage,
-                        requester,
-                        thread,
-                        access,
-                        acks,
-                    }
-                }),
-            (
-                minipages(),
-                any::<u16>(),
-                accesses(),
-                any::<u16>(),
-                any::<bool>(),
-                any::<bool>()
-            )
-                .prop_map(|(minipage, thread, access, acks, data, done)| {
-                    Message::Grant {
-                        minipage,
-                        thread,
-                        access,
-                        acks,
-                        data,
-                        done,
-                    }
-                }),
-            (minipages(), any::<u16>())
-                .prop_map(|(minipage, thread)| Message::Register { minipage, thread }),
-            (words, 0..9).prop_map(|((a, b, c, d), kind)| match kind {
-                0 => Message::Registered { thread: a },
-                1 => Message::ChunkRequest {
-                    thread: a,
-                    need_pages: b,
-                    want_pages: c
-                },
-                2 => Message::ChunkGrant {
-                    thread: a,
-                    first_page: b,
-                    pages: c
-                },
-                3 => Message::ChunkRefuse {
-                    thread: a,
-                    left_pages: b
-                },
-                4 => Message::LockRequest { lock: b },
-                5 => Message::LockForward {
-                    lock: b,
-                    successor: a
-                },
-                6 => Message::LockToken { lock: b },
-                7 => Message::BarrierArrive {
-                    barrier: b,
-                    epoch: c,
-                    root: a,
-                    value: d
-                },
-                _ => Message::BarrierRelease {
-                    barrier: b,
-                    epoch: c,
-                    root: a,
-                    value: d
-                },
-            }),
-        ]
+        let bytes = proptest::array::uniform32(any::<u8>());
+        (1u8..=17, bytes).prop_map(|(kind, mut bytes)| {
+            if matches!(kind, 1 | 3 | 4) {
+                bytes[..3].iter_mut().for_each(|flag| *flag &= 1);
+            }
+            Message::read(kind, &mut Reader { bytes: &bytes }).unwrap_or_else(|_| unreachable!())
+        })
     }
 
     proptest! {
         #[test]
-        fn a_message_is_read_as_it_was_written_and_not_if_cut_or_padded(message in messages()) {
+        fn a_message_is_read_as_it_was_written_and_not_if_cut(
+            message in messages(),
+            payload in proptest::collection::vec(any::<u8>(), 0..=MAX_PAYLOAD_BYTES),
+        ) {
             let mut bytes = [0xAA; MAX_MESSAGE_BYTES];
             let length = message.encode(&mut bytes);
-            prop_assert_eq!(Message::parse(&bytes[..length]), Ok(message));
+            prop_assert!(length <= MAX_FIELDS_BYTES);
+            prop_assert_eq!(Message::parse(&bytes[..length]), Ok((message, &[][..])));
             for short in 0..length {
                 prop_assert!(Message::parse(&bytes[..short]).is_err());
             }
-            if length < MAX_MESSAGE_BYTES {
-                prop_assert!(Message::parse(&bytes[..length + 1]).is_err());
+            let mut bytes = Vec::from(&bytes[..length]);
+            bytes.extend(&payload);
+            if message.carries_payload() {
+                prop_assert_eq!(Message::parse(&bytes), Ok((message, &payload[..])));
+            } else if !payload.is_empty() {
+                prop_assert!(Message::parse(&bytes).is_err());
             }
+            bytes.resize(length + MAX_PAYLOAD_BYTES + 1, 0);
+            let error = ParseError::Length { kind: bytes[0], length_bytes: bytes.len() };
+            prop_assert_eq!(Message::parse(&bytes), Err(error));
         }
 
         #[test]
@@ -514,32 +267,13 @@ mod tests {
             if let Some(first) = bytes.first_mut() {
                 *first = kind;
             }
-            if let Ok(message) = Message::parse(&bytes) {
+            if let Ok((message, payload)) = Message::parse(&bytes) {
                 let mut again = [0; MAX_MESSAGE_BYTES];
                 let length = message.encode(&mut again);
-                prop_assert_eq!(&again[..length], &bytes[..]);
+                prop_assert_eq!(&again[..length], &bytes[..length]);
+                prop_assert_eq!(payload, &bytes[length..]);
             }
         }
-    }
-
-    #[test]
-    fn the_longest_message_fits_a_packet_that_needs_no_bulk_area() {
-        let minipage = Minipage {
-            view: 1,
-            offset_bytes: 2,
-            length_bytes: 3,
-        };
-        let longest = Message::Forward {
-            minipage,
-            requester: 4,
-            thread: 5,
-            access: Access::Write,
-            acks: 6,
-        };
-        assert_eq!(
-            longest.encode(&mut [0; MAX_MESSAGE_BYTES]),
-            MAX_MESSAGE_BYTES
-        );
     }
 
     #[test]

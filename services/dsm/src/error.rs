@@ -164,6 +164,9 @@ pub enum Violation {
     /// It belongs to another round of the barrier.
     #[error("it belongs to another round of the barrier")]
     Epoch,
+    /// It carries bytes that the protocol which keeps this rank's memory coherent does not know.
+    #[error("it carries bytes that this rank's protocol does not know")]
+    Payload,
     /// Ranks named different roots in the same broadcast.
     #[error("it names another root than the other ranks of this broadcast")]
     Root,

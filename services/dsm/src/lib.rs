@@ -16,7 +16,7 @@
 //!         while let Some(action) = ranks[at].poll_action() {
 //!             match action {
 //!                 Action::Send { to, message } | Action::SendMinipage { to, message, .. } => {
-//!                     ranks[usize::from(to)].handle_message(0, at as u16, message).unwrap();
+//!                     ranks[usize::from(to)].handle_message(0, at as u16, message, &[]).unwrap();
 //!                 }
 //!                 Action::Protect { .. } => {}
 //!                 Action::Resume { outcome, .. } => last = Some(outcome),
@@ -81,7 +81,7 @@ pub use address::{Access, Address, Minipage, PAGE_BYTES, Protection};
 pub use config::{Config, ConfigError, MAX_PAGES, MAX_PREFETCHES, MAX_RANKS, MAX_VIEWS};
 pub use counters::Counters;
 pub use dsm::Dsm;
-pub use encoding::{MAX_MESSAGE_BYTES, ParseError};
+pub use encoding::{MAX_FIELDS_BYTES, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, ParseError};
 pub use error::{Error, PeerError, Violation};
 pub use message::Message;
 

@@ -133,12 +133,12 @@ pub enum Message {
         /// Who comes after the receiver.
         successor: Rank,
     },
-    /// Last holder → next holder: the lock is yours.
+    /// Last holder → next holder: the lock is yours. Carries a payload.
     LockToken {
         /// Which lock.
         lock: Lock,
     },
-    /// Rank → barrier manager: all of mine are here.
+    /// Rank → barrier manager: all of mine are here. Carries a payload.
     BarrierArrive {
         /// Which barrier; the number of barriers stands for the broadcast.
         barrier: Barrier,
@@ -149,7 +149,7 @@ pub enum Message {
         /// The root's value; 0 from others.
         value: u64,
     },
-    /// Barrier manager → rank: everybody else is here.
+    /// Barrier manager → rank: everybody else is here. Carries a payload.
     BarrierRelease {
         /// Which barrier.
         barrier: Barrier,

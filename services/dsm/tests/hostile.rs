@@ -246,6 +246,20 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
     }
 }
 
+/// Bytes that may be a message.
+fn bytes(random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![random.below(20) as u8];
+    let length = match random.below(20) {
+        0 => random.below(2 * MAX_MESSAGE_BYTES as u64),
+        _ => random.below(30),
+    };
+    bytes.extend((0..length).map(|_| random.byte()));
+    if random.chance(50) {
+        bytes.iter_mut().skip(1).take(3).for_each(|flag| *flag &= 1);
+    }
+    bytes
+}
+
 struct Attacked {
     dsm: Dsm,
     /// The last messages it sent, and to whom.
@@ -315,9 +329,8 @@ impl Attacked {
             self.sent.remove(0);
         }
         self.sent.push((to, message));
-        let mut bytes = [0; MAX_MESSAGE_BYTES];
-        let length = message.encode(&mut bytes);
-        assert_eq!(Message::parse(&bytes[..length]), Ok(message));
+        let bytes = self.dsm.encode(to, &message);
+        assert_eq!(Message::parse(bytes), Ok((message, &[][..])));
     }
 
     /// The driver stores to and protects what it is told: it must lie within the segment.
@@ -376,6 +389,15 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
         let now_ns = step * 20;
         if random.chance(25) {
             attacked.input(&mut random, now_ns);
+        } else if random.chance(5) {
+            let bytes = bytes(&mut random);
+            if let Ok((message, payload)) = Message::parse(&bytes) {
+                let mut again = [0; MAX_MESSAGE_BYTES];
+                let fields = message.encode(&mut again);
+                assert_eq!((&again[..fields], payload), bytes.split_at(fields));
+                let from = random.below(u64::from(RANKS)) as u16;
+                let _ = attacked.dsm.handle_message(now_ns, from, message, payload);
+            }
         } else {
             let (from, message) = match attacked.sent.get(random.below(6) as usize) {
                 // The requester may tell the end of what the owner was asked to do for it.
@@ -404,7 +426,16 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
                     message(&mut random, &attacked.known),
                 ),
             };
-            let answer = attacked.dsm.handle_message(now_ns, from, message);
+            // Nobody has anything to tell that memory which is sequentially consistent must know.
+            let payload = [7; 3];
+            let ride = if random.chance(97) {
+                0
+            } else {
+                1 + random.below(3)
+            };
+            let payload = &payload[..ride as usize];
+            let answer = attacked.dsm.handle_message(now_ns, from, message, payload);
+            assert!(answer.is_err() || payload.is_empty());
             let mut bytes = [0; MAX_MESSAGE_BYTES];
             message.encode(&mut bytes);
             attacked.accepted[usize::from(bytes[0])] += u64::from(answer.is_ok());

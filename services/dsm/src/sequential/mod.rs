@@ -287,4 +287,19 @@ impl Coherence for SequentialConsistency {
         }
         Ok(())
     }
+
+    /// Every write is visible before the thread that wrote goes on.
+    fn release(&mut self, _: &mut Context, _: Rank) {}
+
+    fn payload(&mut self, _: Rank) -> &[u8] {
+        &[]
+    }
+
+    fn acquire(&mut self, _: &mut Context, _: Rank, payload: &[u8]) -> Result<(), Violation> {
+        if payload.is_empty() {
+            Ok(())
+        } else {
+            Err(Violation::Payload)
+        }
+    }
 }

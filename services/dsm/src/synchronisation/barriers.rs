@@ -5,6 +5,7 @@
 //! without a wait, and two ranks meet after one message each way instead of one after the other. Rounds are
 //! numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
 
+use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
 use crate::ranks::RankSets;
 use crate::{Barrier, Config, Error, Message, Outcome, Rank, Thread, Violation};
@@ -35,6 +36,26 @@ struct Slot {
     value: u64,
     /// Root and value of a release that came before this rank arrived: everybody else is there.
     early: Option<(Rank, u64)>,
+}
+
+/// What a message says of a barrier.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Round {
+    barrier: Barrier,
+    epoch: u32,
+    root: Rank,
+    value: u64,
+}
+
+impl Round {
+    pub(crate) fn new(barrier: Barrier, epoch: u32, root: Rank, value: u64) -> Self {
+        Round {
+            barrier,
+            epoch,
+            root,
+            value,
+        }
+    }
 }
 
 /// A barrier as its manager sees it.
@@ -69,6 +90,7 @@ impl Barriers {
     pub(crate) fn arrive(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         thread: Thread,
         barrier: Barrier,
     ) -> Result<(), Error> {
@@ -87,7 +109,7 @@ impl Barriers {
         let complete = slot.arrived == participants;
         context.set_wait(thread, Wait::Barrier(barrier));
         if complete {
-            self.tell(context, barrier, 0, 0);
+            self.tell(context, coherence, barrier, 0, 0);
         }
         Ok(())
     }
@@ -96,6 +118,7 @@ impl Barriers {
     pub(crate) fn broadcast(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         thread: Thread,
         root: Rank,
         value: u64,
@@ -122,7 +145,7 @@ impl Barriers {
         slot.arrived = 1;
         context.set_wait(thread, Wait::Barrier(barrier));
         let value = if root == context.rank() { value } else { 0 };
-        self.tell(context, barrier, root, value);
+        self.tell(context, coherence, barrier, root, value);
         Ok(())
     }
 
@@ -151,7 +174,14 @@ impl Barriers {
     }
 
     /// All participants of this rank are there.
-    fn tell(&mut self, context: &mut Context, barrier: Barrier, root: Rank, value: u64) {
+    fn tell(
+        &mut self,
+        context: &mut Context,
+        coherence: &mut impl Coherence,
+        barrier: Barrier,
+        root: Rank,
+        value: u64,
+    ) {
         let slot = &mut self.slots[barrier as usize];
         slot.told = true;
         slot.root = root;
@@ -159,6 +189,7 @@ impl Barriers {
         let (epoch, early) = (slot.epoch, slot.early);
         let manager = manager(context, barrier);
         if manager != context.rank() {
+            coherence.release(context, manager);
             context.send(
                 manager,
                 Message::BarrierArrive {
@@ -174,13 +205,14 @@ impl Barriers {
             return;
         }
         self.gathered[barrier as usize].root = root;
-        self.gather(context, context.rank(), barrier, root, value);
+        self.gather(context, coherence, context.rank(), barrier, root, value);
     }
 
     /// Notes at the manager that a rank is there.
     fn gather(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         from: Rank,
         barrier: Barrier,
         root: Rank,
@@ -211,6 +243,7 @@ impl Barriers {
             *gathered = Gathered::default();
             self.arrived.clear(index);
             for to in (0..ranks).filter(|&to| to != me && Some(to) != early) {
+                coherence.release(context, to);
                 context.send(to, message);
             }
             self.release(context, barrier, value);
@@ -218,6 +251,7 @@ impl Barriers {
             let last = self.arrived.first_absent(index);
             if last != me {
                 gathered.early = Some(last);
+                coherence.release(context, last);
                 context.send(last, message);
             }
         }
@@ -251,12 +285,17 @@ impl Barriers {
     pub(crate) fn handle_arrival(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         from: Rank,
-        barrier: Barrier,
-        epoch: u32,
-        root: Rank,
-        value: u64,
+        round: Round,
+        payload: &[u8],
     ) -> Result<(), Violation> {
+        let Round {
+            barrier,
+            epoch,
+            root,
+            value,
+        } = round;
         if !self.names_a_root(context, barrier, root) {
             return Err(Violation::OutOfRange);
         }
@@ -273,20 +312,26 @@ impl Barriers {
         if gathered.count != 0 && gathered.root != root {
             return Err(Violation::Root);
         }
+        coherence.acquire(context, from, payload)?;
         gathered.root = root;
-        self.gather(context, from, barrier, root, value);
+        self.gather(context, coherence, from, barrier, root, value);
         Ok(())
     }
 
     pub(crate) fn handle_release(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         from: Rank,
-        barrier: Barrier,
-        epoch: u32,
-        root: Rank,
-        value: u64,
+        round: Round,
+        payload: &[u8],
     ) -> Result<(), Violation> {
+        let Round {
+            barrier,
+            epoch,
+            root,
+            value,
+        } = round;
         if !self.names_a_root(context, barrier, root) {
             return Err(Violation::OutOfRange);
         }
@@ -297,18 +342,19 @@ impl Barriers {
         if epoch != slot.epoch {
             return Err(Violation::Epoch);
         }
-        if !slot.told {
-            // This rank alone is missing.
-            if slot.early.is_some() {
-                return Err(Violation::Repeated);
-            }
-            slot.early = Some((root, value));
-            return Ok(());
+        if !slot.told && slot.early.is_some() {
+            return Err(Violation::Repeated);
         }
-        if root != slot.root {
+        if slot.told && root != slot.root {
             return Err(Violation::Root);
         }
-        self.release(context, barrier, value);
+        coherence.acquire(context, from, payload)?;
+        if slot.told {
+            self.release(context, barrier, value);
+        } else {
+            // This rank alone is missing.
+            slot.early = Some((root, value));
+        }
         Ok(())
     }
 }

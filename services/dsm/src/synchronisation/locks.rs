@@ -8,6 +8,7 @@
 //! [`Config::lock_local_passes`](crate::Config::lock_local_passes) times before it moves on; then the rank
 //! queues again.
 
+use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
 use crate::{Config, Error, Lock, Message, Outcome, Progress, Rank, Thread, Violation};
 use alloc::vec;
@@ -100,6 +101,7 @@ impl Locks {
     pub(crate) fn unlock(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         thread: Thread,
         lock: Lock,
     ) -> Result<(), Error> {
@@ -111,7 +113,7 @@ impl Locks {
         slot.holder = NO_THREAD;
         let (local, remote) = (slot.first != NO_THREAD, slot.successor != NO_RANK);
         if remote && (!local || slot.passes >= local_passes) {
-            self.pass_token(context, lock);
+            self.pass_token(context, coherence, lock);
             if local {
                 self.ask_for_token(context, lock);
             }
@@ -153,10 +155,11 @@ impl Locks {
     }
 
     /// Gives the idle token to the rank that comes next.
-    fn pass_token(&mut self, context: &mut Context, lock: Lock) {
+    fn pass_token(&mut self, context: &mut Context, coherence: &mut impl Coherence, lock: Lock) {
         let slot = &mut self.slots[lock as usize];
         slot.token = false;
         let to = core::mem::replace(&mut slot.successor, NO_RANK);
+        coherence.release(context, to);
         context.send(to, Message::LockToken { lock });
     }
 
@@ -183,6 +186,7 @@ impl Locks {
     pub(crate) fn handle_request(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         from: Rank,
         lock: Lock,
     ) -> Result<(), Violation> {
@@ -195,7 +199,7 @@ impl Locks {
             return Err(Violation::LockOrder);
         }
         if tail == context.rank() {
-            self.follow(context, lock, from)?;
+            self.follow(context, coherence, lock, from)?;
         } else {
             context.send(
                 tail,
@@ -212,6 +216,7 @@ impl Locks {
     pub(crate) fn handle_forward(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         from: Rank,
         lock: Lock,
         successor: Rank,
@@ -223,13 +228,14 @@ impl Locks {
         if successor >= context.ranks() || successor == context.rank() {
             return Err(Violation::OutOfRange);
         }
-        self.follow(context, lock, successor)
+        self.follow(context, coherence, lock, successor)
     }
 
     /// Another rank comes after this one.
     fn follow(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
         lock: Lock,
         successor: Rank,
     ) -> Result<(), Violation> {
@@ -239,7 +245,7 @@ impl Locks {
         }
         slot.successor = successor;
         if slot.token && slot.holder == NO_THREAD {
-            self.pass_token(context, lock);
+            self.pass_token(context, coherence, lock);
         }
         Ok(())
     }
@@ -247,13 +253,17 @@ impl Locks {
     pub(crate) fn handle_token(
         &mut self,
         context: &mut Context,
+        coherence: &mut impl Coherence,
+        from: Rank,
         lock: Lock,
+        payload: &[u8],
     ) -> Result<(), Violation> {
         self.check(lock)?;
         let slot = &mut self.slots[lock as usize];
         if slot.token || !slot.asked || slot.first == NO_THREAD {
             return Err(Violation::LockOrder);
         }
+        coherence.acquire(context, from, payload)?;
         slot.token = true;
         slot.asked = false;
         slot.passes = 0;

@@ -2,6 +2,8 @@
 
 mod barriers;
 mod locks;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use barriers::Barriers;
+pub(crate) use barriers::{Barriers, Round};
 pub(crate) use locks::Locks;

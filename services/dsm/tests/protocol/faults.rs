@@ -184,12 +184,12 @@ fn an_acknowledgement_counts_once_and_only_as_many_as_were_asked_for() {
     };
     let violation = |from, violation| Err(PeerError { from, violation });
     let dsm = net.rank(3);
-    assert_eq!(dsm.handle_message(0, 0, ack), Ok(()));
+    assert_eq!(dsm.handle_message(0, 0, ack, &[]), Ok(()));
     assert_eq!(
-        dsm.handle_message(0, 0, ack),
+        dsm.handle_message(0, 0, ack, &[]),
         violation(0, Violation::Repeated)
     );
-    assert_eq!(dsm.handle_message(0, 2, ack), Ok(()));
+    assert_eq!(dsm.handle_message(0, 2, ack, &[]), Ok(()));
     let grant = |acks| Message::Grant {
         minipage: page,
         thread: 0,
@@ -199,18 +199,18 @@ fn an_acknowledgement_counts_once_and_only_as_many_as_were_asked_for() {
         done: true,
     };
     assert_eq!(
-        dsm.handle_message(0, 1, grant(1)),
+        dsm.handle_message(0, 1, grant(1), &[]),
         violation(1, Violation::Unasked)
     );
     assert_eq!(
-        dsm.handle_message(0, 1, grant(4)),
+        dsm.handle_message(0, 1, grant(4), &[]),
         violation(1, Violation::OutOfRange)
     );
-    assert_eq!(dsm.handle_message(0, 1, grant(3)), Ok(()));
+    assert_eq!(dsm.handle_message(0, 1, grant(3), &[]), Ok(()));
     net.settle();
     assert_eq!(net.outcome(3, 0), None, "one is missing");
     let dsm = net.rank(3);
-    assert_eq!(dsm.handle_message(0, 1, ack), Ok(()));
+    assert_eq!(dsm.handle_message(0, 1, ack, &[]), Ok(()));
     net.drain(3);
     assert_eq!(net.outcome(3, 0).unwrap().0, Outcome::Served(Access::Write));
 }

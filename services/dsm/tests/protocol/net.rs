@@ -62,7 +62,9 @@ impl Net {
         };
         self.delivered += 1;
         let now_ns = self.now_ns;
-        self.rank(to).handle_message(now_ns, from, message).unwrap();
+        self.rank(to)
+            .handle_message(now_ns, from, message, &[])
+            .unwrap();
         self.drain(to);
         true
     }

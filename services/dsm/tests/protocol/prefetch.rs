@@ -130,7 +130,7 @@ fn a_refusal_that_is_older_than_an_allocation_fails_no_thread() {
         page: first,
     };
     net.forget();
-    net.rank(2).handle_message(now_ns, 0, refusal).unwrap();
+    net.rank(2).handle_message(now_ns, 0, refusal, &[]).unwrap();
     net.settle();
     assert_eq!(net.outcome(2, 0).unwrap().0, Outcome::Served(Access::Read));
 }
@@ -175,7 +175,7 @@ fn a_grant_that_nobody_has_asked_for_is_refused_whatever_its_number() {
             data: true,
             done: false,
         };
-        assert!(net.rank(0).handle_message(0, 1, grant).is_err());
+        assert!(net.rank(0).handle_message(0, 1, grant, &[]).is_err());
     }
     assert_eq!(protection(&mut net, 0, page), Protection::None);
 }

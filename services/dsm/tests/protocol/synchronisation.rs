@@ -196,20 +196,20 @@ fn a_release_ahead_of_arrival_comes_once_and_for_the_round_that_is_due() {
     let mut dsm = Dsm::new(Config::new(1, 3, 1, 64, 4)).unwrap();
     let violation = |from, violation| Err(PeerError { from, violation });
     assert_eq!(
-        dsm.handle_message(0, 2, release(0, 0)),
+        dsm.handle_message(0, 2, release(0, 0), &[]),
         violation(2, Violation::NotManager)
     );
     assert_eq!(
-        dsm.handle_message(0, 0, release(1, 0)),
+        dsm.handle_message(0, 0, release(1, 0), &[]),
         violation(0, Violation::Epoch)
     );
     assert_eq!(
-        dsm.handle_message(0, 0, release(0, 3)),
+        dsm.handle_message(0, 0, release(0, 3), &[]),
         violation(0, Violation::OutOfRange)
     );
-    assert_eq!(dsm.handle_message(0, 0, release(0, 0)), Ok(()));
+    assert_eq!(dsm.handle_message(0, 0, release(0, 0), &[]), Ok(()));
     assert_eq!(
-        dsm.handle_message(0, 0, release(0, 0)),
+        dsm.handle_message(0, 0, release(0, 0), &[]),
         violation(0, Violation::Repeated)
     );
     dsm.barrier(0, 3).unwrap();

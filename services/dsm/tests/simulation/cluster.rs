@@ -3,10 +3,10 @@
 
 use crate::program::{Thread, ThreadState};
 use crate::random::Random;
+use mapwire_dsm::Progress;
 use mapwire_dsm::{
     Action, Address, Config, Dsm, Message, Minipage, Outcome, PAGE_BYTES, Protection, Rank,
 };
-use mapwire_dsm::{MAX_MESSAGE_BYTES, Progress};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -209,11 +209,14 @@ impl Cluster {
         if let Some((offset, data)) = packet.data {
             machine.memory[offset..offset + data.len()].copy_from_slice(&data);
         }
-        let message = Message::parse(&packet.bytes).unwrap();
+        let (message, payload) = Message::parse(&packet.bytes).unwrap();
         if let Message::LockRequest { lock } = message {
             self.lock_queues[lock as usize].push_back(from);
         }
-        if let Err(error) = machine.dsm.handle_message(self.now_ns, from, message) {
+        if let Err(error) = machine
+            .dsm
+            .handle_message(self.now_ns, from, message, payload)
+        {
             panic!("rank {to}, {message:?}: {error}");
         }
         self.execute(to);
@@ -246,8 +249,10 @@ impl Cluster {
     fn send(&mut self, from: Rank, to: Rank, message: Message, minipage: Option<Minipage>) {
         assert_ne!(from, to, "a rank sends itself nothing");
         self.check_lock_order(from, to, message);
-        let mut bytes = [0; MAX_MESSAGE_BYTES];
-        let length = message.encode(&mut bytes);
+        let bytes = self.machines[usize::from(from)]
+            .dsm
+            .encode(to, &message)
+            .to_vec();
         let mut data = minipage.map(|minipage| {
             let range = range(&minipage);
             (
@@ -265,10 +270,7 @@ impl Cluster {
         let delay = 1 + self.random.below(self.shape.delay_ns);
         let time_ns = (self.now_ns + delay).max(self.last_delivery_ns[pair]);
         self.last_delivery_ns[pair] = time_ns;
-        self.network[pair].push_back(Packet {
-            bytes: bytes[..length].to_vec(),
-            data,
-        });
+        self.network[pair].push_back(Packet { bytes, data });
         self.at(time_ns, Event::Deliver { from, to });
     }
 

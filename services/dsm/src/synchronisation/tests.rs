@@ -1,0 +1,280 @@
+//! Payloads on locks and barriers: a protocol whose ranks learn of each other's writes only when they synchronise.
+
+use super::{Barriers, Locks, Round};
+use crate::coherence::Coherence;
+use crate::context::Context;
+use crate::{Action, Config, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Rank, Violation};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How many writes of each rank this one knows of: a vector time, two bytes a rank.
+#[derive(Debug)]
+struct VectorTime {
+    writes: Vec<u8>,
+    /// The releases whose payload was not yet asked for.
+    announced: VecDeque<Rank>,
+}
+
+impl VectorTime {
+    fn of(&self, rank: Rank) -> u16 {
+        let at = 2 * usize::from(rank);
+        u16::from_le_bytes([self.writes[at], self.writes[at + 1]])
+    }
+
+    fn write(&mut self, rank: Rank) {
+        let (at, next) = (2 * usize::from(rank), self.of(rank) + 1);
+        self.writes[at..at + 2].copy_from_slice(&next.to_le_bytes());
+    }
+}
+
+impl Coherence for VectorTime {
+    fn is_free(&self, _: &Minipage) -> bool {
+        true
+    }
+    fn create(&mut self, _: &mut Context, _: Minipage) {}
+    fn must_know(&self, _: &Minipage, _: Rank) -> bool {
+        false
+    }
+    fn enter(&mut self, _: Rank, _: Minipage) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn release(&mut self, _: &mut Context, to: Rank) {
+        self.announced.push_back(to);
+    }
+
+    fn payload(&mut self, to: Rank) -> &[u8] {
+        assert_eq!(self.announced.pop_front(), Some(to));
+        &self.writes
+    }
+
+    fn acquire(&mut self, _: &mut Context, _: Rank, payload: &[u8]) -> Result<(), Violation> {
+        if payload.len() != self.writes.len() {
+            return Err(Violation::Payload);
+        }
+        for (mine, theirs) in self.writes.chunks_exact_mut(2).zip(payload.chunks_exact(2)) {
+            let newer = u16::from_le_bytes([mine[0], mine[1]])
+                .max(u16::from_le_bytes([theirs[0], theirs[1]]));
+            mine.copy_from_slice(&newer.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+struct Synchronised {
+    context: Context,
+    time: VectorTime,
+    locks: Locks,
+    barriers: Barriers,
+}
+
+impl Synchronised {
+    fn handle(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {
+        let (context, time) = (&mut self.context, &mut self.time);
+        match message {
+            Message::LockRequest { lock } => self.locks.handle_request(context, time, from, lock),
+            Message::LockForward { lock, successor } => self
+                .locks
+                .handle_forward(context, time, from, lock, successor),
+            Message::LockToken { lock } => {
+                self.locks.handle_token(context, time, from, lock, payload)
+            }
+            Message::BarrierArrive {
+                barrier,
+                epoch,
+                root,
+                value,
+            } => {
+                let round = Round::new(barrier, epoch, root, value);
+                self.barriers
+                    .handle_arrival(context, time, from, round, payload)
+            }
+            Message::BarrierRelease {
+                barrier,
+                epoch,
+                root,
+                value,
+            } => {
+                let round = Round::new(barrier, epoch, root, value);
+                self.barriers
+                    .handle_release(context, time, from, round, payload)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+struct Job {
+    ranks: Vec<Synchronised>,
+    /// Bytes of the longest message.
+    longest: usize,
+    /// Who was resumed.
+    resumed: Vec<(Rank, Outcome)>,
+}
+
+impl Job {
+    fn new(ranks: u16) -> Self {
+        let rank = |rank| {
+            let config = Config::new(rank, ranks, 1, 1, 1);
+            Synchronised {
+                context: Context::new(config),
+                time: VectorTime {
+                    writes: vec![0; 2 * usize::from(ranks)],
+                    announced: VecDeque::new(),
+                },
+                locks: Locks::new(&config),
+                barriers: Barriers::new(&config).unwrap(),
+            }
+        };
+        Job {
+            ranks: (0..ranks).map(rank).collect(),
+            longest: 0,
+            resumed: Vec::new(),
+        }
+    }
+
+    /// Delivers all messages, in bytes.
+    fn settle(&mut self) {
+        let mut under_way = Vec::new();
+        loop {
+            for from in 0..self.ranks.len() {
+                while let Some(action) = self.ranks[from].context.poll_action() {
+                    match action {
+                        Action::Send { to, message } => {
+                            let mut bytes = [0; MAX_MESSAGE_BYTES];
+                            let length = message.encode(&mut bytes);
+                            let mut bytes = Vec::from(&bytes[..length]);
+                            if message.carries_payload() {
+                                bytes.extend(self.ranks[from].time.payload(to));
+                            }
+                            self.longest = self.longest.max(bytes.len());
+                            under_way.push((from as Rank, to, bytes));
+                        }
+                        Action::Resume { outcome, .. } => {
+                            self.resumed.push((from as Rank, outcome));
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            if under_way.is_empty() {
+                return;
+            }
+            let (from, to, bytes) = under_way.remove(0);
+            let (message, payload) = Message::parse(&bytes).unwrap();
+            self.ranks[usize::from(to)]
+                .handle(from, message, payload)
+                .unwrap();
+        }
+    }
+
+    fn rank(&mut self, rank: Rank) -> &mut Synchronised {
+        &mut self.ranks[usize::from(rank)]
+    }
+
+    fn lock(&mut self, rank: Rank) {
+        let rank = self.rank(rank);
+        let _ = rank.locks.lock(&mut rank.context, 0, 0).unwrap();
+        self.settle();
+    }
+
+    fn unlock(&mut self, rank: Rank) {
+        let rank = self.rank(rank);
+        rank.locks
+            .unlock(&mut rank.context, &mut rank.time, 0, 0)
+            .unwrap();
+        self.settle();
+    }
+}
+
+#[test]
+fn who_gets_a_lock_knows_what_its_last_holders_wrote_and_nobody_else_does() {
+    let mut job = Job::new(200);
+    for (turn, rank) in [7, 199, 0, 64, 7, 130].into_iter().enumerate() {
+        job.lock(rank);
+        let time = &mut job.rank(rank).time;
+        let known: u16 = (0..200).map(|of| time.of(of)).sum();
+        assert_eq!(usize::from(known), turn);
+        time.write(rank);
+        job.unlock(rank);
+    }
+    assert!((0..200).all(|of| job.ranks[3].time.of(of) == 0));
+    assert_eq!(job.longest, 5 + 400, "a token and its payload");
+}
+
+#[test]
+fn a_lock_that_is_waited_for_carries_the_writes_too() {
+    let mut job = Job::new(3);
+    job.lock(1);
+    job.lock(2);
+    job.rank(1).time.write(1);
+    assert_eq!(job.ranks[2].time.of(1), 0);
+    job.unlock(1);
+    assert_eq!(job.resumed, [(1, Outcome::Locked), (2, Outcome::Locked)]);
+    assert_eq!(job.ranks[2].time.of(1), 1);
+}
+
+#[test]
+fn who_passes_a_barrier_knows_what_everybody_wrote_before_it() {
+    for ranks in [1, 2, 3, 70] {
+        for last in [0, 1 % ranks, ranks - 1] {
+            let mut job = Job::new(ranks);
+            for round in 1..4 {
+                let others = (0..ranks).filter(|&rank| rank != last);
+                for arriving in others.chain([last]) {
+                    let rank = job.rank(arriving);
+                    rank.time.write(arriving);
+                    rank.context.begin(0).unwrap();
+                    rank.barriers
+                        .arrive(&mut rank.context, &mut rank.time, 0, 1)
+                        .unwrap();
+                    if arriving != last {
+                        job.settle();
+                    }
+                }
+                // The rank that alone was missing passes before any more messages.
+                let known_by = |rank: Rank| {
+                    (0..ranks).all(|of| job.ranks[usize::from(rank)].time.of(of) == round)
+                };
+                assert!(known_by(last));
+                job.settle();
+                assert_eq!(job.resumed.len(), usize::from(ranks * round));
+                for rank in 0..ranks {
+                    assert!((0..ranks).all(|of| job.ranks[usize::from(rank)].time.of(of) == round));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_payload_that_is_refused_leaves_lock_and_barrier_as_they_were() {
+    let mut job = Job::new(3);
+    let waiting = job.rank(1);
+    let _ = waiting.locks.lock(&mut waiting.context, 0, 0).unwrap();
+    let token = Message::LockToken { lock: 0 };
+    assert_eq!(waiting.handle(0, token, &[1]), Err(Violation::Payload));
+    assert_eq!(waiting.handle(0, token, &[0; 6]), Ok(()));
+
+    let manager = job.rank(0);
+    let arrive = Message::BarrierArrive {
+        barrier: 0,
+        epoch: 0,
+        root: 0,
+        value: 0,
+    };
+    assert_eq!(manager.handle(2, arrive, &[1]), Err(Violation::Payload));
+    assert_eq!(manager.handle(2, arrive, &[0; 6]), Ok(()));
+    assert_eq!(manager.handle(2, arrive, &[0; 6]), Err(Violation::Repeated));
+
+    let early = job.rank(2);
+    let release = Message::BarrierRelease {
+        barrier: 0,
+        epoch: 0,
+        root: 0,
+        value: 0,
+    };
+    assert_eq!(early.handle(0, release, &[1]), Err(Violation::Payload));
+    assert_eq!(early.handle(0, release, &[0; 6]), Ok(()));
+}
