@@ -253,6 +253,13 @@ impl<D: TranslationDesign> Nic<D> {
         self.dma.pop_front()
     }
 
+    /// Whether there is anything to tell.
+    #[inline]
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
     /// The next thing to tell.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {

@@ -382,10 +382,13 @@ impl Driver {
         self.node.service(PROCESS, SHARED_HANDLER)
     }
 
-    /// As [`shared_memory`](Self::shared_memory), for operations of the program.
+    /// Calls that model.
     #[inline]
-    pub(crate) fn shared_memory_mut(&mut self) -> Option<&mut SharedMemory> {
-        self.node.service_mut(PROCESS, SHARED_HANDLER)
+    pub(crate) fn call_shared<T>(
+        &mut self,
+        call: impl FnOnce(&mut SharedMemory) -> T,
+    ) -> Option<T> {
+        self.node.call(PROCESS, SHARED_HANDLER, call)
     }
 
     /// What the shared memory did so far; nothing when it is not open.
@@ -428,7 +431,7 @@ impl Driver {
     /// Carries out what the shared memory asks for, and sends what came of it.
     #[inline]
     pub(crate) fn serve_shared(&mut self) {
-        if self.serve_services() {
+        if self.node.has_asks() && self.serve_services() {
             self.transmit();
         }
     }

@@ -262,9 +262,11 @@ impl Driver {
         {
             self.node.handle_time(now_ns);
         }
-        let mut worked = false;
+        self.node.has_asks() && self.serve_asks()
+    }
+
+    fn serve_asks(&mut self) -> bool {
         while let Some(Ask { act, .. }) = self.node.poll_ask() {
-            worked = true;
             match act {
                 Act::Store { to, region, .. } => self.store_minipage(to, &region),
                 Act::Protect { region, access, .. } => {
@@ -272,11 +274,11 @@ impl Driver {
                         port.protect(&region, access);
                     }
                 }
-                Act::Resume { .. } => {}
                 act => self.serve_rare(act),
             }
         }
-        worked
+        // What the node did itself is work, too: there may be messages to transmit.
+        true
     }
 
     fn serve_rare(&mut self, act: Act) {
@@ -292,7 +294,7 @@ impl Driver {
                     port.handle_revoked(from.node, export);
                 }
             }
-            Act::Store { .. } | Act::Protect { .. } | Act::Resume { .. } => {}
+            Act::Store { .. } | Act::Protect { .. } => {}
         }
     }
 
@@ -310,10 +312,8 @@ impl Driver {
         };
         let passed = match memory {
             DirectMemory::Views(views) => {
-                let memory = self.node.service_mut(PROCESS, SHARED_HANDLER);
-                if let Some(memory) = memory.map(|memory: &mut SharedMemory| memory) {
-                    memory.hear(Endpoint::first_of(to));
-                }
+                let hear = |memory: &mut SharedMemory| memory.hear(Endpoint::first_of(to));
+                let _ = self.node.call(PROCESS, SHARED_HANDLER, hear);
                 pass(views.fd(), views.status().fd())
             }
             DirectMemory::Buffer(buffer) => {

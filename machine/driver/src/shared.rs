@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use mapwire_dsm::{
-    Access as Wanted, Dsm, MAX_MESSAGE_BYTES, Message, Outcome, PeerError, Protection as Granted,
-};
+use mapwire_dsm::{Access as Wanted, Dsm, Message, Outcome, PeerError, Protection as Granted};
 use mapwire_host::faults::{
     Access, FaultKind, PageProtection, Protection, ProtectionError, WatchError,
 };
@@ -13,9 +11,7 @@ use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
 use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_service::{Access as Wish, Region, Service};
-use mapwire_wire::{
-    Endpoint, ExportId, Header, Kind, NodeId, SHORT_BYTES, TRACE_FLAG_DIRECT, TraceOp,
-};
+use mapwire_wire::{Endpoint, ExportId, Header, Kind, NodeId, TRACE_FLAG_DIRECT, TraceOp};
 use thiserror::Error;
 
 use crate::breach::Breach;
@@ -161,11 +157,14 @@ impl SharedPort {
         let is_ours =
             header.kind == Kind::Handler as u8 && header.message.get() == SHARED_HANDLER.0;
         match is_ours.then(|| Message::parse(message)) {
-            Some(Ok(Message::Grant {
-                minipage,
-                data: true,
-                ..
-            })) => self.source_of(minipage.offset_bytes, minipage.length_bytes),
+            Some(Ok((
+                Message::Grant {
+                    minipage,
+                    data: true,
+                    ..
+                },
+                _,
+            ))) => self.source_of(minipage.offset_bytes, minipage.length_bytes),
             _ => None,
         }
     }
@@ -281,9 +280,6 @@ impl Broken {
     }
 }
 
-// So that a message is lost only when its rank is gone or the link is overfull.
-const _: () = assert!(MAX_MESSAGE_BYTES <= SHORT_BYTES);
-
 impl Driver {
     /// Puts the shared memory in place.
     pub(crate) fn open_shared(&mut self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
@@ -305,13 +301,11 @@ impl Driver {
     /// When the shared memory is broken and the outcome is not there.
     #[inline]
     pub(crate) fn take_outcome(&mut self, thread: u16) -> Option<Result<Outcome, SharedError>> {
-        let Some(memory) = self.shared_memory_mut() else {
-            return Some(Err(SharedError::NotOpen));
-        };
-        match memory.take_outcome(thread) {
-            None => self.check_port().err().map(Err),
-            Some(Ok(outcome)) => Some(Ok(outcome)),
-            Some(Err(end)) => Some(Err(self.shared_error(end))),
+        match self.call_shared(|memory| memory.take_outcome(thread)) {
+            None => Some(Err(SharedError::NotOpen)),
+            Some(None) => self.check_port().err().map(Err),
+            Some(Some(Ok(outcome))) => Some(Ok(outcome)),
+            Some(Some(Err(end))) => Some(Err(self.shared_error(end))),
         }
     }
 
@@ -350,12 +344,28 @@ impl Driver {
         }
     }
 
-    /// The shared memory's two parts, while it is open.
+    /// Begins an operation of the program, if the shared memory is not at its end.
     #[inline]
-    pub(crate) fn shared_parts(&mut self) -> Option<(&mut SharedMemory, &SharedPort)> {
-        let port = self.shared.as_deref()?;
-        let memory = self.node.service_mut(PROCESS, SHARED_HANDLER)?;
-        Some((memory, port))
+    pub(crate) fn begin_shared<T>(
+        &mut self,
+        begin: impl FnOnce(&mut SharedMemory, &SharedPort) -> T,
+    ) -> Result<T, SharedError> {
+        let port = self.shared.as_deref().ok_or(SharedError::NotOpen)?;
+        if let Some(broken) = port.broken {
+            return Err(broken.error());
+        }
+        let begun = self
+            .node
+            .call(
+                PROCESS,
+                SHARED_HANDLER,
+                |memory: &mut SharedMemory| match memory.end() {
+                    None => Ok(begin(memory, port)),
+                    Some(end) => Err(end),
+                },
+            )
+            .ok_or(SharedError::NotOpen)?;
+        begun.map_err(|end| self.shared_error(end))
     }
 
     /// Sets the protection of the page at `address` to what it is.

@@ -133,6 +133,11 @@ impl Context {
         });
     }
 
+    #[inline]
+    pub(crate) fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
         let action = self.actions.pop_front();
         if action.is_none() {

@@ -169,20 +169,19 @@ impl Dsm {
         self.context.poll_action()
     }
 
-    /// Whether [`handle_message`](Self::handle_message) needs the time for a message, which costs the machine a
+    /// Whether an action waits.
+    #[must_use]
+    #[inline]
+    pub fn has_actions(&self) -> bool {
+        self.context.has_actions()
+    }
+
+    /// Whether [`handle_message`](Self::handle_message) needs the time for the message in these bytes, which costs the machine a
     /// look at its clock. If not, any time that is past will do.
     #[must_use]
     #[inline]
-    pub fn needs_time(&self, message: &Message) -> bool {
-        let holds_nothing = matches!(
-            message,
-            Message::LockRequest { .. }
-                | Message::LockForward { .. }
-                | Message::LockToken { .. }
-                | Message::BarrierArrive { .. }
-                | Message::BarrierRelease { .. }
-        );
-        self.coherence.holds_any() || !holds_nothing
+    pub fn needs_time(&self, bytes: &[u8]) -> bool {
+        self.coherence.holds_any() || !Message::synchronises(bytes)
     }
 
     /// A message that `poll_action` yielded for rank `to`, in bytes, with its payload. Ask once for each message, in the order in

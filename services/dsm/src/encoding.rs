@@ -92,6 +92,12 @@ layouts! {
 }
 
 impl Message {
+    /// Whether these bytes are of a message of locks or barriers.
+    #[inline]
+    pub(crate) fn synchronises(bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(13..=17))
+    }
+
     /// Whether a payload may follow the fields.
     pub(crate) fn carries_payload(&self) -> bool {
         matches!(

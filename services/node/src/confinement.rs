@@ -34,7 +34,7 @@ pub(crate) struct Confinement {
     messages: VecDeque<Kept>,
     /// Peers that are gone, of which only services that allocate nothing have been told.
     gone: Vec<NodeId>,
-    /// Something was left where it is.
+    /// Something was kept, or left where it is.
     has_left: bool,
 }
 
@@ -75,6 +75,7 @@ impl Confinement {
         length: usize,
         copy: impl FnOnce(&mut [u8]),
     ) {
+        self.has_left = true;
         let mut bytes = [0; MAX_CONTROL_BYTES];
         copy(&mut bytes[..length]);
         self.messages.push_back(Kept {
@@ -87,13 +88,14 @@ impl Confinement {
 
     /// Keeps that a peer is gone. Each peer goes once.
     pub(crate) fn note_gone(&mut self, node: NodeId) {
+        self.has_left = true;
         self.gone.push(node);
     }
 
     /// Whether anything waits.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
-        self.has_left || !self.messages.is_empty() || !self.gone.is_empty()
+        self.has_left
     }
 
     /// What was left where it is will be looked at now.

@@ -177,16 +177,26 @@ impl<D: TranslationDesign> Node<D> {
         self.processes.get(process)?.services.of_type(handler)
     }
 
-    /// As [`service`](Self::service), for calls of the program. Drain [`poll_ask`](Self::poll_ask) afterwards.
+    /// Calls that service for the program. If [anything is asked](Self::has_asks) now, drain [`poll_ask`](Self::poll_ask).
     #[inline]
-    pub fn service_mut<T: Service>(
+    pub fn call<T: Service, R>(
         &mut self,
         process: ProcessId,
         handler: HandlerId,
-    ) -> Option<&mut T> {
-        self.has_actions = true;
+        call: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
         let process = self.processes.get_mut(process)?;
-        process.services.of_type_mut(handler)
+        let service = process.services.of_type_mut::<T>(handler)?;
+        let done = call(service);
+        self.has_actions |= service.has_actions();
+        Some(done)
+    }
+
+    /// Whether [`poll_ask`](Self::poll_ask) may have something to do.
+    #[inline]
+    #[must_use]
+    pub fn has_asks(&self) -> bool {
+        self.has_actions
     }
 
     /// Whether the NIC takes a command of the process now: if not, the command waits in its queue.
@@ -307,6 +317,13 @@ impl<D: TranslationDesign> Node<D> {
         self.nic.handle_dma_done(dma, old);
     }
 
+    /// Whether [`poll_told`](Self::poll_told) has something.
+    #[inline]
+    #[must_use]
+    pub fn has_told(&self) -> bool {
+        self.nic.has_completions() || !self.told.is_empty()
+    }
+
     /// The next thing to tell a program or its log. Messages of the packet that was handled last, whose payload is given, go to their
     /// services meanwhile; `now_ns` is asked for if one of them wants to know.
     #[inline]
@@ -380,7 +397,7 @@ impl<D: TranslationDesign> Node<D> {
     /// The transport may have room again for whoever it had none.
     #[inline]
     pub fn retry_blocked(&mut self) {
-        for node in self.blocked.drain(..) {
+        while let Some(node) = self.blocked.pop() {
             self.nic.handle_transmit_ready(node);
         }
     }
@@ -450,6 +467,15 @@ impl<D: TranslationDesign> Node<D> {
         }
     }
 
+    /// Whether anything may have a deadline.
+    pub(crate) fn has_any_deadline(&self) -> bool {
+        self.processes.iter().any(|process| {
+            let mut services = process.services.iter();
+            process.vmmc.has_requests()
+                || services.any(|registered| registered.service.poll_at().is_some())
+        })
+    }
+
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.has_actions = true;
@@ -467,17 +493,18 @@ impl<D: TranslationDesign> Node<D> {
         }
     }
 
-    /// When [`handle_time`](Self::handle_time) has something to do. While the node is confined, what would allocate is left out.
+    /// When [`handle_time`](Self::handle_time) has something to do, once [`poll_ask`](Self::poll_ask) has been drained. While the node
+    /// is confined, what would allocate is left out.
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
-        match self.has_actions || self.has_deadlines {
+        match self.has_deadlines {
             true => self.next_deadline(),
             false => None,
         }
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
+    fn next_deadline(&self) -> Option<u64> {
         let is_free = !self.confinement.is_on();
         let of_process = |process: &Process| {
             let vmmc = process.vmmc.poll_at().filter(|_| is_free);

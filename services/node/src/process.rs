@@ -56,6 +56,12 @@ impl Processes {
         self.0.get_mut(usize::from(id.0))?.as_mut()
     }
 
+    /// The `at`th of those that are open.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, at: usize) -> Option<&mut Process> {
+        self.iter_mut().nth(at)
+    }
+
     pub(crate) fn insert(&mut self, process: Process) {
         let index = usize::from(process.id.0);
         if self.0.len() <= index {

@@ -1,5 +1,6 @@
 //! What the model of exports and imports and the services ask for, carried out as far as a node can.
 
+use mapwire_nic::Nic;
 use mapwire_service::{Access, Action, Region};
 use mapwire_translation::TranslationDesign;
 use mapwire_vmmc::{Action as VmmcAction, RequestId};
@@ -7,7 +8,7 @@ use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId, ProcessId};
 
 use crate::imports::Granted;
 use crate::node::Node;
-use crate::peers::Breach;
+use crate::peers::{Breach, Peers};
 use crate::process::Process;
 
 /// Packets that may wait for a peer that takes none before a confined node asks for more: the NIC has made room for twice as many.
@@ -65,11 +66,6 @@ pub enum Act {
         /// What the program may do from now on.
         access: Access,
     },
-    /// Threads that wait for the service may find what they wait for.
-    Resume {
-        /// Which service.
-        handler: HandlerId,
-    },
 }
 
 /// A message that follows bytes which the machine stores.
@@ -78,19 +74,69 @@ pub(crate) struct Following {
     process: ProcessId,
     handler: HandlerId,
     to: Endpoint,
-    length: usize,
 }
 
-/// What came of one action.
+/// Whether no peer that takes nothing has more packets waiting than a confined node may add to.
+fn blocked_have_room<D: TranslationDesign>(blocked: &[NodeId], nic: &Nic<D>) -> bool {
+    let mut blocked = blocked.iter();
+    blocked.all(|&node| nic.waiting_for(node) < WAITING_PACKETS)
+}
+
+/// What came of one action of the model.
 enum Done {
     /// The node did it.
     Here,
     /// The machine must.
-    Asked(Act),
+    Asked(Ask),
     /// A control message was lost: too many packets wait for its receiver.
     Lost(NodeId),
     /// A peer says that it leaves.
     Left(NodeId),
+}
+
+/// Carries out the next action of a process's model of exports and imports.
+#[cold]
+fn serve_model<D: TranslationDesign>(
+    process: &mut Process,
+    nic: &mut Nic<D>,
+    peers: &Peers,
+) -> Done {
+    let Process {
+        id, vmmc, outcomes, ..
+    } = process;
+    let Some(action) = vmmc.poll_action() else {
+        return Done::Here;
+    };
+    let act = match action {
+        VmmcAction::Send { to, message } => {
+            let handler = HandlerId::CONTROL;
+            let is_over = peers.is_gone(to.node) || nic.send_message(*id, to, handler, &message);
+            return match is_over {
+                true => Done::Here,
+                false => Done::Lost(to.node),
+            };
+        }
+        VmmcAction::PassMemory { to, export, tag } => Act::PassMemory { to, export, tag },
+        VmmcAction::Imported { request, grant } => {
+            let revoked = false;
+            outcomes.insert(request, Ok(Granted { grant, revoked }));
+            Act::ImportOver { request }
+        }
+        VmmcAction::Failed { request, error } => {
+            outcomes.insert(request, Err(error));
+            Act::ImportOver { request }
+        }
+        VmmcAction::Revoked { from, export } => {
+            nic.handle_revoked(from.node, export);
+            for granted in outcomes.values_mut().flatten() {
+                let grant = &granted.grant;
+                granted.revoked |= grant.from == from && grant.export == export;
+            }
+            Act::Revoked { from, export }
+        }
+        VmmcAction::Goodbye { from } => return Done::Left(from.node),
+    };
+    Done::Asked(Ask { process: *id, act })
 }
 
 impl<D: TranslationDesign> Node<D> {
@@ -106,124 +152,80 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     fn poll_ask_now(&mut self) -> Option<Ask> {
-        loop {
-            let (process, done) = self.next_action()?;
-            match done {
-                Done::Here => {}
-                Done::Asked(act) => return Some(Ask { process, act }),
-                Done::Lost(node) => self.handle_lost(node),
-                Done::Left(node) => self.handle_left(node),
-            }
-        }
-    }
-
-    /// Does the next action of any process.
-    fn next_action(&mut self) -> Option<(ProcessId, Done)> {
         let is_confined = self.confinement.is_on();
-        if is_confined && !self.blocked_have_room() {
-            self.confinement.leave();
-            return None;
-        }
-        let Self {
-            processes,
-            nic,
-            peers,
-            message,
-            following,
-            ..
-        } = self;
-        for process in processes.iter_mut() {
-            let Process {
-                id,
-                vmmc,
-                outcomes,
-                services,
-                ..
-            } = process;
-            if !is_confined && let Some(action) = vmmc.poll_action() {
-                let done = match action {
-                    VmmcAction::Send { to, message } => {
-                        if peers.is_gone(to.node)
-                            || nic.send_message(*id, to, HandlerId::CONTROL, &message)
-                        {
-                            Done::Here
-                        } else {
-                            Done::Lost(to.node)
-                        }
-                    }
-                    VmmcAction::PassMemory { to, export, tag } => {
-                        Done::Asked(Act::PassMemory { to, export, tag })
-                    }
-                    VmmcAction::Imported { request, grant } => {
-                        let revoked = false;
-                        outcomes.insert(request, Ok(Granted { grant, revoked }));
-                        Done::Asked(Act::ImportOver { request })
-                    }
-                    VmmcAction::Failed { request, error } => {
-                        outcomes.insert(request, Err(error));
-                        Done::Asked(Act::ImportOver { request })
-                    }
-                    VmmcAction::Revoked { from, export } => {
-                        nic.handle_revoked(from.node, export);
-                        for granted in outcomes.values_mut().flatten() {
-                            let grant = &granted.grant;
-                            granted.revoked |= grant.from == from && grant.export == export;
-                        }
-                        Done::Asked(Act::Revoked { from, export })
-                    }
-                    VmmcAction::Goodbye { from } => Done::Left(from.node),
-                };
-                return Some((*id, done));
+        let mut at = 0;
+        while let Some(process) = self.processes.at_mut(at) {
+            if !is_confined && process.vmmc.has_actions() {
+                match serve_model(process, &mut self.nic, &self.peers) {
+                    Done::Here => {}
+                    Done::Asked(ask) => return Some(ask),
+                    Done::Lost(node) => self.handle_lost(node),
+                    Done::Left(node) => self.handle_left(node),
+                }
+                continue;
             }
-            for registered in services.iter_mut() {
-                let handler = registered.handler;
-                if is_confined && !registered.service.allocates_nothing() {
+            if is_confined && !blocked_have_room(&self.blocked, &self.nic) {
+                self.confinement.leave();
+                return None;
+            }
+            let process_id = process.id;
+            for registered in process.services.iter_mut() {
+                let (handler, service) = (registered.handler, &mut registered.service);
+                if is_confined && !service.allocates_nothing() {
                     continue;
                 }
-                let Some(action) = registered.service.poll_action() else {
-                    continue;
-                };
-                let done = match action {
-                    Action::Send { to, message } => {
-                        if !nic.send_message(*id, to, handler, message) {
-                            registered.service.handle_lost(to);
+                while let Some(action) = service.poll_action() {
+                    let act = match action {
+                        Action::Send { to, message } => {
+                            if !self.nic.send_message(process_id, to, handler, message) {
+                                service.handle_lost(to);
+                            }
+                            if is_confined && !blocked_have_room(&self.blocked, &self.nic) {
+                                self.confinement.leave();
+                                return None;
+                            }
+                            continue;
                         }
-                        Done::Here
-                    }
-                    Action::Store {
-                        to,
-                        region,
-                        message: follows,
-                    } => {
-                        // Kept here: what is asked for next must not reach the service before.
-                        message.clear();
-                        message.extend_from_slice(follows);
-                        *following = Some(Following {
-                            process: *id,
-                            handler,
-                            to,
-                            length: follows.len(),
-                        });
-                        Done::Asked(Act::Store {
-                            handler,
+                        Action::Store {
                             to,
                             region,
-                        })
-                    }
-                    Action::Protect { region, access } => Done::Asked(Act::Protect {
-                        handler,
-                        region,
-                        access,
-                    }),
-                    Action::Resume => Done::Asked(Act::Resume { handler }),
-                };
-                return Some((*id, done));
+                            message,
+                        } => {
+                            // Kept here: what is asked for next must not reach the service before.
+                            self.message.clear();
+                            self.message.extend_from_slice(message);
+                            self.following = Some(Following {
+                                process: process_id,
+                                handler,
+                                to,
+                            });
+                            Act::Store {
+                                handler,
+                                to,
+                                region,
+                            }
+                        }
+                        Action::Protect { region, access } => Act::Protect {
+                            handler,
+                            region,
+                            access,
+                        },
+                    };
+                    return Some(Ask {
+                        process: process_id,
+                        act,
+                    });
+                }
             }
+            at += 1;
         }
-        // A confined node does not ask for what the model wants.
-        let mut processes = self.processes.iter();
-        self.has_actions = processes.any(|process| process.vmmc.has_actions());
-        self.has_deadlines = self.next_deadline().is_some();
+        // A confined node leaves what the model wants to others.
+        self.has_actions = is_confined
+            && self
+                .processes
+                .iter()
+                .any(|process| process.vmmc.has_actions());
+        self.has_deadlines = self.has_any_deadline();
         None
     }
 
@@ -237,22 +239,14 @@ impl<D: TranslationDesign> Node<D> {
             process,
             handler,
             to,
-            length,
         } = following;
-        let message = &self.message[..length];
-        if !self.nic.send_message(process, to, handler, message) {
+        if !self.nic.send_message(process, to, handler, &self.message) {
             let process = self.processes.get_mut(process);
             let service = process.and_then(|process| process.services.get_mut(handler));
             if let Some(service) = service {
                 service.handle_lost(to);
             }
         }
-    }
-
-    /// Whether no peer that takes nothing has more packets waiting than a confined node may add to.
-    fn blocked_have_room(&self) -> bool {
-        let mut blocked = self.blocked.iter();
-        blocked.all(|&node| self.nic.waiting_for(node) < WAITING_PACKETS)
     }
 
     /// A control message to a peer was lost, and with it what the two agree on: the peer counts as gone. This node itself cannot.

@@ -4,8 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use mapwire_dsm::{
-    Action as DsmAction, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, PeerError, Protection,
-    Rank,
+    Action as DsmAction, Dsm, Message, Minipage, Outcome, PeerError, Protection, Rank,
 };
 use mapwire_service::{Access, Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
@@ -34,8 +33,6 @@ pub struct SharedMemory {
     /// How the operation of each thread ended.
     outcomes: Box<[Option<Outcome>]>,
     end: Option<SharedEnd>,
-    /// A message on its way out.
-    bytes: [u8; MAX_MESSAGE_BYTES],
 }
 
 impl SharedMemory {
@@ -50,7 +47,6 @@ impl SharedMemory {
             heard: vec![false; ranks].into(),
             outcomes: vec![None; threads].into(),
             end: None,
-            bytes: [0; MAX_MESSAGE_BYTES],
             dsm,
         }
     }
@@ -72,9 +68,13 @@ impl SharedMemory {
     #[must_use]
     #[inline]
     pub fn endpoint(&self, rank: Rank) -> Endpoint {
-        Endpoint {
-            node: NodeId(rank / self.per_node),
-            process: ProcessId(rank % self.per_node),
+        match self.per_node {
+            // A division takes longer than all else here.
+            1 => Endpoint::first_of(NodeId(rank)),
+            per_node => Endpoint {
+                node: NodeId(rank / per_node),
+                process: ProcessId(rank % per_node),
+            },
         }
     }
 
@@ -142,8 +142,9 @@ impl Service for SharedMemory {
         let heard = rank.filter(|&rank| self.heard[usize::from(rank)]);
         if let Some(rank) = heard {
             match Message::parse(message) {
-                Ok(message) => {
-                    if let Err(error) = self.dsm.handle_message(now_ns, rank, message) {
+                Ok((message, payload)) => {
+                    let handled = self.dsm.handle_message(now_ns, rank, message, payload);
+                    if let Err(error) = handled {
                         self.end_by(SharedEnd::Peer(error));
                     }
                 }
@@ -168,47 +169,53 @@ impl Service for SharedMemory {
 
     #[inline]
     fn poll_action(&mut self) -> Option<Action<'_>> {
-        let action = self.dsm.poll_action()?;
-        Some(match action {
-            DsmAction::Send { to, message } => {
-                let to = self.endpoint(to);
-                let length = message.encode(&mut self.bytes);
-                Action::Send {
+        let (to, region, message) = loop {
+            match self.dsm.poll_action()? {
+                DsmAction::Send { to, message } => break (to, None, message),
+                DsmAction::SendMinipage {
                     to,
-                    message: &self.bytes[..length],
+                    minipage,
+                    message,
+                } => break (to, Some(region(&minipage)), message),
+                DsmAction::Protect {
+                    minipage,
+                    protection,
+                } => {
+                    return Some(Action::Protect {
+                        region: region(&minipage),
+                        access: match protection {
+                            Protection::None => Access::None,
+                            Protection::Read => Access::Read,
+                            Protection::Write => Access::Write,
+                        },
+                    });
+                }
+                // Threads look for their outcomes themselves.
+                DsmAction::Resume { thread, outcome } => {
+                    if let Some(slot) = self.outcomes.get_mut(usize::from(thread)) {
+                        *slot = Some(outcome);
+                    }
                 }
             }
-            DsmAction::SendMinipage {
-                to,
-                minipage,
+        };
+        let receiver = self.endpoint(to);
+        let message = self.dsm.encode(to, &message);
+        Some(match region {
+            None => Action::Send {
+                to: receiver,
                 message,
-            } => {
-                let to = self.endpoint(to);
-                let length = message.encode(&mut self.bytes);
-                Action::Store {
-                    to,
-                    region: region(&minipage),
-                    message: &self.bytes[..length],
-                }
-            }
-            DsmAction::Protect {
-                minipage,
-                protection,
-            } => Action::Protect {
-                region: region(&minipage),
-                access: match protection {
-                    Protection::None => Access::None,
-                    Protection::Read => Access::Read,
-                    Protection::Write => Access::Write,
-                },
             },
-            DsmAction::Resume { thread, outcome } => {
-                if let Some(slot) = self.outcomes.get_mut(usize::from(thread)) {
-                    *slot = Some(outcome);
-                }
-                Action::Resume
-            }
+            Some(region) => Action::Store {
+                to: receiver,
+                region,
+                message,
+            },
         })
+    }
+
+    #[inline]
+    fn has_actions(&self) -> bool {
+        self.dsm.has_actions()
     }
 
     #[inline]
@@ -217,7 +224,7 @@ impl Service for SharedMemory {
     }
 
     fn needs_time(&self, message: &[u8]) -> bool {
-        Message::parse(message).is_ok_and(|message| self.dsm.needs_time(&message))
+        self.dsm.needs_time(message)
     }
 
     fn allocates_nothing(&self) -> bool {

@@ -60,8 +60,6 @@ pub enum Action<'a> {
         /// What the program may do from now on.
         access: Access,
     },
-    /// Let threads of the program look again: what one of them waits for may have happened. The service knows what it is.
-    Resume,
 }
 
 /// A peer sent what no peer that keeps to the protocol sends. The service keeps what it needs to say so to the program.
@@ -89,6 +87,12 @@ pub trait Service: Any + Debug + Send {
 
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     fn handle_time(&mut self, now_ns: u64);
+
+    /// Whether [`poll_action`](Self::poll_action) may give something, or [`poll_at`](Self::poll_at) has become earlier: asked after
+    /// each call of the program, to spare the node a look.
+    fn has_actions(&self) -> bool {
+        true
+    }
 
     /// The next thing to do.
     fn poll_action(&mut self) -> Option<Action<'_>>;

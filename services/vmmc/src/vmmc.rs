@@ -357,11 +357,11 @@ impl Vmmc {
         !self.actions.is_empty()
     }
 
-    /// Whether nothing is under way: no action waits, and no deadline.
+    /// Whether a request is under way.
     #[inline]
     #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.actions.is_empty() && self.requests.is_empty()
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     /// The next thing to do.

@@ -109,6 +109,10 @@ impl Driver {
     /// Tells what does not come with a packet. Whether there was anything.
     #[inline]
     pub(crate) fn tell(&mut self) -> bool {
+        self.node.has_told() && self.tell_all()
+    }
+
+    fn tell_all(&mut self) -> bool {
         let mut told = false;
         while let Some(next) = self.node.poll_told(&NoPayload, now_ns) {
             self.teller.tell(next, &self.exports, &mut self.log);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use mapwire_dsm::{Access, Config as ModelConfig, Dsm, MAX_MESSAGE_BYTES, Message, Progress};
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
-use mapwire_node::SharedMemory;
 use mapwire_service::{Action, Broken, Service};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
@@ -79,21 +78,21 @@ fn driver() -> Driver {
 }
 
 /// Opens shared memory at `base`. The peer has shown no view of its own.
-fn open_shared(driver: &mut Driver, base: usize) -> &mut SharedMemory {
+fn open_shared(driver: &mut Driver, base: usize) {
     let layout = ViewLayout::new(base, 1 << 16, 1).unwrap();
     let views = Arc::new(MultiView::new("test", layout).unwrap());
     let protection = PageProtection::new(FaultBackend::Sigsegv, Arc::clone(&views)).unwrap();
     let config = ModelConfig::new(0, 2, MAX_THREADS as u16, layout.pages() as u32, 1);
     let port = SharedPort::new(2, views, protection);
     driver.open_shared(Dsm::new(config).unwrap(), port).unwrap();
-    driver.shared_memory_mut().unwrap()
 }
 
 /// Opens shared memory at `base`, asks the peer for a lock, and gives what became of that.
 fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
-    let memory = open_shared(driver, base);
+    open_shared(driver, base);
     // The peer manages lock 1.
-    assert_eq!(memory.dsm_mut().lock(0, 1), Ok(Progress::Pending));
+    let begun = driver.call_shared(|memory| memory.dsm_mut().lock(0, 1));
+    assert_eq!(begun, Some(Ok(Progress::Pending)));
     driver.serve_shared();
     driver.take_outcome(0)?.err()
 }
@@ -101,9 +100,10 @@ fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
 #[test]
 fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     let mut driver = driver();
-    let memory = open_shared(&mut driver, 0x4200_0000_0000);
+    open_shared(&mut driver, 0x4200_0000_0000);
     // This rank manages page 0, and so knows of the minipage at once.
-    memory.dsm_mut().alloc(0, 64).unwrap();
+    let begun = driver.call_shared(|memory| memory.dsm_mut().alloc(0, 64));
+    assert_eq!(begun, Some(Ok(())));
     driver.serve_shared();
     assert!(driver.check_shared().is_ok());
     assert!(driver.node.idle_towards(PEER));
@@ -116,14 +116,15 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
     let peer = Endpoint::first_of(PEER);
-    let memory = driver.shared_memory_mut().unwrap();
+    let take = |driver: &mut Driver| {
+        driver.call_shared(|memory| memory.handle_message(0, peer, &bytes[..length]))
+    };
     // It may be left of an opening before this one.
-    memory.handle_message(0, peer, &bytes[..length]).unwrap();
+    assert_eq!(take(&mut driver), Some(Ok(())));
     driver.serve_shared();
     assert!(driver.check_shared().is_ok());
-    let memory = driver.shared_memory_mut().unwrap();
-    memory.hear(peer);
-    memory.handle_message(0, peer, &bytes[..length]).unwrap();
+    let _ = driver.call_shared(|memory| memory.hear(peer));
+    assert_eq!(take(&mut driver), Some(Ok(())));
     driver.serve_shared();
     let error = driver.check_shared().unwrap_err();
     assert!(matches!(error, SharedError::NoView(PEER)), "{error}");

@@ -55,9 +55,7 @@ impl Engine {
         let thread = operation.number();
         let (over, owing) = {
             let mut driver = self.lock();
-            driver.check_shared()?;
-            let (memory, port) = driver.shared_parts().ok_or(SharedError::NotOpen)?;
-            let begun = begin(memory, port, thread);
+            let begun = driver.begin_shared(|memory, port| begin(memory, port, thread))?;
             // What began may have ended a hold, also when it is refused.
             driver.at(place, Driver::serve_shared);
             if begun.is_err() {
@@ -101,8 +99,9 @@ impl Engine {
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let done = {
             let mut driver = self.lock();
-            let memory = driver.shared_memory_mut().ok_or(SharedError::NotOpen)?;
-            let done = command(memory.dsm_mut(), thread);
+            let done = driver
+                .call_shared(|memory| command(memory.dsm_mut(), thread))
+                .ok_or(SharedError::NotOpen)?;
             driver.serve_shared();
             driver.ring_due();
             done?
