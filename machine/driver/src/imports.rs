@@ -53,7 +53,8 @@ impl Driver {
         let from = Endpoint::first_of(from);
         let request = self
             .node
-            .ask_import(now_ns, PROCESS, from, name, rights, token, timeout_ns)?;
+            .ask_import(now_ns, PROCESS, from, name, rights, token, timeout_ns);
+        let request = request.map_err(|error| self.import_error(error))?;
         self.poll();
         Ok(request)
     }
@@ -91,17 +92,24 @@ impl Driver {
         let entered = self.node.enter_import(PROCESS, request)?;
         Some(match entered {
             Ok((id, grant)) => Ok(LocalImport { id, grant, mapped }),
-            Err(ImportError::Vmmc(VmmcError::PeerGone { peer, .. }))
-                if self.breaches.of(peer.node).is_some() =>
-            {
-                Err(self.why_gone(peer.node))
-            }
-            Err(ImportError::Vmmc(error)) => Err(error.into()),
-            Err(ImportError::Nic(error)) => {
+            Err(error) => {
                 self.poll();
-                Err(error.into())
+                Err(self.import_error(error))
             }
         })
+    }
+
+    #[cold]
+    fn import_error(&self, error: ImportError) -> DriverError {
+        match error {
+            ImportError::Vmmc(VmmcError::PeerGone { peer, .. })
+                if self.breaches.of(peer.node).is_some() =>
+            {
+                self.why_gone(peer.node)
+            }
+            ImportError::Vmmc(error) => error.into(),
+            ImportError::Nic(error) => error.into(),
+        }
     }
 
     /// Gives up an import whose memory has not come, and all that has.

@@ -15,13 +15,21 @@ const MESSAGES: usize = 32;
 /// A control message that waits.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    pub(crate) from: Endpoint,
-    pub(crate) to: ProcessId,
+    from: Endpoint,
+    to: ProcessId,
     length: usize,
     bytes: [u8; MAX_CONTROL_BYTES],
 }
 
 impl Kept {
+    pub(crate) fn from(&self) -> Endpoint {
+        self.from
+    }
+
+    pub(crate) fn to(&self) -> ProcessId {
+        self.to
+    }
+
     pub(crate) fn message(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

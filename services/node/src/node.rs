@@ -1,5 +1,12 @@
 //! The node, and the inputs and outputs that are the NIC's.
 
+mod asks;
+mod calls;
+mod messages;
+
+pub use asks::{Act, Ask};
+pub use messages::{NOTICE_BYTES, NOTICE_HANDLER, notice};
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,20 +18,19 @@ use mapwire_translation::{
 };
 use mapwire_vmmc::Action as VmmcAction;
 use mapwire_wire::{
-    CommandHeader, CommandRepr, Endpoint, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId,
-    SIGNAL_TRAILER_BYTES, TraceOp,
+    CommandHeader, CommandRepr, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId,
+    SIGNAL_TRAILER_BYTES,
 };
 
 use crate::confinement::Confinement;
 use crate::error::HostErrorOf;
-use crate::messages::NOTICE_HANDLER;
 use crate::payload::Payload;
 use crate::peers::{Breach, Peers};
 use crate::process::{Process, Processes};
 use crate::registry::RegisterError;
-use crate::services::Following;
 use crate::told::Told;
-use crate::tracing::{Event, Events};
+use crate::tracing::{Event, Trace};
+use asks::Following;
 
 /// What a node is made with.
 #[derive(Clone, Debug)]
@@ -46,25 +52,24 @@ pub struct NodeConfig {
 /// Time is `now_ns`, in nanoseconds of a clock that never goes back.
 #[derive(Debug)]
 pub struct Node<D> {
-    pub(crate) nic: Nic<D>,
-    pub(crate) processes: Processes,
-    pub(crate) peers: Peers,
-    pub(crate) uid: u32,
-    pub(crate) confinement: Confinement,
+    nic: Nic<D>,
+    processes: Processes,
+    peers: Peers,
+    uid: u32,
+    confinement: Confinement,
     /// Peers whose queue was full.
-    pub(crate) blocked: Vec<NodeId>,
+    blocked: Vec<NodeId>,
     /// The model or services may have actions: set by whatever reaches one of them.
-    pub(crate) has_actions: bool,
+    has_actions: bool,
     /// One of them had a deadline when their actions had been carried out.
-    pub(crate) has_deadlines: bool,
+    has_deadlines: bool,
     /// A message that is looked at or waits for the bytes before it.
-    pub(crate) message: Vec<u8>,
-    pub(crate) following: Option<Following>,
+    message: Vec<u8>,
+    following: Option<Following>,
     /// What the packet that is being handled says against its sender.
     breach: Option<Breach>,
     told: VecDeque<Told>,
-    /// There while a trace is made.
-    pub(crate) events: Option<Events>,
+    trace: Trace,
 }
 
 impl<D: TranslationDesign> Node<D> {
@@ -92,7 +97,7 @@ impl<D: TranslationDesign> Node<D> {
             following: None,
             breach: None,
             told: VecDeque::with_capacity(16),
-            events: None,
+            trace: Trace::default(),
         })
     }
 
@@ -118,10 +123,8 @@ impl<D: TranslationDesign> Node<D> {
         let Some(mut state) = self.processes.remove(process) else {
             return;
         };
-        for export in state.exports.ids() {
-            state.vmmc.withdraw(export);
-        }
-        while let Some(action) = state.vmmc.poll_action() {
+        state.withdraw_all();
+        while let Some(action) = state.poll_model() {
             if let VmmcAction::Send { to, message } = action {
                 let handler = HandlerId::CONTROL;
                 let sent = self.nic.send_message(process, to, handler, &message);
@@ -155,7 +158,7 @@ impl<D: TranslationDesign> Node<D> {
             Err(error) => return Err(error.into()),
         }
         self.has_actions = true;
-        match state.services.insert(handler, service) {
+        match state.services_mut().insert(handler, service) {
             true => Ok(()),
             false => Err(RegisterError::Taken(handler)),
         }
@@ -167,14 +170,17 @@ impl<D: TranslationDesign> Node<D> {
         process: ProcessId,
         handler: HandlerId,
     ) -> Option<Box<dyn Service>> {
-        self.processes.get_mut(process)?.services.remove(handler)
+        self.processes
+            .get_mut(process)?
+            .services_mut()
+            .remove(handler)
     }
 
     /// The service of a process under a handler id, if it is a `T`.
     #[inline]
     #[must_use]
     pub fn service<T: Service>(&self, process: ProcessId, handler: HandlerId) -> Option<&T> {
-        self.processes.get(process)?.services.of_type(handler)
+        self.processes.get(process)?.services().of_type(handler)
     }
 
     /// Calls that service for the program. If [anything is asked](Self::has_asks) now, drain [`poll_ask`](Self::poll_ask).
@@ -186,7 +192,7 @@ impl<D: TranslationDesign> Node<D> {
         call: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
         let process = self.processes.get_mut(process)?;
-        let service = process.services.of_type_mut::<T>(handler)?;
+        let service = process.services_mut().of_type_mut::<T>(handler)?;
         let done = call(service);
         self.has_actions |= service.has_actions();
         Some(done)
@@ -231,10 +237,8 @@ impl<D: TranslationDesign> Node<D> {
         word: u32,
         range: PageRange,
     ) -> Result<(), HostErrorOf<P>> {
-        self.note_lookups();
-        let events = self.events.as_mut();
         match self.processes.get_mut(process) {
-            Some(state) => state.pages.hold(&mut self.nic, pinner, events, word, range),
+            Some(state) => state.hold(&mut self.nic, &mut self.trace, pinner, word, range),
             None => Err(HostErrorOf::<P>::Nic(NicError::UnknownProcess(process))),
         }
     }
@@ -242,9 +246,8 @@ impl<D: TranslationDesign> Node<D> {
     /// Undoes [`hold`](Self::hold) for a command that was not submitted.
     #[inline]
     pub fn release(&mut self, process: ProcessId, word: u32) {
-        self.note_lookups();
         if let Some(state) = self.processes.get_mut(process) {
-            state.pages.release(self.events.as_mut(), word);
+            state.release(&mut self.nic, &mut self.trace, word);
         }
     }
 
@@ -257,14 +260,14 @@ impl<D: TranslationDesign> Node<D> {
             return self.confinement.has_room();
         }
         // Traces and misses may make what keeps them grow; and messages belong to services that may.
-        let grows = self.events.is_some() || self.pins_on_miss();
+        let grows = self.trace.is_on() || self.pins_on_miss();
         match is_message {
             true if handler == NOTICE_HANDLER => !grows,
             true => {
                 let service = self
                     .processes
                     .get(ProcessId((header.export.get() & 0xffff) as u16))
-                    .and_then(|process| process.services.get(handler));
+                    .and_then(|process| process.services().get(handler));
                 service.is_none_or(Service::allocates_nothing)
             }
             false => !grows,
@@ -355,7 +358,7 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     /// What the packet that is being handled says against its sender.
-    pub(crate) fn note_breach(&mut self, breach: Breach) {
+    fn note_breach(&mut self, breach: Breach) {
         self.breach.get_or_insert(breach);
     }
 
@@ -427,18 +430,15 @@ impl<D: TranslationDesign> Node<D> {
         let mut others = Vec::new();
         while let Some(request) = self.nic.poll_miss() {
             served = true;
-            self.note_lookups();
             let Some(state) = self.processes.get_mut(ProcessId(request.process().0)) else {
                 continue;
             };
-            let events = self.events.as_mut();
-            let outcome = state
-                .pages
-                .serve(&mut self.nic, pinner, events, request, &mut others);
+            let (nic, trace) = (&mut self.nic, &mut self.trace);
+            let outcome = state.serve_miss(nic, trace, pinner, request, &mut others);
             outcome.err().into_iter().for_each(&mut failed);
             for (owner, page) in others.drain(..) {
                 if let Some(state) = self.processes.get_mut(ProcessId(owner.0)) {
-                    let outcome = state.pages.drop_evicted(&mut self.nic, pinner, page);
+                    let outcome = state.drop_evicted(&mut self.nic, pinner, page);
                     outcome.err().into_iter().for_each(&mut failed);
                 }
             }
@@ -454,42 +454,24 @@ impl<D: TranslationDesign> Node<D> {
     #[must_use]
     pub fn owes_pages(&self) -> bool {
         let mut processes = self.processes.iter();
-        processes.any(|process| process.pages.owes_pages())
+        processes.any(Process::owes_pages)
     }
 
     /// Gives back pages whose translations have long left the NIC, where there are more than the high-water mark allows (dynamic
     /// handle lookup §IV-B), and those of former landings.
     pub fn reclaim<P: PinPages>(&mut self, pinner: &mut P, mut failed: impl FnMut(HostErrorOf<P>)) {
-        self.release_landings();
         for state in self.processes.iter_mut() {
-            let outcome = state.pages.reclaim(&mut self.nic, pinner);
+            let outcome = state.reclaim(&mut self.nic, &mut self.trace, pinner);
             outcome.err().into_iter().for_each(&mut failed);
         }
-    }
-
-    /// Whether anything may have a deadline.
-    pub(crate) fn has_any_deadline(&self) -> bool {
-        self.processes.iter().any(|process| {
-            let mut services = process.services.iter();
-            process.vmmc.has_requests()
-                || services.any(|registered| registered.service.poll_at().is_some())
-        })
     }
 
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.has_actions = true;
+        let confined = self.confinement.is_on();
         for process in self.processes.iter_mut() {
-            if process.vmmc.poll_at().is_some_and(|at| at <= now_ns) && !self.confinement.is_on() {
-                process.vmmc.handle_time(now_ns);
-            }
-            for registered in process.services.iter_mut() {
-                let service = &mut registered.service;
-                let is_due = service.poll_at().is_some_and(|at| at <= now_ns);
-                if is_due && (service.allocates_nothing() || !self.confinement.is_on()) {
-                    service.handle_time(now_ns);
-                }
-            }
+            process.handle_time(now_ns, confined);
         }
     }
 
@@ -505,16 +487,12 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     fn next_deadline(&self) -> Option<u64> {
-        let is_free = !self.confinement.is_on();
-        let of_process = |process: &Process| {
-            let vmmc = process.vmmc.poll_at().filter(|_| is_free);
-            let services = process.services.iter();
-            let services = services
-                .filter(|registered| is_free || registered.service.allocates_nothing())
-                .filter_map(|registered| registered.service.poll_at());
-            services.chain(vmmc).min()
-        };
-        self.processes.iter().filter_map(of_process).min()
+        let confined = self.confinement.is_on();
+        let deadlines = self
+            .processes
+            .iter()
+            .map(|process| process.poll_at(confined));
+        deadlines.flatten().min()
     }
 
     /// A peer has left or died.
@@ -523,12 +501,7 @@ impl<D: TranslationDesign> Node<D> {
             return;
         }
         for process in self.processes.iter_mut() {
-            for registered in process.services.iter_mut() {
-                let service = &mut registered.service;
-                if service.allocates_nothing() {
-                    service.handle_peer_gone(now_ns, node);
-                }
-            }
+            process.tell_gone(now_ns, node, Service::allocates_nothing);
         }
         self.has_actions = true;
         if self.confinement.is_on() {
@@ -542,13 +515,8 @@ impl<D: TranslationDesign> Node<D> {
         self.has_actions = true;
         self.nic.handle_peer_gone(node);
         for process in self.processes.iter_mut() {
-            process.vmmc.handle_peer_gone(node);
-            for registered in process.services.iter_mut() {
-                let service = &mut registered.service;
-                if !service.allocates_nothing() {
-                    service.handle_peer_gone(now_ns, node);
-                }
-            }
+            process.forget(node);
+            process.tell_gone(now_ns, node, |service| !service.allocates_nothing());
         }
     }
 
@@ -560,7 +528,7 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     /// A peer says that it leaves.
-    pub(crate) fn handle_left(&mut self, node: NodeId) {
+    fn handle_left(&mut self, node: NodeId) {
         self.told.push_back(Told::PeerLeft { node });
         self.handle_peer_gone(0, node);
     }
@@ -573,10 +541,10 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     /// Tells the peers in `nodes` that this node leaves.
-    pub fn leave(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) {
+    pub fn leave(&mut self, nodes: impl Iterator<Item = NodeId>) {
         self.has_actions = true;
         if let Some(process) = self.processes.iter_mut().next() {
-            process.vmmc.leave(nodes.map(Endpoint::first_of));
+            process.leave(nodes);
         }
     }
 
@@ -602,8 +570,8 @@ impl<D: TranslationDesign> Node<D> {
     pub fn make_up(&mut self, now_ns: u64) {
         self.confinement.begin_to_make_up();
         while let Some(kept) = self.confinement.next_message() {
-            if !self.take_control(kept.from, kept.to, kept.message()) {
-                self.handle_breach(kept.from.node, Breach::Control);
+            if !self.take_control(kept.from(), kept.to(), kept.message()) {
+                self.handle_breach(kept.from().node, Breach::Control);
             }
         }
         while let Some(node) = self.confinement.next_gone() {
@@ -613,37 +581,12 @@ impl<D: TranslationDesign> Node<D> {
 
     /// Begins or ends to note what is communicated, for a trace.
     pub fn set_tracing(&mut self, on: bool) {
-        self.nic.set_tracing(on);
-        self.events = on.then(Events::default);
+        self.trace.set(&mut self.nic, on);
     }
 
     /// The next thing that a trace has to say, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let events = self.events.as_mut()?;
-        match events.pop() {
-            None => self.nic.poll_traced().map(Event::Lookup),
-            event => event,
-        }
-    }
-
-    /// Puts the lookups so far before what is noted next.
-    #[inline]
-    pub(crate) fn note_lookups(&mut self) {
-        if let Some(events) = &mut self.events {
-            while let Some(traced) = self.nic.poll_traced() {
-                events.push(Event::Lookup(traced));
-            }
-        }
-    }
-
-    /// Notes what has happened to pages of a process.
-    pub(crate) fn note_pages(&mut self, process: ProcessId, op: TraceOp, range: PageRange) {
-        self.note_lookups();
-        if let Some(events) = &mut self.events
-            && let Some(state) = self.processes.get(process)
-        {
-            events.push(state.pages.event(op, range));
-        }
+        self.trace.pop(&mut self.nic)
     }
 
     /// Makes room for what packets of `node` may leave behind, so that taking them allocates nothing.
@@ -668,12 +611,12 @@ impl<D: TranslationDesign> Node<D> {
     #[must_use]
     pub fn page_counters(&self, process: ProcessId) -> Counters {
         let state = self.processes.get(process);
-        state.map_or_else(Counters::default, |state| state.pages.counters())
+        state.map_or_else(Counters::default, Process::counters)
     }
 
     /// The application chooses what is unpinned from here on; false when pages are pinned already.
     pub fn set_chooser(&mut self, process: ProcessId, chooser: Box<dyn ChooseVictims>) -> bool {
         let state = self.processes.get_mut(process);
-        state.is_some_and(|state| state.pages.set_chooser(chooser))
+        state.is_some_and(|state| state.set_chooser(chooser))
     }
 }

@@ -11,7 +11,7 @@ use mapwire_translation::{
 use mapwire_wire::{ProcessId, TraceOp};
 
 use crate::error::HostErrorOf;
-use crate::tracing::{Absences, Event, Events};
+use crate::tracing::{Absences, Event, Trace};
 
 /// Pages of one process.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Noting<'a, P> {
     pinner: &'a mut P,
     process: ProcessId,
     absences: &'a mut Absences,
-    events: Option<&'a mut Events>,
+    trace: &'a mut Trace,
 }
 
 impl<P: PinPages> PinPages for Noting<'_, P> {
@@ -37,10 +37,10 @@ impl<P: PinPages> PinPages for Noting<'_, P> {
     #[inline]
     fn pin(&mut self, owner: Owner, run: PageRange, frames: &mut [Frame]) -> Result<(), P::Error> {
         let outcome = self.pinner.pin(owner, run, frames);
-        if let Some(events) = &mut self.events
+        if self.trace.is_on()
             && let Some(op) = self.absences.pinning(run, outcome.is_ok())
         {
-            events.push(Event::Pages {
+            self.trace.push(Event::Pages {
                 process: self.process,
                 op,
                 range: run,
@@ -77,21 +77,22 @@ impl Pages {
         &mut self,
         nic: &mut Nic<D>,
         pinner: &mut P,
-        mut events: Option<&mut Events>,
+        trace: &mut Trace,
         word: u32,
         range: PageRange,
     ) -> Result<(), HostErrorOf<P>> {
+        trace.note_lookups(nic);
         let mut pinner = Noting {
             pinner,
             process: self.process,
             absences: &mut self.absences,
-            events: events.as_deref_mut(),
+            trace,
         };
         self.host.prepare(nic, &mut pinner, range)?;
         self.host.hold(range)?;
-        if let Some(events) = events {
+        if trace.is_on() {
             self.absences.is_there(range);
-            events.push(self.event(TraceOp::Hold, range));
+            trace.push(self.event(TraceOp::Hold, range));
         }
         if let Some(held) = self.held.get_mut(word as usize) {
             *held = Some(range);
@@ -101,13 +102,19 @@ impl Pages {
 
     /// The command with completion word `word` is over. Its pages stay pinned: the next transfer finds them so.
     #[inline]
-    pub(crate) fn release(&mut self, events: Option<&mut Events>, word: u32) {
+    pub(crate) fn release<D: TranslationDesign>(
+        &mut self,
+        nic: &mut Nic<D>,
+        trace: &mut Trace,
+        word: u32,
+    ) {
         if let Some(range) = self.held.get_mut(word as usize).and_then(Option::take) {
             // Every release follows a hold of the same range, so this cannot fail; if it did, pages would stay held.
             let released = self.host.release(range);
             debug_assert!(released.is_ok(), "{released:?}");
-            if let Some(events) = events {
-                events.push(self.event(TraceOp::Release, range));
+            if trace.is_on() {
+                trace.note_lookups(nic);
+                trace.push(self.event(TraceOp::Release, range));
             }
         }
     }
@@ -117,18 +124,19 @@ impl Pages {
         &mut self,
         nic: &mut Nic<D>,
         pinner: &mut P,
-        mut events: Option<&mut Events>,
+        trace: &mut Trace,
         range: PageRange,
     ) -> Result<(), HostErrorOf<P>> {
+        trace.note_lookups(nic);
         let mut pinner = Noting {
             pinner,
             process: self.process,
             absences: &mut self.absences,
-            events: events.as_deref_mut(),
+            trace,
         };
         self.host.prepare_receive(nic, &mut pinner, range)?;
         self.host.hold_receive(range)?;
-        if events.is_some() {
+        if trace.is_on() {
             self.absences.is_there(range);
         }
         Ok(())
@@ -145,15 +153,16 @@ impl Pages {
         &mut self,
         nic: &mut Nic<D>,
         pinner: &mut P,
-        events: Option<&mut Events>,
+        trace: &mut Trace,
         request: HostRequest,
         others: &mut Vec<(Owner, Page)>,
     ) -> Result<(), HostErrorOf<P>> {
+        trace.note_lookups(nic);
         let mut pinner = Noting {
             pinner,
             process: self.process,
             absences: &mut self.absences,
-            events,
+            trace,
         };
         self.host.serve(nic, &mut pinner, request, others)
     }
@@ -193,8 +202,19 @@ impl Pages {
         self.host.set_chooser(chooser)
     }
 
-    /// What has happened to pages of this process.
-    pub(crate) fn event(&self, op: TraceOp, range: PageRange) -> Event {
+    /// Notes that pages are exported, or no longer.
+    pub(crate) fn note<D: TranslationDesign>(
+        &self,
+        nic: &mut Nic<D>,
+        trace: &mut Trace,
+        op: TraceOp,
+        range: PageRange,
+    ) {
+        trace.note_lookups(nic);
+        trace.push(self.event(op, range));
+    }
+
+    fn event(&self, op: TraceOp, range: PageRange) -> Event {
         Event::Pages {
             process: self.process,
             op,

@@ -1,26 +1,38 @@
 //! What a node keeps of each process behind its NIC.
 
+mod exports;
+mod imports;
+
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use mapwire_translation::{PinRules, TranslationDesign};
-use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
-use mapwire_wire::ProcessId;
+use mapwire_nic::Nic;
+use mapwire_service::{Broken, Service};
+use mapwire_translation::{
+    ChooseVictims, Counters, HostRequest, Page, PageRange, PinPages, PinRules, Process as Owner,
+    TranslationDesign,
+};
+use mapwire_vmmc::{Action as VmmcAction, RequestId, Vmmc, VmmcError};
+use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
-use crate::exports::Exports;
-use crate::imports::Granted;
+use crate::error::HostErrorOf;
 use crate::pages::Pages;
 use crate::registry::Registry;
+use crate::tracing::Trace;
+pub use exports::ExportRequest;
+use exports::Exports;
+pub use imports::{Granted, ImportError};
 
 /// One process.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) id: ProcessId,
-    pub(crate) vmmc: Vmmc,
-    pub(crate) exports: Exports,
-    pub(crate) outcomes: BTreeMap<RequestId, Result<Granted, VmmcError>>,
-    pub(crate) pages: Pages,
-    pub(crate) services: Registry,
+    id: ProcessId,
+    vmmc: Vmmc,
+    exports: Exports,
+    outcomes: BTreeMap<RequestId, Result<Granted, VmmcError>>,
+    pages: Pages,
+    services: Registry,
 }
 
 impl Process {
@@ -38,6 +50,181 @@ impl Process {
             pages: Pages::new(id, rules, words, design),
             services: Registry::default(),
         }
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// Makes the pages of a transfer usable, and marks them as in use by the command with completion word `word`.
+    #[inline]
+    pub(crate) fn hold<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        trace: &mut Trace,
+        pinner: &mut P,
+        word: u32,
+        range: PageRange,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.pages.hold(nic, pinner, trace, word, range)
+    }
+
+    /// The command with completion word `word` is over.
+    #[inline]
+    pub(crate) fn release<D: TranslationDesign>(
+        &mut self,
+        nic: &mut Nic<D>,
+        trace: &mut Trace,
+        word: u32,
+    ) {
+        self.pages.release(nic, trace, word);
+    }
+
+    /// Does what the NIC asks for. Pages of other processes that had to leave the NIC for it go to `others`.
+    pub(crate) fn serve_miss<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        trace: &mut Trace,
+        pinner: &mut P,
+        request: HostRequest,
+        others: &mut Vec<(Owner, Page)>,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.pages.serve(nic, pinner, trace, request, others)
+    }
+
+    /// The NIC had to forget a page of this process for another one's sake.
+    pub(crate) fn drop_evicted<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        pinner: &mut P,
+        page: Page,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.pages.drop_evicted(nic, pinner, page)
+    }
+
+    /// Whether pages wait for [`reclaim`](Self::reclaim).
+    #[inline]
+    pub(crate) fn owes_pages(&self) -> bool {
+        self.pages.owes_pages()
+    }
+
+    /// Unpins pages whose translations have left the NIC, and lets go of those of former landings.
+    pub(crate) fn reclaim<D: TranslationDesign, P: PinPages>(
+        &mut self,
+        nic: &mut Nic<D>,
+        trace: &mut Trace,
+        pinner: &mut P,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.release_landings(nic, trace);
+        self.pages.reclaim(nic, pinner)
+    }
+
+    /// Check misses, pins, unpins and pinned pages.
+    pub(crate) fn counters(&self) -> Counters {
+        self.pages.counters()
+    }
+
+    /// The application chooses what is unpinned from here on; false when pages are pinned already.
+    pub(crate) fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
+        self.pages.set_chooser(chooser)
+    }
+
+    #[inline]
+    pub(crate) fn services(&self) -> &Registry {
+        &self.services
+    }
+
+    #[inline]
+    pub(crate) fn services_mut(&mut self) -> &mut Registry {
+        &mut self.services
+    }
+
+    /// Takes a control message. False when it is none.
+    pub(crate) fn take_control(&mut self, from: Endpoint, uid: u32, bytes: &[u8]) -> bool {
+        self.vmmc.handle_control(from, uid, bytes).is_ok()
+    }
+
+    /// Gives a message to the service that it is for; `None` when that is not there.
+    #[inline]
+    pub(crate) fn take_message(
+        &mut self,
+        now_ns: &mut impl FnMut() -> u64,
+        handler: HandlerId,
+        from: Endpoint,
+        bytes: &[u8],
+    ) -> Option<Result<(), Broken>> {
+        let service = self.services.get_mut(handler)?;
+        let now_ns = match service.needs_time(bytes) {
+            true => now_ns(),
+            false => 0,
+        };
+        Some(service.handle_message(now_ns, from, bytes))
+    }
+
+    /// Whether the model of exports and imports asks for anything.
+    #[inline]
+    pub(crate) fn has_model_actions(&self) -> bool {
+        self.vmmc.has_actions()
+    }
+
+    /// What it asks for next.
+    pub(crate) fn poll_model(&mut self) -> Option<VmmcAction> {
+        self.vmmc.poll_action()
+    }
+
+    /// Tells the nodes that this process's node leaves.
+    pub(crate) fn leave(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        self.vmmc.leave(nodes.map(Endpoint::first_of));
+    }
+
+    /// Tells services of which `picked` is true that a peer is gone.
+    pub(crate) fn tell_gone(
+        &mut self,
+        now_ns: u64,
+        node: NodeId,
+        picked: impl Fn(&dyn Service) -> bool,
+    ) {
+        for (_, service) in self.services.iter_mut() {
+            if picked(service) {
+                service.handle_peer_gone(now_ns, node);
+            }
+        }
+    }
+
+    /// Forgets what a peer that is gone had asked and was asked for.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.vmmc.handle_peer_gone(node);
+    }
+
+    /// Ends what is over at `now_ns`. While its node is `confined`, what would allocate is left.
+    pub(crate) fn handle_time(&mut self, now_ns: u64, confined: bool) {
+        if self.vmmc.poll_at().is_some_and(|at| at <= now_ns) && !confined {
+            self.vmmc.handle_time(now_ns);
+        }
+        for (_, service) in self.services.iter_mut() {
+            let is_due = service.poll_at().is_some_and(|at| at <= now_ns);
+            if is_due && (service.allocates_nothing() || !confined) {
+                service.handle_time(now_ns);
+            }
+        }
+    }
+
+    /// Whether anything may have a deadline.
+    pub(crate) fn has_deadline(&self) -> bool {
+        let mut services = self.services.iter();
+        self.vmmc.has_requests() || services.any(|service| service.poll_at().is_some())
+    }
+
+    /// When [`handle_time`](Self::handle_time) has something to do.
+    pub(crate) fn poll_at(&self, confined: bool) -> Option<u64> {
+        let model = self.vmmc.poll_at().filter(|_| !confined);
+        let services = self.services.iter();
+        services
+            .filter(|service| !confined || service.allocates_nothing())
+            .filter_map(|service| service.poll_at())
+            .chain(model)
+            .min()
     }
 }
 
@@ -58,7 +245,7 @@ impl Processes {
 
     /// The `at`th of those that are open.
     #[inline]
-    pub(crate) fn at_mut(&mut self, at: usize) -> Option<&mut Process> {
+    pub(crate) fn nth_mut(&mut self, at: usize) -> Option<&mut Process> {
         self.iter_mut().nth(at)
     }
 

@@ -28,9 +28,9 @@ pub enum RegisterError {
 
 /// One service.
 #[derive(Debug)]
-pub(crate) struct Registered {
-    pub(crate) handler: HandlerId,
-    pub(crate) service: Box<dyn Service>,
+struct Registered {
+    handler: HandlerId,
+    service: Box<dyn Service>,
 }
 
 /// Those of a process. There are few.
@@ -80,12 +80,14 @@ impl Registry {
     }
 
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Registered> {
-        self.0.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Service> {
+        self.0.iter().map(|registered| &*registered.service)
     }
 
     #[inline]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Registered> {
-        self.0.iter_mut()
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (HandlerId, &mut dyn Service)> {
+        self.0
+            .iter_mut()
+            .map(|registered| (registered.handler, &mut *registered.service))
     }
 }

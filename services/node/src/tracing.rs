@@ -2,8 +2,8 @@
 
 use alloc::collections::VecDeque;
 
-use mapwire_nic::Traced;
-use mapwire_translation::{AbsentRuns, PageRange};
+use mapwire_nic::{Nic, Traced};
+use mapwire_translation::{AbsentRuns, PageRange, TranslationDesign};
 use mapwire_wire::{ProcessId, TraceOp};
 
 /// Something that a trace has to say. Lookups tell of transfers; the others tell what a replay could not conclude from them.
@@ -25,17 +25,45 @@ pub enum Event {
 
 /// The events that nobody has taken yet, while a trace is made.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
-    waiting: VecDeque<Event>,
-}
+pub(crate) struct Trace(Option<VecDeque<Event>>);
 
-impl Events {
-    pub(crate) fn push(&mut self, event: Event) {
-        self.waiting.push_back(event);
+impl Trace {
+    /// Begins or ends to keep events of a NIC.
+    pub(crate) fn set<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, on: bool) {
+        nic.set_tracing(on);
+        self.0 = on.then(VecDeque::new);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Event> {
-        self.waiting.pop_front()
+    /// Whether a trace is made.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Notes an event, behind the lookups that were made so far.
+    #[inline]
+    pub(crate) fn push(&mut self, event: Event) {
+        if let Some(waiting) = &mut self.0 {
+            waiting.push_back(event);
+        }
+    }
+
+    /// Puts the lookups so far before what is noted next.
+    #[inline]
+    pub(crate) fn note_lookups<D: TranslationDesign>(&mut self, nic: &mut Nic<D>) {
+        if let Some(waiting) = &mut self.0 {
+            while let Some(traced) = nic.poll_traced() {
+                waiting.push_back(Event::Lookup(traced));
+            }
+        }
+    }
+
+    /// The next event, in order.
+    pub(crate) fn pop<D: TranslationDesign>(&mut self, nic: &mut Nic<D>) -> Option<Event> {
+        match self.0.as_mut()?.pop_front() {
+            None => nic.poll_traced().map(Event::Lookup),
+            event => event,
+        }
     }
 }
 

@@ -149,6 +149,7 @@ fn control_messages_are_kept_up_to_a_number_and_taken_once_the_node_is_free() {
             break;
         }
         taken += 1;
+        assert!(taken <= 32, "not without bound");
     }
     assert_eq!(taken, 32);
     node.set_confined(false);

@@ -6,8 +6,7 @@ use mapwire_translation::TranslationDesign;
 use mapwire_vmmc::{Action as VmmcAction, RequestId};
 use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId, ProcessId};
 
-use crate::imports::Granted;
-use crate::node::Node;
+use super::Node;
 use crate::peers::{Breach, Peers};
 use crate::process::Process;
 
@@ -70,7 +69,7 @@ pub enum Act {
 
 /// A message that follows bytes which the machine stores.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Following {
+pub(super) struct Following {
     process: ProcessId,
     handler: HandlerId,
     to: Endpoint,
@@ -101,16 +100,14 @@ fn serve_model<D: TranslationDesign>(
     nic: &mut Nic<D>,
     peers: &Peers,
 ) -> Done {
-    let Process {
-        id, vmmc, outcomes, ..
-    } = process;
-    let Some(action) = vmmc.poll_action() else {
+    let id = process.id();
+    let Some(action) = process.poll_model() else {
         return Done::Here;
     };
     let act = match action {
         VmmcAction::Send { to, message } => {
             let handler = HandlerId::CONTROL;
-            let is_over = peers.is_gone(to.node) || nic.send_message(*id, to, handler, &message);
+            let is_over = peers.is_gone(to.node) || nic.send_message(id, to, handler, &message);
             return match is_over {
                 true => Done::Here,
                 false => Done::Lost(to.node),
@@ -118,25 +115,21 @@ fn serve_model<D: TranslationDesign>(
         }
         VmmcAction::PassMemory { to, export, tag } => Act::PassMemory { to, export, tag },
         VmmcAction::Imported { request, grant } => {
-            let revoked = false;
-            outcomes.insert(request, Ok(Granted { grant, revoked }));
+            process.note_outcome(request, Ok(grant));
             Act::ImportOver { request }
         }
         VmmcAction::Failed { request, error } => {
-            outcomes.insert(request, Err(error));
+            process.note_outcome(request, Err(error));
             Act::ImportOver { request }
         }
         VmmcAction::Revoked { from, export } => {
             nic.handle_revoked(from.node, export);
-            for granted in outcomes.values_mut().flatten() {
-                let grant = &granted.grant;
-                granted.revoked |= grant.from == from && grant.export == export;
-            }
+            process.note_revoked(from, export);
             Act::Revoked { from, export }
         }
         VmmcAction::Goodbye { from } => return Done::Left(from.node),
     };
-    Done::Asked(Ask { process: *id, act })
+    Done::Asked(Ask { process: id, act })
 }
 
 impl<D: TranslationDesign> Node<D> {
@@ -154,8 +147,8 @@ impl<D: TranslationDesign> Node<D> {
     fn poll_ask_now(&mut self) -> Option<Ask> {
         let is_confined = self.confinement.is_on();
         let mut at = 0;
-        while let Some(process) = self.processes.at_mut(at) {
-            if !is_confined && process.vmmc.has_actions() {
+        while let Some(process) = self.processes.nth_mut(at) {
+            if !is_confined && process.has_model_actions() {
                 match serve_model(process, &mut self.nic, &self.peers) {
                     Done::Here => {}
                     Done::Asked(ask) => return Some(ask),
@@ -168,9 +161,8 @@ impl<D: TranslationDesign> Node<D> {
                 self.confinement.leave();
                 return None;
             }
-            let process_id = process.id;
-            for registered in process.services.iter_mut() {
-                let (handler, service) = (registered.handler, &mut registered.service);
+            let process_id = process.id();
+            for (handler, service) in process.services_mut().iter_mut() {
                 if is_confined && !service.allocates_nothing() {
                     continue;
                 }
@@ -224,8 +216,8 @@ impl<D: TranslationDesign> Node<D> {
             && self
                 .processes
                 .iter()
-                .any(|process| process.vmmc.has_actions());
-        self.has_deadlines = self.has_any_deadline();
+                .any(|process| process.has_model_actions());
+        self.has_deadlines = self.processes.iter().any(Process::has_deadline);
         None
     }
 
@@ -242,7 +234,7 @@ impl<D: TranslationDesign> Node<D> {
         } = following;
         if !self.nic.send_message(process, to, handler, &self.message) {
             let process = self.processes.get_mut(process);
-            let service = process.and_then(|process| process.services.get_mut(handler));
+            let service = process.and_then(|process| process.services_mut().get_mut(handler));
             if let Some(service) = service {
                 service.handle_lost(to);
             }

@@ -4,7 +4,7 @@ use mapwire_nic::Completion;
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{Endpoint, ExportId, HandlerId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId};
 
-use crate::node::Node;
+use super::Node;
 use crate::payload::Payload;
 use crate::peers::Breach;
 use crate::told::Told;
@@ -44,7 +44,7 @@ fn read_notice(bytes: &[u8]) -> Option<(ExportId, Key, u64, u64)> {
 impl<D: TranslationDesign> Node<D> {
     /// Takes the message that a completion of the NIC names; what there is to tell of it.
     #[inline]
-    pub(crate) fn take_message<P: Payload>(
+    fn take_message<P: Payload>(
         &mut self,
         now_ns: &mut impl FnMut() -> u64,
         message: (Endpoint, ProcessId, HandlerId),
@@ -80,14 +80,11 @@ impl<D: TranslationDesign> Node<D> {
                 }
                 let bytes = if is_short { short } else { &copy };
                 let process = self.processes.get_mut(to);
-                let service = process.and_then(|process| process.services.get_mut(handler));
                 // A service that is not there has been closed: what was under way for it says nothing any more.
-                if let Some(service) = service {
-                    let now_ns = match service.needs_time(bytes) {
-                        true => now_ns(),
-                        false => 0,
-                    };
-                    if service.handle_message(now_ns, from, bytes).is_err() {
+                if let Some(taken) =
+                    process.and_then(|process| process.take_message(now_ns, handler, from, bytes))
+                {
+                    if taken.is_err() {
                         self.note_breach(Breach::Service);
                     }
                     self.has_actions = true;
@@ -99,13 +96,10 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     /// Takes a control message. False when it is none.
-    pub(crate) fn take_control(&mut self, from: Endpoint, to: ProcessId, bytes: &[u8]) -> bool {
-        let uid = self.uid;
+    pub(super) fn take_control(&mut self, from: Endpoint, to: ProcessId, bytes: &[u8]) -> bool {
         self.has_actions = true;
-        match self.processes.get_mut(to) {
-            Some(process) => process.vmmc.handle_control(from, uid, bytes).is_ok(),
-            None => true,
-        }
+        let process = self.processes.get_mut(to);
+        process.is_none_or(|process| process.take_control(from, self.uid, bytes))
     }
 
     /// Takes word of a message on the direct path: what does not show the export's key, or names a range outside it, is dropped.
@@ -134,7 +128,7 @@ impl<D: TranslationDesign> Node<D> {
 
     /// What a completion of the NIC says to a program or its log. Messages are taken, with `payload`.
     #[inline]
-    pub(crate) fn told_of<P: Payload>(
+    pub(super) fn told_of<P: Payload>(
         &mut self,
         now_ns: &mut impl FnMut() -> u64,
         completion: Completion,
