@@ -305,7 +305,8 @@ impl Driver {
             None => Some(Err(SharedError::NotOpen)),
             Some(None) => self.check_port().err().map(Err),
             Some(Some(Ok(outcome))) => Some(Ok(outcome)),
-            Some(Some(Err(end))) => Some(Err(self.shared_error(end))),
+            // What this computer found out says more than what follows from it.
+            Some(Some(Err(end))) => Some(self.check_port().and(Err(self.shared_error(end)))),
         }
     }
 
@@ -315,8 +316,10 @@ impl Driver {
     /// Why.
     #[inline]
     pub fn check_shared(&self) -> Result<(), SharedError> {
-        match self.shared_memory().ok_or(SharedError::NotOpen)?.end() {
-            None => self.check_port(),
+        let memory = self.shared_memory().ok_or(SharedError::NotOpen)?;
+        self.check_port()?;
+        match memory.end() {
+            None => Ok(()),
             Some(end) => Err(self.shared_error(end)),
         }
     }
@@ -379,7 +382,7 @@ impl Driver {
     /// Stores a minipage in a peer's memory. A grant never goes out without its data.
     pub(crate) fn store_minipage(&mut self, to: Endpoint, region: &Region) {
         let Some(port) = &mut self.shared else {
-            self.node.handle_stored(false);
+            self.node.handle_stored(PROCESS, false);
             return;
         };
         let stored = port.store(to.node, region);
@@ -390,7 +393,7 @@ impl Driver {
         if let Err(broken) = stored {
             port.broken.get_or_insert(broken);
         }
-        self.node.handle_stored(stored.is_ok());
+        self.node.handle_stored(PROCESS, stored.is_ok());
         if let Some((address, bytes)) = source {
             self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, address, bytes);
         }

@@ -30,7 +30,6 @@ use crate::process::{Process, Processes};
 use crate::registry::RegisterError;
 use crate::told::Told;
 use crate::tracing::{Event, Trace};
-use asks::Following;
 
 /// What a node is made with.
 #[derive(Clone, Debug)]
@@ -63,9 +62,8 @@ pub struct Node<D> {
     has_actions: bool,
     /// One of them had a deadline when their actions had been carried out.
     has_deadlines: bool,
-    /// A message that is looked at or waits for the bytes before it.
+    /// A message that is looked at.
     message: Vec<u8>,
-    following: Option<Following>,
     /// What the packet that is being handled says against its sender.
     breach: Option<Breach>,
     told: VecDeque<Told>,
@@ -94,7 +92,6 @@ impl<D: TranslationDesign> Node<D> {
             has_actions: false,
             has_deadlines: false,
             message,
-            following: None,
             breach: None,
             told: VecDeque::with_capacity(16),
             trace: Trace::default(),
@@ -112,7 +109,8 @@ impl<D: TranslationDesign> Node<D> {
         words: usize,
     ) -> Result<(), NicError> {
         self.nic.open_process(process)?;
-        let state = Process::new(process, rules, words, self.nic.translation());
+        let most_bytes = self.nic.max_message_bytes();
+        let state = Process::new(process, rules, words, most_bytes, self.nic.translation());
         self.processes.insert(state);
         Ok(())
     }
@@ -248,6 +246,8 @@ impl<D: TranslationDesign> Node<D> {
     pub fn release(&mut self, process: ProcessId, word: u32) {
         if let Some(state) = self.processes.get_mut(process) {
             state.release(&mut self.nic, &mut self.trace, word);
+            // A store of a service may wait for the NIC to take a command.
+            self.has_actions |= state.is_storing();
         }
     }
 

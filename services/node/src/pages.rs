@@ -119,6 +119,12 @@ impl Pages {
         }
     }
 
+    /// A transfer that held the pages under no word of the program's is over.
+    pub(crate) fn release_range(&mut self, range: PageRange) {
+        let released = self.host.release(range);
+        debug_assert!(released.is_ok(), "{released:?}");
+    }
+
     /// As [`hold`](Self::hold), for memory that is exported.
     pub(crate) fn hold_export<D: TranslationDesign, P: PinPages>(
         &mut self,

@@ -2,13 +2,14 @@
 
 mod exports;
 mod imports;
+mod stores;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
-use mapwire_service::{Broken, Service};
+use mapwire_service::{Action, Broken, Service};
 use mapwire_translation::{
     ChooseVictims, Counters, HostRequest, Page, PageRange, PinPages, PinRules, Process as Owner,
     TranslationDesign,
@@ -17,12 +18,15 @@ use mapwire_vmmc::{Action as VmmcAction, RequestId, Vmmc, VmmcError};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
 use crate::error::HostErrorOf;
+use crate::node::Act;
 use crate::pages::Pages;
 use crate::registry::Registry;
 use crate::tracing::Trace;
 pub use exports::ExportRequest;
 use exports::Exports;
 pub use imports::{Granted, ImportError};
+pub(crate) use stores::STORE_WORD;
+use stores::Stores;
 
 /// One process.
 #[derive(Debug)]
@@ -33,6 +37,7 @@ pub(crate) struct Process {
     outcomes: BTreeMap<RequestId, Result<Granted, VmmcError>>,
     pages: Pages,
     services: Registry,
+    stores: Stores,
 }
 
 impl Process {
@@ -40,6 +45,7 @@ impl Process {
         id: ProcessId,
         rules: PinRules,
         words: usize,
+        most_bytes: usize,
         design: &impl TranslationDesign,
     ) -> Self {
         Self {
@@ -49,6 +55,7 @@ impl Process {
             outcomes: BTreeMap::new(),
             pages: Pages::new(id, rules, words, design),
             services: Registry::default(),
+            stores: Stores::new(most_bytes),
         }
     }
 
@@ -140,6 +147,59 @@ impl Process {
         &mut self.services
     }
 
+    /// Carries out what its services ask for, until one asks for what the machine must do; of a `confined` node, of those that
+    /// allocate nothing, and as long as `has_room` says so.
+    #[inline]
+    pub(crate) fn serve<D: TranslationDesign>(
+        &mut self,
+        nic: &mut Nic<D>,
+        confined: bool,
+        has_room: impl Fn(&Nic<D>) -> bool,
+    ) -> Served {
+        self.push_store(nic);
+        if self.is_storing() {
+            return Served::All;
+        }
+        for (handler, service) in self.services.iter_mut() {
+            if confined && !service.allocates_nothing() {
+                continue;
+            }
+            loop {
+                if !has_room(nic) {
+                    return Served::NoRoom;
+                }
+                let act = match service.poll_action() {
+                    None => break,
+                    Some(Action::Send { to, message }) => {
+                        if !nic.send_message(self.id, to, handler, message) {
+                            service.handle_lost(to);
+                        }
+                        continue;
+                    }
+                    Some(Action::Store {
+                        to,
+                        region,
+                        message,
+                    }) => {
+                        self.stores.begin(handler, to, region, message);
+                        Act::Store {
+                            handler,
+                            to,
+                            region,
+                        }
+                    }
+                    Some(Action::Protect { region, access }) => Act::Protect {
+                        handler,
+                        region,
+                        access,
+                    },
+                };
+                return Served::Asked(act);
+            }
+        }
+        Served::All
+    }
+
     /// Takes a control message. False when it is none.
     pub(crate) fn take_control(&mut self, from: Endpoint, uid: u32, bytes: &[u8]) -> bool {
         self.vmmc.handle_control(from, uid, bytes).is_ok()
@@ -226,6 +286,16 @@ impl Process {
             .chain(model)
             .min()
     }
+}
+
+/// How far what services ask for has been carried out.
+pub(crate) enum Served {
+    /// All of it.
+    All,
+    /// The machine must do this first.
+    Asked(Act),
+    /// The rest must wait.
+    NoRoom,
 }
 
 /// The processes of a node, by their numbers.

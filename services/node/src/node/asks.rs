@@ -1,14 +1,15 @@
 //! What the model of exports and imports and the services ask for, carried out as far as a node can.
 
-use mapwire_nic::Nic;
-use mapwire_service::{Access, Action, Region};
-use mapwire_translation::TranslationDesign;
+use mapwire_nic::{Nic, NicError};
+use mapwire_service::{Access, Region};
+use mapwire_translation::{PinPages, TranslationDesign};
 use mapwire_vmmc::{Action as VmmcAction, RequestId};
-use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId, ProcessId};
+use mapwire_wire::{Endpoint, ExportId, HandlerId, ImportId, NodeId, ProcessId};
 
 use super::Node;
+use crate::error::HostErrorOf;
 use crate::peers::{Breach, Peers};
-use crate::process::Process;
+use crate::process::{Process, Served};
 
 /// Packets that may wait for a peer that takes none before a confined node asks for more: the NIC has made room for twice as many.
 const WAITING_PACKETS: usize = 8;
@@ -46,8 +47,9 @@ pub enum Act {
         /// Its export.
         export: ExportId,
     },
-    /// Store the process's bytes of the region at the same place in a peer's memory, if that is mapped here, and say how it went by
-    /// [`handle_stored`](Node::handle_stored) before anything else is asked.
+    /// Store the process's bytes of the region at the same place in a peer's memory: in place where that is mapped here
+    /// ([`handle_stored`](Node::handle_stored) says how it went), else by the NIC
+    /// ([`store_by_import`](Node::store_by_import)). Until one of them is called nothing else of the process's services is asked.
     Store {
         /// Whose service asks.
         handler: HandlerId,
@@ -65,14 +67,6 @@ pub enum Act {
         /// What the program may do from now on.
         access: Access,
     },
-}
-
-/// A message that follows bytes which the machine stores.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Following {
-    process: ProcessId,
-    handler: HandlerId,
-    to: Endpoint,
 }
 
 /// Whether no peer that takes nothing has more packets waiting than a confined node may add to.
@@ -157,56 +151,19 @@ impl<D: TranslationDesign> Node<D> {
                 }
                 continue;
             }
-            if is_confined && !blocked_have_room(&self.blocked, &self.nic) {
-                self.confinement.leave();
-                return None;
-            }
-            let process_id = process.id();
-            for (handler, service) in process.services_mut().iter_mut() {
-                if is_confined && !service.allocates_nothing() {
-                    continue;
-                }
-                while let Some(action) = service.poll_action() {
-                    let act = match action {
-                        Action::Send { to, message } => {
-                            if !self.nic.send_message(process_id, to, handler, message) {
-                                service.handle_lost(to);
-                            }
-                            if is_confined && !blocked_have_room(&self.blocked, &self.nic) {
-                                self.confinement.leave();
-                                return None;
-                            }
-                            continue;
-                        }
-                        Action::Store {
-                            to,
-                            region,
-                            message,
-                        } => {
-                            // Kept here: what is asked for next must not reach the service before.
-                            self.message.clear();
-                            self.message.extend_from_slice(message);
-                            self.following = Some(Following {
-                                process: process_id,
-                                handler,
-                                to,
-                            });
-                            Act::Store {
-                                handler,
-                                to,
-                                region,
-                            }
-                        }
-                        Action::Protect { region, access } => Act::Protect {
-                            handler,
-                            region,
-                            access,
-                        },
-                    };
+            let blocked = &self.blocked;
+            let has_room = |nic: &Nic<D>| !is_confined || blocked_have_room(blocked, nic);
+            match process.serve(&mut self.nic, is_confined, has_room) {
+                Served::All => {}
+                Served::Asked(act) => {
                     return Some(Ask {
-                        process: process_id,
+                        process: process.id(),
                         act,
                     });
+                }
+                Served::NoRoom => {
+                    self.confinement.leave();
+                    return None;
                 }
             }
             at += 1;
@@ -221,23 +178,35 @@ impl<D: TranslationDesign> Node<D> {
         None
     }
 
-    /// The bytes that [`Act::Store`] named are in the peer's memory, and what follows them goes out; or they are not, and it is
-    /// dropped.
-    pub fn handle_stored(&mut self, is_stored: bool) {
-        let Some(following) = self.following.take().filter(|_| is_stored) else {
-            return;
-        };
-        let Following {
-            process,
-            handler,
-            to,
-        } = following;
-        if !self.nic.send_message(process, to, handler, &self.message) {
-            let process = self.processes.get_mut(process);
-            let service = process.and_then(|process| process.services_mut().get_mut(handler));
-            if let Some(service) = service {
-                service.handle_lost(to);
+    /// The bytes that [`Act::Store`] named are in the peer's memory, and what follows them goes out; or they are not and never will be,
+    /// and the service is told.
+    #[inline]
+    pub fn handle_stored(&mut self, process: ProcessId, is_stored: bool) {
+        self.has_actions = true;
+        if let Some(state) = self.processes.get_mut(process) {
+            state.end_store(&mut self.nic, is_stored);
+        }
+    }
+
+    /// Has the NIC store the bytes that [`Act::Store`] named, which begin at `address` in the process's memory, into the same place of
+    /// the peer's memory, all of which is `import`. What follows them goes out behind them.
+    ///
+    /// # Errors
+    /// Pages that cannot be pinned. The service is told that the store is lost.
+    pub fn store_by_import<P: PinPages>(
+        &mut self,
+        process: ProcessId,
+        pinner: &mut P,
+        import: ImportId,
+        address: u64,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.has_actions = true;
+        match self.processes.get_mut(process) {
+            Some(state) => {
+                let (nic, trace) = (&mut self.nic, &mut self.trace);
+                state.store_by_import(nic, trace, pinner, import, address)
             }
+            None => Err(HostErrorOf::<P>::Nic(NicError::UnknownProcess(process))),
         }
     }
 

@@ -7,6 +7,7 @@ use mapwire_wire::{Endpoint, ExportId, HandlerId, Key, MAX_CONTROL_BYTES, NodeId
 use super::Node;
 use crate::payload::Payload;
 use crate::peers::Breach;
+use crate::process::STORE_WORD;
 use crate::told::Told;
 
 /// Handler that tells an exporter of a message that was stored on the direct path.
@@ -135,6 +136,21 @@ impl<D: TranslationDesign> Node<D> {
         payload: &P,
     ) -> Option<Told> {
         match completion {
+            Completion::Done {
+                process,
+                completion: STORE_WORD,
+            } => {
+                self.handle_stored(process, true);
+                None
+            }
+            Completion::Failed {
+                process,
+                completion: Some(STORE_WORD),
+                ..
+            } => {
+                self.handle_stored(process, false);
+                None
+            }
             Completion::Done {
                 process,
                 completion,

@@ -6,4 +6,5 @@ mod allocations;
 mod confined;
 mod counter;
 mod processes;
+mod sharing;
 mod world;

@@ -7,7 +7,7 @@ use mapwire_wire::{CommandRepr, Endpoint, ExportId, HandlerId, ImportId, Key, No
 
 use crate::world::{World, at, key};
 
-const HERE: u64 = 0x1_0000;
+pub(crate) const HERE: u64 = 0x1_0000;
 const SECOND: u64 = 1_000_000_000;
 
 fn request(name: &str, of: Endpoint) -> ExportRequest {
@@ -22,14 +22,14 @@ fn request(name: &str, of: Endpoint) -> ExportRequest {
     }
 }
 
-fn export(world: &mut World, of: Endpoint, name: &str) -> ExportId {
+pub(crate) fn export(world: &mut World, of: Endpoint, name: &str) -> ExportId {
     let number = usize::from(of.node.0);
     let (nodes, memories) = (&mut world.nodes, &mut world.memories);
     let exported = nodes[number].export(of.process, &mut memories[number], request(name, of));
     exported.unwrap()
 }
 
-fn import(
+pub(crate) fn import(
     world: &mut World,
     of: Endpoint,
     from: Endpoint,

@@ -7,7 +7,7 @@ use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, Told};
 use mapwire_translation::{
     CacheConfig, Frame, Hierarchical, PAGE_BYTES, PageRange, PinPages, PinRules, Process,
 };
-use mapwire_wire::{CommandRepr, Endpoint, HandlerId, Key, NodeId, ProcessId};
+use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, Key, NodeId, ProcessId};
 
 /// Process `process` of node `node`.
 pub(crate) fn at(node: u16, process: u16) -> Endpoint {
@@ -69,6 +69,8 @@ pub(crate) struct World {
     pub(crate) memories: Vec<Memory>,
     pub(crate) told: Vec<Vec<Told>>,
     pub(crate) asked: Vec<Vec<Ask>>,
+    /// Imports of a process's shared memory by another, and where its own begins.
+    pub(crate) segments: BTreeMap<(Endpoint, Endpoint), (ImportId, u64)>,
 }
 
 impl World {
@@ -98,6 +100,7 @@ impl World {
             memories: (0..nodes).map(|_| Memory::default()).collect(),
             told: vec![Vec::new(); count],
             asked: vec![Vec::new(); count],
+            segments: BTreeMap::new(),
         }
     }
 
@@ -110,6 +113,15 @@ impl World {
             length,
         };
         self.nodes[usize::from(from.node.0)].handle_own_command(from.process, &command, data);
+    }
+
+    /// Writes memory of a process.
+    pub(crate) fn write(&mut self, of: Endpoint, address: u64, data: &[u8]) {
+        let memory = &mut self.memories[usize::from(of.node.0)];
+        for (at, byte) in (address as usize..).zip(data) {
+            let frame = frame_of(of.process.0, (at / PAGE_BYTES) as u64);
+            memory.page(frame.0)[at % PAGE_BYTES] = *byte;
+        }
     }
 
     /// Reads memory of a process.
@@ -185,8 +197,19 @@ impl World {
         }
         worked |= node.has_asks();
         while let Some(ask) = node.poll_ask() {
-            if matches!(ask.act, Act::Store { .. }) {
-                node.handle_stored(false);
+            if let Act::Store { to, region, .. } = ask.act {
+                let of = Endpoint {
+                    node: node.nic().node(),
+                    process: ask.process,
+                };
+                match self.segments.get(&(of, to)) {
+                    None => node.handle_stored(ask.process, false),
+                    Some(&(import, base)) => {
+                        let address = base + region.offset;
+                        node.store_by_import(ask.process, memory, import, address)
+                            .unwrap();
+                    }
+                }
             }
             asked.push(ask);
         }
