@@ -118,6 +118,13 @@ impl Links {
         self.link(node).is_some_and(|link| !link.gone)
     }
 
+    /// Makes room for packets that wait for `node`.
+    pub(crate) fn reserve(&mut self, node: NodeId) {
+        if let Some(link) = self.link_mut(node) {
+            link.queue.reserve();
+        }
+    }
+
     /// Packets waiting for `node`.
     #[inline]
     pub(crate) fn waiting_for(&self, node: NodeId) -> usize {

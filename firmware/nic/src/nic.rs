@@ -268,6 +268,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Makes room for what packets of `node` may leave behind, so that taking them allocates nothing.
     pub fn make_room(&mut self, node: NodeId) {
+        self.links.reserve(node);
         self.answers.reserve(node);
         if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {
             inbound.reserve();

@@ -8,23 +8,31 @@ use crate::transmit::{Source, Transmit};
 /// Packets in order. Grows when it is full; whoever pushes sees to it that it is not pushed without bound.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// A power of two of them; `length` count, from `head` on and around the end.
+    /// A power of two of them, or none before the first use; `length` count, from `head` on and around the end.
     places: Vec<Transmit>,
+    /// How many there are from the first use on.
+    first: usize,
     head: usize,
     length: usize,
 }
 
 impl Queue {
-    /// An empty queue of `places` places, a power of two.
-    pub(crate) fn new(places: usize) -> Self {
+    /// An empty queue, which takes `places` places, a power of two, when it is first used.
+    pub(crate) const fn new(places: usize) -> Self {
         debug_assert!(places.is_power_of_two());
-        let mut queue = Self {
+        Self {
             places: Vec::new(),
+            first: places,
             head: 0,
             length: 0,
-        };
-        queue.places.resize_with(places, || Transmit::EMPTY);
-        queue
+        }
+    }
+
+    /// Takes its places now.
+    pub(crate) fn reserve(&mut self) {
+        if self.places.is_empty() {
+            self.grow();
+        }
     }
 
     #[inline]
@@ -102,7 +110,7 @@ impl Queue {
     fn grow(&mut self) {
         self.places.rotate_left(self.head);
         self.head = 0;
-        let places = (self.places.len() * 2).max(1);
+        let places = (self.places.len() * 2).max(self.first);
         self.places.resize_with(places, || Transmit::EMPTY);
     }
 
@@ -147,6 +155,18 @@ mod tests {
                 prop_assert_eq!(queue.get_mut(0).map(|transmit| transmit.to.0), oracle.front().copied());
             }
         }
+    }
+
+    #[test]
+    fn it_takes_memory_when_it_is_first_used() {
+        let mut queue = Queue::new(16);
+        assert_eq!((queue.bytes(), queue.len()), (0, 0));
+        assert!(
+            queue.pop().is_none() && queue.get_mut(0).is_none() && queue.iter().next().is_none()
+        );
+        queue.retain_from(0, |_| false);
+        queue.push();
+        assert_eq!(queue.bytes(), 16 * size_of::<Transmit>());
     }
 
     #[test]

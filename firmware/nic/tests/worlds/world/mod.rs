@@ -140,6 +140,12 @@ pub(crate) fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetfu
     )
 }
 
+/// As [`nic_of`], with a design that drops what misses: its links recover.
+pub(crate) fn dropping_nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
+    let design = Forgetful::new(0, true, 0);
+    nic_with(node, nodes, memory_bytes, MAX_PAYLOAD_BYTES, design)
+}
+
 fn nic_with(
     node: u16,
     nodes: usize,
@@ -151,7 +157,7 @@ fn nic_with(
         node: NodeId(node),
         // Each NIC draws its own.
         reply_keys: (0..nodes)
-            .map(|peer| Key([(peer + 1) as u8 ^ (node as u8) << 5 | 0x80; 16]))
+            .map(|peer| Key([((peer + 1) as u8 ^ (node as u8) << 5) | 0x80; 16]))
             .collect(),
         memory_bytes,
         max_payload_bytes,
