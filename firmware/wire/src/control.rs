@@ -92,7 +92,6 @@ struct ImportRequest {
     prefix: Prefix,
     request: U32,
     rights: U32,
-    uid: U32,
     name_bytes: U32,
     token: Key,
 }
@@ -111,7 +110,6 @@ struct ImportGranted {
     request: U32,
     export: U32,
     rights: U32,
-    epoch: U32,
     key: Key,
     length: U64,
     mapped_offset: U64,
@@ -131,7 +129,6 @@ struct ImportRefused {
 struct Revoked {
     prefix: Prefix,
     export: U32,
-    epoch: U32,
 }
 
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
@@ -184,8 +181,6 @@ pub enum ControlMessage<'a> {
         rights: Rights,
         /// Shown to an exporter that lets in whoever knows its token.
         token: Option<Key>,
-        /// The importer's user id, as it claims; the transport knows whether to believe it.
-        uid: u32,
     },
     /// The importer no longer waits.
     ImportCancel {
@@ -206,8 +201,6 @@ pub enum ControlMessage<'a> {
         rights: Rights,
         /// What can be mapped, if anything: descriptors for that are passed under the request's number.
         direct: Option<MappedPart>,
-        /// Which life of the export this is; `Revoked` names it.
-        epoch: u32,
     },
     /// The import is refused.
     ImportRefused {
@@ -220,8 +213,6 @@ pub enum ControlMessage<'a> {
     Revoked {
         /// Which export.
         export: ExportId,
-        /// Which life of it.
-        epoch: u32,
     },
     /// The importer will use this import no more.
     Released {
@@ -290,7 +281,6 @@ impl<'a> ControlMessage<'a> {
                     name: read_name(m.name_bytes.get(), rest)?,
                     rights: Rights::from_bits(m.rights.get())?,
                     token,
-                    uid: m.uid.get(),
                 }
             }
             ControlKind::ImportCancel => {
@@ -316,7 +306,6 @@ impl<'a> ControlMessage<'a> {
                     length: m.length.get(),
                     rights: Rights::from_bits(m.rights.get())?,
                     direct,
-                    epoch: m.epoch.get(),
                 }
             }
             ControlKind::ImportRefused => {
@@ -330,7 +319,6 @@ impl<'a> ControlMessage<'a> {
                 let m = whole::<Revoked>(bytes)?;
                 ControlMessage::Revoked {
                     export: ExportId(m.export.get()),
-                    epoch: m.epoch.get(),
                 }
             }
             ControlKind::Released => {
@@ -413,7 +401,6 @@ impl<'a> ControlMessage<'a> {
                 name,
                 rights,
                 token,
-                uid,
             } => {
                 let (front, back) = out.split_at_mut(size_of::<ImportRequest>());
                 put(
@@ -422,7 +409,6 @@ impl<'a> ControlMessage<'a> {
                         prefix: Prefix::new(kind, if token.is_some() { TOKEN } else { 0 }),
                         request: request.into(),
                         rights: rights.bits().into(),
-                        uid: uid.into(),
                         name_bytes: (name.len() as u32).into(),
                         token: token.unwrap_or(Key::ZERO),
                     },
@@ -445,7 +431,6 @@ impl<'a> ControlMessage<'a> {
                 length,
                 rights,
                 direct,
-                epoch,
             } => put(
                 out,
                 &ImportGranted {
@@ -453,7 +438,6 @@ impl<'a> ControlMessage<'a> {
                     request: request.into(),
                     export: export.0.into(),
                     rights: rights.bits().into(),
-                    epoch: epoch.into(),
                     key,
                     length: length.into(),
                     mapped_offset: direct.map_or(0, |part| part.offset).into(),
@@ -468,12 +452,11 @@ impl<'a> ControlMessage<'a> {
                     reason: reason.code().into(),
                 },
             ),
-            ControlMessage::Revoked { export, epoch } => put(
+            ControlMessage::Revoked { export } => put(
                 out,
                 &Revoked {
                     prefix: Prefix::new(kind, 0),
                     export: export.0.into(),
-                    epoch: epoch.into(),
                 },
             ),
             ControlMessage::Released { export, key } => put(
@@ -543,12 +526,8 @@ impl fmt::Display for ControlMessage<'_> {
                 name,
                 rights,
                 token,
-                uid,
             } => {
-                write!(
-                    f,
-                    "request {request}: import {name:?} to {rights}, user {uid}"
-                )?;
+                write!(f, "request {request}: import {name:?} to {rights}")?;
                 match token {
                     Some(token) => write!(f, ", token {token}"),
                     None => Ok(()),
@@ -562,11 +541,10 @@ impl fmt::Display for ControlMessage<'_> {
                 length,
                 rights,
                 direct,
-                epoch,
             } => {
                 write!(
                     f,
-                    "request {request}: granted {export} epoch {epoch}, {length} bytes to {rights}, key {key}"
+                    "request {request}: granted {export}, {length} bytes to {rights}, key {key}"
                 )?;
                 match direct {
                     Some(part) => write!(
@@ -580,8 +558,8 @@ impl fmt::Display for ControlMessage<'_> {
             ControlMessage::ImportRefused { request, reason } => {
                 write!(f, "request {request}: refused: {reason}")
             }
-            ControlMessage::Revoked { export, epoch } => {
-                write!(f, "{export} epoch {epoch} revoked")
+            ControlMessage::Revoked { export } => {
+                write!(f, "{export} revoked")
             }
             ControlMessage::Released { export, key } => write!(f, "{export} released, key {key}"),
             ControlMessage::Goodbye => f.write_str("goodbye"),

@@ -171,22 +171,21 @@ fn rights() -> impl Strategy<Value = Rights> {
 }
 
 fn control(name: &str) -> impl Strategy<Value = ControlMessage<'_>> {
-    let request = (any::<(u32, u32)>(), rights(), proptest::option::of(key())).prop_map(
-        move |((request, uid), rights, token)| ControlMessage::ImportRequest {
+    let request = (any::<u32>(), rights(), proptest::option::of(key())).prop_map(
+        move |(request, rights, token)| ControlMessage::ImportRequest {
             request,
             name,
             rights,
             token,
-            uid,
         },
     );
     let granted = (
-        any::<(u32, u32, u32, u64)>(),
+        any::<(u32, u32, u64)>(),
         key(),
         rights(),
         any::<Option<(u64, u64)>>(),
     )
-        .prop_map(|((request, export, epoch, length), key, rights, part)| {
+        .prop_map(|((request, export, length), key, rights, part)| {
             let direct = part.filter(|_| length > 0).map(|(offset, bytes)| {
                 let offset = offset % length;
                 let bytes = 1 + bytes % (length - offset);
@@ -199,7 +198,6 @@ fn control(name: &str) -> impl Strategy<Value = ControlMessage<'_>> {
                 length,
                 rights,
                 direct,
-                epoch,
             }
         });
     prop_oneof![
@@ -208,9 +206,8 @@ fn control(name: &str) -> impl Strategy<Value = ControlMessage<'_>> {
         any::<u32>().prop_map(|request| ControlMessage::ImportCancel { request }),
         (any::<u32>(), refusal())
             .prop_map(|(request, reason)| ControlMessage::ImportRefused { request, reason }),
-        any::<(u32, u32)>().prop_map(|(export, epoch)| ControlMessage::Revoked {
-            export: ExportId(export),
-            epoch
+        any::<u32>().prop_map(|export| ControlMessage::Revoked {
+            export: ExportId(export)
         }),
         (any::<u32>(), key()).prop_map(|(export, key)| ControlMessage::Released {
             export: ExportId(export),

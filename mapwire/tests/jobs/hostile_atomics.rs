@@ -209,7 +209,6 @@ fn grant(channel: &mut RawChannel) {
                 length: 4096,
                 rights: Rights::ALL,
                 direct: None,
-                epoch: 0,
             });
         }
     }

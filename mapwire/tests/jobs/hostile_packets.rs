@@ -235,7 +235,6 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                     offset: 0,
                     bytes: u64::MAX,
                 }),
-                epoch: 9,
             });
             channel.control(&ControlMessage::ImportRefused {
                 request: 99,
@@ -243,7 +242,6 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
             });
             channel.control(&ControlMessage::Revoked {
                 export: ExportId(0),
-                epoch: 9,
             });
             channel.control(&ControlMessage::Released {
                 export: all.export,

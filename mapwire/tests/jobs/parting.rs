@@ -129,7 +129,6 @@ fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
                 length: 4096,
                 rights: Rights::STORE,
                 direct: None,
-                epoch: 0,
             });
             rank.read("left");
         })

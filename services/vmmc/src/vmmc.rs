@@ -77,7 +77,7 @@ impl Vmmc {
         taken.sort_unstable();
         taken.dedup();
         for to in taken {
-            self.send(to, &ControlMessage::Revoked { export, epoch: 0 });
+            self.send(to, &ControlMessage::Revoked { export });
         }
         Some(offer)
     }
@@ -125,7 +125,6 @@ impl Vmmc {
             deadline_ns: now_ns.saturating_add(timeout_ns),
             timeout_ns,
         });
-        // The user id is the driver's to know; what a peer says of itself counts for nothing.
         self.send(
             to,
             &ControlMessage::ImportRequest {
@@ -133,7 +132,6 @@ impl Vmmc {
                 name,
                 rights,
                 token,
-                uid: 0,
             },
         );
         Ok(id)
@@ -176,7 +174,6 @@ impl Vmmc {
                 name,
                 rights,
                 token,
-                uid: _,
             } => {
                 let waiting = Waiting {
                     from,
@@ -217,7 +214,6 @@ impl Vmmc {
                 length,
                 rights,
                 direct,
-                epoch: _,
             } => {
                 if let Some(request) = self.answered(from, request) {
                     let grant = Grant {
@@ -260,7 +256,7 @@ impl Vmmc {
                         .push_back(Action::Failed { request: id, error });
                 }
             }
-            ControlMessage::Revoked { export, epoch: _ } => {
+            ControlMessage::Revoked { export } => {
                 self.actions.push_back(Action::Revoked { from, export })
             }
             ControlMessage::Released { export, key } => {
@@ -423,7 +419,6 @@ impl Vmmc {
                 length,
                 rights,
                 direct,
-                epoch: 0,
             },
         );
     }

@@ -226,12 +226,11 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
                 name: "grid",
                 rights: Rights::ALL,
                 token: None,
-                uid: 1000,
             },
             data: b"",
-            hex: "01 01 0000 | 03000000 03000000 e8030000 04000000
+            hex: "01 01 0000 | 03000000 03000000 04000000
                   00000000000000000000000000000000 | 67726964",
-            prints: "request 3: import \"grid\" to store+fetch, user 1000",
+            prints: "request 3: import \"grid\" to store+fetch",
         },
         Vector {
             name: "import-request-with-token",
@@ -240,12 +239,11 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
                 name: "é\n",
                 rights: Rights::STORE,
                 token: Some(KEY),
-                uid: 0,
             },
             data: b"",
-            hex: "01 01 0100 | 03000000 01000000 00000000 03000000
+            hex: "01 01 0100 | 03000000 01000000 03000000
                   a0a1a2a3a4a5a6a7a8a9aaabacadaeaf | c3a90a",
-            prints: "request 3: import \"é\\n\" to store, user 0, token a0a1…",
+            prints: "request 3: import \"é\\n\" to store, token a0a1…",
         },
         Vector {
             name: "import-cancel",
@@ -263,12 +261,11 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
                 length: 0x10000,
                 rights: Rights::FETCH,
                 direct: None,
-                epoch: 2,
             },
             data: b"",
-            hex: "01 03 0000 | 03000000 05000000 02000000 02000000
+            hex: "01 03 0000 | 03000000 05000000 02000000
                   a0a1a2a3a4a5a6a7a8a9aaabacadaeaf | 0000010000000000 0000000000000000 0000000000000000",
-            prints: "request 3: granted export 5 epoch 2, 65536 bytes to fetch, key a0a1…",
+            prints: "request 3: granted export 5, 65536 bytes to fetch, key a0a1…",
         },
         Vector {
             name: "import-granted-direct",
@@ -282,12 +279,11 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
                     offset: 0x77,
                     bytes: 0xf000,
                 }),
-                epoch: 2,
             },
             data: b"",
-            hex: "01 03 0100 | 03000000 05000000 03000000 02000000
+            hex: "01 03 0100 | 03000000 05000000 03000000
                   a0a1a2a3a4a5a6a7a8a9aaabacadaeaf | 0000010000000000 7700000000000000 00f0000000000000",
-            prints: "request 3: granted export 5 epoch 2, 65536 bytes to store+fetch, key a0a1…, \
+            prints: "request 3: granted export 5, 65536 bytes to store+fetch, key a0a1…, \
                      61440 bytes from 119 on can be mapped",
         },
         Vector {
@@ -304,11 +300,10 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
             name: "revoked",
             meaning: ControlMessage::Revoked {
                 export: ExportId(5),
-                epoch: 2,
             },
             data: b"",
-            hex: "01 05 0000 | 05000000 02000000",
-            prints: "export 5 epoch 2 revoked",
+            hex: "01 05 0000 | 05000000",
+            prints: "export 5 revoked",
         },
         Vector {
             name: "released",

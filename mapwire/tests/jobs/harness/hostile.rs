@@ -162,7 +162,6 @@ impl RawChannel {
             name,
             rights,
             token: None,
-            uid: 0,
         });
         loop {
             let (header, payload) = self.receive();

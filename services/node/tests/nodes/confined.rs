@@ -65,7 +65,6 @@ fn node() -> (World, Vec<(Repr, Vec<u8>)>) {
         name: "inbox",
         rights: Rights::ALL,
         token: None,
-        uid: 0,
     };
     let payloads = [
         (SHARED, bytes[..length].to_vec()),
@@ -137,7 +136,6 @@ fn control_messages_are_kept_up_to_a_number_and_taken_once_the_node_is_free() {
             name: "nothing",
             rights: Rights::ALL,
             token: None,
-            uid: 0,
         };
         control.to_vec().unwrap()
     };
