@@ -1,0 +1,64 @@
+//! Bugs that are put in on purpose, to show that the checkers find them.
+
+/// A bug of whoever runs a node, or of the link between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Canary {
+    /// The link loses a packet now and then, and says nothing.
+    LostPacket,
+    /// The link delivers a packet twice.
+    RepeatedPacket,
+    /// A packet overtakes the one before it.
+    Overtaking,
+    /// A packet carries the sequence number of the one before it.
+    ReusedSequence,
+    /// A byte of a payload changes on the way.
+    ChangedByte,
+    /// A packet counts as transmitted before its source has been read.
+    EarlyTransmitted,
+    /// Pages of a command are let go as soon as it is submitted.
+    EarlyRelease,
+    /// A completion is told twice.
+    ToldTwice,
+    /// A completion is not told.
+    LostCompletion,
+    /// A notification is not told.
+    LostNotification,
+    /// The signal of a message is not written.
+    LostSignal,
+    /// An atomic operation is carried out twice.
+    AtomicTwice,
+    /// An export is revoked some time after the program believes so.
+    LateRevoke,
+    /// Nobody is told that a node has crashed.
+    UntoldCrash,
+    /// A transport that was full is never tried again.
+    NeverRetried,
+    /// Misses of the network interface are not served.
+    UnservedMiss,
+    /// Deadlines pass without notice.
+    LostTimer,
+}
+
+impl Canary {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 17] = [
+        ("lost-packet", Self::LostPacket),
+        ("repeated-packet", Self::RepeatedPacket),
+        ("overtaking", Self::Overtaking),
+        ("reused-sequence", Self::ReusedSequence),
+        ("changed-byte", Self::ChangedByte),
+        ("early-transmitted", Self::EarlyTransmitted),
+        ("early-release", Self::EarlyRelease),
+        ("told-twice", Self::ToldTwice),
+        ("lost-completion", Self::LostCompletion),
+        ("lost-notification", Self::LostNotification),
+        ("lost-signal", Self::LostSignal),
+        ("atomic-twice", Self::AtomicTwice),
+        ("late-revoke", Self::LateRevoke),
+        ("untold-crash", Self::UntoldCrash),
+        ("never-retried", Self::NeverRetried),
+        ("unserved-miss", Self::UnservedMiss),
+        ("lost-timer", Self::LostTimer),
+    ];
+}

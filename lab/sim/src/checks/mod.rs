@@ -1,0 +1,26 @@
+//! What is checked, one file a promise.
+//!
+//! | file | promise |
+//! |---|---|
+//! | [`delivery`] | what a process sends to a node arrives once and in order, with the bytes that it had |
+//! | [`bounds`] | no byte lands outside an export, before it was granted or after it was revoked |
+//! | [`completions`] | each completion is told once |
+//! | [`pins`] | pages of outstanding transfers and of exports are never unpinned |
+//! | [`atomics`] | each atomic operation is done once, and its answer is what the word held |
+//! | [`liveness`] | once faults have ended nothing is pending for ever |
+//! | [`room`] | no network interface takes more memory than it has |
+
+pub mod atomics;
+pub mod bounds;
+pub mod completions;
+pub mod delivery;
+pub mod liveness;
+pub mod pins;
+pub mod room;
+
+use crate::cluster::Violation;
+
+/// A violation of a check.
+pub(crate) fn violation(check: &'static str, text: String) -> Violation {
+    Violation { check, text }
+}

@@ -1,0 +1,103 @@
+//! A simulated computer: a node, its memory, its clock, its processor time.
+
+use std::collections::VecDeque;
+
+use mapwire_node::Node;
+use mapwire_translation::AnyDesign;
+use mapwire_wire::{COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, WireError};
+
+use super::memory::Memory;
+
+const _: () = assert!(COMMAND_BYTES == size_of::<CommandHeader>());
+
+/// A clock that drifts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) offset_ns: u64,
+    /// Billionths by which it is fast.
+    pub(crate) drift_ppb: u64,
+}
+
+impl Clock {
+    /// What it shows.
+    #[inline]
+    pub(crate) fn shows(&self, time_ns: u64) -> u64 {
+        let drift = u128::from(time_ns) * u128::from(self.drift_ppb) / 1_000_000_000;
+        self.offset_ns + time_ns + drift as u64
+    }
+
+    /// The first time at which it shows `shown_ns` at least.
+    pub(crate) fn time_of(&self, shown_ns: u64) -> u64 {
+        let passed = u128::from(shown_ns.saturating_sub(self.offset_ns));
+        let ppb = 1_000_000_000 + u128::from(self.drift_ppb);
+        let mut time = (passed * 1_000_000_000 / ppb) as u64;
+        while self.shows(time) < shown_ns {
+            time += 1;
+        }
+        time
+    }
+}
+
+/// A command in the queue of a process.
+#[derive(Clone, Debug)]
+struct Queued {
+    header: CommandHeader,
+    inline: [u8; INLINE_BYTES],
+}
+
+/// The command queue of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Commands(VecDeque<Queued>);
+
+impl Commands {
+    pub(crate) fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<(), WireError> {
+        let mut inline = [0; INLINE_BYTES];
+        let (header, _) = command.emit(data, &mut inline)?;
+        self.0.push_back(Queued { header, inline });
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Gives the node what it takes. How many commands that were.
+    #[inline]
+    pub(crate) fn serve(&mut self, node: &mut Node<AnyDesign>, process: ProcessId) -> u64 {
+        let mut served = 0;
+        while !self.0.is_empty() && node.accepts_command(process) {
+            let Some(Queued { header, inline }) = self.0.pop_front() else {
+                break;
+            };
+            node.handle_command(process, &header, &inline);
+            served += 1;
+        }
+        served
+    }
+}
+
+/// A computer.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) node: Node<AnyDesign>,
+    pub(crate) memory: Memory,
+    pub(crate) commands: Vec<Commands>,
+    pub(crate) clock: Clock,
+    /// Packets that have arrived and wait for the processor.
+    pub(crate) inbox: VecDeque<u32>,
+    /// Until when the processor is busy.
+    pub(crate) free_at_ns: u64,
+    /// A `Run` event is on the agenda.
+    pub(crate) is_scheduled: bool,
+    /// When the port has sent what it has.
+    pub(crate) port_free_ns: u64,
+    /// The time of the timer event that counts.
+    pub(crate) timer_ns: Option<u64>,
+    /// A `Room` event is on the agenda.
+    pub(crate) has_room_event: bool,
+    /// How many times slower than others.
+    pub(crate) slowness: u64,
+    pub(crate) is_alive: bool,
+    /// Tries of the packet at the front of the inbox.
+    pub(crate) tries: u32,
+}

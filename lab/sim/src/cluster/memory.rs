@@ -1,0 +1,318 @@
+//! The memory of a node: frames, the pages of its processes, and who is pinned where.
+//!
+//! A page that is not pinned may lie anywhere: as it is unpinned it moves to another frame at once, and its former frame is filled
+//! with [`POISON`]. What a network interface reads or writes by a stale translation is noticed so.
+
+use mapwire_nic::Piece;
+use mapwire_translation::{Frame, PAGE_BYTES, PageRange, PinPages, Process};
+use thiserror::Error;
+
+/// What fills a frame that nobody owns.
+pub const POISON: u8 = 0xdd;
+
+/// The first page of every process.
+const FIRST_PAGE: u64 = 0x100;
+/// The first address of every process's memory.
+pub const FIRST_ADDRESS: u64 = FIRST_PAGE * PAGE_BYTES as u64;
+
+const NO_FRAME: u32 = u32::MAX;
+
+/// The pinner refused, as a fault rule wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the simulated host pins no page now")]
+pub struct PinRefused;
+
+#[derive(Debug)]
+struct PageFrame {
+    bytes: Box<[u8; PAGE_BYTES]>,
+    /// Process and page.
+    owner: Option<(u16, u64)>,
+    is_pinned: bool,
+}
+
+/// What was wrong with an access of the network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadAccess(pub String);
+
+/// What pins and their opposites have cost, and what was refused.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PinCosts {
+    /// Pages pinned and unpinned since this was last taken.
+    pub(crate) pages: u64,
+    /// Calls since this was last taken.
+    pub(crate) calls: u64,
+}
+
+/// The memory of a node.
+#[derive(Debug)]
+pub struct Memory {
+    frames: Vec<PageFrame>,
+    free: Vec<u32>,
+    /// Frames of the pages of each process, from [`FIRST_PAGE`] on.
+    tables: Vec<Vec<u32>>,
+    costs: PinCosts,
+    /// Pin calls to refuse from now on.
+    refusals: u32,
+    /// Pages that were unpinned since this was last taken.
+    unpinned: Vec<(u16, u64)>,
+    /// Accesses to the garbage frame.
+    pub(crate) garbage: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(processes: u16) -> Self {
+        Self {
+            frames: Vec::new(),
+            free: Vec::new(),
+            tables: vec![Vec::new(); usize::from(processes)],
+            costs: PinCosts::default(),
+            refusals: 0,
+            unpinned: Vec::new(),
+            garbage: 0,
+        }
+    }
+
+    fn claim(&mut self, process: u16, page: u64) -> u32 {
+        let owner = Some((process, page));
+        if let Some(frame) = self.free.pop() {
+            self.frames[frame as usize].owner = owner;
+            return frame;
+        }
+        self.frames.push(PageFrame {
+            bytes: Box::new([0; PAGE_BYTES]),
+            owner,
+            is_pinned: false,
+        });
+        self.frames.len() as u32 - 1
+    }
+
+    /// The frame of a page, which gets one if it has none.
+    fn frame_of(&mut self, process: u16, page: u64) -> u32 {
+        let index = (page - FIRST_PAGE) as usize;
+        let table = &mut self.tables[usize::from(process)];
+        if table.len() <= index {
+            table.resize(index + 1, NO_FRAME);
+        }
+        if table[index] != NO_FRAME {
+            return table[index];
+        }
+        let frame = self.claim(process, page);
+        self.frames[frame as usize].bytes.fill(0);
+        self.tables[usize::from(process)][index] = frame;
+        frame
+    }
+
+    /// Writes as a program does.
+    pub fn write(&mut self, process: u16, address: u64, bytes: &[u8]) {
+        let (mut address, mut rest) = (address, bytes);
+        while !rest.is_empty() {
+            let within = (address % PAGE_BYTES as u64) as usize;
+            let length = rest.len().min(PAGE_BYTES - within);
+            let frame = self.frame_of(process, address / PAGE_BYTES as u64);
+            let (now, later) = rest.split_at(length);
+            self.frames[frame as usize].bytes[within..within + length].copy_from_slice(now);
+            (address, rest) = (address + length as u64, later);
+        }
+    }
+
+    /// Reads as a program does.
+    pub fn read(&mut self, process: u16, address: u64, into: &mut [u8]) {
+        let (mut address, mut rest) = (address, into);
+        while !rest.is_empty() {
+            let within = (address % PAGE_BYTES as u64) as usize;
+            let length = rest.len().min(PAGE_BYTES - within);
+            let frame = self.frame_of(process, address / PAGE_BYTES as u64);
+            let (now, later) = rest.split_at_mut(length);
+            now.copy_from_slice(&self.frames[frame as usize].bytes[within..within + length]);
+            (address, rest) = (address + length as u64, later);
+        }
+    }
+
+    /// The parts of a piece by frame: frame, first byte, bytes.
+    fn parts(piece: Piece) -> impl Iterator<Item = (u64, usize, usize)> {
+        let (mut at, end) = (
+            piece.offset as usize,
+            (piece.offset + piece.length) as usize,
+        );
+        core::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let within = at % PAGE_BYTES;
+            let length = (end - at).min(PAGE_BYTES - within);
+            let frame = piece.frame.0.wrapping_add((at / PAGE_BYTES) as u64);
+            at += length;
+            Some((frame, within, length))
+        })
+    }
+
+    /// The frame, if the network interface may use it for the process.
+    fn pinned(&mut self, process: u16, frame: u64) -> Result<&mut PageFrame, BadAccess> {
+        let found = self.frames.get_mut(frame as usize);
+        match found {
+            Some(found) if found.is_pinned && found.owner.is_some_and(|of| of.0 == process) => {
+                Ok(found)
+            }
+            Some(found) => Err(BadAccess(format!(
+                "frame {frame} was used for process {process}; it belongs to {:?} and is {}",
+                found.owner,
+                if found.is_pinned {
+                    "pinned"
+                } else {
+                    "not pinned"
+                }
+            ))),
+            None => Err(BadAccess(format!("there is no frame {frame}"))),
+        }
+    }
+
+    /// Reads as the network interface does: appends the bytes of a piece.
+    pub(crate) fn gather(
+        &mut self,
+        process: u16,
+        piece: Piece,
+        into: &mut Vec<u8>,
+    ) -> Result<(), BadAccess> {
+        if piece.frame.is_garbage() {
+            self.garbage += 1;
+            into.resize(into.len() + piece.length as usize, POISON);
+            return Ok(());
+        }
+        for (frame, within, length) in Self::parts(piece) {
+            let frame = self.pinned(process, frame)?;
+            into.extend_from_slice(&frame.bytes[within..within + length]);
+        }
+        Ok(())
+    }
+
+    /// Writes as the network interface does.
+    pub(crate) fn scatter(
+        &mut self,
+        process: u16,
+        piece: Piece,
+        bytes: &[u8],
+    ) -> Result<(), BadAccess> {
+        if piece.frame.is_garbage() {
+            self.garbage += 1;
+            return Ok(());
+        }
+        let mut rest = bytes;
+        for (frame, within, length) in Self::parts(piece) {
+            let frame = self.pinned(process, frame)?;
+            let (now, later) = rest.split_at(length);
+            frame.bytes[within..within + length].copy_from_slice(now);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Where in the process's memory the first byte of a piece lies; `None` for the garbage frame.
+    pub(crate) fn address_of(&self, piece: Piece) -> Option<u64> {
+        let frame = piece
+            .frame
+            .0
+            .checked_add(u64::from(piece.offset) / PAGE_BYTES as u64)?;
+        let (_, page) = self.frames.get(frame as usize)?.owner?;
+        Some(page * PAGE_BYTES as u64 + u64::from(piece.offset) % PAGE_BYTES as u64)
+    }
+
+    /// The pinner refuses so many calls from now on.
+    pub fn refuse_pins(&mut self, calls: u32) {
+        self.refusals = calls;
+    }
+
+    pub(crate) fn take_costs(&mut self) -> PinCosts {
+        core::mem::take(&mut self.costs)
+    }
+
+    pub(crate) fn take_unpinned(&mut self) -> Option<(u16, u64)> {
+        self.unpinned.pop()
+    }
+
+    /// Pages pinned now.
+    #[must_use]
+    pub fn pinned_pages(&self) -> usize {
+        self.frames.iter().filter(|frame| frame.is_pinned).count()
+    }
+}
+
+impl PinPages for Memory {
+    type Error = PinRefused;
+
+    fn pin(
+        &mut self,
+        process: Process,
+        run: PageRange,
+        frames: &mut [Frame],
+    ) -> Result<(), PinRefused> {
+        self.costs.calls += 1;
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return Err(PinRefused);
+        }
+        for (page, frame) in run.into_iter().zip(frames) {
+            let found = self.frame_of(process.0, page.0);
+            self.frames[found as usize].is_pinned = true;
+            *frame = Frame(u64::from(found));
+            self.costs.pages += 1;
+        }
+        Ok(())
+    }
+
+    fn unpin(
+        &mut self,
+        process: Process,
+        run: PageRange,
+        frames: &[Frame],
+    ) -> Result<(), PinRefused> {
+        self.costs.calls += 1;
+        for (page, frame) in run.into_iter().zip(frames) {
+            self.costs.pages += 1;
+            self.unpinned.push((process.0, page.0));
+            // It moves: its new frame is claimed while the old one is taken.
+            let new = self.claim(process.0, page.0);
+            let (old, new) = (frame.0 as usize, new as usize);
+            let mut bytes =
+                core::mem::replace(&mut self.frames[old].bytes, Box::new([POISON; PAGE_BYTES]));
+            core::mem::swap(&mut self.frames[new].bytes, &mut bytes);
+            self.frames[new].is_pinned = false;
+            self.frames[old].owner = None;
+            self.frames[old].is_pinned = false;
+            self.free.insert(0, old as u32);
+            self.tables[usize::from(process.0)][(page.0 - FIRST_PAGE) as usize] = new as u32;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mapwire_translation::Page;
+
+    #[test]
+    fn a_page_keeps_its_bytes_as_it_is_unpinned_and_its_former_frame_is_nobodys() {
+        let mut memory = Memory::new(1);
+        let run = PageRange {
+            first: Page(FIRST_PAGE),
+            count: 2,
+        };
+        let mut frames = [Frame::GARBAGE; 2];
+        memory.write(0, FIRST_ADDRESS + 4000, &[7; 200]);
+        memory.pin(Process(0), run, &mut frames).unwrap();
+        let piece = Piece {
+            frame: frames[0],
+            offset: 4000,
+            length: 200,
+        };
+        let mut read = Vec::new();
+        memory.gather(0, piece, &mut read).unwrap();
+        assert_eq!(read, [7; 200]);
+        assert_eq!(memory.address_of(piece), Some(FIRST_ADDRESS + 4000));
+        memory.unpin(Process(0), run, &frames).unwrap();
+        assert!(memory.gather(0, piece, &mut read).is_err());
+        let mut read = [0; 200];
+        memory.read(0, FIRST_ADDRESS + 4000, &mut read);
+        assert_eq!(read, [7; 200]);
+    }
+}

@@ -1,0 +1,21 @@
+//! A cluster of mapwire nodes in virtual time.
+//!
+//! The nodes are the real ones ([`mapwire_node::Node`]); computers, links, programs and time are simulated, and a seed repeats a run to
+//! the last event. [`Cluster`] lets things happen. [`Scenario`] draws a cluster, [faults](rules) and programs from a seed, runs them,
+//! and [checks](checks) what the project promises; a run that fails can be [shrunk](shrink).
+#![forbid(unsafe_code)]
+
+pub mod canary;
+pub mod checks;
+pub mod cluster;
+pub mod random;
+pub mod rules;
+pub mod scenario;
+pub mod shrink;
+pub mod workload;
+
+pub use canary::Canary;
+pub use cluster::{Cluster, ClusterConfig, ClusterError, LinkConfig, Observer, Step, Violation};
+pub use random::Random;
+pub use rules::{RULES, Rule, RuleError, parse_rules};
+pub use scenario::{Outcome, Scenario};

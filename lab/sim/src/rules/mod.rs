@@ -1,0 +1,233 @@
+//! Faults that compose: each rule draws faults of its kind, and each fault is in force for a time.
+//!
+//! All faults end by [`Shape::heal_ns`]; only a crash stays. A rule that is not named does nothing.
+
+mod crash;
+mod delay;
+mod partition;
+mod path;
+mod pause;
+mod refuse;
+mod slow;
+
+use core::fmt::Debug;
+
+use mapwire_wire::NodeId;
+use thiserror::Error;
+
+use crate::random::Random;
+
+/// What faults are drawn for.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Nodes.
+    pub nodes: u16,
+    /// When the last fault ends, in nanoseconds from the start.
+    pub heal_ns: u64,
+}
+
+impl Shape {
+    /// A node of the cluster.
+    fn node(&self, random: &mut Random) -> NodeId {
+        NodeId(random.below(self.nodes.into()) as u16)
+    }
+
+    /// A time and another that is `longest_ns` later at most.
+    fn window(&self, random: &mut Random, longest_ns: u64) -> Window {
+        let begin_ns = random.below(self.heal_ns);
+        let end_ns = begin_ns + random.spread(1_000, longest_ns.max(1_000));
+        Window {
+            begin_ns,
+            end_ns: end_ns.min(self.heal_ns),
+        }
+    }
+}
+
+/// When a fault is in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// First nanosecond, counted from the start.
+    pub begin_ns: u64,
+    /// The nanosecond behind the last.
+    pub end_ns: u64,
+}
+
+/// What a fault changes as it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Packets are [delayed](Fault::delay_ns) as long as it is in force.
+    Packets,
+    /// The node does nothing.
+    Pause(NodeId),
+    /// The node is so many times slower.
+    Slow(NodeId, u64),
+    /// The node's pinner refuses so many calls.
+    RefusePins(NodeId, u32),
+    /// The node stops for good.
+    Crash(NodeId),
+}
+
+/// Something that goes wrong for a time.
+pub trait Fault: Debug {
+    /// When it is in force.
+    fn window(&self) -> Window;
+    /// What it changes.
+    fn begin(&self) -> Effect;
+    /// How much later a packet arrives that is sent while it is in force.
+    fn delay_ns(&self, _now_ns: u64, _from: NodeId, _to: NodeId, _random: &mut Random) -> u64 {
+        0
+    }
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// Draws its faults.
+    pub draw: fn(&mut Random, &Shape) -> Vec<Box<dyn Fault>>,
+}
+
+impl Debug for Rule {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// All rules.
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "delay",
+        about: "packets arrive later, each by another time; those of different pairs overtake each other",
+        draw: delay::draw,
+    },
+    Rule {
+        name: "partition",
+        about: "two groups of nodes hear nothing of each other until the partition ends",
+        draw: partition::draw,
+    },
+    Rule {
+        name: "path",
+        about: "all packets from one node to another take much longer",
+        draw: path::draw,
+    },
+    Rule {
+        name: "pause",
+        about: "a node does nothing for a time",
+        draw: pause::draw,
+    },
+    Rule {
+        name: "slow",
+        about: "a node's processor is up to 100 times slower",
+        draw: slow::draw,
+    },
+    Rule {
+        name: "refuse-pins",
+        about: "a node's pinner refuses calls",
+        draw: refuse::draw,
+    },
+    Rule {
+        name: "crash",
+        about: "a node stops for good, and the others learn of it later",
+        draw: crash::draw,
+    },
+];
+
+/// Rules whose faults the link cannot bear yet: it takes its transport to lose, repeat, reorder and change nothing.
+pub const PLANNED: &[&str] = &["drop", "duplicate", "reorder", "corrupt", "restart"];
+
+/// A rule that is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuleError {
+    /// There is no such rule.
+    #[error("unknown rule `{name}`: expected all, none or some of {known}")]
+    Unknown {
+        /// What was given.
+        name: String,
+        /// The names that are known.
+        known: String,
+    },
+    /// The link does not bear it.
+    #[error(
+        "rule `{0}` is not available: nodes take their transport to be lossless, and one that loses or repeats packets breaks it"
+    )]
+    Planned(String),
+}
+
+/// The rules that a list names: `all`, `none`, or names with commas between them.
+///
+/// # Errors
+/// A name that is none.
+pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
+    match text.trim() {
+        "all" => return Ok(RULES.to_vec()),
+        "none" => return Ok(Vec::new()),
+        _ => {}
+    }
+    let mut chosen: Vec<Rule> = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        if PLANNED.contains(&name) {
+            return Err(RuleError::Planned(name.into()));
+        }
+        let Some(rule) = RULES.iter().find(|rule| rule.name == name) else {
+            let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+            return Err(RuleError::Unknown {
+                name: name.into(),
+                known: names.join(", "),
+            });
+        };
+        if chosen.iter().all(|other| other.name != rule.name) {
+            chosen.push(*rule);
+        }
+    }
+    Ok(chosen)
+}
+
+/// A few faults: up to `most`, each made by `make`.
+fn some<F: Fault + 'static>(
+    random: &mut Random,
+    most: u64,
+    mut make: impl FnMut(&mut Random) -> F,
+) -> Vec<Box<dyn Fault>> {
+    let count = random.within(1, most);
+    let boxed = |_| -> Box<dyn Fault> { Box::new(make(random)) };
+    (0..count).map(boxed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_found_by_name_and_what_is_none_is_named() {
+        let names = |text| {
+            let rules = parse_rules(text).unwrap();
+            rules.iter().map(|rule| rule.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("pause, delay,pause"), ["pause", "delay"]);
+        assert_eq!(names("none"), [""; 0]);
+        assert_eq!(names("all").len(), RULES.len());
+        let error = parse_rules("delay,flood").unwrap_err().to_string();
+        assert!(error.starts_with("unknown rule `flood`"), "{error}");
+        assert!(parse_rules("drop").is_err() && parse_rules("").is_err());
+    }
+
+    #[test]
+    fn every_fault_ends_before_the_cluster_heals() {
+        let shape = Shape {
+            nodes: 5,
+            heal_ns: 1_000_000,
+        };
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            for rule in RULES {
+                for fault in (rule.draw)(&mut random, &shape) {
+                    let Window { begin_ns, end_ns } = fault.window();
+                    assert!(begin_ns <= end_ns && end_ns <= shape.heal_ns, "{fault:?}");
+                }
+            }
+        }
+    }
+}

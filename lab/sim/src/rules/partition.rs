@@ -1,0 +1,43 @@
+//! Partition: two groups of nodes hear nothing of each other until it ends.
+
+use mapwire_wire::NodeId;
+
+use super::{Effect, Fault, Shape, Window, some};
+use crate::random::{Random, mix};
+
+#[derive(Debug)]
+struct Partition {
+    window: Window,
+    /// Draws each node's group.
+    seed: u64,
+}
+
+impl Partition {
+    fn group(&self, node: NodeId) -> bool {
+        mix(self.seed ^ u64::from(node.0)) & 1 == 0
+    }
+}
+
+impl Fault for Partition {
+    fn window(&self) -> Window {
+        self.window
+    }
+
+    fn begin(&self) -> Effect {
+        Effect::Packets
+    }
+
+    fn delay_ns(&self, now_ns: u64, from: NodeId, to: NodeId, _random: &mut Random) -> u64 {
+        match self.group(from) == self.group(to) {
+            true => 0,
+            false => self.window.end_ns.saturating_sub(now_ns),
+        }
+    }
+}
+
+pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
+    some(random, 2, |random| Partition {
+        window: shape.window(random, shape.heal_ns / 2),
+        seed: random.next(),
+    })
+}

@@ -1,0 +1,40 @@
+//! Path: all packets from one node to another take much longer.
+
+use mapwire_wire::NodeId;
+
+use super::{Effect, Fault, Shape, Window, some};
+use crate::random::Random;
+
+#[derive(Debug)]
+struct Path {
+    window: Window,
+    from: NodeId,
+    to: NodeId,
+    extra_ns: u64,
+}
+
+impl Fault for Path {
+    fn window(&self) -> Window {
+        self.window
+    }
+
+    fn begin(&self) -> Effect {
+        Effect::Packets
+    }
+
+    fn delay_ns(&self, _now_ns: u64, from: NodeId, to: NodeId, _random: &mut Random) -> u64 {
+        match (from, to) == (self.from, self.to) {
+            true => self.extra_ns,
+            false => 0,
+        }
+    }
+}
+
+pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
+    some(random, 4, |random| Path {
+        window: shape.window(random, shape.heal_ns),
+        from: shape.node(random),
+        to: shape.node(random),
+        extra_ns: random.spread(1_000, 5_000_000),
+    })
+}

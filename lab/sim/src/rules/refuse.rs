@@ -1,0 +1,31 @@
+//! Refused pins: the system lets a node pin nothing for a while.
+
+use mapwire_wire::NodeId;
+
+use super::{Effect, Fault, Shape, Window, some};
+use crate::random::Random;
+
+#[derive(Debug)]
+struct Refuse {
+    window: Window,
+    node: NodeId,
+    calls: u32,
+}
+
+impl Fault for Refuse {
+    fn window(&self) -> Window {
+        self.window
+    }
+
+    fn begin(&self) -> Effect {
+        Effect::RefusePins(self.node, self.calls)
+    }
+}
+
+pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
+    some(random, 3, |random| Refuse {
+        window: shape.window(random, shape.heal_ns),
+        node: shape.node(random),
+        calls: random.spread(1, 20) as u32,
+    })
+}

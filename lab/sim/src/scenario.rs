@@ -1,0 +1,317 @@
+//! A run that a seed names: cluster, faults and programs drawn from it, a phase with faults, then rest.
+
+use core::fmt;
+
+use mapwire_translation::{
+    AnyDesign, DesignConfig, PinLimit, PinRules, Pinning, TranslationDesign,
+};
+use thiserror::Error;
+
+use crate::canary::Canary;
+use crate::checks::liveness;
+use crate::cluster::{Cluster, ClusterConfig, ClusterError, LinkConfig, Step, Violation};
+use crate::random::Random;
+use crate::rules::{Fault, Rule, Shape};
+use crate::workload::{Call, Workload, WorkloadConfig};
+
+/// Programs make calls for so long after the last fault has ended, in parts of the time before.
+const AFTER_HEALING: u64 = 4;
+/// Everything must be at rest so long after the last call.
+const REST_NS: u64 = 10_000_000_000;
+/// Events of a run at most, for each call.
+const EVENTS_A_CALL: u64 = 20_000;
+
+/// Designs that are drawn, as a command line writes them.
+const DESIGNS: [&str; 6] = [
+    "hierarchical,entries=1K",
+    "hierarchical,entries=64",
+    "shared-cache,entries=1K",
+    "per-process,entries=1K",
+    "interrupt,entries=256",
+    "dynamic-handle",
+];
+
+/// What a run is to be like. What is `None` is drawn from the seed.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Nodes.
+    pub nodes: Option<u16>,
+    /// Rules; empty: no faults.
+    pub rules: Vec<Rule>,
+    /// Calls of all programs.
+    pub calls: Option<u32>,
+    /// The bug to put in.
+    pub canary: Option<Canary>,
+}
+
+/// A run as it was drawn.
+#[derive(Debug)]
+pub struct Scenario {
+    /// Its seed.
+    pub seed: u64,
+    /// The cluster.
+    pub cluster: ClusterConfig,
+    /// The programs.
+    pub workload: WorkloadConfig,
+    /// Rules by name.
+    pub rules: Vec<Rule>,
+    /// When the last fault ends, in nanoseconds from the start.
+    pub heal_ns: u64,
+    /// The calls of programs, in order of time.
+    pub calls: Vec<Call>,
+    /// The bug that is put in.
+    pub canary: Option<Canary>,
+    /// Draws the faults.
+    fault_seed: u64,
+}
+
+/// A scenario that cannot be drawn.
+#[derive(Debug, Error)]
+pub enum ScenarioError {
+    /// The cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The design.
+    #[error(transparent)]
+    Design(#[from] mapwire_translation::ParseDesignError),
+}
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first violation, with its time.
+    pub violation: Option<(u64, Violation)>,
+    /// Events.
+    pub events: u64,
+    /// Packets delivered.
+    pub packets: u64,
+    /// Virtual time at its end.
+    pub end_ns: u64,
+    /// Calls that did something, by name.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+impl Scenario {
+    /// Draws a run.
+    ///
+    /// # Errors
+    /// A cluster of no or too many nodes.
+    pub fn draw(seed: u64, wanted: &Wanted) -> Result<Self, ScenarioError> {
+        let mut random = Random::new(seed);
+        let nodes = random.within(2, 6) as u16;
+        let nodes = wanted.nodes.unwrap_or(nodes);
+        let processes = random.spread(1, 3) as u16;
+        let link = LinkConfig {
+            latency_ns: random.spread(500, 100_000),
+            bits_per_second: random.spread(1_000_000_000, 400_000_000_000),
+            queue_packets: random.spread(1, 256) as u32,
+        };
+        let design: DesignConfig = random.pick(&DESIGNS).parse()?;
+        let limit = match random.below(3) {
+            0 => PinLimit::Unlimited,
+            _ => PinLimit::Pages(random.spread(150, 400)),
+        };
+        let prepin = random.spread(1, 8);
+        let words = random.spread(1, 16) as u32;
+        let lane_bytes = random.spread(2, 192) * 64;
+        let calls = random.spread(50, 1_500) as u32;
+        let calls = wanted.calls.unwrap_or(calls);
+        let heal_ns = random.spread(500_000, 50_000_000);
+        let (begins_on_miss, pins_exports) = pinning(&design)?;
+        let refuses = wanted.rules.iter().any(|rule| rule.name == "refuse-pins");
+        let is_limited = limit != PinLimit::Unlimited;
+        let cluster = ClusterConfig {
+            nodes,
+            processes,
+            link,
+            design,
+            pin_rules: PinRules::default()
+                .with_limit(limit)
+                .with_prepin_pages(prepin),
+            words,
+            nic_memory_bytes: 64 << 20,
+            max_payload_bytes: random.spread(1_000, 70_000) as usize,
+        };
+        let workload = WorkloadConfig {
+            lane_bytes,
+            words,
+            may_lack_pages: begins_on_miss && (refuses || is_limited),
+            pins_exports,
+            is_flood: false,
+        };
+        let count = u64::from(nodes) * u64::from(processes);
+        let end_ns = heal_ns + heal_ns / AFTER_HEALING;
+        let mut drawn: Vec<Call> = (0..calls)
+            .map(|_| Call {
+                at_ns: random.below(end_ns),
+                process: random.below(count) as u32,
+                seed: random.next(),
+            })
+            .collect();
+        drawn.sort_by_key(|call| call.at_ns);
+        Ok(Self {
+            seed,
+            cluster,
+            workload,
+            rules: wanted.rules.clone(),
+            heal_ns,
+            calls: drawn,
+            canary: wanted.canary,
+            fault_seed: random.next(),
+        })
+    }
+
+    /// The faults of its rules. Each rule draws from a seed of its own, so that one fewer leaves the others as they are.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Box<dyn Fault>> {
+        let shape = Shape {
+            nodes: self.cluster.nodes,
+            heal_ns: self.heal_ns,
+        };
+        let mut faults = Vec::new();
+        for rule in &self.rules {
+            let name = rule.name.bytes().fold(0u64, |hash, byte| {
+                hash.wrapping_mul(31).wrapping_add(byte.into())
+            });
+            let mut random = Random::new(self.fault_seed ^ name);
+            faults.extend((rule.draw)(&mut random, &shape));
+        }
+        faults
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The cluster cannot be built.
+    pub fn run(&self) -> Result<Outcome, ScenarioError> {
+        self.run_part(|_| true, |_| true)
+    }
+
+    /// Runs it with some of its faults and calls only, chosen by number.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_part(
+        &self,
+        has_fault: impl Fn(usize) -> bool,
+        has_call: impl Fn(usize) -> bool,
+    ) -> Result<Outcome, ScenarioError> {
+        let random = Random::new(self.seed ^ 0x5eed);
+        let mut cluster = Cluster::new(self.cluster.clone(), random)?;
+        cluster.set_canary(self.canary);
+        let faults = self.faults().into_iter().enumerate();
+        let faults = faults.filter(|(number, _)| has_fault(*number));
+        cluster.set_faults(faults.map(|(_, fault)| fault).collect());
+        let mut workload = Workload::new(&cluster, self.workload);
+        let mut last_ns = self.heal_ns;
+        for (number, call) in self.calls.iter().enumerate() {
+            if has_call(number) {
+                cluster.schedule(call.at_ns, number as u32);
+                last_ns = last_ns.max(call.at_ns);
+            }
+        }
+        let most_events = EVENTS_A_CALL * (self.calls.len() as u64 + 50);
+        while workload.violation().is_none() {
+            match cluster.step(&mut workload) {
+                Step::Inside => workload.follow_up(&mut cluster),
+                Step::Program(number) => {
+                    let call = &self.calls[number as usize];
+                    let node = (call.process / u32::from(self.cluster.processes)) as u16;
+                    let node = mapwire_wire::NodeId(node);
+                    // A program runs when its processor has time for it.
+                    let busy_ns = cluster.busy_until_ns(node);
+                    if cluster.is_alive(node) && busy_ns > cluster.now_ns() {
+                        cluster.schedule(busy_ns, number);
+                    } else {
+                        workload.call(&mut cluster, call);
+                    }
+                }
+                Step::Rest => {
+                    workload.check_rest(&mut cluster);
+                    break;
+                }
+            }
+            let events = cluster.totals().events;
+            if cluster.now_ns() > last_ns + REST_NS || events > most_events {
+                let violation = liveness::never_rests(cluster.now_ns(), events);
+                return Ok(outcome(
+                    &cluster,
+                    &workload,
+                    Some((cluster.now_ns(), violation)),
+                ));
+            }
+        }
+        Ok(outcome(&cluster, &workload, workload.violation().cloned()))
+    }
+}
+
+fn outcome(cluster: &Cluster, workload: &Workload, violation: Option<(u64, Violation)>) -> Outcome {
+    let totals = cluster.totals();
+    Outcome {
+        violation,
+        events: totals.events,
+        packets: totals.packets,
+        end_ns: cluster.now_ns(),
+        counts: workload
+            .counts()
+            .iter()
+            .map(|(name, count)| (*name, *count))
+            .collect(),
+    }
+}
+
+/// Whether a design pins sources on a miss, and whether it pins exports beforehand.
+fn pinning(design: &DesignConfig) -> Result<(bool, bool), ScenarioError> {
+    let design = AnyDesign::new(design).map_err(ClusterError::from)?;
+    let on_miss = [design.pinning(), design.pinning_receive()].contains(&Pinning::OnMiss);
+    let pins_exports = design.pinning_receive() == Pinning::BeforeTransfer;
+    Ok((on_miss, pins_exports))
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClusterConfig {
+            nodes,
+            processes,
+            link,
+            design,
+            pin_rules,
+            words,
+            nic_memory_bytes,
+            max_payload_bytes,
+        } = &self.cluster;
+        let names: Vec<&str> = self.rules.iter().map(|rule| rule.name).collect();
+        writeln!(f, "seed {}", self.seed)?;
+        writeln!(f, "  nodes {nodes}, processes of each {processes}")?;
+        writeln!(
+            f,
+            "  link {} ns, {} bit/s, {} packets, payloads up to {max_payload_bytes} B",
+            link.latency_ns, link.bits_per_second, link.queue_packets
+        )?;
+        writeln!(
+            f,
+            "  translation {design}, {}, {} pages at once, NIC memory {nic_memory_bytes} B",
+            pin_rules.limit, pin_rules.prepin_pages
+        )?;
+        writeln!(
+            f,
+            "  {} calls, {words} completion words, lanes of {} B",
+            self.calls.len(),
+            self.workload.lane_bytes
+        )?;
+        writeln!(
+            f,
+            "  rules {}, healed at {} ns",
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(",")
+            },
+            self.heal_ns
+        )?;
+        match self.canary {
+            Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
+            None => Ok(()),
+        }
+    }
+}

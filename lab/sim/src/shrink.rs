@@ -1,0 +1,86 @@
+//! Shrinks a run that fails to the fewest faults and calls that still fail.
+//!
+//! Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002): ever smaller parts are left out
+//! as long as the same checker complains.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::Violation;
+use crate::scenario::{Outcome, Scenario, ScenarioError};
+
+/// What is left of a run.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// Numbers of the faults that it takes.
+    pub faults: Vec<usize>,
+    /// Numbers of the calls that it takes.
+    pub calls: Vec<usize>,
+    /// How it fails.
+    pub violation: Violation,
+    /// When, in nanoseconds from the start.
+    pub at_ns: u64,
+    /// Runs that it took to find out.
+    pub runs: u32,
+}
+
+/// Shrinks a run, in `most_runs` runs at most. `None` if it does not fail.
+///
+/// # Errors
+/// The run cannot be made.
+pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, ScenarioError> {
+    let faults = scenario.faults().len();
+    // Faults first, then calls.
+    let mut kept: Vec<usize> = (0..faults + scenario.calls.len()).collect();
+    let run = |kept: &[usize]| -> Result<Outcome, ScenarioError> {
+        let kept: BTreeSet<usize> = kept.iter().copied().collect();
+        scenario.run_part(
+            |fault| kept.contains(&fault),
+            |call| kept.contains(&(faults + call)),
+        )
+    };
+    let Some((mut at_ns, mut violation)) = run(&kept)?.violation else {
+        return Ok(None);
+    };
+    let mut runs = 1;
+    let mut parts = 2;
+    while parts <= kept.len() && runs < most_runs {
+        let size = kept.len().div_ceil(parts);
+        let mut is_smaller = false;
+        let mut start = 0;
+        while start < kept.len() && runs < most_runs {
+            let end = (start + size).min(kept.len());
+            let mut rest = kept.clone();
+            rest.drain(start..end);
+            runs += 1;
+            match run(&rest)?.violation {
+                Some((at, found)) if found.check == violation.check => {
+                    (kept, at_ns, violation) = (rest, at, found);
+                    is_smaller = true;
+                }
+                _ => start = end,
+            }
+        }
+        if !is_smaller {
+            if size == 1 {
+                break;
+            }
+            parts = (parts * 2).min(kept.len());
+        } else {
+            parts = parts.saturating_sub(1).max(2);
+        }
+    }
+    Ok(Some(Shrunk {
+        faults: kept
+            .iter()
+            .copied()
+            .filter(|number| *number < faults)
+            .collect(),
+        calls: kept
+            .iter()
+            .filter_map(|number| number.checked_sub(faults))
+            .collect(),
+        violation,
+        at_ns,
+        runs,
+    }))
+}

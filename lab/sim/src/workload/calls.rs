@@ -1,0 +1,628 @@
+//! The calls of programs.
+
+use mapwire_node::{ExportRequest, ImportError};
+use mapwire_translation::PageRange;
+use mapwire_vmmc::{Importers, RequestId, VmmcError};
+use mapwire_wire::{
+    Atomic, AtomicOp, CommandRepr, Key, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal,
+    SignalOp, Width,
+};
+
+use super::{Call, Held, Program, Workload, keeps_place, place_of_buffer, place_of_export};
+use crate::canary::Canary;
+use crate::checks::atomics::Adds;
+use crate::checks::bounds::{Instance, LANE_DATA, LANES_OFFSET, SLOTS, STATIC_BYTES, WORD_OFFSET};
+use crate::checks::completions::{Pending, Work};
+use crate::checks::delivery::{Sent, differs, pattern};
+use crate::checks::violation;
+use crate::cluster::Cluster;
+use crate::random::Random;
+
+/// Fills a buffer that its program may use again.
+const USED: u8 = 0xa5;
+/// Commands that a program lets wait in its queue.
+const MOST_QUEUED: usize = 16;
+
+impl Workload {
+    /// A program makes a call. What it is depends on the call's seed and on what the program has.
+    pub fn call(&mut self, cluster: &mut Cluster, call: &Call) {
+        let program = call.process as usize;
+        let at = self.programs[program].at;
+        if !cluster.is_alive(at.node) {
+            return;
+        }
+        let mut random = Random::new(call.seed);
+        self.revoke_late(cluster, program);
+        self.give_back_dead(cluster, program);
+        let drawn = random.below(100);
+        if self.config.is_flood {
+            self.flood(cluster, program, &mut random);
+        } else {
+            match drawn {
+                0..15 => self.export(cluster, program, &mut random),
+                15..18 => self.unexport(cluster, program, &mut random),
+                18..20 => self.redirect(cluster, program, &mut random),
+                20..40 => self.import(cluster, program, &mut random),
+                40..42 => self.release(cluster, program, &mut random),
+                42..58 => self.short_send(cluster, program, &mut random),
+                58..76 => self.long_send(cluster, program, &mut random),
+                76..86 => self.fetch(cluster, program, &mut random),
+                86..91 => self.flush(cluster, program, &mut random),
+                _ => self.add(cluster, program, &mut random),
+            }
+        }
+        cluster.settle(at.node, self);
+        self.follow_up(cluster);
+    }
+
+    /// Exports and imports what it can, then sends as much as its queue takes.
+    fn flood(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        self.export(cluster, program, random);
+        if self.programs[program].held.len() < 4 {
+            self.import(cluster, program, random);
+        }
+        while cluster.queued_commands(self.programs[program].at) < MOST_QUEUED
+            && !self.programs[program].held.is_empty()
+        {
+            self.short_send(cluster, program, random);
+        }
+    }
+
+    fn export(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let Some(slot) = (0..SLOTS).find(|&slot| self.programs[program].exports[slot].is_none())
+        else {
+            return;
+        };
+        let at = self.programs[program].at;
+        let address = place_of_export(slot, false, random.below(512) * 8);
+        let length = self.export_bytes();
+        let seed = random.next();
+        let rights = match random.below(8) {
+            0 => Rights::STORE,
+            1 => Rights::FETCH,
+            _ => Rights::ALL,
+        };
+        let mut key = [1; 16];
+        key[..8].copy_from_slice(&random.next().to_le_bytes());
+        let (node, memory) = cluster.parts(at.node);
+        let mut bytes = vec![0; length as usize];
+        pattern(seed, 0, &mut bytes[..STATIC_BYTES as usize]);
+        memory.write(at.process.0, address, &bytes);
+        let request = ExportRequest {
+            name: format!("export {slot}"),
+            key: Key(key),
+            address,
+            length,
+            rights,
+            importers: Importers::Job,
+            direct: None,
+        };
+        let Ok(id) = node.export(at.process, memory, request) else {
+            // The limit on pinned pages, or a pinner that refuses.
+            return;
+        };
+        let number = self.instances.len();
+        self.instances.push(Instance {
+            exporter: at,
+            slot,
+            id,
+            seed,
+            address,
+            length,
+            rights,
+            landing: None,
+            stands: true,
+            adds: Adds::default(),
+        });
+        self.by_id.insert((at.node, id), number);
+        self.programs[program].exports[slot] = Some(number);
+        self.count("export");
+    }
+
+    fn unexport(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let slot = random.below(SLOTS as u64) as usize;
+        let Some(number) = self.programs[program].exports[slot].take() else {
+            return;
+        };
+        let (at, id) = (self.instances[number].exporter, self.instances[number].id);
+        self.instances[number].stands = false;
+        self.count("unexport");
+        if cluster.canary() == Some(Canary::LateRevoke) {
+            self.late_revokes.push((program, id));
+            return;
+        }
+        let (node, _) = cluster.parts(at.node);
+        if let Err(error) = node.unexport(at.process, id) {
+            let text = format!("{}: {id} cannot be revoked: {error}", at.node);
+            self.fail(cluster.now_ns(), violation("bounds", text));
+        }
+    }
+
+    /// Revokes what a canary had left.
+    fn revoke_late(&mut self, cluster: &mut Cluster, program: usize) {
+        while let Some(at) = self.late_revokes.iter().position(|late| late.0 == program) {
+            let (_, id) = self.late_revokes.swap_remove(at);
+            let of = self.programs[program].at;
+            let (node, _) = cluster.parts(of.node);
+            // It is there; and if it were not, there would be nothing to do.
+            let _ = node.unexport(of.process, id);
+        }
+    }
+
+    fn redirect(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let slot = SLOTS - 1;
+        let Some(number) = self.programs[program].exports[slot] else {
+            return;
+        };
+        let (at, id) = (self.instances[number].exporter, self.instances[number].id);
+        let length = self.instances[number].length;
+        // One landing for each export: what lies at an address stays the same.
+        let shift = self.instances[number].seed % 512 * 8;
+        let address = place_of_export(slot, true, shift);
+        let to = random
+            .chance(60)
+            .then_some(mapwire_nic::Landing { address, length });
+        let (node, memory) = cluster.parts(at.node);
+        let mut bytes = vec![0; STATIC_BYTES as usize];
+        pattern(self.instances[number].seed, 0, &mut bytes);
+        memory.write(at.process.0, address, &bytes);
+        if node.redirect(at.process, memory, id, to).is_ok() {
+            self.instances[number].landing = Some(address);
+            self.count("redirect");
+        }
+    }
+
+    fn import(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let at = self.programs[program].at;
+        let lane = random.below(crate::checks::bounds::LANES as u64) as usize;
+        // Those that have a lane at it are those at which it has one.
+        let exporter = self.lane_owner(program, lane);
+        let slot = random.below(SLOTS as u64) as usize;
+        let Program { held, asked, .. } = &self.programs[program];
+        let has = held.iter().any(|held| {
+            let instance = &self.instances[held.instance];
+            instance.exporter == self.programs[exporter].at && instance.slot == slot
+        });
+        if exporter == program || has || asked.values().any(|other| *other == (exporter, slot)) {
+            return;
+        }
+        if self.lane_of(exporter, program).is_none() || asked.len() > 8 {
+            return;
+        }
+        let from = self.programs[exporter].at;
+        let rights = *random.pick(&[Rights::ALL, Rights::STORE, Rights::FETCH]);
+        let timeout_ns = random.spread(100_000, 20_000_000);
+        let now_ns = cluster.clock_ns(at.node);
+        let (node, _) = cluster.parts(at.node);
+        let name = format!("export {slot}");
+        match node.ask_import(now_ns, at.process, from, &name, rights, None, timeout_ns) {
+            Ok(request) => {
+                self.programs[program]
+                    .asked
+                    .insert(request, (exporter, slot));
+                self.count("import");
+            }
+            Err(error) => {
+                let text = format!("{}: an import could not be asked for: {error}", at.node);
+                self.fail(cluster.now_ns(), violation("completions", text));
+            }
+        }
+    }
+
+    /// An import has its outcome.
+    pub(super) fn enter(&mut self, cluster: &mut Cluster, program: usize, request: RequestId) {
+        let at = self.programs[program].at;
+        let now_ns = cluster.now_ns();
+        let Some((exporter, slot)) = self.programs[program].asked.remove(&request) else {
+            let text = format!(
+                "{}: import {} is over, and was not asked for",
+                at.node, request.0
+            );
+            return self.fail(now_ns, violation("completions", text));
+        };
+        let from = self.programs[exporter].at;
+        let (node, _) = cluster.parts(at.node);
+        let outcome = node.enter_import(at.process, request);
+        let crashed = self.crashed[usize::from(from.node.0)];
+        let wrong = match outcome {
+            None => Some("has no outcome".to_owned()),
+            Some(Ok((id, grant))) => {
+                let number = self.by_id.get(&(from.node, grant.export)).copied();
+                match number.map(|number| (number, &self.instances[number])) {
+                    Some((number, instance))
+                        if instance.exporter == from
+                            && instance.slot == slot
+                            && grant.length == instance.length
+                            && instance.rights.contains(grant.rights) =>
+                    {
+                        let is_dead = node.nic().imported(id).is_none_or(|import| import.revoked);
+                        self.programs[program].held.push(Held {
+                            id,
+                            instance: number,
+                            grant,
+                            is_dead,
+                        });
+                        self.count("imported");
+                        None
+                    }
+                    _ => Some(format!("was granted as {grant:?}")),
+                }
+            }
+            Some(Err(ImportError::Vmmc(error))) => match error {
+                VmmcError::TimedOut { .. } => None,
+                VmmcError::PeerGone { .. } if crashed => None,
+                VmmcError::Refused {
+                    reason: Refusal::NoRight | Refusal::Revoked,
+                    ..
+                } => None,
+                error => Some(format!("failed: {error}")),
+            },
+            Some(Err(ImportError::Nic(error))) => Some(format!("could not be entered: {error}")),
+        };
+        if let Some(wrong) = wrong {
+            let text = format!("{}: import {} {wrong}", at.node, request.0);
+            self.fail(now_ns, violation("completions", text));
+        }
+        cluster.settle(at.node, self);
+    }
+
+    /// Whether no command uses an import.
+    fn is_idle(&self, cluster: &Cluster, program: usize, held: &Held) -> bool {
+        let Program { at, words, .. } = &self.programs[program];
+        let mut pending = words.iter();
+        cluster.queued_commands(*at) == 0 && pending.all(|(_, pending)| pending.import != held.id)
+    }
+
+    fn release(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let count = self.programs[program].held.len();
+        if count == 0 {
+            return;
+        }
+        let index = random.below(count as u64) as usize;
+        self.release_held(cluster, program, index);
+    }
+
+    fn release_held(&mut self, cluster: &mut Cluster, program: usize, index: usize) {
+        let held = self.programs[program].held[index];
+        if !self.is_idle(cluster, program, &held) {
+            return;
+        }
+        let at = self.programs[program].at;
+        self.programs[program].held.swap_remove(index);
+        let (node, _) = cluster.parts(at.node);
+        node.release_import(at.process, held.id, &held.grant);
+        self.count("release");
+    }
+
+    /// Gives back imports whose exports are revoked or gone.
+    fn give_back_dead(&mut self, cluster: &mut Cluster, program: usize) {
+        for index in (0..self.programs[program].held.len()).rev() {
+            if self.programs[program].held[index].is_dead {
+                self.release_held(cluster, program, index);
+            }
+        }
+    }
+
+    /// An import with a right.
+    fn pick(&self, program: usize, rights: Rights, random: &mut Random) -> Option<Held> {
+        let held = &self.programs[program].held;
+        let usable = |held: &&Held| !held.is_dead && held.grant.rights.contains(rights);
+        let count = held.iter().filter(usable).count();
+        let index = random.below(count as u64) as usize;
+        held.iter().filter(usable).nth(index).copied()
+    }
+
+    /// A range of the lane that a program has in an export, and a signal behind it, perhaps.
+    fn draw_send(
+        &mut self,
+        program: usize,
+        held: &Held,
+        most: u64,
+        random: &mut Random,
+    ) -> (u64, u64, bool, Option<Signal>) {
+        let exporter = self.index(held.grant.from);
+        let lane = self.lane_of(exporter, program).unwrap_or_default() as u64;
+        let start = LANES_OFFSET + lane * self.config.lane_bytes;
+        let room = self.config.lane_bytes - LANE_DATA;
+        let mut length = random.spread(1, most.min(room));
+        let offset = start + LANE_DATA + random.below(room - length + 1);
+        let notify = random.chance(20);
+        let signal = random.chance(30).then(|| Signal {
+            offset: start,
+            value: random.next(),
+            op: *random.pick(&[SignalOp::Set, SignalOp::Add, SignalOp::Or]),
+        });
+        if signal.is_some() && most <= SHORT_BYTES as u64 {
+            length = length.min(SHORT_SIGNAL_BYTES as u64);
+        }
+        (offset, length, notify, signal)
+    }
+
+    /// Notes a message in the order of its stream.
+    fn note_sent(&mut self, program: usize, held: &Held, sent: Sent) {
+        let stream = self
+            .streams
+            .entry((program, held.grant.from.node))
+            .or_default();
+        let number = stream.sent;
+        stream.submit(Sent { number, ..sent });
+    }
+
+    fn short_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let at = self.programs[program].at;
+        let held = self.pick(program, Rights::STORE, random);
+        let Some(held) = held.filter(|_| cluster.queued_commands(at) < MOST_QUEUED) else {
+            return;
+        };
+        let (offset, length, notify, signal) =
+            self.draw_send(program, &held, SHORT_BYTES as u64, random);
+        let seed = random.next();
+        let mut data = [0; SHORT_BYTES];
+        let data = &mut data[..length as usize];
+        pattern(seed, 0, data);
+        let command = CommandRepr::ShortSend {
+            import: held.id,
+            offset,
+            length: length as u32,
+            notify,
+            signal,
+        };
+        if let Err(error) = cluster.submit(at, &command, data) {
+            let text = format!("{command:?} is no command: {error}");
+            return self.fail(cluster.now_ns(), violation("completions", text));
+        }
+        let sent = Sent {
+            number: 0,
+            instance: held.instance,
+            offset,
+            length,
+            arrived: 0,
+            signal,
+            notify,
+            seed,
+        };
+        self.note_sent(program, &held, sent);
+        self.count("short send");
+    }
+
+    /// A free word with its buffer, of whose pages the node knows that they are in use.
+    fn hold(
+        &mut self,
+        cluster: &mut Cluster,
+        program: usize,
+        length: u64,
+        random: &mut Random,
+    ) -> Option<(u32, u64)> {
+        let Program { at, words, .. } = &self.programs[program];
+        let at = *at;
+        let word = words.free()?;
+        if cluster.queued_commands(at) >= MOST_QUEUED {
+            return None;
+        }
+        let address = place_of_buffer(word, random.below(512) * 8);
+        let range = PageRange::covering(address, length).ok()?;
+        let (node, memory) = cluster.parts(at.node);
+        // The limit on pinned pages, or a pinner that refuses: the program tries something else.
+        node.hold(at.process, memory, word, range).ok()?;
+        Some((word, address))
+    }
+
+    /// Submits a command whose pages are held.
+    fn submit(
+        &mut self,
+        cluster: &mut Cluster,
+        program: usize,
+        word: u32,
+        pending: Pending,
+        command: &CommandRepr,
+    ) {
+        let at = self.programs[program].at;
+        self.programs[program].words.submit(word, pending);
+        if let Err(error) = cluster.submit(at, command, &[]) {
+            let text = format!("{command:?} is no command: {error}");
+            self.fail(cluster.now_ns(), violation("completions", text));
+        }
+        if cluster.canary() == Some(Canary::EarlyRelease) {
+            cluster.parts(at.node).0.release(at.process, word);
+        }
+    }
+
+    fn long_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let at = self.programs[program].at;
+        let Some(held) = self.pick(program, Rights::STORE, random) else {
+            return;
+        };
+        let (offset, length, notify, signal) =
+            self.draw_send(program, &held, self.config.lane_bytes, random);
+        let Some((word, address)) = self.hold(cluster, program, length, random) else {
+            return;
+        };
+        let seed = random.next();
+        let mut data = vec![0; length as usize];
+        pattern(seed, 0, &mut data);
+        cluster.parts(at.node).1.write(at.process.0, address, &data);
+        let sent = Sent {
+            number: 0,
+            instance: held.instance,
+            offset,
+            length,
+            arrived: 0,
+            signal,
+            notify,
+            seed,
+        };
+        self.note_sent(program, &held, sent);
+        let command = CommandRepr::LongSend {
+            import: held.id,
+            offset,
+            address,
+            length,
+            notify,
+            signal,
+            completion: word,
+        };
+        let pending = Pending {
+            work: Work::Send,
+            import: held.id,
+            instance: held.instance,
+            address,
+            length,
+        };
+        self.submit(cluster, program, word, pending, &command);
+        self.count("long send");
+    }
+
+    fn fetch(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let at = self.programs[program].at;
+        let Some(held) = self.pick(program, Rights::FETCH, random) else {
+            return;
+        };
+        let length = random.spread(1, STATIC_BYTES);
+        let offset = random.below(STATIC_BYTES - length + 1);
+        let Some((word, address)) = self.hold(cluster, program, length, random) else {
+            return;
+        };
+        let used = vec![USED; length as usize];
+        cluster.parts(at.node).1.write(at.process.0, address, &used);
+        let command = CommandRepr::Fetch {
+            import: held.id,
+            offset,
+            address,
+            length,
+            completion: word,
+        };
+        let pending = Pending {
+            work: Work::Fetch {
+                offset,
+                length,
+                received: 0,
+            },
+            import: held.id,
+            instance: held.instance,
+            address,
+            length,
+        };
+        self.submit(cluster, program, word, pending, &command);
+        self.count("fetch");
+    }
+
+    fn flush(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let at = self.programs[program].at;
+        let Some(held) = self.pick(program, Rights::NONE, random) else {
+            return;
+        };
+        let Some(word) = self.programs[program].words.free() else {
+            return;
+        };
+        if cluster.queued_commands(at) >= MOST_QUEUED {
+            return;
+        }
+        let stream = self.streams.get(&(program, held.grant.from.node));
+        let sent = stream.map_or(0, |stream| stream.sent);
+        let command = CommandRepr::Fetch {
+            import: held.id,
+            offset: 0,
+            address: 0,
+            length: 0,
+            completion: word,
+        };
+        let pending = Pending {
+            work: Work::Flush { sent },
+            import: held.id,
+            instance: held.instance,
+            address: 0,
+            length: 0,
+        };
+        self.submit(cluster, program, word, pending, &command);
+        self.count("flush");
+    }
+
+    fn add(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let Some(held) = self.pick(program, Rights::ALL, random) else {
+            return;
+        };
+        if !keeps_place(self.instances[held.instance].slot) {
+            return;
+        }
+        let Some((word, address)) = self.hold(cluster, program, 8, random) else {
+            return;
+        };
+        self.instances[held.instance].adds.submitted += 1;
+        let command = CommandRepr::Atomic {
+            import: held.id,
+            offset: WORD_OFFSET,
+            address,
+            atomic: Atomic {
+                op: AtomicOp::Add,
+                width: Width::Eight,
+                operand: 1,
+            },
+            completion: word,
+        };
+        let pending = Pending {
+            work: Work::Add,
+            import: held.id,
+            instance: held.instance,
+            address,
+            length: 8,
+        };
+        self.submit(cluster, program, word, pending, &command);
+        self.count("add");
+    }
+
+    /// A command is over: checks what it brought, and uses its buffer for something else.
+    pub(super) fn over(
+        &mut self,
+        cluster: &mut Cluster,
+        program: usize,
+        pending: Pending,
+        is_done: bool,
+    ) {
+        let at = self.programs[program].at;
+        let now_ns = cluster.now_ns();
+        let (_, memory) = cluster.parts(at.node);
+        let mut bytes = vec![0; pending.length as usize];
+        memory.read(at.process.0, pending.address, &mut bytes);
+        let used = vec![USED; pending.length as usize];
+        memory.write(at.process.0, pending.address, &used);
+        if !is_done {
+            let mut held = self.programs[program].held.iter_mut();
+            if let Some(held) = held.find(|held| held.id == pending.import) {
+                held.is_dead |= !self.instances[pending.instance].stands
+                    || self.crashed[usize::from(held.grant.from.node.0)];
+            }
+            return;
+        }
+        match pending.work {
+            Work::Send => {}
+            Work::Fetch { offset, .. } => {
+                let seed = self.instances[pending.instance].seed;
+                if let Some(differs) = differs(seed, offset, &bytes) {
+                    let text = format!(
+                        "{}: byte {differs} of a fetch is not what was exported",
+                        at.node
+                    );
+                    self.fail(now_ns, violation("delivery", text));
+                }
+            }
+            Work::Flush { sent } => {
+                let to = self.instances[pending.instance].exporter.node;
+                let stream = self.streams.get(&(program, to));
+                let missing =
+                    stream.and_then(|stream| stream.missing(sent, |sent| self.may_fail(sent)));
+                if let Some(missing) = missing {
+                    let text = format!(
+                        "{}: a flush of {to} is done, and message {} has not arrived",
+                        at.node, missing.number
+                    );
+                    self.fail(now_ns, violation("delivery", text));
+                }
+            }
+            Work::Add => {
+                let old = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+                let outcome = self.instances[pending.instance].adds.answer(old);
+                self.note(now_ns, outcome);
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Programs that make all calls of VMMC, and what they know: an oracle apart from the nodes under test.
+
+mod calls;
+mod watching;
+
+use std::collections::BTreeMap;
+
+use mapwire_vmmc::{Grant, RequestId};
+use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId, ProcessId};
+
+use crate::checks::bounds::{
+    Instance, LANES, LANES_OFFSET, SLOTS, STATIC_BYTES, Spot, WORD_OFFSET, buffer_address, find,
+    slot_address,
+};
+use crate::checks::completions::{Pending, Words};
+use crate::checks::delivery::{Sent, Stream, differs};
+use crate::checks::liveness;
+use crate::checks::{pins, room};
+use crate::cluster::{Cluster, FIRST_ADDRESS, Violation};
+
+/// What programs are like.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadConfig {
+    /// Bytes of a lane of an export: 64 to 12,288, a multiple of 64.
+    pub lane_bytes: u64,
+    /// Completion words of each process: 1 to 32.
+    pub words: u32,
+    /// Transfers may fail for want of pages.
+    pub may_lack_pages: bool,
+    /// Pages of exports are pinned as long as the export stands.
+    pub pins_exports: bool,
+    /// Only short sends, as many as fit: for measurements.
+    pub is_flood: bool,
+}
+
+/// One call of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// When.
+    pub at_ns: u64,
+    /// The process, counted over all nodes.
+    pub process: u32,
+    /// Draws what it is and how it goes.
+    pub seed: u64,
+}
+
+/// An import that a program holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    id: ImportId,
+    instance: usize,
+    grant: Grant,
+    /// Its export is known to be revoked or gone.
+    is_dead: bool,
+}
+
+/// What a program knows.
+#[derive(Debug)]
+struct Program {
+    at: Endpoint,
+    exports: [Option<usize>; SLOTS],
+    held: Vec<Held>,
+    /// Imports that were asked for: exporter and slot.
+    asked: BTreeMap<RequestId, (usize, usize)>,
+    words: Words,
+}
+
+/// Something to be done once a step is over.
+#[derive(Clone, Copy, Debug)]
+enum Todo {
+    /// An import that was asked for has its outcome.
+    Enter(usize, RequestId),
+    /// A command is over.
+    Over(usize, Pending, bool),
+}
+
+/// The programs of a cluster, and what must be true of it.
+#[derive(Debug)]
+pub struct Workload {
+    config: WorkloadConfig,
+    per_node: u16,
+    programs: Vec<Program>,
+    instances: Vec<Instance>,
+    /// Exports by node and id.
+    by_id: BTreeMap<(NodeId, ExportId), usize>,
+    /// By sending process, then receiving node.
+    streams: BTreeMap<(usize, NodeId), Stream>,
+    /// Notifications that are due.
+    notifications: Vec<(Endpoint, ExportId, NodeId, u64, u64)>,
+    crashed: Vec<bool>,
+    todo: Vec<Todo>,
+    /// A [late revoke](crate::Canary::LateRevoke) waits at a process for its export.
+    late_revokes: Vec<(usize, ExportId)>,
+    violation: Option<(u64, Violation)>,
+    /// Calls that did something, by name.
+    counts: BTreeMap<&'static str, u64>,
+}
+
+/// Whether an export's word and static bytes stay where they are: those of the last slot are redirected instead.
+const fn keeps_place(slot: usize) -> bool {
+    slot != SLOTS - 1
+}
+
+/// Distances, over all processes, to those that a process talks to.
+const DISTANCES: [i64; LANES] = [1, -1, 2, -2, 3, -3, 5, -5];
+
+impl Workload {
+    /// Programs of all processes of a cluster, which have done nothing yet.
+    #[must_use]
+    pub fn new(cluster: &Cluster, config: WorkloadConfig) -> Self {
+        let shape = cluster.config();
+        let per_node = shape.processes;
+        let count = usize::from(shape.nodes) * usize::from(per_node);
+        let program = |index: usize| Program {
+            at: Endpoint {
+                node: NodeId((index / usize::from(per_node)) as u16),
+                process: ProcessId((index % usize::from(per_node)) as u16),
+            },
+            exports: [None; SLOTS],
+            held: Vec::new(),
+            asked: BTreeMap::new(),
+            words: Words::new(config.words),
+        };
+        Self {
+            config,
+            per_node,
+            programs: (0..count).map(program).collect(),
+            instances: Vec::new(),
+            by_id: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            notifications: Vec::new(),
+            crashed: vec![false; usize::from(shape.nodes)],
+            todo: Vec::new(),
+            late_revokes: Vec::new(),
+            violation: None,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// The first violation, with its time.
+    #[must_use]
+    pub fn violation(&self) -> Option<&(u64, Violation)> {
+        self.violation.as_ref()
+    }
+
+    /// Calls that did something, by name.
+    #[must_use]
+    pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
+        &self.counts
+    }
+
+    fn count(&mut self, call: &'static str) {
+        *self.counts.entry(call).or_default() += 1;
+    }
+
+    fn fail(&mut self, now_ns: u64, violation: Violation) {
+        self.violation.get_or_insert((now_ns, violation));
+    }
+
+    fn note<T>(&mut self, now_ns: u64, outcome: Result<T, Violation>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(violation) => {
+                self.fail(now_ns, violation);
+                None
+            }
+        }
+    }
+
+    fn index(&self, at: Endpoint) -> usize {
+        usize::from(at.node.0) * usize::from(self.per_node) + usize::from(at.process.0)
+    }
+
+    /// The process that has a lane in the exports of another.
+    fn lane_owner(&self, exporter: usize, lane: usize) -> usize {
+        let count = self.programs.len() as i64;
+        (exporter as i64 + DISTANCES[lane]).rem_euclid(count) as usize
+    }
+
+    /// The lane that a process has in the exports of another; `None` where it has none.
+    fn lane_of(&self, exporter: usize, importer: usize) -> Option<usize> {
+        (0..LANES).find(|&lane| self.lane_owner(exporter, lane) == importer)
+    }
+
+    /// Bytes of an export.
+    fn export_bytes(&self) -> u64 {
+        LANES_OFFSET + LANES as u64 * self.config.lane_bytes
+    }
+
+    /// Whether a message may be lost: its export is revoked, or one of the two nodes has crashed.
+    fn may_fail(&self, sent: &Sent) -> bool {
+        may_fail(
+            &self.instances,
+            &self.crashed,
+            self.config.may_lack_pages,
+            sent,
+        )
+    }
+
+    /// What is left to be done after a step.
+    pub fn follow_up(&mut self, cluster: &mut Cluster) {
+        while let Some(todo) = self.todo.pop() {
+            match todo {
+                Todo::Enter(program, request) => self.enter(cluster, program, request),
+                Todo::Over(program, pending, is_done) => {
+                    self.over(cluster, program, pending, is_done);
+                }
+            }
+        }
+    }
+
+    /// Checks that nothing waits, once nothing is left to happen.
+    pub fn check_rest(&mut self, cluster: &mut Cluster) {
+        let now_ns = cluster.now_ns();
+        if let Some(violation) = self.waiting(cluster) {
+            return self.fail(now_ns, violation);
+        }
+        for node in 0..cluster.config().nodes {
+            let node = NodeId(node);
+            if cluster.is_alive(node) {
+                let outcome = room::fits(node, &cluster.node(node).nic().memory());
+                self.note(now_ns, outcome);
+            }
+        }
+        for number in 0..self.instances.len() {
+            let instance = &self.instances[number];
+            let is_there = instance.stands && cluster.is_alive(instance.exporter.node);
+            if !is_there || !keeps_place(instance.slot) {
+                continue;
+            }
+            let (exporter, address, seed) = (instance.exporter, instance.address, instance.seed);
+            let (_, memory) = cluster.parts(exporter.node);
+            let mut word = [0; 8];
+            memory.read(exporter.process.0, address + WORD_OFFSET, &mut word);
+            let mut bytes = [0; STATIC_BYTES as usize];
+            memory.read(exporter.process.0, address, &mut bytes);
+            let outcome = self.instances[number].adds.finish(u64::from_le_bytes(word));
+            self.note(now_ns, outcome);
+            if let Some(at) = differs(seed, 0, &bytes) {
+                let text = format!(
+                    "{}: byte {at}, which nobody may store, has changed",
+                    exporter.node
+                );
+                self.fail(now_ns, crate::checks::violation("bounds", text));
+            }
+        }
+    }
+
+    /// What waits though nothing is left to happen.
+    fn waiting(&self, cluster: &Cluster) -> Option<Violation> {
+        for program in &self.programs {
+            let at = program.at;
+            if !cluster.is_alive(at.node) {
+                continue;
+            }
+            if let Some((word, pending)) = program.words.iter().next() {
+                let what = format!("completion {word} of {:?}", pending.work);
+                return Some(liveness::still_waits(at, what));
+            }
+            if let Some((request, (exporter, slot))) = program.asked.iter().next() {
+                let from = self.programs[*exporter].at;
+                let what = format!("import {} of export {slot} of {}", request.0, from.node);
+                return Some(liveness::still_waits(at, what));
+            }
+            let queued = cluster.queued_commands(at);
+            if queued > 0 {
+                return Some(liveness::still_waits(
+                    at,
+                    format!("a queue of {queued} commands"),
+                ));
+            }
+        }
+        for ((from, to), stream) in &self.streams {
+            if let Some(sent) = stream.missing(u64::MAX, |sent| self.may_fail(sent)) {
+                let what = format!("message {} of {} bytes to {to}", sent.number, sent.length);
+                return Some(liveness::still_waits(self.programs[*from].at, what));
+            }
+        }
+        let due = self.notifications.iter().find(|due| {
+            let id = self.by_id.get(&(due.0.node, due.1));
+            let stands = id.is_some_and(|id| self.instances[*id].stands);
+            stands && !self.crashed[usize::from(due.0.node.0)]
+        });
+        due.map(|(at, export, from, ..)| {
+            liveness::still_waits(*at, format!("a notification at {export} from {from}"))
+        })
+    }
+
+    /// The parts of a process's memory that are in use, by address and length.
+    fn used(&self, program: usize) -> impl Iterator<Item = (&'static str, u64, u64)> + '_ {
+        let Program { exports, words, .. } = &self.programs[program];
+        let of_words = words.iter().filter(|(_, pending)| pending.length > 0);
+        let of_words = of_words.map(|(_, pending)| ("a transfer", pending.address, pending.length));
+        let pins = self.config.pins_exports;
+        let standing = exports.iter().flatten().filter(move |_| pins);
+        let of_exports = standing.map(|&number| {
+            let instance = &self.instances[number];
+            ("an export", instance.address, instance.length)
+        });
+        of_words.chain(of_exports)
+    }
+
+    fn spot(&self, at: Endpoint, address: u64, length: u64) -> Result<Spot, Violation> {
+        let exports = &self.programs[self.index(at)].exports;
+        find(at, address, length, exports, &self.instances)
+    }
+
+    fn check_unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64) {
+        if (page << 12) >= FIRST_ADDRESS {
+            let outcome = pins::unpinned(at, page, self.used(self.index(at)));
+            self.note(now_ns, outcome);
+        }
+    }
+}
+
+/// Whether a message may be lost.
+fn may_fail(instances: &[Instance], crashed: &[bool], lacks_pages: bool, sent: &Sent) -> bool {
+    let instance = &instances[sent.instance];
+    lacks_pages || !instance.stands || crashed[usize::from(instance.exporter.node.0)]
+}
+
+/// Where an export begins, and where the buffer of a word: as the layout of memory has it, `shift` bytes further on.
+fn place_of_export(slot: usize, redirected: bool, shift: u64) -> u64 {
+    slot_address(slot, redirected) + shift
+}
+
+fn place_of_buffer(word: u32, shift: u64) -> u64 {
+    buffer_address(word) + shift
+}

@@ -1,0 +1,294 @@
+//! What the programs see of the cluster, and what is checked as it happens.
+
+use mapwire_nic::{CommandError, Rejection};
+use mapwire_node::{Act, Ask, Told};
+use mapwire_wire::{Endpoint, NodeId, Refusal};
+
+use super::{Todo, Workload, may_fail};
+use crate::checks::bounds::{LANE_DATA, LANES_OFFSET, Spot, WORD_OFFSET};
+use crate::checks::completions::Work;
+use crate::checks::delivery::Arrived;
+use crate::checks::violation;
+use crate::cluster::{Moved, Observer, Violation, breach_of};
+
+impl Workload {
+    /// Bytes were stored in an export.
+    fn stored(&mut self, number: usize, offset: u64, moved: &Moved<'_>) -> Result<(), Violation> {
+        let wrong = |text| Err(violation("bounds", text));
+        let exporter = self.instances[number].exporter;
+        let start = self.instances[number].address;
+        let landing = self.instances[number].landing;
+        if let Some((address, atomic)) = moved.update {
+            let Some(address) = address else {
+                return wrong("a word that is not pinned was updated".into());
+            };
+            if address != start + WORD_OFFSET {
+                return wrong(format!("{atomic:?} changed {address:#x}, which is no word"));
+            }
+            self.instances[number].adds.applied += 1;
+            return Ok(());
+        }
+        let lane_bytes = self.config.lane_bytes;
+        let Some(from_lanes) = offset.checked_sub(LANES_OFFSET) else {
+            return wrong(format!(
+                "offset {offset}, which nobody may store to, was stored to"
+            ));
+        };
+        let owner = self.lane_owner(self.index(exporter), (from_lanes / lane_bytes) as usize);
+        let sender = self.programs[owner].at;
+        if sender.node != moved.from || from_lanes % lane_bytes < LANE_DATA {
+            return wrong(format!(
+                "{} stored at offset {offset}, which is not its own",
+                moved.from
+            ));
+        }
+        let signal = match moved.signal {
+            None => None,
+            Some((address, value, op)) => {
+                let of = |start: u64| address.and_then(|address| address.checked_sub(start));
+                let length = self.instances[number].length;
+                let within = of(start).filter(|offset| *offset < length);
+                let Some(at) = within.or_else(|| landing.and_then(of)) else {
+                    return wrong(format!("a signal was written to {address:x?}"));
+                };
+                Some((at, value, op))
+            }
+        };
+        let Some(stream) = self.streams.get_mut(&(owner, exporter.node)) else {
+            return wrong("bytes arrived, and nothing was ever sent".into());
+        };
+        let (instances, crashed) = (&self.instances, &self.crashed);
+        let lacks_pages = self.config.may_lack_pages;
+        let arrived = Arrived {
+            instance: number,
+            offset,
+            bytes: moved.bytes,
+            signal,
+        };
+        let whole = stream.arrive(arrived, |sent| {
+            may_fail(instances, crashed, lacks_pages, sent)
+        })?;
+        if let Some(sent) = whole.filter(|sent| sent.notify) {
+            let id = self.instances[number].id;
+            self.notifications
+                .push((exporter, id, moved.from, sent.offset, sent.length));
+        }
+        Ok(())
+    }
+
+    /// Bytes came back to the buffer of a command.
+    fn fetched(&mut self, word: u32, address: u64, moved: &Moved<'_>) -> Result<(), Violation> {
+        let at = self.index(moved.at);
+        let length = moved.bytes.len() as u64;
+        let wrong = |text: &str| {
+            let text = format!(
+                "{}: {length} bytes were stored in buffer {word}, {text}",
+                moved.at.node
+            );
+            Err(violation("bounds", text))
+        };
+        let Some(pending) = self.programs[at].words.get_mut(word) else {
+            return wrong("of which no command is under way");
+        };
+        match &mut pending.work {
+            Work::Fetch {
+                received,
+                length: due,
+                ..
+            } => {
+                if address != pending.address + *received || *received + length > *due {
+                    return wrong("not where they are due");
+                }
+                *received += length;
+                Ok(())
+            }
+            Work::Add if address == pending.address && length == 8 => Ok(()),
+            _ => wrong("by no fetch"),
+        }
+    }
+
+    fn moved_now(&mut self, moved: &Moved<'_>) -> Result<(), Violation> {
+        let target = match moved.update {
+            Some((address, _)) => address,
+            None => moved.address,
+        };
+        let Some(address) = target else {
+            // The garbage frame: harmless, but nothing that a correct node uses for pages that are pinned.
+            return match self.config.may_lack_pages || moved.bytes.is_empty() {
+                true => Ok(()),
+                false => Err(violation(
+                    "bounds",
+                    "bytes went to the garbage frame".into(),
+                )),
+            };
+        };
+        match self.spot(moved.at, address, moved.bytes.len() as u64)? {
+            Spot::Export(number, offset) => self.stored(number, offset, moved),
+            Spot::Buffer(word, _) => self.fetched(word, address, moved),
+        }
+    }
+
+    /// A command failed: is there a reason?
+    fn check_failure(
+        &self,
+        at: Endpoint,
+        instance: Option<usize>,
+        error: &CommandError,
+    ) -> Result<(), Violation> {
+        let is_gone = |node: NodeId| self.crashed[usize::from(node.0)];
+        let is_over = instance.is_none_or(|number| {
+            let instance = &self.instances[number];
+            !instance.stands || is_gone(instance.exporter.node)
+        });
+        let is_due = match error {
+            CommandError::PeerGone(node) => is_gone(*node),
+            CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked) => is_over,
+            CommandError::Refused(Refusal::Busy)
+            | CommandError::NotPinned { .. }
+            | CommandError::NoRoom { .. } => self.config.may_lack_pages,
+            _ => false,
+        };
+        match is_due {
+            true => Ok(()),
+            false => {
+                let text = format!(
+                    "{}, {}: a command failed without reason: {error}",
+                    at.node, at.process
+                );
+                Err(violation("completions", text))
+            }
+        }
+    }
+
+    fn told_now(&mut self, at: NodeId, told: &Told) -> Result<(), Violation> {
+        match *told {
+            Told::Done {
+                process,
+                completion,
+            } => {
+                let of = Endpoint { node: at, process };
+                let index = self.index(of);
+                let pending = self.programs[index].words.over(of, completion)?;
+                self.todo.push(Todo::Over(index, pending, true));
+                Ok(())
+            }
+            Told::Failed {
+                process,
+                completion,
+                ref error,
+                ..
+            } => {
+                let of = Endpoint { node: at, process };
+                let index = self.index(of);
+                let mut instance = None;
+                if let Some(word) = completion {
+                    let pending = self.programs[index].words.over(of, word)?;
+                    instance = Some(pending.instance);
+                    self.todo.push(Todo::Over(index, pending, false));
+                }
+                self.check_failure(of, instance, error)
+            }
+            Told::Notified {
+                process,
+                export,
+                from,
+                offset,
+                length,
+            } => {
+                let of = Endpoint { node: at, process };
+                let told = (of, export, from, offset, length);
+                let found = self.notifications.iter().position(|due| *due == told);
+                match found {
+                    Some(index) => {
+                        self.notifications.remove(index);
+                        Ok(())
+                    }
+                    None => {
+                        let text = format!(
+                            "{at}: a notification of {from} that is not due: offset {offset}, {length} bytes"
+                        );
+                        Err(violation("delivery", text))
+                    }
+                }
+            }
+            Told::StoresRefused { from, export, .. } => {
+                let instance = self.by_id.get(&(from, export));
+                match instance.is_some_and(|number| self.instances[*number].stands)
+                    && !self.config.may_lack_pages
+                {
+                    false => Ok(()),
+                    true => Err(violation(
+                        "delivery",
+                        format!("{at}: {from} refused stores to {export}, which stands"),
+                    )),
+                }
+            }
+            Told::Rejected {
+                from,
+                reason: Rejection::Refused(reason),
+            } => {
+                let is_due = matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
+                    || (reason == Refusal::Busy && self.config.may_lack_pages);
+                match is_due {
+                    true => Ok(()),
+                    false => Err(violation(
+                        "delivery",
+                        format!("{at}: a packet of {from} was refused: {reason}"),
+                    )),
+                }
+            }
+            Told::Rejected { from, reason } => Err(violation(
+                "delivery",
+                format!("{at}: a packet of {from} was rejected: {reason:?}"),
+            )),
+            _ => match breach_of(told) {
+                Some((node, breach)) => Err(violation(
+                    "delivery",
+                    format!("{at}: {node} is held to be broken: {breach}"),
+                )),
+                None => Err(violation("delivery", format!("{at}: {told:?}"))),
+            },
+        }
+    }
+}
+
+impl Observer for Workload {
+    fn moved(&mut self, now_ns: u64, moved: Moved<'_>) {
+        let outcome = self.moved_now(&moved);
+        self.note(now_ns, outcome);
+    }
+
+    fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
+        let outcome = self.told_now(at, told);
+        self.note(now_ns, outcome);
+    }
+
+    fn asked(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) {
+        let of = Endpoint {
+            node: at,
+            process: ask.process,
+        };
+        let program = self.index(of);
+        match ask.act {
+            Act::ImportOver { request } => self.todo.push(Todo::Enter(program, request)),
+            Act::Revoked { from, export } => {
+                for held in &mut self.programs[program].held {
+                    held.is_dead |= held.grant.from == from && held.grant.export == export;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64) {
+        self.check_unpinned(now_ns, at, page);
+    }
+
+    fn crashed(&mut self, _now_ns: u64, node: NodeId) {
+        self.crashed[usize::from(node.0)] = true;
+    }
+
+    fn violated(&mut self, now_ns: u64, violation: Violation) {
+        self.fail(now_ns, violation);
+    }
+}
