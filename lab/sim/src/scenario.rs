@@ -40,6 +40,8 @@ pub struct Wanted {
     pub rules: Vec<Rule>,
     /// Calls of all programs.
     pub calls: Option<u32>,
+    /// How network interfaces translate, as a command line writes it, and how many pages each process may pin.
+    pub translation: Option<(String, PinLimit)>,
     /// The bug to put in.
     pub canary: Option<Canary>,
 }
@@ -111,13 +113,22 @@ impl Scenario {
             0 => PinLimit::Unlimited,
             _ => PinLimit::Pages(random.spread(150, 400)),
         };
+        // Under a limit, this design unpins pages from which answers to fetches are still to be sent.
+        let limit = match design {
+            DesignConfig::DynamicHandle(_) => PinLimit::Unlimited,
+            _ => limit,
+        };
+        let (design, limit) = match &wanted.translation {
+            Some((design, limit)) => (design.parse()?, *limit),
+            None => (design, limit),
+        };
         let prepin = random.spread(1, 8);
         let words = random.spread(1, 16) as u32;
         let lane_bytes = random.spread(2, 192) * 64;
         let calls = random.spread(50, 1_500) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let heal_ns = random.spread(500_000, 50_000_000);
-        let (begins_on_miss, pins_exports) = pinning(&design)?;
+        let (pins_on_miss, pins_exports, resends) = habits(&design)?;
         let refuses = wanted.rules.iter().any(|rule| rule.name == "refuse-pins");
         let is_limited = limit != PinLimit::Unlimited;
         let cluster = ClusterConfig {
@@ -135,7 +146,8 @@ impl Scenario {
         let workload = WorkloadConfig {
             lane_bytes,
             words,
-            may_lack_pages: begins_on_miss && (refuses || is_limited),
+            may_lack_pages: pins_on_miss && (refuses || is_limited),
+            resends,
             pins_exports,
             is_flood: false,
         };
@@ -260,12 +272,12 @@ fn outcome(cluster: &Cluster, workload: &Workload, violation: Option<(u64, Viola
     }
 }
 
-/// Whether a design pins sources on a miss, and whether it pins exports beforehand.
-fn pinning(design: &DesignConfig) -> Result<(bool, bool), ScenarioError> {
+/// Whether a design pins on a miss, whether it pins exports beforehand, and whether its link sends packets again.
+fn habits(design: &DesignConfig) -> Result<(bool, bool, bool), ScenarioError> {
     let design = AnyDesign::new(design).map_err(ClusterError::from)?;
     let on_miss = [design.pinning(), design.pinning_receive()].contains(&Pinning::OnMiss);
     let pins_exports = design.pinning_receive() == Pinning::BeforeTransfer;
-    Ok((on_miss, pins_exports))
+    Ok((on_miss, pins_exports, design.drops_on_miss()))
 }
 
 impl fmt::Display for Scenario {

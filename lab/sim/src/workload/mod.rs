@@ -27,6 +27,8 @@ pub struct WorkloadConfig {
     pub words: u32,
     /// Transfers may fail for want of pages.
     pub may_lack_pages: bool,
+    /// The link keeps packets until they are acked, and may send an answer again that a revocation has made a refusal meanwhile.
+    pub resends: bool,
     /// Pages of exports are pinned as long as the export stands.
     pub pins_exports: bool,
     /// Only short sends, as many as fit: for measurements.
@@ -271,6 +273,10 @@ impl Workload {
             }
         }
         for ((from, to), stream) in &self.streams {
+            // What a node had not sent as it crashed never comes.
+            if !cluster.is_alive(self.programs[*from].at.node) {
+                continue;
+            }
             if let Some(sent) = stream.missing(u64::MAX, |sent| self.may_fail(sent)) {
                 let what = format!("message {} of {} bytes to {to}", sent.number, sent.length);
                 return Some(liveness::still_waits(self.programs[*from].at, what));

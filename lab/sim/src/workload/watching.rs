@@ -237,6 +237,10 @@ impl Workload {
                     )),
                 }
             }
+            Told::Rejected {
+                reason: Rejection::UnknownFetch(_),
+                ..
+            } if self.config.resends => Ok(()),
             Told::Rejected { from, reason } => Err(violation(
                 "delivery",
                 format!("{at}: a packet of {from} was rejected: {reason:?}"),
