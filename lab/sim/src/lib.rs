@@ -8,6 +8,7 @@
 pub mod canary;
 pub mod checks;
 pub mod cluster;
+pub mod pump;
 pub mod random;
 pub mod rules;
 pub mod scenario;

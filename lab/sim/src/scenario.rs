@@ -12,7 +12,7 @@ use crate::checks::liveness;
 use crate::cluster::{Cluster, ClusterConfig, ClusterError, LinkConfig, Step, Violation};
 use crate::random::Random;
 use crate::rules::{Fault, Rule, Shape};
-use crate::workload::{Call, Workload, WorkloadConfig};
+use crate::workload::{Call, Made, Workload, WorkloadConfig};
 
 /// Programs make calls for so long after the last fault has ended, in parts of the time before.
 const AFTER_HEALING: u64 = 4;
@@ -20,6 +20,9 @@ const AFTER_HEALING: u64 = 4;
 const REST_NS: u64 = 10_000_000_000;
 /// Events of a run at most, for each call.
 const EVENTS_A_CALL: u64 = 20_000;
+
+/// Nodes of a cluster at most.
+pub const MOST_NODES: u16 = 4096;
 
 /// Designs that are drawn, as a command line writes them.
 const DESIGNS: [&str; 6] = [
@@ -89,8 +92,8 @@ pub struct Outcome {
     pub packets: u64,
     /// Virtual time at its end.
     pub end_ns: u64,
-    /// Calls that did something, by name.
-    pub counts: Vec<(&'static str, u64)>,
+    /// Calls that did something, in order.
+    pub history: Vec<Made>,
 }
 
 impl Scenario {
@@ -149,7 +152,6 @@ impl Scenario {
             may_lack_pages: pins_on_miss && (refuses || is_limited),
             resends,
             pins_exports,
-            is_flood: false,
         };
         let count = u64::from(nodes) * u64::from(processes);
         let end_ns = heal_ns + heal_ns / AFTER_HEALING;
@@ -264,11 +266,7 @@ fn outcome(cluster: &Cluster, workload: &Workload, violation: Option<(u64, Viola
         events: totals.events,
         packets: totals.packets,
         end_ns: cluster.now_ns(),
-        counts: workload
-            .counts()
-            .iter()
-            .map(|(name, count)| (*name, *count))
-            .collect(),
+        history: workload.history().to_vec(),
     }
 }
 

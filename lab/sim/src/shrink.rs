@@ -7,14 +7,17 @@ use std::collections::BTreeSet;
 
 use crate::cluster::Violation;
 use crate::scenario::{Outcome, Scenario, ScenarioError};
+use crate::workload::Made;
 
 /// What is left of a run.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// Numbers of the faults that it takes.
+    /// Numbers of the faults that it takes, of [`Scenario::faults`].
     pub faults: Vec<usize>,
     /// Numbers of the calls that it takes.
     pub calls: Vec<usize>,
+    /// What programs did.
+    pub history: Vec<Made>,
     /// How it fails.
     pub violation: Violation,
     /// When, in nanoseconds from the start.
@@ -38,7 +41,12 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Sce
             |call| kept.contains(&(faults + call)),
         )
     };
-    let Some((mut at_ns, mut violation)) = run(&kept)?.violation else {
+    let Outcome {
+        violation,
+        mut history,
+        ..
+    } = run(&kept)?;
+    let Some((mut at_ns, mut violation)) = violation else {
         return Ok(None);
     };
     let mut runs = 1;
@@ -52,9 +60,11 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Sce
             let mut rest = kept.clone();
             rest.drain(start..end);
             runs += 1;
-            match run(&rest)?.violation {
+            let outcome = run(&rest)?;
+            match outcome.violation {
                 Some((at, found)) if found.check == violation.check => {
                     (kept, at_ns, violation) = (rest, at, found);
+                    history = outcome.history;
                     is_smaller = true;
                 }
                 _ => start = end,
@@ -79,6 +89,7 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Sce
             .iter()
             .filter_map(|number| number.checked_sub(faults))
             .collect(),
+        history,
         violation,
         at_ns,
         runs,

@@ -37,7 +37,7 @@ fn a_seed_repeats_its_run_to_the_last_event() {
             outcome.events,
             outcome.packets,
             outcome.end_ns,
-            outcome.counts,
+            outcome.history,
         )
     };
     assert_eq!(run(7), run(7));

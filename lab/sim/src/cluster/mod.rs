@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::canary::Canary;
 use crate::random::Random;
 use crate::rules::{Effect, Fault};
+use crate::scenario::MOST_NODES;
 use agenda::Agenda;
 use host::{Clock, Commands, Host};
 use link::Link;
@@ -204,7 +205,7 @@ impl Cluster {
                 most,
             }),
         };
-        check("nodes", config.nodes, 4096)?;
+        check("nodes", config.nodes, MOST_NODES.into())?;
         check("processes of a node", config.processes, 64)?;
         let count = usize::from(config.nodes);
         let mut hosts = Vec::with_capacity(count);

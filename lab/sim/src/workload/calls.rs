@@ -35,37 +35,20 @@ impl Workload {
         self.revoke_late(cluster, program);
         self.give_back_dead(cluster, program);
         let drawn = random.below(100);
-        if self.config.is_flood {
-            self.flood(cluster, program, &mut random);
-        } else {
-            match drawn {
-                0..15 => self.export(cluster, program, &mut random),
-                15..18 => self.unexport(cluster, program, &mut random),
-                18..20 => self.redirect(cluster, program, &mut random),
-                20..40 => self.import(cluster, program, &mut random),
-                40..42 => self.release(cluster, program, &mut random),
-                42..58 => self.short_send(cluster, program, &mut random),
-                58..76 => self.long_send(cluster, program, &mut random),
-                76..86 => self.fetch(cluster, program, &mut random),
-                86..91 => self.flush(cluster, program, &mut random),
-                _ => self.add(cluster, program, &mut random),
-            }
+        match drawn {
+            0..15 => self.export(cluster, program, &mut random),
+            15..18 => self.unexport(cluster, program, &mut random),
+            18..20 => self.redirect(cluster, program, &mut random),
+            20..40 => self.import(cluster, program, &mut random),
+            40..42 => self.release(cluster, program, &mut random),
+            42..58 => self.short_send(cluster, program, &mut random),
+            58..76 => self.long_send(cluster, program, &mut random),
+            76..86 => self.fetch(cluster, program, &mut random),
+            86..91 => self.flush(cluster, program, &mut random),
+            _ => self.add(cluster, program, &mut random),
         }
         cluster.settle(at.node, self);
         self.follow_up(cluster);
-    }
-
-    /// Exports and imports what it can, then sends as much as its queue takes.
-    fn flood(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        self.export(cluster, program, random);
-        if self.programs[program].held.len() < 4 {
-            self.import(cluster, program, random);
-        }
-        while cluster.queued_commands(self.programs[program].at) < MOST_QUEUED
-            && !self.programs[program].held.is_empty()
-        {
-            self.short_send(cluster, program, random);
-        }
     }
 
     fn export(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -116,7 +99,7 @@ impl Workload {
         });
         self.by_id.insert((at.node, id), number);
         self.programs[program].exports[slot] = Some(number);
-        self.count("export");
+        self.count(cluster.now_ns(), program, "export");
     }
 
     fn unexport(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -126,7 +109,7 @@ impl Workload {
         };
         let (at, id) = (self.instances[number].exporter, self.instances[number].id);
         self.instances[number].stands = false;
-        self.count("unexport");
+        self.count(cluster.now_ns(), program, "unexport");
         if cluster.canary() == Some(Canary::LateRevoke) {
             self.late_revokes.push((program, id));
             return;
@@ -168,7 +151,7 @@ impl Workload {
         memory.write(at.process.0, address, &bytes);
         if node.redirect(at.process, memory, id, to).is_ok() {
             self.instances[number].landing = Some(address);
-            self.count("redirect");
+            self.count(cluster.now_ns(), program, "redirect");
         }
     }
 
@@ -200,7 +183,7 @@ impl Workload {
                 self.programs[program]
                     .asked
                     .insert(request, (exporter, slot));
-                self.count("import");
+                self.count(cluster.now_ns(), program, "import");
             }
             Err(error) => {
                 let text = format!("{}: an import could not be asked for: {error}", at.node);
@@ -242,7 +225,7 @@ impl Workload {
                             grant,
                             is_dead,
                         });
-                        self.count("imported");
+                        self.count(cluster.now_ns(), program, "imported");
                         None
                     }
                     _ => Some(format!("was granted as {grant:?}")),
@@ -291,7 +274,7 @@ impl Workload {
         self.programs[program].held.swap_remove(index);
         let (node, _) = cluster.parts(at.node);
         node.release_import(at.process, held.id, &held.grant);
-        self.count("release");
+        self.count(cluster.now_ns(), program, "release");
     }
 
     /// Gives back imports whose exports are revoked or gone.
@@ -382,7 +365,7 @@ impl Workload {
             seed,
         };
         self.note_sent(program, &held, sent);
-        self.count("short send");
+        self.count(cluster.now_ns(), program, "short send");
     }
 
     /// A free word with its buffer, of whose pages the node knows that they are in use.
@@ -469,7 +452,7 @@ impl Workload {
             length,
         };
         self.submit(cluster, program, word, pending, &command);
-        self.count("long send");
+        self.count(cluster.now_ns(), program, "long send");
     }
 
     fn fetch(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -503,7 +486,7 @@ impl Workload {
             length,
         };
         self.submit(cluster, program, word, pending, &command);
-        self.count("fetch");
+        self.count(cluster.now_ns(), program, "fetch");
     }
 
     fn flush(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -534,7 +517,7 @@ impl Workload {
             length: 0,
         };
         self.submit(cluster, program, word, pending, &command);
-        self.count("flush");
+        self.count(cluster.now_ns(), program, "flush");
     }
 
     fn add(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -567,7 +550,7 @@ impl Workload {
             length: 8,
         };
         self.submit(cluster, program, word, pending, &command);
-        self.count("add");
+        self.count(cluster.now_ns(), program, "add");
     }
 
     /// A command is over: checks what it brought, and uses its buffer for something else.

@@ -31,8 +31,6 @@ pub struct WorkloadConfig {
     pub resends: bool,
     /// Pages of exports are pinned as long as the export stands.
     pub pins_exports: bool,
-    /// Only short sends, as many as fit: for measurements.
-    pub is_flood: bool,
 }
 
 /// One call of a program.
@@ -94,8 +92,19 @@ pub struct Workload {
     /// A [late revoke](crate::Canary::LateRevoke) waits at a process for its export.
     late_revokes: Vec<(usize, ExportId)>,
     violation: Option<(u64, Violation)>,
-    /// Calls that did something, by name.
-    counts: BTreeMap<&'static str, u64>,
+    /// Calls that did something, in order.
+    history: Vec<Made>,
+}
+
+/// A call that did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// When.
+    pub at_ns: u64,
+    /// Who made it.
+    pub by: Endpoint,
+    /// What it was.
+    pub call: &'static str,
 }
 
 /// Whether an export's word and static bytes stay where they are: those of the last slot are redirected instead.
@@ -135,7 +144,7 @@ impl Workload {
             todo: Vec::new(),
             late_revokes: Vec::new(),
             violation: None,
-            counts: BTreeMap::new(),
+            history: Vec::new(),
         }
     }
 
@@ -145,14 +154,15 @@ impl Workload {
         self.violation.as_ref()
     }
 
-    /// Calls that did something, by name.
+    /// Calls that did something, in order.
     #[must_use]
-    pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
-        &self.counts
+    pub fn history(&self) -> &[Made] {
+        &self.history
     }
 
-    fn count(&mut self, call: &'static str) {
-        *self.counts.entry(call).or_default() += 1;
+    fn count(&mut self, at_ns: u64, program: usize, call: &'static str) {
+        let by = self.programs[program].at;
+        self.history.push(Made { at_ns, by, call });
     }
 
     fn fail(&mut self, now_ns: u64, violation: Violation) {
