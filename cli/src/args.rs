@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::lab::LabCommand;
+use crate::sim::SimCommand;
 
 /// Joins the memory of separate processes: run parallel programs on one memory, measure, diagnose.
 #[derive(Debug, Parser)]
@@ -66,6 +67,14 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab generate zipf -o zipf.mwt --records 10M --seed 7\n  mapwire lab export zipf.mwt -o zipf.csv"
     )]
     Lab(LabArgs),
+    /// Clusters in virtual time: faults, checks, seeds
+    ///
+    /// The nodes are the real ones; computers, links, programs and time are simulated. A seed repeats a run to the last event.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim vopr --minutes 10"
+    )]
+    Sim(SimCommand),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  mapwire completions bash > ~/.local/share/bash-completion/completions/mapwire"

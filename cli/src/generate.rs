@@ -24,6 +24,8 @@ fn values_of(argument: &Arg) -> Vec<&'static str> {
         "translation" | "design" => return DesignConfig::all().map(|design| design.name()).into(),
         "pattern" | "mix" => return PATTERNS.map(Pattern::name).into(),
         "policy" => return vec!["lru", "mru", "lfu", "mfu", "random"],
+        "rules" => return crate::sim::rule_names(),
+        "bug" => return crate::sim::bug_names(),
         "from" | "to" => return FORMATS.map(Format::name).into(),
         _ => {}
     }

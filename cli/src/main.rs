@@ -7,6 +7,7 @@
 //! | [`doctor`] | `mapwire doctor` |
 //! | [`bench`] | `mapwire bench` |
 //! | [`lab`] | `mapwire lab`: traces and studies of them |
+//! | [`sim`] | `mapwire sim`: clusters in virtual time |
 //! | [`generate`] | `mapwire completions`, `mapwire man` |
 //! | [`stdio`] | what all commands print |
 //!
@@ -26,6 +27,7 @@ mod generate;
 mod lab;
 mod progress;
 mod run;
+mod sim;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -115,6 +117,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::command(&args, file),
         Command::Bench(args) => bench::command(&args),
         Command::Lab(args) => lab::command(&args),
+        Command::Sim(command) => sim::command(&command),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
     }

@@ -18,6 +18,7 @@ mod raw;
 pub(crate) mod row;
 mod sends;
 mod shared;
+mod sim;
 mod study;
 mod translation;
 #[allow(unsafe_code)]
@@ -123,6 +124,11 @@ const BENCHES: &[Bench] = &[
         name: "study",
         summary: "lookups a second that the laboratory replays, one configuration and many, beside reading the page numbers",
         run: study::study,
+    },
+    Bench {
+        name: "sim",
+        summary: "packets a second that simulated nodes deliver on one core, beside entries through a bare heap",
+        run: sim::sim,
     },
     Bench {
         name: "views",

@@ -1,0 +1,141 @@
+//! `mapwire sim`: clusters in virtual time.
+//!
+//! | module | command |
+//! |---|---|
+//! | [`run`] | `mapwire sim run`: one seed, shrunk if it fails |
+//! | [`vopr`] | `mapwire sim vopr`: new seeds for a time |
+
+mod run;
+mod vopr;
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use mapwire_sim::scenario::{MOST_NODES, Wanted};
+use mapwire_sim::{Canary, RULES, Rule, Scenario, parse_rules};
+
+/// What went wrong, for the user.
+pub(crate) type SimError = Box<dyn std::error::Error>;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Run the cluster that a seed names, and check what mapwire promises
+    ///
+    /// Cluster, faults and programs are drawn from the seed, which repeats a run to the last event. Seed and all that was drawn are printed
+    /// first. Of a run that fails, the fewest faults and calls are found that still fail. The exit code is 1 then.
+    #[command(
+        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --bug lost-signal --json"
+    )]
+    Run(run::RunArgs),
+    /// Run new seeds for some minutes, up to the first that fails
+    #[command(
+        after_help = "Examples:\n  mapwire sim vopr --minutes 10\n  mapwire sim vopr --minutes 0.5 --nodes 16 --rules delay,pause --seed 1000"
+    )]
+    Vopr(vopr::VoprArgs),
+}
+
+/// What both commands draw runs by.
+#[derive(Debug, Args)]
+pub(crate) struct DrawArgs {
+    /// Nodes of the cluster, 1 to 4,096 (default: 2 to 6, drawn)
+    #[arg(long, value_name = "N", value_parser = nodes, allow_negative_numbers = true)]
+    nodes: Option<u16>,
+    /// What goes wrong: all, none, or delay, partition, path, pause, slow, refuse-pins, crash with commas between them
+    #[arg(long, value_name = "RULES", default_value = "all")]
+    rules: String,
+    /// Calls of all programs together, up to 10,000,000 (default: drawn)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    calls: Option<u32>,
+    /// Put a bug in, to see that it is found
+    #[arg(long, value_name = "BUG", value_parser = bug)]
+    bug: Option<Canary>,
+}
+
+impl DrawArgs {
+    fn wanted(&self) -> Result<Wanted, SimError> {
+        Ok(Wanted {
+            nodes: self.nodes,
+            rules: parse_rules(&self.rules)?,
+            calls: self.calls,
+            canary: self.bug,
+            ..Wanted::default()
+        })
+    }
+}
+
+/// The names that `--rules` takes.
+pub(crate) fn rule_names() -> Vec<&'static str> {
+    let names = RULES.iter().map(|rule: &Rule| rule.name);
+    ["all", "none"].into_iter().chain(names).collect()
+}
+
+/// The names that `--bug` takes.
+pub(crate) fn bug_names() -> Vec<&'static str> {
+    Canary::ALL.iter().map(|(name, _)| *name).collect()
+}
+
+fn nodes(text: &str) -> Result<u16, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=MOST_NODES).contains(number));
+    number.ok_or_else(|| format!("expected a number of nodes from 1 to {MOST_NODES}"))
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| "expected a seed: a number below 2^64, decimal or behind 0x".to_owned())
+}
+
+fn bug(text: &str) -> Result<Canary, String> {
+    let found = Canary::ALL.iter().find(|(name, _)| *name == text);
+    found
+        .map(|(_, bug)| *bug)
+        .ok_or_else(|| format!("unknown bug: expected one of {}", bug_names().join(", ")))
+}
+
+/// A seed that no run before had, in all likelihood.
+fn new_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = now.map_or(0, |now| now.as_nanos() as u64);
+    // Short enough to be typed.
+    mapwire_sim::random::mix(nanoseconds) >> 32
+}
+
+/// The command that repeats a run.
+fn repeats(scenario: &Scenario, args: &DrawArgs) -> String {
+    let mut command = format!(
+        "mapwire sim run --seed {} --rules {}",
+        scenario.seed, args.rules
+    );
+    if let Some(nodes) = args.nodes {
+        command.push_str(&format!(" --nodes {nodes}"));
+    }
+    if let Some(calls) = args.calls {
+        command.push_str(&format!(" --calls {calls}"));
+    }
+    if let Some((name, _)) = Canary::ALL.iter().find(|(_, bug)| Some(*bug) == args.bug) {
+        command.push_str(&format!(" --bug {name}"));
+    }
+    command
+}
+
+/// `mapwire sim`.
+pub(crate) fn command(command: &SimCommand) -> ExitCode {
+    let done = match command {
+        SimCommand::Run(args) => run::command(args),
+        SimCommand::Vopr(args) => vopr::command(args),
+    };
+    done.unwrap_or_else(|error| {
+        let code = if error.is::<mapwire_sim::RuleError>() {
+            2
+        } else {
+            1
+        };
+        crate::fail(error.as_ref(), code)
+    })
+}
