@@ -804,7 +804,7 @@ impl Cluster {
         while let Some(ask) = host.node.poll_ask() {
             did = true;
             if let Act::Store { .. } = ask.act {
-                host.node.handle_stored(false);
+                host.node.handle_stored(ask.process, false);
             }
             observer.asked(self.now_ns, number, &ask);
         }
