@@ -147,6 +147,7 @@ impl<D: TranslationDesign> Nic<D> {
         };
         let source = Source::Memory {
             process,
+            address: cut.address,
             piece,
             trailer: signal.map(Signal::to_bytes),
         };
@@ -307,6 +308,7 @@ impl<D: TranslationDesign> Nic<D> {
         };
         let source = Source::Memory {
             process: cut.process,
+            address: cut.address,
             piece,
             trailer: None,
         };

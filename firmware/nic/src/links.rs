@@ -390,12 +390,14 @@ impl Links {
         true
     }
 
+    /// The packets that wait, or are out and not acked.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Transmit> {
+        self.links.iter().flat_map(|link| link.queue.iter())
+    }
+
     /// Whether a packet that `work` depends on waits, or is out and not acked.
     pub(crate) fn is_queued(&self, work: Work) -> bool {
-        let queues = self.links.iter().map(|link| &link.queue);
-        queues
-            .flat_map(Queue::iter)
-            .any(|transmit| transmit.work == work)
+        self.packets().any(|transmit| transmit.work == work)
     }
 
     /// NIC memory of the queues, in bytes.

@@ -1,5 +1,7 @@
 //! Set-up: what the host enters into the NIC's tables. What takes things away is in [`crate::leaving`].
 
+use alloc::vec::Vec;
+
 use mapwire_translation::{
     Frame, NicSide, Page, PageRange, Process as TableOwner, TranslationDesign,
 };
@@ -11,6 +13,7 @@ use crate::exports::{Export, Landing};
 use crate::imports::Import;
 use crate::nic::{Nic, PROCESS_BYTES};
 use crate::slots::MAX_ENTRIES;
+use crate::transmit::{Source, Work};
 
 impl<D: TranslationDesign> Nic<D> {
     /// Gives a process a command queue and a translation table. Numbers are those of queues, so they should be small: the process
@@ -157,6 +160,25 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
     #[inline]
     fn design_mut(&mut self) -> &mut D {
         &mut self.translation
+    }
+
+    fn reading(&self, owner: TableOwner, pages: &mut Vec<PageRange>) {
+        for transmit in self.links.packets() {
+            // What a command reads is held by the host that made it.
+            if let (
+                Work::Reply { .. },
+                &Source::Memory {
+                    process,
+                    address,
+                    piece,
+                    ..
+                },
+            ) = (transmit.work, &transmit.source)
+                && process.0 == owner.0
+            {
+                pages.extend(PageRange::covering(address, u64::from(piece.length)));
+            }
+        }
     }
 
     fn install_pages(

@@ -23,6 +23,8 @@ pub enum Source {
     Memory {
         /// Whose frame.
         process: ProcessId,
+        /// Where the process has the bytes.
+        address: u64,
         /// The bytes.
         piece: Piece,
         /// The signal that follows them.

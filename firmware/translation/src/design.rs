@@ -332,6 +332,10 @@ pub trait NicSide {
     /// The design, to tell. Pages are installed through [`install_pages`](Self::install_pages).
     fn design_mut(&mut self) -> &mut Self::Design;
 
+    /// Adds the pages of a process that the NIC will still read for others, and that no transfer of its host holds: they must not be
+    /// unpinned meanwhile.
+    fn reading(&self, _process: Process, _pages: &mut Vec<PageRange>) {}
+
     /// [`TranslationDesign::install_run`], if there is NIC memory for it. On an error nothing is installed that was not before.
     ///
     /// # Errors

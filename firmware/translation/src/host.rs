@@ -84,6 +84,8 @@ pub struct HostSide {
     /// Those of them that nothing holds any more, as far as releases have told.
     due: BTreeSet<Page>,
     evicted: Vec<(Process, Page)>,
+    /// Pages that the NIC reads for others while something may be unpinned.
+    reading: Vec<PageRange>,
 }
 
 impl HostSide {
@@ -106,7 +108,30 @@ impl HostSide {
             loose: BTreeSet::new(),
             due: BTreeSet::new(),
             evicted: Vec::new(),
+            reading: Vec::new(),
         }
+    }
+
+    /// Does `work`, which may unpin pages, but none that the NIC still reads for others. A design that pins exports beforehand, and
+    /// does not unpin what leaves its cache, holds those anyway.
+    fn sparing<N: NicSide, T>(
+        &mut self,
+        nic: &mut N,
+        work: impl FnOnce(&mut Self, &mut N) -> T,
+    ) -> T {
+        if self.pinning_receive == Pinning::BeforeTransfer && !self.unpins_evicted {
+            return work(self, nic);
+        }
+        let mut reading = core::mem::take(&mut self.reading);
+        nic.reading(self.process, &mut reading);
+        // What the NIC reads it has translated: such a range can be held.
+        reading.retain(|range| self.user.hold_any(*range).is_ok());
+        let done = work(self, nic);
+        for range in reading.drain(..) {
+            let _ = self.release(range);
+        }
+        self.reading = reading;
+        done
     }
 
     /// Makes every page of the range usable by the NIC: a bit check when they are pinned already, else a call for each run of
@@ -127,7 +152,7 @@ impl HostSide {
         }
         match self.user.prepare(range, &mut self.plan)? {
             Prepared::AllPinned => Ok(()),
-            Prepared::MustPin => self.carry_out_plan(nic, pinner),
+            Prepared::MustPin => self.sparing(nic, |host, nic| host.carry_out_plan(nic, pinner)),
         }
     }
 

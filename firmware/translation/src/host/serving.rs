@@ -22,6 +22,29 @@ impl HostSide {
             return Ok(());
         }
         let checks = self.pinning == Pinning::BeforeTransfer;
+        self.sparing(nic, |host, nic| host.pin_export(nic, pinner, range, checks))?;
+        if checks {
+            return Ok(());
+        }
+        for page in range {
+            let frame = nic.design().installed(self.process, page);
+            let installed = nic.install_export(self.process, page, frame);
+            if let Err(error) = installed {
+                self.note_due(range);
+                return Err(HostError::Nic(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Pins the pages of an export, after a check of those that are pinned or without one.
+    fn pin_export<N: NicSide, P: PinPages>(
+        &mut self,
+        nic: &mut N,
+        pinner: &mut P,
+        range: PageRange,
+        checks: bool,
+    ) -> HostResult<N, P> {
         if !checks {
             self.settle(nic, pinner)?;
         }
@@ -36,19 +59,7 @@ impl HostSide {
             self.note_loose(&plan);
         }
         self.plan = plan;
-        outcome?;
-        if checks {
-            return Ok(());
-        }
-        for page in range {
-            let frame = nic.design().installed(self.process, page);
-            let installed = nic.install_export(self.process, page, frame);
-            if let Err(error) = installed {
-                self.note_due(range);
-                return Err(HostError::Nic(error));
-            }
-        }
-        Ok(())
+        outcome
     }
 
     /// What was pinned for an export is in no cache: it goes as soon as nothing holds it, at once if nothing comes to hold it.
@@ -99,11 +110,11 @@ impl HostSide {
         others: &mut Vec<(Process, Page)>,
     ) -> HostResult<N, P> {
         match request {
-            HostRequest::Fill { pages, wanted, .. } => {
-                let pinned = self.pin_for_fill(nic, pinner, pages, wanted);
-                let filled = self.fill(nic, pinner, pages, others);
+            HostRequest::Fill { pages, wanted, .. } => self.sparing(nic, |host, nic| {
+                let pinned = host.pin_for_fill(nic, pinner, pages, wanted);
+                let filled = host.fill(nic, pinner, pages, others);
                 pinned.and(filled)
-            }
+            }),
             HostRequest::LoadTable { process, table } => {
                 nic.design_mut().load_table(process, table);
                 Ok(())
@@ -190,7 +201,7 @@ impl HostSide {
             }
             for &(process, page) in &evicted {
                 if process == self.process {
-                    outcome = outcome.and(self.drop_evicted(nic, pinner, page));
+                    outcome = outcome.and(self.drop_one(nic, pinner, page));
                 } else {
                     others.push((process, page));
                 }
@@ -206,6 +217,15 @@ impl HostSide {
     /// # Errors
     /// [`HostError`]: the page could not be given back.
     pub fn drop_evicted<N: NicSide, P: PinPages>(
+        &mut self,
+        nic: &mut N,
+        pinner: &mut P,
+        page: Page,
+    ) -> HostResult<N, P> {
+        self.sparing(nic, |host, nic| host.drop_one(nic, pinner, page))
+    }
+
+    fn drop_one<N: NicSide, P: PinPages>(
         &mut self,
         nic: &mut N,
         pinner: &mut P,
@@ -227,6 +247,14 @@ impl HostSide {
     /// # Errors
     /// [`HostError`]: a page could not be given back.
     pub fn reclaim<N: NicSide, P: PinPages>(
+        &mut self,
+        nic: &mut N,
+        pinner: &mut P,
+    ) -> HostResult<N, P> {
+        self.sparing(nic, |host, nic| host.reclaim_now(nic, pinner))
+    }
+
+    fn reclaim_now<N: NicSide, P: PinPages>(
         &mut self,
         nic: &mut N,
         pinner: &mut P,

@@ -949,6 +949,7 @@ fn read_source(
             process,
             piece,
             trailer,
+            ..
         } => {
             memory.gather(process.0, *piece, payload)?;
             payload.extend(trailer.iter().flatten());

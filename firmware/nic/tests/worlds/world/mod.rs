@@ -606,6 +606,7 @@ fn read(memory: &mut Memory, transmit: &Transmit) -> Sent {
             process,
             piece,
             trailer,
+            ..
         } => {
             let mut payload = memory.read(*piece);
             payload.extend(trailer.iter().flatten());
