@@ -12,12 +12,17 @@ pub enum Action {
         /// What to send.
         message: Message,
     },
-    /// Store the minipage's bytes from this rank's privileged view into `to`'s privileged view at the same
-    /// offset, then send `message`, so that the bytes are there when the message is handled.
+    /// Bring the minipage's bytes from this rank's segment to the same place in `to`'s, then send `message`: the bytes are there
+    /// when it is handled.
+    ///
+    /// They may travel as a store of the network interface, through an import of `to`'s segment, on the link that then takes the
+    /// message, since links keep the order; or be stored into `to`'s mapped segment at once, where the transport offers that. In
+    /// pieces or as a whole, at any time from this action until the message is handled: until then nobody at `to` may access
+    /// them there, and nobody may write them here. If they cannot be brought, the message must not be sent.
     SendMinipage {
         /// The receiver.
         to: Rank,
-        /// The bytes to store.
+        /// The bytes.
         minipage: Minipage,
         /// What to send after them.
         message: Message,

@@ -35,7 +35,8 @@
 //! ```
 //!
 //! What it relies on: messages between two ranks arrive once, unchanged and in order, and a minipage's bytes
-//! stored before a message arrive before it. What it promises: sequential consistency for accesses that
+//! are in place before the message that follows them ([`Action::SendMinipage`]), whichever way they travel. What it promises:
+//! sequential consistency for accesses that
 //! respect the page protections it asks for, every fault served, locks exclusive and handed on in the order
 //! their manager saw the ranks ask, barriers never early.
 //!

@@ -9,6 +9,7 @@ use mapwire_dsm::{
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::ops::Range;
 
 /// What a seed decides.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,11 @@ pub(crate) struct Shape {
     pub(crate) write_percent: u64,
     pub(crate) delay_ns: u64,
     pub(crate) think_ns: u64,
-    pub(crate) early_data_percent: u64,
+    /// How many minipages are stored at once into the receiver's segment; others travel in pieces before the message.
+    pub(crate) direct_percent: u64,
+    pub(crate) piece_bytes: u64,
+    /// How many pieces are read only when they arrive, as late as a network interface could.
+    pub(crate) late_percent: u64,
 }
 
 impl Shape {
@@ -47,7 +52,25 @@ impl Shape {
             write_percent: [10, 50, 90][random.below(3) as usize],
             delay_ns: [100, 2_000, 20_000][random.below(3) as usize],
             think_ns: if hold_ns == 0 { 50 } else { think_ns },
-            early_data_percent: [0, 50, 100][random.below(3) as usize],
+            direct_percent: [0, 50, 100][random.below(3) as usize],
+            piece_bytes: [64, 1000, 16_384][random.below(3) as usize],
+            late_percent: [0, 50, 100][random.below(3) as usize],
+        }
+    }
+}
+
+impl Shape {
+    /// A job of many ranks, each of which does little, so that it ends soon.
+    #[allow(dead_code, reason = "the fuzzer draws small jobs")]
+    pub(crate) fn large(ranks: u16, random: &mut Random) -> Self {
+        Shape {
+            ranks,
+            threads: 1,
+            pages: 96,
+            phases: 2,
+            steps: 6,
+            write_percent: 10,
+            ..Shape::draw(random)
         }
     }
 }
@@ -59,10 +82,14 @@ enum Event {
     Hold { rank: Rank },
 }
 
-/// A message under way, in bytes, with the data that travels before it.
-struct Packet {
-    bytes: Vec<u8>,
-    data: Option<(usize, Vec<u8>)>,
+/// What is under way from one rank to another.
+enum Packet {
+    /// A message in bytes.
+    Message(Vec<u8>),
+    /// Bytes that were read when they were sent.
+    Store { offset: usize, bytes: Vec<u8> },
+    /// Bytes that are read as late as possible.
+    LateStore { range: Range<usize> },
 }
 
 /// One rank's machine.
@@ -85,10 +112,11 @@ pub(crate) struct Cluster {
     last_delivery_ns: Vec<u64>,
     /// The one memory that everybody must see: what the last write of each byte left.
     truth: Vec<u8>,
+    pub(crate) allocations_begun: usize,
     /// What is allocated, by address.
     pub(crate) minipages: Vec<Minipage>,
-    /// Where each minipage is readable and writable: bit per rank.
-    rights: HashMap<(u16, u64), (u64, u64)>,
+    /// In how many ranks each minipage is readable, and writable.
+    rights: HashMap<(u16, u64), (u32, u32)>,
     pub(crate) lock_holders: Vec<Option<(Rank, u16)>>,
     /// The order in which the managers saw ranks ask.
     lock_queues: Vec<VecDeque<Rank>>,
@@ -101,7 +129,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A job whose shape and chances `random` decides.
     pub(crate) fn new(mut random: Random) -> Self {
-        let shape = Shape::draw(&mut random);
+        Cluster::of(Shape::draw(&mut random), random)
+    }
+
+    /// A job of that shape, whose chances `random` decides.
+    pub(crate) fn of(shape: Shape, random: Random) -> Self {
         let pairs = usize::from(shape.ranks) * usize::from(shape.ranks);
         let bytes = shape.pages as usize * PAGE_BYTES as usize;
         let machines = (0..shape.ranks).map(|rank| {
@@ -134,6 +166,7 @@ impl Cluster {
             network: (0..pairs).map(|_| VecDeque::new()).collect(),
             last_delivery_ns: vec![0; pairs],
             truth: vec![0; bytes],
+            allocations_begun: 0,
             minipages: Vec::new(),
             rights: HashMap::new(),
             lock_holders: vec![None; shape.locks as usize],
@@ -165,7 +198,7 @@ impl Cluster {
 
     /// Runs the job to its end.
     pub(crate) fn run(&mut self) {
-        let limit = 3_000_000;
+        let limit = 10_000_000;
         while let Some(Reverse((time_ns, _, event))) = self.events.pop() {
             assert!(
                 self.event_count < limit,
@@ -202,14 +235,17 @@ impl Cluster {
 
     fn deliver(&mut self, from: Rank, to: Rank) {
         let pair = usize::from(from) * usize::from(self.shape.ranks) + usize::from(to);
-        let packet = self.network[pair]
-            .pop_front()
-            .expect("a message for each delivery");
+        let packet = self.network[pair].pop_front();
+        let bytes = match packet.expect("a packet for each delivery") {
+            Packet::Message(bytes) => bytes,
+            Packet::Store { offset, bytes } => return self.store_remote(to, offset, &bytes),
+            Packet::LateStore { range } => {
+                let bytes = self.machines[usize::from(from)].memory[range.clone()].to_vec();
+                return self.store_remote(to, range.start, &bytes);
+            }
+        };
         let machine = &mut self.machines[usize::from(to)];
-        if let Some((offset, data)) = packet.data {
-            machine.memory[offset..offset + data.len()].copy_from_slice(&data);
-        }
-        let (message, payload) = Message::parse(&packet.bytes).unwrap();
+        let (message, payload) = Message::parse(&bytes).unwrap();
         if let Message::LockRequest { lock } = message {
             self.lock_queues[lock as usize].push_back(from);
         }
@@ -249,28 +285,50 @@ impl Cluster {
     fn send(&mut self, from: Rank, to: Rank, message: Message, minipage: Option<Minipage>) {
         assert_ne!(from, to, "a rank sends itself nothing");
         self.check_lock_order(from, to, message);
-        let bytes = self.machines[usize::from(from)]
-            .dsm
-            .encode(to, &message)
-            .to_vec();
-        let mut data = minipage.map(|minipage| {
-            let range = range(&minipage);
-            (
-                range.start,
-                self.machines[usize::from(from)].memory[range].to_vec(),
-            )
-        });
-        if self.random.chance(self.shape.early_data_percent)
-            && let Some((offset, data)) = data.take()
-        {
-            let memory = &mut self.machines[usize::from(to)].memory;
-            memory[offset..offset + data.len()].copy_from_slice(&data);
+        if let Some(minipage) = minipage {
+            let at = usize::from(minipage.view) * self.shape.pages as usize;
+            let page = at + minipage.first_page() as usize;
+            assert_eq!(
+                self.machines[usize::from(to)].protections[page],
+                Protection::None,
+                "{minipage:?} would be overwritten under rank {to}"
+            );
+            self.send_bytes(from, to, range(&minipage));
         }
+        let bytes = self.machines[usize::from(from)].dsm.encode(to, &message);
+        let packet = Packet::Message(bytes.to_vec());
+        self.put_under_way(from, to, packet);
+    }
+
+    /// Brings bytes to another rank, either at once or in pieces.
+    fn send_bytes(&mut self, from: Rank, to: Rank, range: Range<usize>) {
+        let source = &self.machines[usize::from(from)].memory;
+        if self.random.chance(self.shape.direct_percent) {
+            let bytes = source[range.clone()].to_vec();
+            return self.store_remote(to, range.start, &bytes);
+        }
+        for offset in range.clone().step_by(self.shape.piece_bytes as usize) {
+            let piece = offset..range.end.min(offset + self.shape.piece_bytes as usize);
+            let packet = if self.random.chance(self.shape.late_percent) {
+                Packet::LateStore { range: piece }
+            } else {
+                let bytes = self.machines[usize::from(from)].memory[piece].to_vec();
+                Packet::Store { offset, bytes }
+            };
+            self.put_under_way(from, to, packet);
+        }
+    }
+
+    fn store_remote(&mut self, to: Rank, offset: usize, bytes: &[u8]) {
+        self.machines[usize::from(to)].memory[offset..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn put_under_way(&mut self, from: Rank, to: Rank, packet: Packet) {
         let pair = usize::from(from) * usize::from(self.shape.ranks) + usize::from(to);
         let delay = 1 + self.random.below(self.shape.delay_ns);
         let time_ns = (self.now_ns + delay).max(self.last_delivery_ns[pair]);
         self.last_delivery_ns[pair] = time_ns;
-        self.network[pair].push_back(Packet { bytes, data });
+        self.network[pair].push_back(packet);
         self.at(time_ns, Event::Deliver { from, to });
     }
 
@@ -299,26 +357,20 @@ impl Cluster {
         let machine = &mut self.machines[usize::from(rank)];
         let row = usize::from(minipage.view) * self.shape.pages as usize;
         let first = minipage.first_page() as usize;
+        let before = machine.protections[row + first];
         machine.protections[row + first..row + first + minipage.pages() as usize].fill(protection);
 
-        let bit = 1 << rank;
-        let (readers, writers) = self
-            .rights
-            .entry((minipage.view, minipage.first_page()))
-            .or_insert((0, 0));
-        *readers = if protection == Protection::None {
-            *readers & !bit
-        } else {
-            *readers | bit
+        let key = (minipage.view, minipage.first_page());
+        let (readers, writers) = self.rights.entry(key).or_insert((0, 0));
+        let change = |count: &mut u32, least| {
+            *count -= u32::from(before >= least);
+            *count += u32::from(protection >= least);
         };
-        *writers = if protection == Protection::Write {
-            *writers | bit
-        } else {
-            *writers & !bit
-        };
+        change(readers, Protection::Read);
+        change(writers, Protection::Write);
         assert!(
-            *writers == 0 || *readers == *writers && writers.count_ones() == 1,
-            "{minipage:?}: readers {readers:b}, writers {writers:b}"
+            *writers == 0 || (*readers, *writers) == (1, 1),
+            "{minipage:?} has {readers} readers, {writers} of them writers"
         );
         if protection != Protection::None {
             let range = range(&minipage);
@@ -434,7 +486,7 @@ impl Cluster {
     }
 }
 
-fn range(minipage: &Minipage) -> std::ops::Range<usize> {
+fn range(minipage: &Minipage) -> Range<usize> {
     let start = minipage.offset_bytes as usize;
     start..start + minipage.length_bytes as usize
 }

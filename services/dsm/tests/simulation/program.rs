@@ -204,8 +204,10 @@ impl Cluster {
         }
         self.threads[index].steps_left -= 1;
         let dice = self.random.below(100);
-        if self.minipages.len() < 2 || dice < 10 && self.minipages.len() < 24 {
+        if self.allocations_begun < 2 || dice < 10 && self.allocations_begun < 24 {
             self.allocate(index);
+        } else if self.minipages.is_empty() {
+            self.again(rank, thread);
         } else if dice < 30 {
             let lock = self.random.below(u64::from(self.shape.locks)) as u32;
             self.lock(index, lock);
@@ -280,6 +282,7 @@ impl Cluster {
         self.threads[index].state = if greedy {
             ThreadState::Greedy(bytes)
         } else {
+            self.allocations_begun += 1;
             ThreadState::Allocating(bytes)
         };
         let dsm = &mut self.machines[usize::from(rank)].dsm;
