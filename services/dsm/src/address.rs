@@ -90,8 +90,8 @@ impl Minipage {
             }
     }
 
-    /// The name of this minipage in tables and messages. Only of well-formed ones.
-    pub(crate) fn key(&self) -> Key {
+    /// Its name, if it lies within a segment.
+    pub fn key(&self) -> Key {
         Key {
             view: self.view,
             page: self.first_page() as u32,
@@ -99,25 +99,13 @@ impl Minipage {
     }
 }
 
-/// What names a minipage: its view and its first page.
+/// What names a minipage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Key {
-    view: u16,
-    page: u32,
-}
-
-impl Key {
-    pub(crate) fn new(view: u16, page: u32) -> Self {
-        Key { view, page }
-    }
-
-    pub(crate) fn view(self) -> u16 {
-        self.view
-    }
-
-    pub(crate) fn page(self) -> u32 {
-        self.page
-    }
+pub struct Key {
+    /// Its view.
+    pub view: u16,
+    /// Its first page.
+    pub page: u32,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::allocation::{self, Allocation};
 use crate::coherence::Coherence;
 use crate::context::Context;
 use crate::sequential::SequentialConsistency;
-use crate::synchronisation::{Barriers, Locks, Round};
+use crate::synchronisation::{Barriers, Locks};
 use crate::{
     Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES,
     Message, Minipage, PeerError, Progress, Protection, Rank, Thread, Violation,
@@ -252,22 +252,10 @@ impl Dsm {
             Message::LockToken { lock } => {
                 locks.handle_token(context, coherence, from, lock, payload)
             }
-            Message::BarrierArrive {
-                barrier,
-                epoch,
-                root,
-                value,
-            } => {
-                let round = Round::new(barrier, epoch, root, value);
+            Message::BarrierArrive { round } => {
                 barriers.handle_arrival(context, coherence, from, round, payload)
             }
-            Message::BarrierRelease {
-                barrier,
-                epoch,
-                root,
-                value,
-            } => {
-                let round = Round::new(barrier, epoch, root, value);
+            Message::BarrierRelease { round } => {
                 barriers.handle_release(context, coherence, from, round, payload)
             }
             _ => coherence.handle_message(context, from, message),

@@ -1,13 +1,13 @@
 //! Messages in bytes.
 //!
 //! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a byte
-//! of 0 or 1, a minipage is view (2), offset (8) and length (8). Behind the fields of a lock's token, an arrival at a barrier and a
+//! of 0 or 1. Behind the fields of a lock's token, an arrival at a barrier and a
 //! release from one stands the *payload*: what the protocol that keeps memory coherent tells the receiver.
 //!
 //! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics; whether the numbers make
 //! sense in the job is checked by [`Dsm::handle_message`](crate::Dsm::handle_message).
 
-use crate::{Access, Message, Minipage};
+use crate::{Access, Key, Message, Minipage, Round};
 use thiserror::Error;
 
 /// The longest message without its payload, in bytes.
@@ -72,13 +72,13 @@ macro_rules! layouts {
 
 // The kind byte of each message, and its fields in their order.
 layouts! {
-    1 Request { access thread view page }
-    2 Refuse { thread view page }
+    1 Request { access thread key }
+    2 Refuse { thread key }
     3 Forward { access thread minipage requester acks }
     4 Grant { access data done thread minipage acks }
-    5 Invalidate { thread view page requester }
-    6 InvalidateAck { thread view page }
-    7 Done { thread view page }
+    5 Invalidate { thread key requester }
+    6 InvalidateAck { thread key }
+    7 Done { thread key }
     8 Register { thread minipage }
     9 Registered { thread }
     10 ChunkRequest { thread need_pages want_pages }
@@ -87,8 +87,8 @@ layouts! {
     13 LockRequest { lock }
     14 LockForward { lock successor }
     15 LockToken { lock }
-    16 BarrierArrive { barrier epoch root value }
-    17 BarrierRelease { barrier epoch root value }
+    16 BarrierArrive { round }
+    17 BarrierRelease { round }
 }
 
 impl Message {
@@ -209,20 +209,23 @@ impl Field for Access {
     }
 }
 
-impl Field for Minipage {
-    fn write(self, to: &mut Writer<'_>) {
-        self.view.write(to);
-        self.offset_bytes.write(to);
-        self.length_bytes.write(to);
-    }
+macro_rules! records {
+    ($($name:ident { $($field:ident)* })*) => {
+        $(impl Field for $name {
+            fn write(self, to: &mut Writer<'_>) {
+                $(self.$field.write(to);)*
+            }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Minipage {
-            view: Field::read(from)?,
-            offset_bytes: Field::read(from)?,
-            length_bytes: Field::read(from)?,
-        })
-    }
+            fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Ok($name { $($field: Field::read(from)?),* })
+            }
+        })*
+    };
+}
+records! {
+    Key { view page }
+    Minipage { view offset_bytes length_bytes }
+    Round { barrier epoch root value }
 }
 
 #[cfg(test)]

@@ -78,13 +78,13 @@ mod synchronisation;
 mod tables;
 
 pub use action::{Action, Outcome, Progress};
-pub use address::{Access, Address, Minipage, PAGE_BYTES, Protection};
+pub use address::{Access, Address, Key, Minipage, PAGE_BYTES, Protection};
 pub use config::{Config, ConfigError, MAX_PAGES, MAX_PREFETCHES, MAX_RANKS, MAX_VIEWS};
 pub use counters::Counters;
 pub use dsm::Dsm;
 pub use encoding::{MAX_FIELDS_BYTES, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, ParseError};
 pub use error::{Error, PeerError, Violation};
-pub use message::Message;
+pub use message::{Message, Round};
 
 /// The number of a process in its job, from 0.
 pub type Rank = u16;

@@ -1,9 +1,8 @@
 //! What ranks say to each other.
 
-use crate::{Access, Barrier, Lock, Minipage, Rank, Thread};
+use crate::{Access, Barrier, Key, Lock, Minipage, Rank, Thread};
 
-/// A message between two ranks. `view` and `page` name a minipage by its view and first page; `thread` is the
-/// requester's thread on whose behalf it travels; in messages about a minipage, a number beyond the last thread stands for a
+/// A message between two ranks. `key` names a minipage; `thread` is the requester's thread on whose behalf it travels; in messages about a minipage, a number beyond the last thread stands for a
 /// request ahead of any access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
@@ -11,10 +10,8 @@ pub enum Message {
     Request {
         /// The faulting thread.
         thread: Thread,
-        /// View of the minipage.
-        view: u16,
-        /// First page of the minipage; the page of the access if the requester has not met the minipage.
-        page: u32,
+        /// The minipage; the page of the access if the requester has not met the minipage.
+        key: Key,
         /// What the thread wants.
         access: Access,
     },
@@ -23,9 +20,7 @@ pub enum Message {
         /// The faulting thread.
         thread: Thread,
         /// As in the request.
-        view: u16,
-        /// As in the request.
-        page: u32,
+        key: Key,
     },
     /// Manager → owner: give the requester a copy, or for a write all you have.
     Forward {
@@ -57,10 +52,8 @@ pub enum Message {
     },
     /// Manager → holder of a copy: drop it and tell the requester.
     Invalidate {
-        /// View of the minipage.
-        view: u16,
-        /// First page of the minipage.
-        page: u32,
+        /// Which minipage.
+        key: Key,
         /// Who wants to write.
         requester: Rank,
         /// Its faulting thread.
@@ -70,19 +63,15 @@ pub enum Message {
     InvalidateAck {
         /// The faulting thread.
         thread: Thread,
-        /// View of the minipage.
-        view: u16,
-        /// First page of the minipage.
-        page: u32,
+        /// Which minipage.
+        key: Key,
     },
     /// Requester → manager: the right is in use, serve the next.
     Done {
         /// The thread that had faulted.
         thread: Thread,
-        /// View of the minipage.
-        view: u16,
-        /// First page of the minipage.
-        page: u32,
+        /// Which minipage.
+        key: Key,
     },
     /// Allocating rank → manager (or everybody, if longer than a page): here is a minipage, I own it.
     Register {
@@ -140,24 +129,25 @@ pub enum Message {
     },
     /// Rank → barrier manager: all of mine are here. Carries a payload.
     BarrierArrive {
-        /// Which barrier; the number of barriers stands for the broadcast.
-        barrier: Barrier,
-        /// How many times this barrier was passed before, modulo 2³².
-        epoch: u32,
-        /// The root of a broadcast; 0 in a barrier.
-        root: Rank,
-        /// The root's value; 0 from others.
-        value: u64,
+        /// Of which barrier.
+        round: Round,
     },
     /// Barrier manager → rank: everybody else is here. Carries a payload.
     BarrierRelease {
-        /// Which barrier.
-        barrier: Barrier,
-        /// As in `BarrierArrive`.
-        epoch: u32,
-        /// The root of a broadcast; 0 in a barrier.
-        root: Rank,
-        /// The root's value; 0 to the root if it has not arrived.
-        value: u64,
+        /// Of which barrier.
+        round: Round,
     },
+}
+
+/// One passing of a barrier by all ranks, or one broadcast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    /// Which barrier; the number of barriers stands for the broadcast.
+    pub barrier: Barrier,
+    /// How many times this barrier was passed before, modulo 2³².
+    pub epoch: u32,
+    /// The root of a broadcast; 0 in a barrier.
+    pub root: Rank,
+    /// The root's value; 0 from others, and to a root that has not arrived.
+    pub value: u64,
 }

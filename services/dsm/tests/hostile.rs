@@ -5,7 +5,9 @@
 #[path = "../../../tests/random.rs"]
 pub(crate) mod random;
 
-use mapwire_dsm::{Access, Action, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome};
+use mapwire_dsm::{
+    Access, Action, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Round,
+};
 use random::Random;
 
 const RANKS: u16 = 3;
@@ -47,8 +49,7 @@ fn minipage(random: &mut Random, known: &[Minipage]) -> Minipage {
 
 fn message(random: &mut Random, known: &[Minipage]) -> Message {
     let minipage = minipage(random, known);
-    let view = minipage.view;
-    let page = (minipage.offset_bytes / 4096) as u32;
+    let key = minipage.key();
     let thread = number(random, u64::from(THREADS)) as u16;
     let rank = number(random, u64::from(RANKS)) as u16;
     let access = if random.chance(50) {
@@ -65,15 +66,19 @@ fn message(random: &mut Random, known: &[Minipage]) -> Message {
     let barrier = number(random, 4) as u32;
     let epoch = number(random, 4) as u32;
     let (pages, left) = (number(random, 8) as u32, number(random, 24) as u32);
-    let value = random.next();
+    let round = Round {
+        barrier,
+        epoch,
+        root: rank,
+        value: random.next(),
+    };
     match random.below(18) {
         0 => Message::Request {
             thread,
-            view,
-            page,
+            key,
             access,
         },
-        1 => Message::Refuse { thread, view, page },
+        1 => Message::Refuse { thread, key },
         2 => Message::Forward {
             minipage,
             requester: rank,
@@ -93,13 +98,12 @@ fn message(random: &mut Random, known: &[Minipage]) -> Message {
             }
         }
         5 => Message::Invalidate {
-            view,
-            page,
+            key,
             requester: rank,
             thread,
         },
-        6 => Message::InvalidateAck { thread, view, page },
-        7 => Message::Done { thread, view, page },
+        6 => Message::InvalidateAck { thread, key },
+        7 => Message::Done { thread, key },
         8 => Message::Register { minipage, thread },
         9 => Message::Registered { thread },
         10 => Message::ChunkRequest {
@@ -122,18 +126,8 @@ fn message(random: &mut Random, known: &[Minipage]) -> Message {
             successor: rank,
         },
         15 => Message::LockToken { lock },
-        16 => Message::BarrierArrive {
-            barrier,
-            epoch,
-            root: rank,
-            value,
-        },
-        _ => Message::BarrierRelease {
-            barrier,
-            epoch,
-            root: rank,
-            value,
-        },
+        16 => Message::BarrierArrive { round },
+        _ => Message::BarrierRelease { round },
     }
 }
 
@@ -147,16 +141,13 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
     match asked {
         Message::Request {
             thread,
-            view,
-            page,
+            key,
             access,
         } if random.chance(80) => {
-            let at = |minipage: &&Minipage| {
-                (minipage.view, minipage.first_page()) == (view, u64::from(page))
-            };
-            let offset_bytes = u64::from(page).wrapping_mul(4096);
+            let at = |minipage: &&Minipage| minipage.key() == key;
+            let offset_bytes = u64::from(key.page).wrapping_mul(4096);
             let new = Minipage {
-                view,
+                view: key.view,
                 offset_bytes,
                 length_bytes: 1 + random.below(4096),
             };
@@ -176,9 +167,7 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
                 done: random.chance(30),
             }
         }
-        Message::Request {
-            thread, view, page, ..
-        } => Message::Refuse { thread, view, page },
+        Message::Request { thread, key, .. } => Message::Refuse { thread, key },
         Message::Forward {
             minipage,
             thread,
@@ -195,17 +184,11 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
         },
         Message::Grant {
             minipage, thread, ..
-        } => {
-            let page = minipage.first_page() as u32;
-            Message::Done {
-                thread,
-                view: minipage.view,
-                page,
-            }
-        }
-        Message::Invalidate {
-            view, page, thread, ..
-        } => Message::InvalidateAck { thread, view, page },
+        } => Message::Done {
+            thread,
+            key: minipage.key(),
+        },
+        Message::Invalidate { key, thread, .. } => Message::InvalidateAck { thread, key },
         Message::Register { thread, .. } => Message::Registered { thread },
         Message::ChunkRequest {
             thread, need_pages, ..
@@ -220,27 +203,12 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
         Message::LockRequest { lock } | Message::LockForward { lock, .. } => {
             Message::LockToken { lock }
         }
-        Message::BarrierArrive {
-            barrier,
-            epoch,
-            root,
-            value,
-        } => Message::BarrierRelease {
-            barrier,
-            epoch,
-            root,
-            value,
-        },
-        Message::BarrierRelease {
-            barrier,
-            epoch,
-            root,
-            value,
-        } => Message::BarrierArrive {
-            barrier,
-            epoch: epoch.wrapping_add(1),
-            root,
-            value,
+        Message::BarrierArrive { round } => Message::BarrierRelease { round },
+        Message::BarrierRelease { round } => Message::BarrierArrive {
+            round: Round {
+                epoch: round.epoch.wrapping_add(1),
+                ..round
+            },
         },
         _ => message(random, known),
     }
@@ -409,17 +377,13 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
                         thread,
                         ..
                     },
-                )) if random.chance(50) => {
-                    let page = minipage.first_page() as u32;
-                    (
-                        requester,
-                        Message::Done {
-                            thread,
-                            view: minipage.view,
-                            page,
-                        },
-                    )
-                }
+                )) if random.chance(50) => (
+                    requester,
+                    Message::Done {
+                        thread,
+                        key: minipage.key(),
+                    },
+                ),
                 Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known)),
                 None => (
                     number(&mut random, u64::from(RANKS)) as u16,

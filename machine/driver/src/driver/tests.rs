@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mapwire_dsm::{Access, Config as ModelConfig, Dsm, MAX_MESSAGE_BYTES, Message, Progress};
+use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Message, Progress};
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_service::{Action, Broken, Service};
@@ -109,8 +109,7 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     assert!(driver.node.idle_towards(PEER));
     let request = Message::Request {
         thread: 0,
-        view: 0,
-        page: 0,
+        key: Key { view: 0, page: 0 },
         access: Access::Read,
     };
     let mut bytes = [0; MAX_MESSAGE_BYTES];

@@ -8,7 +8,7 @@ use super::{Order, SequentialConsistency, Work};
 
 impl SequentialConsistency {
     /// The name of a minipage of which this rank must hold a copy.
-    pub(super) fn known_key(&self, minipage: &Minipage) -> Result<Key, Violation> {
+    pub(super) fn known(&self, minipage: &Minipage) -> Result<Key, Violation> {
         if !minipage.is_well_formed(self.pages, self.views) {
             return Err(Violation::OutOfRange);
         }
@@ -30,7 +30,7 @@ impl SequentialConsistency {
         {
             return Err(Violation::OutOfRange);
         }
-        if order.manager != self.spread.manager(order.key.page()) {
+        if order.manager != self.spread.manager(order.key.page) {
             return Err(Violation::NotManager);
         }
         if self.map.protection(order.key) == Protection::None || self.holds.is_put_off(order.key) {
@@ -66,11 +66,7 @@ impl SequentialConsistency {
                 context.send_minipage(requester, minipage, message);
             }
             Work::Invalidate => {
-                let message = Message::InvalidateAck {
-                    thread,
-                    view: key.view(),
-                    page: key.page(),
-                };
+                let message = Message::InvalidateAck { thread, key };
                 context.send(requester, message);
             }
         }

@@ -56,7 +56,7 @@ impl Directory {
 
     /// The entry for a minipage that this rank manages, given the row of its first page.
     pub(super) fn entry(&self, key: Key, row: u32) -> Entry {
-        Entry(usize::from(key.view()) * self.rows + row as usize)
+        Entry(usize::from(key.view) * self.rows + row as usize)
     }
 
     pub(super) fn is_registered(&self, entry: Entry) -> bool {
@@ -197,8 +197,8 @@ mod tests {
     fn requests_for_a_minipage_are_served_in_the_order_they_came() {
         let mut directory = Directory::new(4, 2, 64, 3).unwrap();
         let (a, b) = (
-            directory.entry(Key::new(0, 0), 1),
-            directory.entry(Key::new(1, 0), 1),
+            directory.entry(Key { view: 0, page: 0 }, 1),
+            directory.entry(Key { view: 1, page: 0 }, 1),
         );
         for r in [request(63, 2), request(0, 0), request(5, 1)] {
             assert!(directory.enqueue(a, r));

@@ -27,14 +27,7 @@ impl SequentialConsistency {
         }
         let entry = self.managed(key).ok_or(Violation::NotManager)?;
         if !self.directory.is_registered(entry) {
-            context.send(
-                from,
-                Message::Refuse {
-                    thread,
-                    view: key.view(),
-                    page: key.page(),
-                },
-            );
+            context.send(from, Message::Refuse { thread, key });
             return Ok(());
         }
         if !self.directory.enqueue(
@@ -190,8 +183,7 @@ impl SequentialConsistency {
         }
         for holder in self.directory.holders(entry).filter(drops) {
             let message = Message::Invalidate {
-                view: key.view(),
-                page: key.page(),
+                key,
                 requester,
                 thread,
             };

@@ -63,31 +63,34 @@ impl Map {
         let at = self.index(view, page);
         let word = self.words[at];
         if word & KIND != BODY {
-            return Key::new(view, page);
+            return Key { view, page };
         }
         let back = if self.words[at - 1] & KIND == HEAD {
             1
         } else {
             payload(word) as u32
         };
-        Key::new(view, page - back)
+        Key {
+            view,
+            page: page - back,
+        }
     }
 
     /// What the application may do with the minipage of that name; nothing, if it is not known.
     pub(super) fn protection(&self, key: Key) -> Protection {
-        protection(self.words[self.index(key.view(), key.page())])
+        protection(self.words[self.index(key.view, key.page)])
     }
 
     pub(super) fn set_protection(&mut self, key: Key, protection: Protection) {
-        let at = self.index(key.view(), key.page());
+        let at = self.index(key.view, key.page);
         self.words[at] = self.words[at] & !0b1100 | protection_bits(protection);
     }
 
     /// The minipage of that name.
     pub(super) fn minipage(&self, key: Key) -> Option<Minipage> {
-        let at = self.index(key.view(), key.page());
+        let at = self.index(key.view, key.page);
         let word = self.words[at];
-        let start = u64::from(key.page()) * PAGE_BYTES;
+        let start = u64::from(key.page) * PAGE_BYTES;
         let (offset_bytes, length_bytes) = match word & KIND {
             SMALL => (
                 start + payload(word) % PAGE_BYTES,
@@ -100,7 +103,7 @@ impl Map {
             _ => return None,
         };
         Some(Minipage {
-            view: key.view(),
+            view: key.view,
             offset_bytes,
             length_bytes,
         })

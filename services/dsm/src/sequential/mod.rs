@@ -88,6 +88,18 @@ struct Order {
     work: Work,
 }
 
+impl Order {
+    fn new(key: Key, manager: Rank, requester: Rank, thread: Thread, work: Work) -> Self {
+        Order {
+            key,
+            manager,
+            requester,
+            thread,
+            work,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Forward { access: Access, acks: u16 },
@@ -158,14 +170,14 @@ impl SequentialConsistency {
 
     /// The directory entry of a minipage, if this rank manages it.
     fn managed(&self, key: Key) -> Option<Entry> {
-        let mine = self.spread.manager(key.page()) == self.rank;
-        mine.then(|| self.directory.entry(key, self.spread.row(key.page())))
+        let mine = self.spread.manager(key.page) == self.rank;
+        mine.then(|| self.directory.entry(key, self.spread.row(key.page)))
     }
 
     /// The name of what a message is about.
-    fn checked_key(&self, view: u16, page: u32) -> Result<Key, Violation> {
-        if view < self.views && page < self.pages {
-            Ok(Key::new(view, page))
+    fn checked(&self, key: Key) -> Result<Key, Violation> {
+        if key.view < self.views && key.page < self.pages {
+            Ok(key)
         } else {
             Err(Violation::OutOfRange)
         }
@@ -181,16 +193,11 @@ impl SequentialConsistency {
         match message {
             Message::Request {
                 thread,
-                view,
-                page,
+                key,
                 access,
-            } => {
-                let key = self.checked_key(view, page)?;
-                self.handle_request(context, from, thread, key, access)
-            }
-            Message::Refuse { thread, view, page } => {
-                let key = self.checked_key(view, page)?;
-                self.handle_refuse(context, from, thread, key)
+            } => self.handle_request(context, from, thread, self.checked(key)?, access),
+            Message::Refuse { thread, key } => {
+                self.handle_refuse(context, from, thread, self.checked(key)?)
             }
             Message::Forward {
                 minipage,
@@ -199,18 +206,9 @@ impl SequentialConsistency {
                 access,
                 acks,
             } => {
-                let key = self.known_key(&minipage)?;
+                let key = self.known(&minipage)?;
                 let work = Work::Forward { access, acks };
-                self.handle_order(
-                    context,
-                    Order {
-                        key,
-                        manager: from,
-                        requester,
-                        thread,
-                        work,
-                    },
-                )
+                self.handle_order(context, Order::new(key, from, requester, thread, work))
             }
             Message::Grant {
                 minipage,
@@ -224,31 +222,19 @@ impl SequentialConsistency {
                 self.handle_grant(context, from, minipage, thread, access, grant)
             }
             Message::Invalidate {
-                view,
-                page,
+                key,
                 requester,
                 thread,
             } => {
-                let key = self.checked_key(view, page)?;
-                let work = Work::Invalidate;
-                self.handle_order(
-                    context,
-                    Order {
-                        key,
-                        manager: from,
-                        requester,
-                        thread,
-                        work,
-                    },
-                )
+                let key = self.checked(key)?;
+                let order = Order::new(key, from, requester, thread, Work::Invalidate);
+                self.handle_order(context, order)
             }
-            Message::InvalidateAck { thread, view, page } => {
-                let key = self.checked_key(view, page)?;
-                self.handle_invalidate_ack(context, from, thread, key)
+            Message::InvalidateAck { thread, key } => {
+                self.handle_invalidate_ack(context, from, thread, self.checked(key)?)
             }
-            Message::Done { thread, view, page } => {
-                let key = self.checked_key(view, page)?;
-                self.handle_done(context, from, thread, key)
+            Message::Done { thread, key } => {
+                self.handle_done(context, from, thread, self.checked(key)?)
             }
             // The other parts of the rank take the others.
             _ => Err(Violation::Unasked),
@@ -271,7 +257,7 @@ impl Coherence for SequentialConsistency {
 
     /// Its manager, or everybody if it is longer than a page: a rank that faults in the middle of it must know where it begins.
     fn must_know(&self, minipage: &Minipage, rank: Rank) -> bool {
-        minipage.pages() > 1 || rank == self.spread.manager(minipage.key().page())
+        minipage.pages() > 1 || rank == self.spread.manager(minipage.key().page)
     }
 
     fn enter(&mut self, from: Rank, minipage: Minipage) -> Result<(), Violation> {

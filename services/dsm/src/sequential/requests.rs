@@ -100,11 +100,10 @@ impl SequentialConsistency {
             None => {
                 let message = Message::Request {
                     thread,
-                    view: key.view(),
-                    page: key.page(),
+                    key,
                     access,
                 };
-                context.send(self.spread.manager(key.page()), message);
+                context.send(self.spread.manager(key.page), message);
             }
             Some(entry) => {
                 if !self.request_here(context, thread, key, access, entry) {
@@ -142,7 +141,7 @@ impl SequentialConsistency {
         let key = minipage.key();
         let known = self.map.minipage(key);
         let request = *self.led(thread, key)?;
-        let manager = self.spread.manager(key.page());
+        let manager = self.spread.manager(key.page);
         if request.grant.is_some() || request.access != access || request.acked > acks {
             return Err(Violation::Unasked);
         }
@@ -252,12 +251,8 @@ impl SequentialConsistency {
         if let Some(entry) = self.managed(key) {
             self.served(context, key, entry);
         } else if grant.done {
-            let message = Message::Done {
-                thread,
-                view: key.view(),
-                page: key.page(),
-            };
-            context.send(self.spread.manager(key.page()), message);
+            let message = Message::Done { thread, key };
+            context.send(self.spread.manager(key.page), message);
         }
         if let Some((waiter, access)) = unsatisfied
             && !self.is_requested(key)
@@ -273,7 +268,7 @@ impl SequentialConsistency {
         thread: Thread,
         key: Key,
     ) -> Result<(), Violation> {
-        if from != self.spread.manager(key.page()) {
+        if from != self.spread.manager(key.page) {
             return Err(Violation::NotManager);
         }
         if self.led(thread, key)?.grant.is_some() {
@@ -305,7 +300,7 @@ impl SequentialConsistency {
                 return self.request(context, waiter, key, access);
             }
             let error = Error::NotShared {
-                view: key.view(),
+                view: key.view,
                 page: u64::from(page),
             };
             context.resume(waiter, Outcome::Failed(error));

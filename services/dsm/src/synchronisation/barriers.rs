@@ -8,9 +8,10 @@
 use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
 use crate::ranks::RankSets;
-use crate::{Barrier, Config, Error, Message, Outcome, Rank, Thread, Violation};
+use crate::{Barrier, Config, Error, Message, Outcome, Rank, Round, Thread, Violation};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 #[derive(Debug)]
 pub(crate) struct Barriers {
@@ -29,33 +30,10 @@ struct Slot {
     epoch: u32,
     /// Threads of this rank that arrived in this round.
     arrived: u16,
-    /// Whether the manager was told that all of them did.
-    told: bool,
-    /// The root that this rank named, and the value it gave, if it was told.
-    root: Rank,
-    value: u64,
+    /// The root that this rank named, and the value it gave, if the manager was told that all of them did.
+    told: Option<(Rank, u64)>,
     /// Root and value of a release that came before this rank arrived: everybody else is there.
     early: Option<(Rank, u64)>,
-}
-
-/// What a message says of a barrier.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Round {
-    barrier: Barrier,
-    epoch: u32,
-    root: Rank,
-    value: u64,
-}
-
-impl Round {
-    pub(crate) fn new(barrier: Barrier, epoch: u32, root: Rank, value: u64) -> Self {
-        Round {
-            barrier,
-            epoch,
-            root,
-            value,
-        }
-    }
 }
 
 /// A barrier as its manager sees it.
@@ -99,7 +77,7 @@ impl Barriers {
             return Err(Error::UnknownBarrier { barrier, barriers });
         }
         let slot = &mut self.slots[barrier as usize];
-        if slot.told {
+        if slot.told.is_some() {
             return Err(Error::BarrierFull {
                 barrier,
                 participants,
@@ -129,7 +107,7 @@ impl Barriers {
         }
         let barrier = self.broadcast_number();
         let slot = &mut self.slots[barrier as usize];
-        if slot.told {
+        if slot.told.is_some() {
             return Err(Error::BroadcastBusy);
         }
         let gathered = &self.gathered[barrier as usize];
@@ -167,12 +145,6 @@ impl Barriers {
         Ok(())
     }
 
-    /// Whether a message about the barrier may name this root: a barrier that is no broadcast has none, which is written 0.
-    fn names_a_root(&self, context: &Context, barrier: Barrier, root: Rank) -> bool {
-        let broadcast = self.broadcast_number();
-        barrier < broadcast && root == 0 || barrier == broadcast && root < context.ranks()
-    }
-
     /// All participants of this rank are there.
     fn tell(
         &mut self,
@@ -183,29 +155,23 @@ impl Barriers {
         value: u64,
     ) {
         let slot = &mut self.slots[barrier as usize];
-        slot.told = true;
-        slot.root = root;
-        slot.value = value;
+        slot.told = Some((root, value));
         let (epoch, early) = (slot.epoch, slot.early);
+        let round = Round {
+            barrier,
+            epoch,
+            root,
+            value,
+        };
         let manager = manager(context, barrier);
-        if manager != context.rank() {
-            coherence.release(context, manager);
-            context.send(
-                manager,
-                Message::BarrierArrive {
-                    barrier,
-                    epoch,
-                    root,
-                    value,
-                },
-            );
-            if let Some((_, value)) = early {
-                self.release(context, barrier, value);
-            }
-            return;
+        if manager == context.rank() {
+            return self.gather(context, coherence, manager, round);
         }
-        self.gathered[barrier as usize].root = root;
-        self.gather(context, coherence, context.rank(), barrier, root, value);
+        coherence.release(context, manager);
+        context.send(manager, Message::BarrierArrive { round });
+        if let Some((_, value)) = early {
+            self.release(context, barrier, value);
+        }
     }
 
     /// Notes at the manager that a rank is there.
@@ -214,31 +180,22 @@ impl Barriers {
         context: &mut Context,
         coherence: &mut impl Coherence,
         from: Rank,
-        barrier: Barrier,
-        root: Rank,
-        value: u64,
+        round: Round,
     ) {
         let (me, ranks) = (context.rank(), context.ranks());
-        let index = barrier as usize;
+        let index = round.barrier as usize;
         self.arrived.insert(index, from);
         let gathered = &mut self.gathered[index];
         gathered.count += 1;
-        if from == root {
-            gathered.value = value;
+        gathered.root = round.root;
+        if from == round.root {
+            gathered.value = round.value;
         }
-        let Gathered {
-            count,
-            early,
-            root,
-            value,
-        } = *gathered;
-        let missing = ranks - count;
+        let (value, early) = (gathered.value, gathered.early);
         let message = Message::BarrierRelease {
-            barrier,
-            epoch: self.slots[index].epoch,
-            root,
-            value,
+            round: Round { value, ..round },
         };
+        let missing = ranks - gathered.count;
         if missing == 0 {
             *gathered = Gathered::default();
             self.arrived.clear(index);
@@ -246,7 +203,7 @@ impl Barriers {
                 coherence.release(context, to);
                 context.send(to, message);
             }
-            self.release(context, barrier, value);
+            self.release(context, round.barrier, value);
         } else if missing == 1 {
             let last = self.arrived.first_absent(index);
             if last != me {
@@ -260,10 +217,9 @@ impl Barriers {
     /// Everybody is there. `value` is the root's, unless this rank is the root, which knows it best.
     fn release(&mut self, context: &mut Context, barrier: Barrier, value: u64) {
         let slot = &mut self.slots[barrier as usize];
-        let value = if slot.root == context.rank() {
-            slot.value
-        } else {
-            value
+        let value = match slot.told {
+            Some((root, mine)) if root == context.rank() => mine,
+            _ => value,
         };
         *slot = Slot {
             epoch: slot.epoch.wrapping_add(1),
@@ -282,6 +238,27 @@ impl Barriers {
         }
     }
 
+    /// Whether a message may be about that round of a barrier, which rank `by` manages.
+    fn check(&self, context: &Context, round: Round, by: Rank) -> Result<(), Violation> {
+        let (barrier, broadcast) = (round.barrier, self.broadcast_number());
+        // A barrier that is no broadcast has no root, which is written 0.
+        let roots = match barrier.cmp(&broadcast) {
+            Ordering::Less => 1,
+            Ordering::Equal => context.ranks(),
+            Ordering::Greater => 0,
+        };
+        if round.root >= roots {
+            return Err(Violation::OutOfRange);
+        }
+        if manager(context, barrier) != by {
+            return Err(Violation::NotManager);
+        }
+        if round.epoch != self.slots[barrier as usize].epoch {
+            return Err(Violation::Epoch);
+        }
+        Ok(())
+    }
+
     pub(crate) fn handle_arrival(
         &mut self,
         context: &mut Context,
@@ -290,31 +267,16 @@ impl Barriers {
         round: Round,
         payload: &[u8],
     ) -> Result<(), Violation> {
-        let Round {
-            barrier,
-            epoch,
-            root,
-            value,
-        } = round;
-        if !self.names_a_root(context, barrier, root) {
-            return Err(Violation::OutOfRange);
-        }
-        if manager(context, barrier) != context.rank() {
-            return Err(Violation::NotManager);
-        }
-        if epoch != self.slots[barrier as usize].epoch {
-            return Err(Violation::Epoch);
-        }
-        if self.arrived.contains(barrier as usize, from) {
+        self.check(context, round, context.rank())?;
+        let index = round.barrier as usize;
+        if self.arrived.contains(index, from) {
             return Err(Violation::Repeated);
         }
-        let gathered = &mut self.gathered[barrier as usize];
-        if gathered.count != 0 && gathered.root != root {
+        if self.gathered[index].count != 0 && self.gathered[index].root != round.root {
             return Err(Violation::Root);
         }
         coherence.acquire(context, from, payload)?;
-        gathered.root = root;
-        self.gather(context, coherence, from, barrier, root, value);
+        self.gather(context, coherence, from, round);
         Ok(())
     }
 
@@ -326,34 +288,19 @@ impl Barriers {
         round: Round,
         payload: &[u8],
     ) -> Result<(), Violation> {
-        let Round {
-            barrier,
-            epoch,
-            root,
-            value,
-        } = round;
-        if !self.names_a_root(context, barrier, root) {
-            return Err(Violation::OutOfRange);
-        }
-        if manager(context, barrier) != from {
-            return Err(Violation::NotManager);
-        }
-        let slot = &mut self.slots[barrier as usize];
-        if epoch != slot.epoch {
-            return Err(Violation::Epoch);
-        }
-        if !slot.told && slot.early.is_some() {
-            return Err(Violation::Repeated);
-        }
-        if slot.told && root != slot.root {
-            return Err(Violation::Root);
+        self.check(context, round, from)?;
+        let slot = &mut self.slots[round.barrier as usize];
+        match slot.told {
+            None if slot.early.is_some() => return Err(Violation::Repeated),
+            Some((root, _)) if root != round.root => return Err(Violation::Root),
+            _ => {}
         }
         coherence.acquire(context, from, payload)?;
-        if slot.told {
-            self.release(context, barrier, value);
+        if slot.told.is_some() {
+            self.release(context, round.barrier, round.value);
         } else {
             // This rank alone is missing.
-            slot.early = Some((root, value));
+            slot.early = Some((round.root, round.value));
         }
         Ok(())
     }

@@ -5,5 +5,5 @@ mod locks;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use barriers::{Barriers, Round};
+pub(crate) use barriers::Barriers;
 pub(crate) use locks::Locks;

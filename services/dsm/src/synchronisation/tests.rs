@@ -1,9 +1,11 @@
 //! Payloads on locks and barriers: a protocol whose ranks learn of each other's writes only when they synchronise.
 
-use super::{Barriers, Locks, Round};
+use super::{Barriers, Locks};
 use crate::coherence::Coherence;
 use crate::context::Context;
-use crate::{Action, Config, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Rank, Violation};
+use crate::{
+    Action, Config, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Rank, Round, Violation,
+};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -80,26 +82,12 @@ impl Synchronised {
             Message::LockToken { lock } => {
                 self.locks.handle_token(context, time, from, lock, payload)
             }
-            Message::BarrierArrive {
-                barrier,
-                epoch,
-                root,
-                value,
-            } => {
-                let round = Round::new(barrier, epoch, root, value);
-                self.barriers
-                    .handle_arrival(context, time, from, round, payload)
-            }
-            Message::BarrierRelease {
-                barrier,
-                epoch,
-                root,
-                value,
-            } => {
-                let round = Round::new(barrier, epoch, root, value);
-                self.barriers
-                    .handle_release(context, time, from, round, payload)
-            }
+            Message::BarrierArrive { round } => self
+                .barriers
+                .handle_arrival(context, time, from, round, payload),
+            Message::BarrierRelease { round } => self
+                .barriers
+                .handle_release(context, time, from, round, payload),
             other => panic!("{other:?}"),
         }
     }
@@ -257,24 +245,20 @@ fn a_payload_that_is_refused_leaves_lock_and_barrier_as_they_were() {
     assert_eq!(waiting.handle(0, token, &[1]), Err(Violation::Payload));
     assert_eq!(waiting.handle(0, token, &[0; 6]), Ok(()));
 
-    let manager = job.rank(0);
-    let arrive = Message::BarrierArrive {
+    let round = Round {
         barrier: 0,
         epoch: 0,
         root: 0,
         value: 0,
     };
+    let manager = job.rank(0);
+    let arrive = Message::BarrierArrive { round };
     assert_eq!(manager.handle(2, arrive, &[1]), Err(Violation::Payload));
     assert_eq!(manager.handle(2, arrive, &[0; 6]), Ok(()));
     assert_eq!(manager.handle(2, arrive, &[0; 6]), Err(Violation::Repeated));
 
     let early = job.rank(2);
-    let release = Message::BarrierRelease {
-        barrier: 0,
-        epoch: 0,
-        root: 0,
-        value: 0,
-    };
+    let release = Message::BarrierRelease { round };
     assert_eq!(early.handle(0, release, &[1]), Err(Violation::Payload));
     assert_eq!(early.handle(0, release, &[0; 6]), Ok(()));
 }

@@ -176,11 +176,9 @@ fn an_acknowledgement_counts_once_and_only_as_many_as_were_asked_for() {
     net.fault(0, page, Access::Read);
     let _ = net.start(3, 0, page, Access::Write);
     net.forget();
-    let at = page.first_page() as u32;
     let ack = Message::InvalidateAck {
         thread: 0,
-        view: page.view,
-        page: at,
+        key: page.key(),
     };
     let violation = |from, violation| Err(PeerError { from, violation });
     let dsm = net.rank(3);
@@ -279,8 +277,7 @@ fn a_copy_is_closed_before_its_end_is_acknowledged() {
     net.fault(0, page, Access::Write);
     let ack = Message::InvalidateAck {
         thread: 0,
-        view: page.view,
-        page: page.first_page() as u32,
+        key: page.key(),
     };
     assert_eq!(
         net.actions(1),

@@ -114,21 +114,14 @@ fn a_refusal_that_is_older_than_an_allocation_fails_no_thread() {
         .rev()
         .find_map(|action| match action {
             Action::Send {
-                message:
-                    Message::Request {
-                        thread, view, page, ..
-                    },
+                message: Message::Request { thread, key, .. },
                 ..
-            } => Some((thread, view, page)),
+            } => Some((thread, key)),
             _ => None,
         });
-    let (thread, view, first) = asked.unwrap();
+    let (thread, key) = asked.unwrap();
     assert_eq!(net.start(2, 0, page, Access::Read), Progress::Pending);
-    let refusal = Message::Refuse {
-        thread,
-        view,
-        page: first,
-    };
+    let refusal = Message::Refuse { thread, key };
     net.forget();
     net.rank(2).handle_message(now_ns, 0, refusal, &[]).unwrap();
     net.settle();

@@ -1,7 +1,7 @@
 //! Locks, barriers and broadcasts: order, cost and misuse.
 
 use crate::net::Net;
-use mapwire_dsm::{Config, Dsm, Error, Message, Outcome, PeerError, Progress, Violation};
+use mapwire_dsm::{Config, Dsm, Error, Message, Outcome, PeerError, Progress, Round, Violation};
 
 fn net(ranks: u16) -> Net {
     Net::new(Config {
@@ -188,10 +188,12 @@ fn the_last_rank_to_arrive_passes_without_waiting_for_a_message() {
 fn a_release_ahead_of_arrival_comes_once_and_for_the_round_that_is_due() {
     // Rank 0 manages barrier 3 of three ranks.
     let release = |epoch, root| Message::BarrierRelease {
-        barrier: 3,
-        epoch,
-        root,
-        value: 9,
+        round: Round {
+            barrier: 3,
+            epoch,
+            root,
+            value: 9,
+        },
     };
     let mut dsm = Dsm::new(Config::new(1, 3, 1, 64, 4)).unwrap();
     let violation = |from, violation| Err(PeerError { from, violation });
