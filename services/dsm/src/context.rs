@@ -76,17 +76,18 @@ impl Context {
 
     /// Begins an operation of a thread: it exists, and waits for nothing.
     pub(crate) fn begin(&mut self, thread: Thread) -> Result<(), Error> {
-        match self.wait(thread) {
-            None => Err(Error::UnknownThread {
-                thread,
-                threads: self.config.threads,
-            }),
-            Some(Wait::Nothing) => {
-                self.used_threads = self.used_threads.max(thread + 1);
-                Ok(())
+        match self.waits.get(usize::from(thread)) {
+            Some(Wait::Nothing) => {}
+            Some(_) => return Err(Error::ThreadBusy { thread }),
+            None => {
+                return Err(Error::UnknownThread {
+                    thread,
+                    threads: self.config.threads,
+                });
             }
-            Some(_) => Err(Error::ThreadBusy { thread }),
         }
+        self.used_threads = self.used_threads.max(thread + 1);
+        Ok(())
     }
 
     /// What a thread waits for, if it exists.

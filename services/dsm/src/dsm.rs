@@ -278,7 +278,9 @@ impl Dsm {
     /// was granted a minipage.
     fn begin(&mut self, thread: Thread) -> Result<(), Error> {
         self.context.begin(thread)?;
-        self.coherence.end_hold(&mut self.context, thread);
+        if self.coherence.holds_any() {
+            self.coherence.end_hold(&mut self.context, thread);
+        }
         Ok(())
     }
 }

@@ -45,6 +45,17 @@ impl RankSets {
         before & bit == 0
     }
 
+    pub(crate) fn remove(&mut self, set: usize, rank: Rank) {
+        let (word, bit) = self.bit(set, rank);
+        self.words[word] &= !bit;
+    }
+
+    /// How many members there are.
+    pub(crate) fn count(&self, set: usize) -> u16 {
+        let ones = |word: &u64| word.count_ones() as u16;
+        self.words(set).iter().map(ones).sum()
+    }
+
     pub(crate) fn clear(&mut self, set: usize) {
         self.words[set * self.words_per_set..][..self.words_per_set].fill(0);
     }
@@ -102,9 +113,14 @@ mod tests {
             }
             let absent = (0..).find(|rank| !model.contains(rank));
             prop_assert_eq!(Some(sets.first_absent(1)), absent);
+            prop_assert_eq!(usize::from(sets.count(1)), model.len());
+            for rank in model.into_iter().step_by(2) {
+                sets.remove(1, rank);
+                prop_assert!(!sets.contains(1, rank));
+            }
             sets.insert(2, 0);
             sets.clear(1);
-            prop_assert_eq!(sets.members(1).count(), 0);
+            prop_assert_eq!(sets.count(1), 0);
             prop_assert!(sets.contains(2, 0));
         }
     }

@@ -99,6 +99,15 @@ impl Directory {
         self.copysets.members(entry.0)
     }
 
+    /// How many ranks hold copies.
+    pub(super) fn count_holders(&self, entry: Entry) -> u16 {
+        self.copysets.count(entry.0)
+    }
+
+    pub(super) fn remove_holder(&mut self, entry: Entry, rank: Rank) {
+        self.copysets.remove(entry.0, rank);
+    }
+
     pub(super) fn add_holder(&mut self, entry: Entry, rank: Rank) {
         self.copysets.insert(entry.0, rank);
     }

@@ -162,9 +162,6 @@ impl SequentialConsistency {
 
     /// A thread gives its next input: it has finished the access for which it was granted a minipage.
     pub(crate) fn end_hold(&mut self, context: &mut Context, thread: Thread) {
-        if !self.holds.any() {
-            return;
-        }
         if let Some(hold) = self.holds.take(thread) {
             while let Some(order) = self.holds.ready(hold.key) {
                 self.give_up(context, order);

@@ -162,14 +162,18 @@ impl SequentialConsistency {
         let lose_here = requester != me && self.directory.has_copy(entry, me);
         let give_here = !has_copy && lose_here;
         let forward = !has_copy && !give_here;
-        // Who drops a copy on the manager's word alone: neither the one who sends the data nor this rank.
-        let drops = |&holder: &Rank| {
-            access == Access::Write
-                && holder != requester
-                && holder != me
-                && !(forward && holder == owner)
+        let acks = match access {
+            Access::Read => 0,
+            Access::Write => {
+                // Who drops a copy on the manager's word alone: neither the one who sends the data nor this rank.
+                self.directory.remove_holder(entry, requester);
+                self.directory.remove_holder(entry, me);
+                if forward {
+                    self.directory.remove_holder(entry, owner);
+                }
+                self.directory.count_holders(entry)
+            }
         };
-        let acks = self.directory.holders(entry).filter(drops).count() as u16;
         if forward {
             // The longest way goes first.
             let message = Message::Forward {
@@ -181,13 +185,15 @@ impl SequentialConsistency {
             };
             context.send(owner, message);
         }
-        for holder in self.directory.holders(entry).filter(drops) {
-            let message = Message::Invalidate {
-                key,
-                requester,
-                thread,
-            };
-            context.send(holder, message);
+        if acks > 0 {
+            for holder in self.directory.holders(entry) {
+                let message = Message::Invalidate {
+                    key,
+                    requester,
+                    thread,
+                };
+                context.send(holder, message);
+            }
         }
         match access {
             Access::Read => self.directory.add_holder(entry, requester),

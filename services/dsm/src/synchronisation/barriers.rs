@@ -157,7 +157,8 @@ impl Barriers {
         let slot = &mut self.slots[barrier as usize];
         slot.told = Some((root, value));
         let (epoch, early) = (slot.epoch, slot.early);
-        let round = Round {
+        // Made where it is used: copying it costs more than making it.
+        let round = || Round {
             barrier,
             epoch,
             root,
@@ -165,10 +166,10 @@ impl Barriers {
         };
         let manager = manager(context, barrier);
         if manager == context.rank() {
-            return self.gather(context, coherence, manager, round);
+            return self.gather(context, coherence, manager, round());
         }
         coherence.release(context, manager);
-        context.send(manager, Message::BarrierArrive { round });
+        context.send(manager, Message::BarrierArrive { round: round() });
         if let Some((_, value)) = early {
             self.release(context, barrier, value);
         }
