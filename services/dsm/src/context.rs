@@ -100,6 +100,18 @@ impl Context {
         &self.waits[..usize::from(self.used_threads)]
     }
 
+    /// Page and access of a thread that faulted on the minipage and waits for it.
+    pub(crate) fn fault_on(&self, key: Key, thread: usize) -> Option<(u32, Access)> {
+        match self.waits[thread] {
+            Wait::Fault {
+                key: wanted,
+                page,
+                access,
+            } if wanted == key => Some((page, access)),
+            _ => None,
+        }
+    }
+
     /// Lets an existing thread wait.
     pub(crate) fn set_wait(&mut self, thread: Thread, wait: Wait) {
         self.waits[usize::from(thread)] = wait;

@@ -10,7 +10,6 @@ use mapwire_dsm::{
 };
 use random::Random;
 
-const RANKS: u16 = 3;
 const THREADS: u16 = 2;
 const PAGES: u32 = 24;
 const VIEWS: u16 = 3;
@@ -47,11 +46,11 @@ fn minipage(random: &mut Random, known: &[Minipage]) -> Minipage {
     }
 }
 
-fn message(random: &mut Random, known: &[Minipage]) -> Message {
+fn message(random: &mut Random, known: &[Minipage], ranks: u16) -> Message {
     let minipage = minipage(random, known);
     let key = minipage.key();
     let thread = number(random, u64::from(THREADS)) as u16;
-    let rank = number(random, u64::from(RANKS)) as u16;
+    let rank = number(random, u64::from(ranks)) as u16;
     let access = if random.chance(50) {
         Access::Read
     } else {
@@ -132,7 +131,7 @@ fn message(random: &mut Random, known: &[Minipage]) -> Message {
 }
 
 /// What a peer might answer to a message, often correctly.
-fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
+fn answer(random: &mut Random, asked: Message, known: &[Minipage], ranks: u16) -> Message {
     let right = if random.chance(50) {
         Access::Read
     } else {
@@ -210,7 +209,7 @@ fn answer(random: &mut Random, asked: Message, known: &[Minipage]) -> Message {
                 ..round
             },
         },
-        _ => message(random, known),
+        _ => message(random, known, ranks),
     }
 }
 
@@ -242,13 +241,14 @@ struct Attacked {
 
 impl Attacked {
     fn new(random: &mut Random) -> Self {
-        let rank = random.below(u64::from(RANKS)) as u16;
+        let ranks = if random.chance(80) { 3 } else { 70 };
+        let rank = random.below(u64::from(ranks)) as u16;
         let config = Config {
             locks: 3,
             barriers: 3,
             chunk_pages: 2,
             hold_ns: random.below(2) * 100,
-            ..Config::new(rank, RANKS, THREADS, PAGES, VIEWS)
+            ..Config::new(rank, ranks, THREADS, PAGES, VIEWS)
         };
         let dsm = Dsm::new(config).unwrap();
         Attacked {
@@ -292,7 +292,10 @@ impl Attacked {
     }
 
     fn check_send(&mut self, to: u16, message: Message) {
-        assert!(to < RANKS && to != self.rank, "a message to rank {to}");
+        assert!(
+            to < self.dsm.config().ranks && to != self.rank,
+            "a message to rank {to}"
+        );
         if self.sent.len() == 4 {
             self.sent.remove(0);
         }
@@ -351,6 +354,7 @@ impl Attacked {
 /// Runs a rank for at least `steps` steps, and until what steers `random` is spent. Counts the messages that it accepted, by kind.
 pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
     let mut attacked = Attacked::new(&mut random);
+    let ranks = attacked.dsm.config().ranks;
     let mut step = 0;
     while step < steps || !random.is_spent() {
         step += 1;
@@ -363,7 +367,7 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
                 let mut again = [0; MAX_MESSAGE_BYTES];
                 let fields = message.encode(&mut again);
                 assert_eq!((&again[..fields], payload), bytes.split_at(fields));
-                let from = random.below(u64::from(RANKS)) as u16;
+                let from = random.below(u64::from(ranks)) as u16;
                 let _ = attacked.dsm.handle_message(now_ns, from, message, payload);
             }
         } else {
@@ -384,10 +388,10 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
                         key: minipage.key(),
                     },
                 ),
-                Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known)),
+                Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known, ranks)),
                 None => (
-                    number(&mut random, u64::from(RANKS)) as u16,
-                    message(&mut random, &attacked.known),
+                    number(&mut random, u64::from(ranks)) as u16,
+                    message(&mut random, &attacked.known, ranks),
                 ),
             };
             // Nobody has anything to tell that memory which is sequentially consistent must know.

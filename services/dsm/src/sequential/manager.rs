@@ -17,52 +17,22 @@ impl SequentialConsistency {
     pub(super) fn handle_request(
         &mut self,
         context: &mut Context,
-        from: Rank,
-        thread: Thread,
         key: Key,
-        access: Access,
+        request: Waiting,
     ) -> Result<(), Violation> {
+        let thread = request.thread;
         if usize::from(thread) >= self.requests.len() {
             return Err(Violation::OutOfRange);
         }
         let entry = self.managed(key).ok_or(Violation::NotManager)?;
         if !self.directory.is_registered(entry) {
-            context.send(from, Message::Refuse { thread, key });
-            return Ok(());
-        }
-        if !self.directory.enqueue(
-            entry,
-            Waiting {
-                requester: from,
-                thread,
-                access,
-            },
-        ) {
+            context.send(request.requester, Message::Refuse { thread, key });
+        } else if self.directory.enqueue(entry, request) {
+            self.serve_waiting(context, key);
+        } else {
             return Err(Violation::Repeated);
         }
-        self.serve_waiting(context, key);
         Ok(())
-    }
-
-    /// A request of this rank for a minipage that it manages itself; false if there is none.
-    pub(super) fn request_here(
-        &mut self,
-        context: &mut Context,
-        thread: Thread,
-        key: Key,
-        access: Access,
-        entry: Entry,
-    ) -> bool {
-        let request = Waiting {
-            requester: self.rank,
-            thread,
-            access,
-        };
-        if !self.directory.is_registered(entry) || !self.directory.enqueue(entry, request) {
-            return false;
-        }
-        self.serve_waiting(context, key);
-        true
     }
 
     /// The requester has the right that the minipage is busy with.

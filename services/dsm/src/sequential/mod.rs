@@ -195,7 +195,15 @@ impl SequentialConsistency {
                 thread,
                 key,
                 access,
-            } => self.handle_request(context, from, thread, self.checked(key)?, access),
+            } => {
+                let requester = from;
+                let request = Waiting {
+                    requester,
+                    thread,
+                    access,
+                };
+                self.handle_request(context, self.checked(key)?, request)
+            }
             Message::Refuse { thread, key } => {
                 self.handle_refuse(context, from, thread, self.checked(key)?)
             }

@@ -6,7 +6,7 @@ use crate::{
     Access, Error, Message, Minipage, Outcome, Progress, Protection, Rank, Thread, Violation,
 };
 
-use super::{Grant, Request, SequentialConsistency};
+use super::{Grant, Request, SequentialConsistency, Waiting};
 
 impl SequentialConsistency {
     /// Begins to serve a page fault of a thread that waits for nothing.
@@ -106,7 +106,15 @@ impl SequentialConsistency {
                 context.send(self.spread.manager(key.page), message);
             }
             Some(entry) => {
-                if !self.request_here(context, thread, key, access, entry) {
+                let requester = self.rank;
+                let request = Waiting {
+                    requester,
+                    thread,
+                    access,
+                };
+                if self.directory.is_registered(entry) && self.directory.enqueue(entry, request) {
+                    self.serve_waiting(context, key);
+                } else {
                     self.refused(context, thread, key);
                 }
             }
@@ -182,6 +190,8 @@ impl SequentialConsistency {
             .is_none_or(|entry| self.is_serving(entry, self.rank, thread))
     }
 
+    /// A rank has dropped its copy. The manager told how many do, not which: one that holds none could answer in place of one
+    /// that does, which is then refused.
     pub(super) fn handle_invalidate_ack(
         &mut self,
         context: &mut Context,
@@ -228,18 +238,10 @@ impl SequentialConsistency {
 
         let mut unsatisfied = None;
         for waiter in 0..context.waits().len() {
-            let Wait::Fault {
-                key: wanted,
-                access,
-                ..
-            } = context.waits()[waiter]
-            else {
+            let Some((_, access)) = context.fault_on(key, waiter) else {
                 continue;
             };
             let waiter = waiter as Thread;
-            if wanted != key {
-                continue;
-            }
             if protection.allows(access) {
                 self.hold(waiter, key, access);
                 context.resume(waiter, Outcome::Served(access));
@@ -284,18 +286,10 @@ impl SequentialConsistency {
         self.end_request(thread);
         let was_ahead = thread >= self.threads;
         for waiter in 0..context.waits().len() {
-            let Wait::Fault {
-                key: wanted,
-                page,
-                access,
-            } = context.waits()[waiter]
-            else {
+            let Some((page, access)) = context.fault_on(key, waiter) else {
                 continue;
             };
             let waiter = waiter as Thread;
-            if wanted != key {
-                continue;
-            }
             if was_ahead {
                 return self.request(context, waiter, key, access);
             }
