@@ -3,10 +3,19 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// The machine is asked before it must give a table of this size or more. Smaller ones are as likely to be given as anything else.
+const LARGE_BYTES: usize = 1 << 20;
+/// Allocators return blocks of this size to the OS when they are freed.
+const RETURNED_BYTES: usize = 33 << 20;
+
 /// A table of zeroes of an integer type, which the OS supplies as they are touched; `None` if the machine refuses memory for
-/// it. The machine is asked first, since a refusal of zeroed memory could not be caught.
+/// it. A refusal of zeroed memory could not be caught, so the machine is asked first; and for more than the table takes, or it
+/// might hand out the same memory again, which would have to be zeroed by touching all of it.
 pub(crate) fn zeroes<T: Copy + Default>(count: usize) -> Option<Vec<T>> {
-    Vec::<T>::new().try_reserve_exact(count).ok()?;
+    if count.checked_mul(size_of::<T>())? >= LARGE_BYTES {
+        let asked = count.checked_add(RETURNED_BYTES / size_of::<T>())?;
+        Vec::<T>::new().try_reserve_exact(asked).ok()?;
+    }
     Some(vec![T::default(); count])
 }
 
