@@ -53,6 +53,7 @@ mod node;
 mod opening;
 #[allow(unsafe_code)]
 mod raw;
+pub mod services;
 #[allow(unsafe_code)]
 mod shared;
 #[allow(unsafe_code)]

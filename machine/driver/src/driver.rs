@@ -16,6 +16,7 @@ use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
 use mapwire_nic::{Config, MemoryBreakdown, Nic};
 use mapwire_node::{Node, NodeConfig, SharedMemory};
+use mapwire_service::Service;
 use mapwire_translation::{AnyDesign, ChooseVictims, Counters, PageRange, TranslationDesign};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::Board;
@@ -47,6 +48,9 @@ pub(crate) const PROCESS: ProcessId = ProcessId(0);
 
 /// Handler of the shared memory's messages.
 pub(crate) const SHARED_HANDLER: HandlerId = HandlerId(1);
+
+/// The first handler id that programs may give to services of their own.
+pub const FIRST_FREE_HANDLER: u32 = 16;
 
 /// The network interface of a process, with the translation design that its job has chosen.
 pub type Interface = Nic<AnyDesign>;
@@ -389,6 +393,43 @@ impl Driver {
         call: impl FnOnce(&mut SharedMemory) -> T,
     ) -> Option<T> {
         self.node.call(PROCESS, SHARED_HANDLER, call)
+    }
+
+    /// Registers a service of the program.
+    ///
+    /// # Errors
+    /// An id that the library keeps for itself, or that the process has given already.
+    pub fn register_service(
+        &mut self,
+        handler: HandlerId,
+        service: Box<dyn Service>,
+    ) -> Result<(), DriverError> {
+        if handler.0 < FIRST_FREE_HANDLER {
+            return Err(mapwire_node::RegisterError::Reserved(handler).into());
+        }
+        self.node.register(PROCESS, handler, service)?;
+        self.poll();
+        Ok(())
+    }
+
+    /// Takes a service of the program away.
+    pub fn deregister_service(&mut self, handler: HandlerId) -> Option<Box<dyn Service>> {
+        (handler.0 >= FIRST_FREE_HANDLER)
+            .then(|| self.node.deregister(PROCESS, handler))
+            .flatten()
+    }
+
+    /// Calls a service of the program, and sends what it asks for; `None` when there is none of this type under the id.
+    pub fn call_service<T: Service, R>(
+        &mut self,
+        handler: HandlerId,
+        call: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        let done = self.node.call(PROCESS, handler, call)?;
+        if self.node.has_asks() {
+            self.poll();
+        }
+        Some(done)
     }
 
     /// What the shared memory did so far; nothing when it is not open.

@@ -144,6 +144,12 @@ pub enum DriverError {
         /// Bytes of the export.
         export_bytes: u64,
     },
+    /// A service of the program is not registered.
+    #[error(transparent)]
+    Register(#[from] mapwire_node::RegisterError),
+    /// No such service is registered.
+    #[error("this process has no service of this type under {0}: register it first")]
+    NoService(mapwire_wire::HandlerId),
     /// The shared memory.
     #[error(transparent)]
     Shared(#[from] crate::shared::SharedError),

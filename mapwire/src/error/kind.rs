@@ -10,6 +10,7 @@ use mapwire_host::memory::MemoryError;
 use mapwire_host::pinning::PinError;
 use mapwire_host::views::ViewError;
 use mapwire_nic::{CommandError, NicError};
+use mapwire_node::RegisterError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
 use mapwire_vmmc::{ProxyError, VmmcError};
@@ -140,6 +141,8 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::EmptyExport | DriverError::NoRights => Kind::Argument,
         DriverError::TooManyOutstanding(_) => Kind::Limit,
         DriverError::RedirectsDirect => Kind::State,
+        DriverError::Register(error) => of_registration(error),
+        DriverError::NoService(_) => Kind::State,
         DriverError::Shared(error) => of_shared(error),
     }
 }
@@ -259,6 +262,15 @@ fn of_memory(error: &MemoryError) -> Kind {
     }
 }
 
+fn of_registration(error: &RegisterError) -> Kind {
+    match error {
+        RegisterError::Taken(_) => Kind::Exists,
+        RegisterError::Reserved(_) => Kind::Range,
+        RegisterError::NoProcess(_) => Kind::State,
+        RegisterError::Nic(error) => of_nic(error),
+    }
+}
+
 fn of_shared(error: &SharedError) -> Kind {
     match error {
         SharedError::Model(error) => of_model(error),
@@ -283,8 +295,7 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
-        // The handler id is taken by nobody else, and the NIC has room for it from the start.
-        SharedError::Register(_) => Kind::Internal,
+        SharedError::Register(error) => of_registration(error),
         SharedError::TooManyThreads(_) => Kind::Limit,
     }
 }

@@ -33,6 +33,7 @@ mod refusals;
 mod requests;
 mod revocation;
 mod sending_from;
+mod services;
 mod sharing;
 #[allow(unsafe_code)]
 mod signals;
