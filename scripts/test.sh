@@ -51,7 +51,8 @@ phase_lint() {
 # Unit, property, integration and documentation tests, the layering and the C examples among them. The command is built with the
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
 phase_tests() {
-    MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
+    # Simulated clusters run fixed seeds and those of this commit.
+    MAPWIRE_SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
 }
 
 # Of those, what starts no other process: for `make check`.

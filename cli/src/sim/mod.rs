@@ -38,7 +38,7 @@ pub(crate) enum SimCommand {
 /// What both commands draw runs by.
 #[derive(Debug, Args)]
 pub(crate) struct DrawArgs {
-    /// Nodes of the cluster, 1 to 4,096 (default: 2 to 6, drawn)
+    /// Nodes of the cluster, 1 to 4,096 (default: 2 to 16, drawn)
     #[arg(long, value_name = "N", value_parser = nodes, allow_negative_numbers = true)]
     nodes: Option<u16>,
     /// What goes wrong: all, none, or delay, partition, path, pause, slow, refuse-pins, crash with commas between them

@@ -103,7 +103,7 @@ impl Scenario {
     /// A cluster of no or too many nodes.
     pub fn draw(seed: u64, wanted: &Wanted) -> Result<Self, ScenarioError> {
         let mut random = Random::new(seed);
-        let nodes = random.within(2, 6) as u16;
+        let nodes = random.spread(2, 16) as u16;
         let nodes = wanted.nodes.unwrap_or(nodes);
         let processes = random.spread(1, 3) as u16;
         let link = LinkConfig {
