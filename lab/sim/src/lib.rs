@@ -12,6 +12,7 @@ pub mod pump;
 pub mod random;
 pub mod rules;
 pub mod scenario;
+pub mod shared;
 pub mod shrink;
 pub mod workload;
 

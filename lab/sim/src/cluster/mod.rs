@@ -141,6 +141,10 @@ pub trait Observer {
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told);
     /// A node asks for something.
     fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask);
+    /// A service asks for bytes to be stored in a peer's memory. Whether they are there now.
+    fn store(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) -> bool {
+        false
+    }
     /// A page of a process was unpinned.
     fn unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64);
     /// A node has crashed.
@@ -804,7 +808,8 @@ impl Cluster {
         while let Some(ask) = host.node.poll_ask() {
             did = true;
             if let Act::Store { .. } = ask.act {
-                host.node.handle_stored(ask.process, false);
+                let is_stored = observer.store(self.now_ns, number, &ask);
+                host.node.handle_stored(ask.process, is_stored);
             }
             observer.asked(self.now_ns, number, &ask);
         }

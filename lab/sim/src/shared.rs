@@ -1,0 +1,580 @@
+//! Programs that use the shared memory, and what is checked of it: each load gives what the last store left, no two ranks may store at
+//! once nor load while another may, locks exclude, barriers let nobody pass before all have arrived, and no operation waits for ever.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mapwire_dsm::{
+    Access as Wanted, Address, Config, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress,
+};
+use mapwire_node::{Act, Ask, SharedMemory, Told};
+use mapwire_service::{Access, Region};
+use mapwire_translation::{DesignConfig, PinRules};
+use mapwire_wire::{Endpoint, HandlerId, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
+use thiserror::Error;
+
+use crate::cluster::{
+    Cluster, ClusterConfig, ClusterError, LinkConfig, Moved, Observer, Step, Violation,
+};
+use crate::random::Random;
+use crate::rules::{Rule, Shape};
+
+/// The handler id of the shared memory.
+const SHARED: HandlerId = HandlerId(3);
+/// Pages of the shared memory.
+const PAGES: u32 = 128;
+/// The one thread of each rank.
+const THREAD: u16 = 0;
+/// Events of a run at most.
+const MOST_EVENTS: u64 = 5_000_000;
+
+/// A load or store of a word.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    /// The allocation, by number, and the word's place in it in bytes.
+    allocation: usize,
+    offset: u64,
+    store: Option<u64>,
+    /// It is part of an addition under this lock.
+    lock: Option<u32>,
+}
+
+/// What the thread of a rank is at.
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    Nothing,
+    Allocating,
+    Touching(Touch),
+    Locking(u32),
+    Waiting,
+    Finished,
+}
+
+/// The program of a rank.
+#[derive(Debug)]
+struct Program {
+    at: Endpoint,
+    memory: Vec<u8>,
+    doing: Doing,
+    /// Its operation is under way in the shared memory.
+    is_pending: bool,
+    steps_left: u32,
+    phase: u32,
+    random: Random,
+}
+
+/// What was drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedShape {
+    /// Ranks.
+    pub ranks: u16,
+    /// Processes of each node.
+    pub processes: u16,
+    /// Allocations.
+    pub allocations: u32,
+    /// Locks.
+    pub locks: u32,
+    /// Barriers that the ranks pass.
+    pub phases: u32,
+    /// Operations of each rank between two barriers.
+    pub steps: u32,
+    /// How long a rank keeps what it was granted.
+    pub hold_ns: u64,
+}
+
+/// The programs and what must be true of them.
+#[derive(Debug)]
+struct Programs {
+    shape: SharedShape,
+    programs: Vec<Program>,
+    truth: Vec<u8>,
+    allocations: Vec<(Address, u64)>,
+    /// Who may do what with the region that starts at a view's byte.
+    rights: BTreeMap<(u16, u64), BTreeMap<usize, Access>>,
+    holders: Vec<Option<usize>>,
+    additions: Vec<u64>,
+    arrived: Vec<BTreeSet<usize>>,
+    violation: Option<(u64, Violation)>,
+}
+
+/// A run of the shared memory that cannot be made.
+#[derive(Debug, Error)]
+pub enum SharedError {
+    /// Its cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// Its shared memory.
+    #[error(transparent)]
+    Config(#[from] mapwire_dsm::ConfigError),
+    /// A service could not be registered.
+    #[error(transparent)]
+    Register(#[from] mapwire_node::RegisterError),
+}
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct SharedOutcome {
+    /// What was drawn.
+    pub shape: SharedShape,
+    /// The first violation, with its time.
+    pub violation: Option<(u64, Violation)>,
+    /// Packets delivered.
+    pub packets: u64,
+}
+
+impl Programs {
+    fn fail(&mut self, now_ns: u64, check: &'static str, text: String) {
+        let violation = Violation { check, text };
+        self.violation.get_or_insert((now_ns, violation));
+    }
+
+    fn rank(&self, at: Endpoint) -> usize {
+        usize::from(at.node.0) * usize::from(self.shape.processes) + usize::from(at.process.0)
+    }
+
+    /// What a rank may do with the allocation.
+    fn may(&self, rank: usize, touch: &Touch) -> bool {
+        let (address, _) = self.allocations[touch.allocation];
+        let rights = self.rights.get(&(address.view, address.offset_bytes));
+        match rights.and_then(|rights| rights.get(&rank)) {
+            Some(Access::Write) => true,
+            Some(Access::Read) => touch.store.is_none(),
+            _ => false,
+        }
+    }
+
+    /// The thread of a rank goes on.
+    fn go(&mut self, cluster: &mut Cluster, rank: usize) {
+        let now_ns = cluster.now_ns();
+        match self.programs[rank].doing {
+            Doing::Nothing => self.begin(cluster, rank),
+            Doing::Touching(touch) if self.may(rank, &touch) => self.touch(cluster, rank, touch),
+            Doing::Touching(touch) => {
+                let (address, _) = self.allocations[touch.allocation];
+                let page = (address.offset_bytes + touch.offset) / PAGE_BYTES;
+                let wanted = match touch.store {
+                    Some(_) => Wanted::Write,
+                    None => Wanted::Read,
+                };
+                let clock_ns = cluster.clock_ns(self.programs[rank].at.node);
+                let progress = self.call(cluster, rank, |dsm| {
+                    dsm.handle_fault(clock_ns, THREAD, address.view, page, wanted)
+                });
+                match progress {
+                    Some(Ok(Progress::Done)) => {
+                        self.programs[rank].is_pending = false;
+                        self.again(cluster, rank, 10);
+                    }
+                    Some(Ok(Progress::Pending)) => {}
+                    other => self.fail(
+                        now_ns,
+                        "shared memory",
+                        format!("rank {rank}: a fault gave {other:?}"),
+                    ),
+                }
+            }
+            Doing::Allocating | Doing::Locking(_) | Doing::Waiting | Doing::Finished => {}
+        }
+    }
+
+    /// A call of the shared memory; then all that follows from it.
+    fn call<R>(
+        &mut self,
+        cluster: &mut Cluster,
+        rank: usize,
+        call: impl FnOnce(&mut Dsm) -> R,
+    ) -> Option<R> {
+        // An operation that is over at once has no outcome to be taken.
+        self.programs[rank].is_pending = true;
+        let at = self.programs[rank].at;
+        let (node, _) = cluster.parts(at.node);
+        let done = node.call(at.process, SHARED, |shared: &mut SharedMemory| {
+            call(shared.dsm_mut())
+        });
+        cluster.settle(at.node, self);
+        done
+    }
+
+    fn again(&mut self, cluster: &mut Cluster, rank: usize, most_ns: u64) {
+        let after_ns = 1 + self.programs[rank].random.below(most_ns);
+        cluster.schedule(cluster.now_ns() + after_ns, rank as u32);
+    }
+
+    /// Begins the next operation.
+    fn begin(&mut self, cluster: &mut Cluster, rank: usize) {
+        let now_ns = cluster.now_ns();
+        let SharedShape {
+            allocations,
+            locks,
+            phases,
+            steps,
+            ..
+        } = self.shape;
+        if self.allocations.len() < allocations as usize {
+            // Rank 0 allocates for all.
+            self.programs[rank].doing = Doing::Allocating;
+            let bytes = match self.allocations.len() < locks as usize {
+                true => 64,
+                false => self.programs[rank].random.spread(8, 9_000),
+            };
+            self.allocations.push((
+                Address {
+                    view: 0,
+                    offset_bytes: 0,
+                },
+                bytes,
+            ));
+            if let Some(Err(error)) = self.call(cluster, rank, |dsm| dsm.alloc(THREAD, bytes)) {
+                self.fail(
+                    now_ns,
+                    "shared memory",
+                    format!("an allocation failed: {error}"),
+                );
+            }
+            return;
+        }
+        let program = &mut self.programs[rank];
+        if program.steps_left == 0 {
+            let phase = program.phase;
+            if phase == phases {
+                program.doing = Doing::Finished;
+                return;
+            }
+            program.doing = Doing::Waiting;
+            program.phase += 1;
+            program.steps_left = steps;
+            self.arrived[phase as usize].insert(rank);
+            if let Some(Err(error)) = self.call(cluster, rank, |dsm| dsm.barrier(THREAD, phase % 3))
+            {
+                self.fail(now_ns, "barriers", format!("rank {rank}: {error}"));
+            }
+            return;
+        }
+        program.steps_left -= 1;
+        if program.random.chance(30) {
+            let lock = program.random.below(locks.into()) as u32;
+            program.doing = Doing::Locking(lock);
+            match self.call(cluster, rank, |dsm| dsm.lock(THREAD, lock)) {
+                Some(Ok(Progress::Done)) => {
+                    self.programs[rank].is_pending = false;
+                    self.locked(cluster, rank, lock);
+                }
+                Some(Ok(Progress::Pending)) => {}
+                other => self.fail(
+                    now_ns,
+                    "locks",
+                    format!("rank {rank}: a lock gave {other:?}"),
+                ),
+            }
+            return;
+        }
+        let (first, count) = (u64::from(locks), u64::from(allocations - locks));
+        let allocation = (first + program.random.below(count)) as usize;
+        let words = self.allocations[allocation].1 / 8;
+        program.doing = Doing::Touching(Touch {
+            allocation,
+            offset: 8 * program.random.below(words),
+            store: program.random.chance(50).then(|| program.random.next()),
+            lock: None,
+        });
+        self.again(cluster, rank, 500);
+    }
+
+    /// A rank has a lock, and adds to its word.
+    fn locked(&mut self, cluster: &mut Cluster, rank: usize, lock: u32) {
+        let holder = self.holders[lock as usize].replace(rank);
+        if let Some(other) = holder {
+            let text = format!("lock {lock} is held by rank {rank} and by rank {other}");
+            self.fail(cluster.now_ns(), "locks", text);
+        }
+        self.programs[rank].doing = Doing::Touching(Touch {
+            allocation: lock as usize,
+            offset: 0,
+            store: None,
+            lock: Some(lock),
+        });
+        self.again(cluster, rank, 500);
+    }
+
+    /// A load or store that the rank's rights allow.
+    fn touch(&mut self, cluster: &mut Cluster, rank: usize, touch: Touch) {
+        let now_ns = cluster.now_ns();
+        let (address, _) = self.allocations[touch.allocation];
+        let start = (address.offset_bytes + touch.offset) as usize;
+        let range = start..start + 8;
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let found = word(&self.programs[rank].memory[range.clone()]);
+        let expected = word(&self.truth[range.clone()]);
+        if found != expected {
+            let text = format!(
+                "rank {rank} finds {found:#x} at {start:#x}, and {expected:#x} was stored last"
+            );
+            self.fail(now_ns, "sequential consistency", text);
+        }
+        if let Some(value) = touch.store {
+            self.programs[rank].memory[range.clone()].copy_from_slice(&value.to_le_bytes());
+            self.truth[range].copy_from_slice(&value.to_le_bytes());
+        }
+        self.programs[rank].doing = Doing::Nothing;
+        match (touch.lock, touch.store) {
+            (Some(_), None) => {
+                let store = Some(found + 1);
+                self.programs[rank].doing = Doing::Touching(Touch { store, ..touch });
+            }
+            (Some(lock), Some(_)) => {
+                self.additions[lock as usize] += 1;
+                self.holders[lock as usize] = None;
+                let unlocked = self.call(cluster, rank, |dsm| dsm.unlock(THREAD, lock));
+                self.programs[rank].is_pending = false;
+                if let Some(Err(error)) = unlocked {
+                    self.fail(now_ns, "locks", format!("rank {rank}: {error}"));
+                }
+            }
+            (None, _) => {}
+        }
+        self.again(cluster, rank, 2_000);
+    }
+
+    /// Operations of ranks may be over.
+    fn follow_up(&mut self, cluster: &mut Cluster) {
+        for rank in 0..self.programs.len() {
+            if !self.programs[rank].is_pending {
+                continue;
+            }
+            let at = self.programs[rank].at;
+            let (node, _) = cluster.parts(at.node);
+            let outcome = node.call(at.process, SHARED, |shared: &mut SharedMemory| {
+                shared.take_outcome(THREAD)
+            });
+            let now_ns = cluster.now_ns();
+            let Some(outcome) = outcome.flatten() else {
+                continue;
+            };
+            self.programs[rank].is_pending = false;
+            match (outcome, self.programs[rank].doing) {
+                (Ok(DsmOutcome::Served(_)), Doing::Touching(_)) => {
+                    self.again(cluster, rank, 500);
+                }
+                (Ok(DsmOutcome::Locked), Doing::Locking(lock)) => {
+                    self.locked(cluster, rank, lock);
+                }
+                (Ok(DsmOutcome::Passed), Doing::Waiting) => {
+                    let phase = self.programs[rank].phase - 1;
+                    let arrived = self.arrived[phase as usize].len();
+                    if arrived != self.programs.len() {
+                        let text = format!(
+                            "rank {rank} passes barrier {phase}, and {arrived} ranks have arrived"
+                        );
+                        self.fail(now_ns, "barriers", text);
+                    }
+                    self.programs[rank].doing = Doing::Nothing;
+                    self.again(cluster, rank, 2_000);
+                }
+                (Ok(DsmOutcome::Allocated(address)), Doing::Allocating) => {
+                    if let Some(last) = self.allocations.last_mut() {
+                        last.0 = address;
+                    }
+                    self.programs[rank].doing = Doing::Nothing;
+                    if self.allocations.len() < self.shape.allocations as usize {
+                        self.again(cluster, rank, 100);
+                    } else {
+                        for rank in 0..self.programs.len() {
+                            self.again(cluster, rank, 1_000);
+                        }
+                    }
+                }
+                (outcome, doing) => {
+                    let text = format!("rank {rank} is at {doing:?} and gets {outcome:?}");
+                    self.fail(now_ns, "shared memory", text);
+                }
+            }
+        }
+    }
+
+    /// Nothing is left to happen.
+    fn check_rest(&mut self, now_ns: u64) {
+        for rank in 0..self.programs.len() {
+            let doing = self.programs[rank].doing;
+            if !matches!(doing, Doing::Finished) {
+                self.fail(
+                    now_ns,
+                    "liveness",
+                    format!("rank {rank} waits for ever: {doing:?}"),
+                );
+            }
+        }
+        for lock in 0..self.additions.len() {
+            let start = self.allocations[lock].0.offset_bytes as usize;
+            let word = self.truth[start..start + 8].try_into().unwrap_or_default();
+            let (word, additions) = (u64::from_le_bytes(word), self.additions[lock]);
+            if word != additions {
+                let text = format!("{additions} additions under lock {lock} gave {word}");
+                self.fail(now_ns, "locks", text);
+            }
+        }
+    }
+}
+
+impl Observer for Programs {
+    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
+
+    fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
+        self.fail(now_ns, "delivery", format!("{at}: {told:?}"));
+    }
+
+    fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask) {
+        let rank = self.rank(Endpoint {
+            node: at,
+            process: ask.process,
+        });
+        match ask.act {
+            Act::Protect { region, access, .. } => {
+                let Region { view, offset, .. } = region;
+                let rights = self.rights.entry((view, offset)).or_default();
+                rights.insert(rank, access);
+                let has = |wanted| rights.values().filter(|has| **has == wanted).count();
+                let (readers, writers) = (has(Access::Read), has(Access::Write));
+                if writers > 1 || (writers == 1 && readers > 0) {
+                    let text = format!(
+                        "{readers} ranks may load and {writers} store at view {view}, {offset:#x}"
+                    );
+                    self.fail(now_ns, "sequential consistency", text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> bool {
+        let Act::Store { to, region, .. } = ask.act else {
+            return false;
+        };
+        let from = self.rank(Endpoint {
+            node: at,
+            process: ask.process,
+        });
+        let to = self.rank(to);
+        let range = region.offset as usize..(region.offset + region.bytes) as usize;
+        let bytes = self.programs[from].memory[range.clone()].to_vec();
+        self.programs[to].memory[range].copy_from_slice(&bytes);
+        true
+    }
+
+    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
+
+    fn crashed(&mut self, _now_ns: u64, _node: NodeId) {}
+
+    fn violated(&mut self, now_ns: u64, violation: Violation) {
+        self.violation.get_or_insert((now_ns, violation));
+    }
+}
+
+/// Runs the programs that a seed names, with the faults of some rules; of these, crashes end a shared memory, and must not be among them.
+///
+/// # Errors
+/// [`SharedError`].
+pub fn run(seed: u64, rules: &[Rule]) -> Result<SharedOutcome, SharedError> {
+    let mut random = Random::new(seed);
+    let nodes = random.spread(2, 8) as u16;
+    let processes = random.spread(1, 2) as u16;
+    let locks = random.within(1, 4) as u32;
+    let shape = SharedShape {
+        ranks: nodes * processes,
+        processes,
+        allocations: locks + random.within(1, 12) as u32,
+        locks,
+        phases: random.within(1, 5) as u32,
+        steps: random.spread(1, 40) as u32,
+        hold_ns: random.spread(2_000, 20_000),
+    };
+    let config = ClusterConfig {
+        nodes,
+        processes,
+        link: LinkConfig {
+            latency_ns: random.spread(500, 50_000),
+            bits_per_second: 100_000_000_000,
+            queue_packets: random.spread(4, 256) as u32,
+        },
+        design: DesignConfig::default(),
+        pin_rules: PinRules::default(),
+        words: 1,
+        nic_memory_bytes: 64 << 20,
+        max_payload_bytes: MAX_PAYLOAD_BYTES,
+    };
+    let mut cluster = Cluster::new(config, Random::new(seed ^ 0x5eed))?;
+    let heal_ns = random.spread(500_000, 10_000_000);
+    let faults = rules
+        .iter()
+        .flat_map(|rule| (rule.draw)(&mut random, &Shape { nodes, heal_ns }));
+    cluster.set_faults(faults.collect());
+    let bytes = PAGES as usize * PAGE_BYTES as usize;
+    let endpoint = |rank: u16| Endpoint {
+        node: NodeId(rank / processes),
+        process: ProcessId(rank % processes),
+    };
+    let mut programs = Vec::new();
+    for rank in 0..shape.ranks {
+        let at = endpoint(rank);
+        let dsm = Dsm::new(Config {
+            locks,
+            barriers: 3,
+            chunk_pages: 2,
+            hold_ns: shape.hold_ns,
+            ..Config::new(rank, shape.ranks, 1, PAGES, 8)
+        })?;
+        let mut shared = SharedMemory::new(dsm, processes);
+        for other in 0..shape.ranks {
+            shared.hear(endpoint(other));
+        }
+        let (node, _) = cluster.parts(at.node);
+        node.register(at.process, SHARED, Box::new(shared))?;
+        programs.push(Program {
+            at,
+            memory: vec![0; bytes],
+            doing: Doing::Nothing,
+            is_pending: false,
+            steps_left: shape.steps,
+            phase: 0,
+            random: Random::new(random.next()),
+        });
+    }
+    let mut programs = Programs {
+        shape,
+        programs,
+        truth: vec![0; bytes],
+        allocations: Vec::new(),
+        rights: BTreeMap::new(),
+        holders: vec![None; locks as usize],
+        additions: vec![0; locks as usize],
+        arrived: vec![BTreeSet::new(); shape.phases as usize],
+        violation: None,
+    };
+    cluster.schedule(0, 0);
+    while programs.violation.is_none() {
+        match cluster.step(&mut programs) {
+            Step::Inside => {}
+            Step::Program(rank) => {
+                let at = programs.programs[rank as usize].at;
+                let busy_ns = cluster.busy_until_ns(at.node);
+                if busy_ns > cluster.now_ns() {
+                    cluster.schedule(busy_ns, rank);
+                } else {
+                    programs.go(&mut cluster, rank as usize);
+                }
+            }
+            Step::Rest => {
+                programs.check_rest(cluster.now_ns());
+                break;
+            }
+        }
+        programs.follow_up(&mut cluster);
+        if cluster.totals().events > MOST_EVENTS {
+            let text = "things still happen after millions of events".to_owned();
+            programs.fail(cluster.now_ns(), "liveness", text);
+        }
+    }
+    Ok(SharedOutcome {
+        shape,
+        violation: programs.violation,
+        packets: cluster.totals().packets,
+    })
+}

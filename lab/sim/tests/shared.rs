@@ -1,0 +1,21 @@
+//! The shared memory in simulated clusters.
+
+use mapwire_sim::parse_rules;
+use mapwire_sim::shared::run;
+
+#[test]
+fn loads_see_the_last_store_locks_exclude_and_barriers_hold_under_faults() {
+    let mut packets = 0;
+    for rules in ["none", "delay,partition,path,pause,slow"] {
+        let rules = parse_rules(rules).unwrap();
+        for seed in 0..150 {
+            let outcome = run(seed, &rules).unwrap();
+            assert!(outcome.violation.is_none(), "seed {seed}: {outcome:?}");
+            packets += outcome.packets;
+        }
+    }
+    assert!(
+        packets > 50_000,
+        "the programs hardly use the memory: {packets} packets"
+    );
+}
