@@ -62,3 +62,36 @@ impl Canary {
         ("lost-timer", Self::LostTimer),
     ];
 }
+
+/// A bug of whoever carries out what a shared memory asks for, or of the link below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SharedCanary {
+    /// A rank keeps a right that the protocol takes from it.
+    LateInvalidation,
+    /// Bytes of a minipage count as stored in a peer's memory, and are not.
+    LostStore,
+    /// The link loses a packet now and then, and says nothing.
+    LostPacket,
+    /// A packet overtakes the one before it.
+    Overtaking,
+}
+
+impl SharedCanary {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("late-invalidation", Self::LateInvalidation),
+        ("lost-store", Self::LostStore),
+        ("lost-packet", Self::LostPacket),
+        ("overtaking", Self::Overtaking),
+    ];
+
+    /// The bug of the cluster that it stands for.
+    pub(crate) const fn of_cluster(self) -> Option<Canary> {
+        match self {
+            Self::LostPacket => Some(Canary::LostPacket),
+            Self::Overtaking => Some(Canary::Overtaking),
+            Self::LateInvalidation | Self::LostStore => None,
+        }
+    }
+}

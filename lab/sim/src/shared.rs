@@ -12,6 +12,7 @@ use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_wire::{Endpoint, HandlerId, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 use thiserror::Error;
 
+use crate::canary::SharedCanary;
 use crate::cluster::{
     Cluster, ClusterConfig, ClusterError, LinkConfig, Moved, Observer, Step, Violation,
 };
@@ -93,6 +94,9 @@ struct Programs {
     holders: Vec<Option<usize>>,
     additions: Vec<u64>,
     arrived: Vec<BTreeSet<usize>>,
+    canary: Option<SharedCanary>,
+    /// Draws when the bug shows.
+    random: Random,
     violation: Option<(u64, Violation)>,
 }
 
@@ -429,6 +433,12 @@ impl Observer for Programs {
         match ask.act {
             Act::Protect { region, access, .. } => {
                 let Region { view, offset, .. } = region;
+                if self.canary == Some(SharedCanary::LateInvalidation)
+                    && access == Access::None
+                    && self.random.chance(5)
+                {
+                    return;
+                }
                 let rights = self.rights.entry((view, offset)).or_default();
                 rights.insert(rank, access);
                 let has = |wanted| rights.values().filter(|has| **has == wanted).count();
@@ -453,6 +463,9 @@ impl Observer for Programs {
             process: ask.process,
         });
         let to = self.rank(to);
+        if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
+            return true;
+        }
         let range = region.offset as usize..(region.offset + region.bytes) as usize;
         let bytes = self.programs[from].memory[range.clone()].to_vec();
         self.programs[to].memory[range].copy_from_slice(&bytes);
@@ -468,11 +481,16 @@ impl Observer for Programs {
     }
 }
 
-/// Runs the programs that a seed names, with the faults of some rules; of these, crashes end a shared memory, and must not be among them.
+/// Runs the programs that a seed names, with the faults of some rules; of these, crashes end a shared memory, and must not be among them. `canary`
+/// puts a bug in.
 ///
 /// # Errors
 /// [`SharedError`].
-pub fn run(seed: u64, rules: &[Rule]) -> Result<SharedOutcome, SharedError> {
+pub fn run(
+    seed: u64,
+    rules: &[Rule],
+    canary: Option<SharedCanary>,
+) -> Result<SharedOutcome, SharedError> {
     let mut random = Random::new(seed);
     let nodes = random.spread(2, 8) as u16;
     let processes = random.spread(1, 2) as u16;
@@ -546,8 +564,11 @@ pub fn run(seed: u64, rules: &[Rule]) -> Result<SharedOutcome, SharedError> {
         holders: vec![None; locks as usize],
         additions: vec![0; locks as usize],
         arrived: vec![BTreeSet::new(); shape.phases as usize],
+        canary,
+        random: Random::new(random.next()),
         violation: None,
     };
+    cluster.set_canary(canary.and_then(SharedCanary::of_cluster));
     cluster.schedule(0, 0);
     while programs.violation.is_none() {
         match cluster.step(&mut programs) {
