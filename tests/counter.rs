@@ -42,6 +42,11 @@ impl Counter {
         &self.answers
     }
 
+    /// Whether a message was lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// Nodes that are gone.
     pub(crate) fn gone(&self) -> &[NodeId] {
         &self.gone

@@ -171,7 +171,7 @@ fn services_that_allocate_hear_of_a_peers_end_when_the_node_is_free() {
     node.set_confined(true);
     node.handle_peer_gone(0, PEER);
     let counter = |node: &mut Node<Hierarchical>| {
-        let gone = |counter: &mut Counter| counter.gone.len();
+        let gone = |counter: &mut Counter| counter.gone().len();
         node.call(ProcessId(0), COUNTER, gone).unwrap()
     };
     assert_eq!(counter(node), 0);

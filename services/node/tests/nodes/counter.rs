@@ -1,84 +1,14 @@
-//! A service in one file: a counter that any process adds to, and that tells each what it was.
+//! Services behind nodes: whom their messages reach, who is told of what, and when their time comes.
+
+#[path = "../../../../tests/counter.rs"]
+mod service;
 
 use mapwire_node::RegisterError;
 use mapwire_service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
 use crate::world::{World, at};
-
-pub(crate) const COUNTER: HandlerId = HandlerId(40);
-
-/// The counter of a process, and its requests to those of others.
-#[derive(Debug, Default)]
-pub(crate) struct Counter {
-    value: u64,
-    /// Messages that wait: an addition (0) or an answer (1), and its number.
-    out: std::collections::VecDeque<(Endpoint, [u8; 9])>,
-    sending: [u8; 9],
-    pub(crate) answers: Vec<u64>,
-    pub(crate) gone: Vec<NodeId>,
-    pub(crate) lost: u32,
-    /// When it adds to itself.
-    alarm_ns: Option<u64>,
-}
-
-impl Counter {
-    /// Asks a process to add to its counter.
-    pub(crate) fn add(&mut self, to: Endpoint, amount: u64) {
-        self.post(to, 0, amount);
-    }
-
-    fn post(&mut self, to: Endpoint, kind: u8, number: u64) {
-        let mut message = [kind; 9];
-        message[1..].copy_from_slice(&number.to_le_bytes());
-        self.out.push_back((to, message));
-    }
-}
-
-impl Service for Counter {
-    fn handle_message(&mut self, _: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
-        let message: &[u8; 9] = message.try_into().map_err(|_| Broken)?;
-        let (kind, number) = message.split_first().ok_or(Broken)?;
-        let number = u64::from_le_bytes(number.try_into().map_err(|_| Broken)?);
-        match kind {
-            0 => {
-                self.post(from, 1, self.value);
-                self.value = self.value.wrapping_add(number);
-            }
-            1 => self.answers.push(number),
-            _ => return Err(Broken),
-        }
-        Ok(())
-    }
-
-    fn handle_peer_gone(&mut self, _: u64, node: NodeId) {
-        self.gone.push(node);
-    }
-
-    fn handle_lost(&mut self, _: Endpoint) {
-        self.lost += 1;
-    }
-
-    fn handle_time(&mut self, now_ns: u64) {
-        if self.alarm_ns.is_some_and(|at| at <= now_ns) {
-            self.alarm_ns = None;
-            self.value += 1;
-        }
-    }
-
-    fn poll_action(&mut self) -> Option<Action<'_>> {
-        let (to, message) = self.out.pop_front()?;
-        self.sending = message;
-        Some(Action::Send {
-            to,
-            message: &self.sending,
-        })
-    }
-
-    fn poll_at(&self) -> Option<u64> {
-        self.alarm_ns
-    }
-}
+pub(crate) use service::{COUNTER, Counter};
 
 /// Two nodes of two processes, each with a counter.
 fn counters() -> World {
@@ -108,13 +38,11 @@ fn messages_of_a_service_reach_the_process_that_they_name_and_answers_come_back(
     }
     call(&mut world, asker, |counter| counter.add(at(0, 0), 9));
     world.settle();
-    call(&mut world, asker, |counter| {
-        counter.answers.sort_unstable();
-        assert_eq!(counter.answers, [0, 0, 1, 3, 6, 10]);
-    });
-    assert_eq!(call(&mut world, asked, |counter| counter.value), 15);
-    assert_eq!(call(&mut world, other, |counter| counter.value), 0);
-    assert_eq!(call(&mut world, at(0, 0), |counter| counter.value), 9);
+    let mut answers = call(&mut world, asker, |counter| counter.answers().to_vec());
+    answers.sort_unstable();
+    assert_eq!(answers, [0, 0, 1, 3, 6, 10]);
+    let mut value = |of| call(&mut world, of, |counter| counter.value());
+    assert_eq!([value(asked), value(other), value(at(0, 0))], [15, 0, 9]);
 }
 
 #[test]
@@ -123,7 +51,7 @@ fn a_message_that_no_peer_sends_makes_its_node_count_as_gone() {
     world.send(at(1, 0), at(0, 0), COUNTER, &[2; 9]);
     world.settle();
     assert!(world.nodes[0].is_gone(NodeId(1)));
-    let counter = call(&mut world, at(0, 1), |counter| counter.gone.clone());
+    let counter = call(&mut world, at(0, 1), |counter| counter.gone().to_vec());
     assert_eq!(counter, [NodeId(1)], "each service is told, once");
     let told = world.told[0].iter().any(
         |told| matches!(told, mapwire_node::Told::PeerBroken { node, .. } if *node == NodeId(1)),
@@ -131,7 +59,7 @@ fn a_message_that_no_peer_sends_makes_its_node_count_as_gone() {
     assert!(told, "{:?}", world.told[0]);
     call(&mut world, at(0, 1), |counter| counter.add(at(1, 0), 1));
     world.settle();
-    assert_eq!(call(&mut world, at(0, 1), |counter| counter.lost), 1);
+    assert!(call(&mut world, at(0, 1), |counter| counter.is_lost()));
 }
 
 #[test]
@@ -146,7 +74,7 @@ fn what_comes_for_a_service_or_a_process_that_is_not_there_is_dropped() {
     });
     world.settle();
     assert_eq!(
-        call(&mut world, at(0, 0), |counter| counter.answers.clone()),
+        call(&mut world, at(0, 0), |counter| counter.answers().to_vec()),
         [0]
     );
     assert!(!world.nodes[0].is_gone(NodeId(1)) && !world.nodes[1].is_gone(NodeId(0)));
@@ -175,17 +103,59 @@ fn a_handler_id_is_given_once_a_process_and_those_of_the_node_never() {
     assert!(register(0, HandlerId(41)).is_ok());
 }
 
+/// Counts how often its time has come.
+#[derive(Debug)]
+struct Alarm {
+    at_ns: Option<u64>,
+    rung: u32,
+}
+
+impl Service for Alarm {
+    fn handle_message(&mut self, _: u64, _: Endpoint, _: &[u8]) -> Result<(), Broken> {
+        Err(Broken)
+    }
+
+    fn handle_peer_gone(&mut self, _: u64, _: NodeId) {}
+
+    fn handle_lost(&mut self, _: Endpoint) {}
+
+    fn handle_time(&mut self, now_ns: u64) {
+        if self.at_ns.is_some_and(|at| at <= now_ns) {
+            self.at_ns = None;
+            self.rung += 1;
+        }
+    }
+
+    fn poll_action(&mut self) -> Option<Action<'_>> {
+        None
+    }
+
+    fn poll_at(&self) -> Option<u64> {
+        self.at_ns
+    }
+}
+
 #[test]
 fn a_service_is_called_when_its_time_has_come() {
-    let mut world = counters();
+    let mut world = World::new(1, 1);
+    let (process, handler) = (ProcessId(0), HandlerId(50));
+    let alarm = Alarm {
+        at_ns: None,
+        rung: 0,
+    };
+    let node = &mut world.nodes[0];
+    node.register(process, handler, Box::new(alarm)).unwrap();
+    world.settle();
     assert_eq!(world.nodes[0].poll_at(), None);
-    call(&mut world, at(0, 0), |counter| counter.alarm_ns = Some(50));
+    let set = |alarm: &mut Alarm| alarm.at_ns = Some(50);
+    world.nodes[0].call(process, handler, set).unwrap();
     world.settle();
     assert_eq!(world.nodes[0].poll_at(), Some(50));
-    for (now_ns, value) in [(49, 0), (50, 1), (60, 1)] {
+    for (now_ns, rung) in [(49, 0), (50, 1), (60, 1)] {
         world.nodes[0].handle_time(now_ns);
         world.settle();
-        assert_eq!(call(&mut world, at(0, 0), |counter| counter.value), value);
+        let alarm: &Alarm = world.nodes[0].service(process, handler).unwrap();
+        assert_eq!(alarm.rung, rung);
     }
     assert_eq!(world.nodes[0].poll_at(), None);
 }
