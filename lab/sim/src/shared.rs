@@ -430,27 +430,24 @@ impl Observer for Programs {
             node: at,
             process: ask.process,
         });
-        match ask.act {
-            Act::Protect { region, access, .. } => {
-                let Region { view, offset, .. } = region;
-                if self.canary == Some(SharedCanary::LateInvalidation)
-                    && access == Access::None
-                    && self.random.chance(5)
-                {
-                    return;
-                }
-                let rights = self.rights.entry((view, offset)).or_default();
-                rights.insert(rank, access);
-                let has = |wanted| rights.values().filter(|has| **has == wanted).count();
-                let (readers, writers) = (has(Access::Read), has(Access::Write));
-                if writers > 1 || (writers == 1 && readers > 0) {
-                    let text = format!(
-                        "{readers} ranks may load and {writers} store at view {view}, {offset:#x}"
-                    );
-                    self.fail(now_ns, "sequential consistency", text);
-                }
+        if let Act::Protect { region, access, .. } = ask.act {
+            let Region { view, offset, .. } = region;
+            if self.canary == Some(SharedCanary::LateInvalidation)
+                && access == Access::None
+                && self.random.chance(5)
+            {
+                return;
             }
-            _ => {}
+            let rights = self.rights.entry((view, offset)).or_default();
+            rights.insert(rank, access);
+            let has = |wanted| rights.values().filter(|has| **has == wanted).count();
+            let (readers, writers) = (has(Access::Read), has(Access::Write));
+            if writers > 1 || (writers == 1 && readers > 0) {
+                let text = format!(
+                    "{readers} ranks may load and {writers} store at view {view}, {offset:#x}"
+                );
+                self.fail(now_ns, "sequential consistency", text);
+            }
         }
     }
 
