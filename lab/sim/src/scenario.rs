@@ -116,11 +116,6 @@ impl Scenario {
             0 => PinLimit::Unlimited,
             _ => PinLimit::Pages(random.spread(150, 400)),
         };
-        // Under a limit, this design unpins pages from which answers to fetches are still to be sent.
-        let limit = match design {
-            DesignConfig::DynamicHandle(_) => PinLimit::Unlimited,
-            _ => limit,
-        };
         let (design, limit) = match &wanted.translation {
             Some((design, limit)) => (design.parse()?, *limit),
             None => (design, limit),
