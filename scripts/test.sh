@@ -52,7 +52,7 @@ phase_lint() {
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
 phase_tests() {
     # Simulated clusters run fixed seeds and those of this commit.
-    MAPWIRE_SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
+    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
 }
 
 # Of those, what starts no other process: for `make check`.

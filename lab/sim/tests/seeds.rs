@@ -30,14 +30,14 @@ fn with_all_faults_nothing_is_violated() {
     run_seeds(1_000, 100, "all");
 }
 
-/// MAPWIRE_SIM_SEED names others, such as those of a commit: hexadecimal digits. MAPWIRE_SIM_SEEDS says how many.
+/// SIM_SEED names others, such as those of a commit: hexadecimal digits. SIM_SEEDS says how many.
 #[test]
 fn with_all_faults_nothing_is_violated_at_seeds_of_the_environment() {
     let read = |name| std::env::var(name).ok();
-    let digits = read("MAPWIRE_SIM_SEED").unwrap_or_default();
+    let digits = read("SIM_SEED").unwrap_or_default();
     let digits: String = digits.chars().take(12).collect();
     let first = u64::from_str_radix(&digits, 16).unwrap_or(1_000_000);
-    let count = read("MAPWIRE_SIM_SEEDS").and_then(|text| text.parse().ok());
+    let count = read("SIM_SEEDS").and_then(|text| text.parse().ok());
     run_seeds(first, count.unwrap_or(200), "all");
 }
 
