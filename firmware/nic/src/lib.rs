@@ -29,6 +29,7 @@ mod fetches;
 mod imports;
 mod inbound;
 mod leaving;
+pub mod link;
 mod links;
 mod nic;
 mod pieces;

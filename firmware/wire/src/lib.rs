@@ -14,6 +14,7 @@
 //! | read a packet from a ring slot | [`Repr::parse`] on the header and the inline payload |
 //! | write a packet | [`Repr::emit`], then the payload behind it |
 //! | negotiate an import | [`ControlMessage::parse`], [`ControlMessage::emit`] in a message to [`HandlerId::CONTROL`] |
+//! | read or write the header of a datagram on a lossy transport | [`link::LinkHeader`], [`link::LinkAck`] |
 //! | fill or serve a command queue | [`CommandRepr::emit`], [`CommandRepr::parse`] |
 //!
 //! Numbers in names and fields are bytes. Ids are types without arithmetic, so that an export cannot be taken
@@ -37,6 +38,7 @@ pub mod control;
 pub mod error;
 pub mod header;
 pub mod ids;
+pub mod link;
 pub mod log;
 pub mod packet;
 pub mod payload;

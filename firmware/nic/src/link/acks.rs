@@ -1,0 +1,86 @@
+//! When the peer is told what has come (RFC 9000 §13.2).
+
+use mapwire_wire::link::LinkAck;
+
+use super::ranges::Ranges;
+
+/// Packets in order after which an ack goes at once.
+const EVERY: u32 = 2;
+
+/// What the peer is owed.
+#[derive(Debug, Default)]
+pub(super) struct Acks {
+    ranges: Ranges,
+    /// When the highest number came.
+    newest_ns: u64,
+    /// When an ack is due.
+    due_ns: Option<u64>,
+    /// Packets since the last ack.
+    since: u32,
+}
+
+impl Acks {
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+        (self.due_ns, self.since) = (None, 0);
+    }
+
+    /// Transmission `number` has come. One in order may wait for the next for `delay_ns`; what is repeated or early is told at once,
+    /// so that its sender sees what is missing.
+    pub(super) fn handle_arrived(
+        &mut self,
+        now_ns: u64,
+        number: u64,
+        in_order: bool,
+        delay_ns: u64,
+    ) {
+        if self.ranges.last().is_none_or(|last| last < number) {
+            self.newest_ns = now_ns;
+        }
+        self.ranges.insert(number);
+        self.since += 1;
+        let wait_ns = match in_order && self.since < EVERY {
+            true => delay_ns,
+            false => 0,
+        };
+        let due_ns = now_ns.saturating_add(wait_ns);
+        self.due_ns = Some(self.due_ns.map_or(due_ns, |due| due.min(due_ns)));
+    }
+
+    /// When an ack is due.
+    pub(super) const fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// The ack that is due at `now_ns`.
+    pub(super) fn poll(&mut self, now_ns: u64) -> Option<LinkAck> {
+        if self.due_ns? > now_ns {
+            return None;
+        }
+        (self.due_ns, self.since) = (None, 0);
+        let delay_ns = now_ns.saturating_sub(self.newest_ns);
+        LinkAck::new(
+            u32::try_from(delay_ns).unwrap_or(u32::MAX),
+            self.ranges.iter(),
+        )
+        .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_packet_waits_for_the_next_and_what_is_early_does_not_wait() {
+        let mut acks = Acks::default();
+        acks.handle_arrived(100, 1, true, 50);
+        assert_eq!((acks.due_ns(), acks.poll(149)), (Some(150), None));
+        acks.handle_arrived(120, 2, true, 50);
+        let ack = acks.poll(130).unwrap();
+        assert_eq!((ack.delay_ns, ack.ranges()), (10, &[(1, 2)][..]));
+        assert_eq!(acks.poll(1000), None);
+        acks.handle_arrived(1000, 5, false, 50);
+        assert_eq!(acks.poll(1000).unwrap().ranges(), [(5, 5), (1, 2)]);
+    }
+}

@@ -1,0 +1,142 @@
+//! How a link learns which incarnation of its peer it speaks with.
+//!
+//! Each side asks the other for its epoch with a challenge that it has never used before, and believes only the answer to it. So
+//! neither a datagram of a former incarnation that was delayed nor one that is repeated can bring that incarnation back.
+
+/// Challenges after which a peer that is known by another epoch is not asked again until it shows the unknown epoch once more.
+const TRIES_BESIDE_KNOWN: u32 = 6;
+/// Challenges after which the time between them no longer doubles.
+const MOST_DOUBLINGS: u32 = 7;
+
+/// The question that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    /// The last challenge, and when it was sent.
+    sent: Option<(u64, u64)>,
+    tries: u32,
+    next_ns: u64,
+}
+
+/// The epoch of the peer, and the question for it.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    known: Option<u64>,
+    question: Option<Question>,
+    /// Not before then, so that foreign epochs cost a datagram each interval at most.
+    next_question_ns: u64,
+    interval_ns: u64,
+}
+
+/// What an answer has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// The epoch that was known before.
+    pub(super) before: Option<u64>,
+    /// Nanoseconds between challenge and answer.
+    pub(super) took_ns: u64,
+}
+
+impl Greeting {
+    pub(super) const fn new(interval_ns: u64) -> Self {
+        Self {
+            known: None,
+            question: None,
+            next_question_ns: 0,
+            interval_ns: if interval_ns == 0 { 1 } else { interval_ns },
+        }
+    }
+
+    /// The peer's epoch.
+    pub(super) const fn known(&self) -> Option<u64> {
+        self.known
+    }
+
+    /// Asks for the peer's epoch, unless that is under way.
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        if self.question.is_none() {
+            let next_ns = now_ns.max(self.next_question_ns);
+            self.question = Some(Question {
+                sent: None,
+                tries: 0,
+                next_ns,
+            });
+        }
+    }
+
+    /// When the next challenge is to be sent.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.question.map(|question| question.next_ns)
+    }
+
+    /// Whether a challenge with this number is to be sent now, and whether the one before it was sent in vain.
+    pub(super) fn poll(&mut self, now_ns: u64, number: u64) -> Option<bool> {
+        let question = self.question.as_mut().filter(|q| q.next_ns <= now_ns)?;
+        if self.known.is_some() && question.tries >= TRIES_BESIDE_KNOWN {
+            self.question = None;
+            return None;
+        }
+        let again = question.sent.is_some();
+        question.sent = Some((number, now_ns));
+        let wait_ns = self.interval_ns << question.tries.min(MOST_DOUBLINGS);
+        question.tries += 1;
+        question.next_ns = now_ns.saturating_add(wait_ns);
+        self.next_question_ns = question.next_ns;
+        Some(again)
+    }
+
+    /// A peer of `epoch` answers `challenge`. `None` when that was not the question.
+    pub(super) fn handle_answer(
+        &mut self,
+        now_ns: u64,
+        challenge: u64,
+        epoch: u64,
+    ) -> Option<Answer> {
+        let (asked, sent_ns) = self.question?.sent?;
+        if asked != challenge {
+            return None;
+        }
+        self.question = None;
+        Some(Answer {
+            before: self.known.replace(epoch),
+            took_ns: now_ns.saturating_sub(sent_ns),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_answer_to_the_last_challenge_is_believed() {
+        let mut greeting = Greeting::new(100);
+        assert_eq!(greeting.handle_answer(0, 0, 5), None);
+        greeting.begin(10);
+        assert_eq!(greeting.poll(10, 1), Some(false));
+        assert_eq!(
+            (greeting.poll(109, 2), greeting.poll(110, 2)),
+            (None, Some(true))
+        );
+        assert_eq!(greeting.handle_answer(120, 1, 5), None);
+        let first = Answer {
+            before: None,
+            took_ns: 15,
+        };
+        assert_eq!(greeting.handle_answer(125, 2, 5), Some(first));
+        assert_eq!(greeting.handle_answer(126, 2, 6), None);
+        assert_eq!(greeting.known(), Some(5));
+    }
+
+    #[test]
+    fn foreign_epochs_at_each_packet_cost_a_challenge_each_interval_and_end() {
+        let mut greeting = Greeting::new(100);
+        greeting.known = Some(5);
+        let mut sent = 0;
+        for now_ns in 0..100_000 {
+            greeting.begin(now_ns);
+            sent += u32::from(greeting.poll(now_ns, now_ns).is_some());
+        }
+        assert!((10..120).contains(&sent), "{sent}");
+        assert_eq!(greeting.known(), Some(5));
+    }
+}

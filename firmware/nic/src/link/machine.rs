@@ -1,0 +1,550 @@
+//! The state machine of a link.
+
+use alloc::collections::VecDeque;
+
+use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind};
+
+use super::acks::Acks;
+use super::cubic::Window;
+use super::greeting::Greeting;
+use super::pacing::Pacer;
+use super::paths::Paths;
+use super::reorder::{Arrival, Reorder};
+use super::rtt::Rtt;
+use super::sent::{Progress, Sent};
+
+/// Transmissions that a timeout sends besides the window (RFC 9002 §6.2.4).
+const PROBES: u32 = 2;
+/// Timeouts in a row after which the window is the least one.
+const COLLAPSE_TIMEOUTS: u32 = 3;
+/// The longest time between two probes: 1 s, or the time of one timeout where that is longer.
+const MOST_BACKOFF_NS: u64 = 1_000_000_000;
+/// Events that wait to be told; one kind each.
+const MOST_EVENTS: usize = 4;
+
+/// What a link is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkConfig {
+    /// Random number of this incarnation of the node, not 0: the core has no entropy. The same for all its links.
+    pub epoch: u64,
+    /// Longest datagram of the transport.
+    pub max_datagram_bytes: u32,
+    /// Paths to the peer, at least 1.
+    pub paths: u8,
+    /// How long an ack may wait for the next packet; both sides of a link have the same.
+    pub ack_delay_ns: u64,
+    /// What timers reckon with before a round-trip time is known.
+    pub initial_rtt_ns: u64,
+    /// How long nothing may come of a peer that owes an answer before it is dead.
+    pub dead_after_ns: u64,
+}
+
+impl LinkConfig {
+    /// Acks wait for 20 µs, the first round trip is reckoned as 1 ms, a peer is dead after 10 s; one path.
+    #[must_use]
+    pub const fn new(epoch: u64, max_datagram_bytes: u32) -> Self {
+        Self {
+            epoch,
+            max_datagram_bytes,
+            paths: 1,
+            ack_delay_ns: 20_000,
+            initial_rtt_ns: 1_000_000,
+            dead_after_ns: 10_000_000_000,
+        }
+    }
+}
+
+/// What follows the header of a datagram to transmit.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is passed on at once, and nothing keeps many"
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    None,
+    /// An ack.
+    Ack(LinkAck),
+    /// The packet with this sequence number: the one that waited first, or one that was sent before.
+    Packet {
+        /// Its sequence number.
+        sequence: u32,
+        /// Whether it was sent before: then its owner has it.
+        again: bool,
+    },
+}
+
+/// A datagram to transmit, on path `header.path`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Its header.
+    pub header: LinkHeader,
+    /// What follows.
+    pub body: Body,
+}
+
+/// What came behind the header of a datagram.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is passed on at once, and nothing keeps many"
+)]
+#[derive(Clone, Copy, Debug)]
+pub enum Received {
+    /// Nothing: hello, welcome.
+    None,
+    /// An ack.
+    Ack(LinkAck),
+    /// A packet with this sequence number.
+    Packet(u32),
+}
+
+/// Why a datagram had no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// It names an epoch of the sender that is not known; the sender is asked for it.
+    UnknownEpoch,
+    /// It was meant for a former incarnation of this node.
+    FormerSelf,
+    /// It answers no question that is open.
+    NotAsked,
+    /// It acks what was never sent.
+    NeverSent,
+    /// Its kind and what follows do not belong together.
+    Mismatched,
+    /// The link is dead.
+    Dead,
+}
+
+/// What the owner of a link is told, once each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The peer's epoch is known; packets flow.
+    Up,
+    /// The peer has restarted: everything pending to its former self has failed, and the owner drops all packets of the link. Packets
+    /// from here on are for the new incarnation.
+    Restarted,
+    /// The path was left for this one.
+    PathChanged(u8),
+    /// Nothing came back on any path for [`LinkConfig::dead_after_ns`]: everything pending has failed. The link stays dead.
+    Dead,
+}
+
+/// A link to one peer; `T` is what it keeps of a packet that came early.
+///
+/// Times are monotone nanoseconds from any origin. After each call, drain [`poll`](Self::poll), [`poll_kept`](Self::poll_kept),
+/// [`poll_over`](Self::poll_over) and [`poll_event`](Self::poll_event), then call [`handle_time`](Self::handle_time) when
+/// [`poll_at`](Self::poll_at) says.
+#[derive(Debug)]
+pub struct Link<T> {
+    config: LinkConfig,
+    first_sequence: u32,
+    greeting: Greeting,
+    /// The challenge that is to be answered, of which epoch, on which path.
+    welcome: Option<(u64, u64, u8)>,
+    sent: Sent,
+    reorder: Reorder<T>,
+    acks: Acks,
+    rtt: Rtt,
+    window: Window,
+    pacer: Pacer,
+    paths: Paths,
+    /// Path of the peer's last packet, where acks go: the peer has left a path that acks do not come by.
+    reply_path: u8,
+    /// When a packet is lost unless it is acked.
+    loss_ns: Option<u64>,
+    /// Timeouts since something came back, and probes that they still allow.
+    timeouts: u32,
+    probes: u32,
+    /// Since when the peer owes an answer.
+    owing_since_ns: Option<u64>,
+    /// Whether the last poll was held back by the window, or by the pacer.
+    window_full: bool,
+    paced: bool,
+    dead: bool,
+    events: VecDeque<LinkEvent>,
+}
+
+impl<T> Link<T> {
+    /// A link that has sent nothing. It takes memory for packets when it is used.
+    #[must_use]
+    pub fn new(config: LinkConfig) -> Self {
+        Self::with_first_sequence(config, 0)
+    }
+
+    /// As [`new`](Self::new), but packets are numbered from `first_sequence` on; the peer's link must be made alike.
+    #[must_use]
+    pub fn with_first_sequence(config: LinkConfig, first_sequence: u32) -> Self {
+        Self {
+            config,
+            first_sequence,
+            greeting: Greeting::new(config.initial_rtt_ns),
+            welcome: None,
+            sent: Sent::new(first_sequence),
+            reorder: Reorder::new(first_sequence),
+            acks: Acks::default(),
+            rtt: Rtt::new(config.initial_rtt_ns),
+            window: Window::new(config.max_datagram_bytes.into()),
+            pacer: Pacer::default(),
+            paths: Paths::new(config.paths),
+            reply_path: 0,
+            loss_ns: None,
+            timeouts: 0,
+            probes: 0,
+            owing_since_ns: None,
+            window_full: false,
+            paced: false,
+            dead: false,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Packets sent and not acked.
+    #[must_use]
+    pub fn unacked(&self) -> u32 {
+        self.sent.len()
+    }
+
+    /// Whether nothing is sent and not acked, and no early packet is kept.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.sent.len() == 0 && self.reorder.is_empty()
+    }
+
+    /// A datagram has come. `keep` makes what is kept of its packet, if that came early. `Ok` says what to do with its packet.
+    ///
+    /// # Errors
+    /// [`Ignored`], when the datagram has no effect on packets.
+    pub fn handle_datagram(
+        &mut self,
+        now_ns: u64,
+        header: &LinkHeader,
+        received: Received,
+        keep: impl FnOnce() -> T,
+    ) -> Result<Option<Arrival>, Ignored> {
+        if self.dead {
+            return Err(Ignored::Dead);
+        }
+        match (header.kind, received) {
+            (LinkKind::Hello, Received::None) => {
+                self.welcome = Some((header.number, header.epoch, header.path));
+                if self.greeting.known() != Some(header.epoch) {
+                    self.greeting.begin(now_ns);
+                }
+                Ok(None)
+            }
+            (LinkKind::Welcome, Received::None) => self.handle_welcome(now_ns, header),
+            (LinkKind::Ack, Received::Ack(ack)) => {
+                self.check_epochs(now_ns, header)?;
+                self.handle_ack(now_ns, header.expected, Some(&ack))?;
+                Ok(None)
+            }
+            (LinkKind::Data, Received::Packet(sequence)) => {
+                self.check_epochs(now_ns, header)?;
+                self.handle_ack(now_ns, header.expected, None)?;
+                self.reply_path = header.path;
+                let arrival = self.reorder.handle(sequence, keep);
+                if arrival != Arrival::Beyond {
+                    let in_order = arrival == Arrival::Next && self.reorder.is_empty();
+                    let delay_ns = self.config.ack_delay_ns;
+                    self.acks
+                        .handle_arrived(now_ns, header.number, in_order, delay_ns);
+                }
+                Ok(Some(arrival))
+            }
+            _ => Err(Ignored::Mismatched),
+        }
+    }
+
+    fn check_epochs(&mut self, now_ns: u64, header: &LinkHeader) -> Result<(), Ignored> {
+        if self.greeting.known() != Some(header.epoch) {
+            self.greeting.begin(now_ns);
+            return Err(Ignored::UnknownEpoch);
+        }
+        if header.peer_epoch != self.config.epoch {
+            return Err(Ignored::FormerSelf);
+        }
+        Ok(())
+    }
+
+    fn handle_welcome(
+        &mut self,
+        now_ns: u64,
+        header: &LinkHeader,
+    ) -> Result<Option<Arrival>, Ignored> {
+        if header.peer_epoch != self.config.epoch {
+            return Err(Ignored::FormerSelf);
+        }
+        let answer = self
+            .greeting
+            .handle_answer(now_ns, header.number, header.epoch)
+            .ok_or(Ignored::NotAsked)?;
+        if answer.before == Some(header.epoch) {
+            return Ok(None);
+        }
+        self.start_anew();
+        self.rtt.sample(answer.took_ns, 0, 0);
+        self.handle_progress(now_ns);
+        self.tell(match answer.before {
+            None => LinkEvent::Up,
+            Some(_) => LinkEvent::Restarted,
+        });
+        Ok(None)
+    }
+
+    /// Forgets what concerned a former incarnation of the peer.
+    fn start_anew(&mut self) {
+        self.sent.reset(self.first_sequence);
+        self.reorder = Reorder::new(self.first_sequence);
+        self.acks.clear();
+        self.rtt = Rtt::new(self.config.initial_rtt_ns);
+        self.window = Window::new(self.config.max_datagram_bytes.into());
+        self.pacer = Pacer::default();
+        self.loss_ns = None;
+    }
+
+    fn tell(&mut self, event: LinkEvent) {
+        // Whoever does not ask is told the newest.
+        if self.events.len() == MOST_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// Something came back from the present incarnation of the peer.
+    fn handle_progress(&mut self, now_ns: u64) {
+        (self.timeouts, self.probes) = (0, 0);
+        self.paths.handle_progress();
+        self.owing_since_ns = (self.sent.len() > 0).then_some(now_ns);
+    }
+
+    fn handle_ack(
+        &mut self,
+        now_ns: u64,
+        expected: u32,
+        ack: Option<&LinkAck>,
+    ) -> Result<(), Ignored> {
+        let progress = self
+            .sent
+            .handle_ack(expected, ack)
+            .map_err(|_| Ignored::NeverSent)?;
+        let Progress {
+            newest,
+            timed,
+            bytes,
+        } = progress;
+        if bytes == 0 && newest.is_none() {
+            return Ok(());
+        }
+        if let Some(newest) = newest.filter(|_| timed) {
+            let delay_ns = ack.map_or(0, |ack| ack.delay_ns.into());
+            let took_ns = now_ns.saturating_sub(newest.sent_ns);
+            self.rtt.sample(took_ns, delay_ns, self.config.ack_delay_ns);
+        }
+        // Where a packet says only what is expected next, its time of transmission is not known; now is after each reduction.
+        let sent_ns = newest.map_or(now_ns, |newest| newest.sent_ns);
+        if self.window_full {
+            self.window
+                .handle_acked(now_ns, bytes, sent_ns, self.rtt.smoothed_ns());
+        }
+        self.handle_progress(now_ns);
+        self.detect_losses(now_ns);
+        Ok(())
+    }
+
+    fn detect_losses(&mut self, now_ns: u64) {
+        let losses = self.sent.detect_losses(now_ns, self.rtt.loss_delay_ns());
+        self.loss_ns = losses.next_ns;
+        if let Some(sent_ns) = losses.newest_sent_ns {
+            self.window.handle_lost(now_ns, sent_ns);
+        }
+    }
+
+    /// When a probe is sent (RFC 9002 §6.2.1): it doubles with each timeout in a row.
+    fn probe_ns(&self) -> Option<u64> {
+        if self.probes > 0 {
+            return None;
+        }
+        let timeout_ns = self
+            .rtt
+            .timeout_ns()
+            .saturating_add(self.config.ack_delay_ns);
+        let backoff_ns = timeout_ns.saturating_mul(1 << self.timeouts.min(30));
+        let wait_ns = backoff_ns.min(MOST_BACKOFF_NS.max(timeout_ns));
+        Some(self.sent.last_sent_ns()?.saturating_add(wait_ns))
+    }
+
+    fn dead_ns(&self) -> Option<u64> {
+        Some(
+            self.owing_since_ns?
+                .saturating_add(self.config.dead_after_ns),
+        )
+    }
+
+    /// The time is `now_ns`.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        let due = |at: Option<u64>| at.is_some_and(|at| at <= now_ns);
+        if self.dead {
+            return;
+        }
+        if due(self.dead_ns()) {
+            self.sent.reset(self.first_sequence);
+            self.reorder = Reorder::new(self.first_sequence);
+            self.dead = true;
+            self.tell(LinkEvent::Dead);
+        } else if due(self.loss_ns) {
+            self.detect_losses(now_ns);
+        } else if due(self.probe_ns()) {
+            self.timeouts += 1;
+            self.probes = PROBES;
+            if self.timeouts == COLLAPSE_TIMEOUTS {
+                self.window.collapse();
+            }
+            self.handle_timeout();
+        }
+    }
+
+    fn handle_timeout(&mut self) {
+        if self.paths.handle_timeout() {
+            // Another path has another round-trip time (RFC 9000 §9.4).
+            self.rtt = Rtt::new(self.config.initial_rtt_ns);
+            self.timeouts = 0;
+            self.tell(LinkEvent::PathChanged(self.paths.current()));
+        }
+    }
+
+    /// The next datagram to transmit, when the first packet that waits and was never sent makes a datagram of `waiting_bytes`.
+    pub fn poll(&mut self, now_ns: u64, waiting_bytes: Option<u32>) -> Option<Datagram> {
+        if self.dead {
+            return None;
+        }
+        if let Some((challenge, epoch, path)) = self.welcome.take() {
+            return Some(self.datagram(LinkKind::Welcome, challenge, epoch, path, Body::None));
+        }
+        if self.greeting.known().is_none() && waiting_bytes.is_some() {
+            self.greeting.begin(now_ns);
+            self.owing_since_ns.get_or_insert(now_ns);
+        }
+        if self.greeting.next_ns().is_some_and(|at| at <= now_ns) {
+            let number = self.sent.take_number();
+            if let Some(again) = self.greeting.poll(now_ns, number) {
+                if again {
+                    self.handle_timeout();
+                }
+                return Some(self.datagram(
+                    LinkKind::Hello,
+                    number,
+                    0,
+                    self.paths.current(),
+                    Body::None,
+                ));
+            }
+        }
+        let epoch = self.greeting.known()?;
+        if let Some(ack) = self.acks.poll(now_ns) {
+            let number = self.sent.take_number();
+            let path = self.reply_path;
+            return Some(self.datagram(LinkKind::Ack, number, epoch, path, Body::Ack(ack)));
+        }
+        let (number, sequence, again) = self.poll_packet(now_ns, waiting_bytes)?;
+        let body = Body::Packet { sequence, again };
+        let path = self.paths.current();
+        Some(self.datagram(LinkKind::Data, number, epoch, path, body))
+    }
+
+    /// The packet that may be sent now: one that probes, else the oldest that is lost, else a new one.
+    fn poll_packet(&mut self, now_ns: u64, waiting_bytes: Option<u32>) -> Option<(u64, u32, bool)> {
+        (self.window_full, self.paced) = (false, false);
+        if self.probes > 0 {
+            let skip = PROBES.saturating_sub(self.probes) as usize;
+            self.probes -= 1;
+            if let Some(sequence) = self.sent.oldest(skip) {
+                return Some((self.sent.handle_again(now_ns, sequence), sequence, true));
+            }
+        }
+        let lost = self.sent.lost();
+        if lost.is_none() && self.sent.is_full() {
+            self.window_full = true;
+            return None;
+        }
+        let bytes = lost.map(|(_, bytes)| bytes).or(waiting_bytes)?;
+        let under_way = self.sent.in_flight_bytes();
+        if under_way > 0 && under_way + u64::from(bytes) > self.window.bytes() {
+            self.window_full = true;
+            return None;
+        }
+        if self.pacer.next_ns() > now_ns {
+            self.paced = true;
+            // The pace follows the window: it is what holds back.
+            self.window_full = true;
+            return None;
+        }
+        self.pacer.handle_sent(
+            now_ns,
+            bytes.into(),
+            self.config.max_datagram_bytes.into(),
+            self.window.bytes(),
+            self.rtt.smoothed_ns(),
+        );
+        self.owing_since_ns.get_or_insert(now_ns);
+        Some(match lost {
+            Some((sequence, _)) => (self.sent.handle_again(now_ns, sequence), sequence, true),
+            None => {
+                let (sequence, number) = self.sent.handle_new(now_ns, bytes);
+                (number, sequence, false)
+            }
+        })
+    }
+
+    fn datagram(
+        &self,
+        kind: LinkKind,
+        number: u64,
+        peer_epoch: u64,
+        path: u8,
+        body: Body,
+    ) -> Datagram {
+        let greeting = matches!(kind, LinkKind::Hello | LinkKind::Welcome);
+        let header = LinkHeader {
+            kind,
+            path,
+            expected: if greeting { 0 } else { self.reorder.due() },
+            epoch: self.config.epoch,
+            peer_epoch,
+            number,
+        };
+        Datagram { header, body }
+    }
+
+    /// When [`handle_time`](Self::handle_time) and [`poll`](Self::poll) are to be called next; `None` when nothing is awaited.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<u64> {
+        if self.dead {
+            return None;
+        }
+        let paced = self.paced.then(|| self.pacer.next_ns());
+        let times = [
+            self.dead_ns(),
+            self.loss_ns,
+            self.probe_ns(),
+            self.greeting.next_ns(),
+            self.acks.due_ns(),
+            paced,
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// The next packet in order that came early, when its turn has come.
+    pub fn poll_kept(&mut self) -> Option<T> {
+        self.reorder.poll()
+    }
+
+    /// Oldest packets that are acked since the last call: their number. The owner drops them, and what depends on them is over.
+    pub fn poll_over(&mut self) -> u32 {
+        self.sent.take_over()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,27 @@
+//! A link to one peer over a transport that may lose, repeat, reorder and delay packets.
+//!
+//! [`Link`] gives a NIC what it has of a lossless transport: each packet once, in order, from the peer's present incarnation. It holds
+//! no payload of its own packets: its owner keeps the queue of packets, from the oldest that is not acked on, and emits one again when
+//! [`Link::poll`] says so. A command is over when its last packet is acked, since its memory is read again until then.
+//!
+//! Each transmission has a number of its own, also when its packet was sent before (RFC 9002 §2, "monotonically increasing packet
+//! numbers"), so that a round-trip time is never taken from the wrong copy. The packet's sequence number gives its place in order.
+
+mod acks;
+mod cubic;
+mod greeting;
+mod machine;
+mod pacing;
+mod paths;
+mod ranges;
+mod reorder;
+mod rtt;
+mod sent;
+#[cfg(test)]
+mod tests;
+
+pub use machine::{Body, Datagram, Ignored, Link, LinkConfig, LinkEvent, Received};
+pub use reorder::Arrival;
+
+/// Packets of a link that may be sent and not acked, and that a receiver keeps when they come before their turn.
+pub const LINK_WINDOW: u32 = 64;

@@ -1,0 +1,119 @@
+//! Packets that came before their turn.
+
+use alloc::collections::VecDeque;
+
+use super::LINK_WINDOW;
+
+/// What a packet that came is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The next in order: take it now, then those that [`super::Link::poll_kept`] gives.
+    Next,
+    /// Early; it is kept.
+    Early,
+    /// It has come before.
+    Repeated,
+    /// So far ahead that it is not kept.
+    Beyond,
+}
+
+/// At most [`LINK_WINDOW`] packets behind the one that is due.
+#[derive(Debug)]
+pub(super) struct Reorder<T> {
+    due: u32,
+    /// Those from `due` on.
+    early: VecDeque<Option<T>>,
+}
+
+impl<T> Reorder<T> {
+    pub(super) const fn new(due: u32) -> Self {
+        Self {
+            due,
+            early: VecDeque::new(),
+        }
+    }
+
+    /// Sequence number that is due.
+    pub(super) const fn due(&self) -> u32 {
+        self.due
+    }
+
+    /// Packet `sequence` has come; it is made only to be kept.
+    pub(super) fn handle(&mut self, sequence: u32, make: impl FnOnce() -> T) -> Arrival {
+        let ahead = sequence.wrapping_sub(self.due);
+        if ahead >= LINK_WINDOW {
+            return match ahead > u32::MAX / 2 {
+                true => Arrival::Repeated,
+                false => Arrival::Beyond,
+            };
+        }
+        if ahead == 0 && self.early.front().is_none_or(Option::is_none) {
+            self.early.pop_front();
+            self.due = self.due.wrapping_add(1);
+            return Arrival::Next;
+        }
+        let at = ahead as usize;
+        while self.early.len() <= at {
+            self.early.push_back(None);
+        }
+        match &mut self.early[at] {
+            Some(_) => Arrival::Repeated,
+            place => {
+                *place = Some(make());
+                Arrival::Early
+            }
+        }
+    }
+
+    /// The next packet in order, when it is there.
+    pub(super) fn poll(&mut self) -> Option<T> {
+        let item = self.early.front_mut()?.take()?;
+        self.early.pop_front();
+        self.due = self.due.wrapping_add(1);
+        Some(item)
+    }
+
+    /// Whether no early packet is kept.
+    pub(super) fn is_empty(&self) -> bool {
+        self.early.iter().all(Option::is_none)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_packet_comes_out_once_and_in_order_across_the_wrap(
+            first in prop_oneof![Just(u32::MAX - 20), any::<u32>()],
+            order in Just((0..50u32).collect::<Vec<_>>()).prop_shuffle(),
+            again in prop::collection::vec(0usize..50, 50),
+        ) {
+            let mut reorder = Reorder::new(first);
+            let mut out = Vec::new();
+            for (at, number) in order.iter().enumerate() {
+                for number in [*number, order[again[at] % (at + 1)]] {
+                    if reorder.handle(first.wrapping_add(number), || number) == Arrival::Next {
+                        out.push(number);
+                    }
+                    out.extend(core::iter::from_fn(|| reorder.poll()));
+                }
+            }
+            prop_assert!(out.iter().copied().eq(0..50));
+            prop_assert!(reorder.is_empty() && reorder.early.is_empty());
+            prop_assert_eq!(reorder.handle(first, || 0), Arrival::Repeated);
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_beyond_the_window() {
+        let mut reorder = Reorder::new(7);
+        assert_eq!(reorder.handle(7 + LINK_WINDOW, || ()), Arrival::Beyond);
+        assert_eq!(reorder.handle(6 + LINK_WINDOW, || ()), Arrival::Early);
+        assert_eq!(reorder.handle(6 + LINK_WINDOW, || ()), Arrival::Repeated);
+        assert_eq!(reorder.early.len(), LINK_WINDOW as usize);
+    }
+}

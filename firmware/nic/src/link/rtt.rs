@@ -1,0 +1,100 @@
+//! Round-trip time (RFC 9002 §5, after RFC 6298).
+
+/// Least time that a timer waits beyond the round-trip time, in place of RFC 9002's 1 ms: a NIC's clock is finer.
+const GRANULARITY_NS: u64 = 10_000;
+
+/// What is known of the round-trip time on the present path.
+#[derive(Debug)]
+pub(super) struct Rtt {
+    latest_ns: u64,
+    smoothed_ns: u64,
+    variation_ns: u64,
+    min_ns: u64,
+    sampled: bool,
+}
+
+impl Rtt {
+    /// Nothing is known; timers reckon with `initial_ns`.
+    pub(super) const fn new(initial_ns: u64) -> Self {
+        Self {
+            latest_ns: initial_ns,
+            smoothed_ns: initial_ns,
+            variation_ns: initial_ns / 2,
+            min_ns: initial_ns,
+            sampled: false,
+        }
+    }
+
+    /// Takes the time between a transmission and its ack, of which the peer says that it waited `ack_delay_ns`, at most `most_delay_ns`.
+    pub(super) fn sample(&mut self, took_ns: u64, ack_delay_ns: u64, most_delay_ns: u64) {
+        self.latest_ns = took_ns;
+        if !self.sampled {
+            // RFC 6298 (2.2).
+            *self = Self {
+                latest_ns: took_ns,
+                smoothed_ns: took_ns,
+                variation_ns: took_ns / 2,
+                min_ns: took_ns,
+                sampled: true,
+            };
+            return;
+        }
+        self.min_ns = self.min_ns.min(took_ns);
+        let delay_ns = ack_delay_ns.min(most_delay_ns);
+        // RFC 9002 §5.3: the delay is not taken off when that gave less than the least time ever seen.
+        let adjusted = match took_ns.saturating_sub(delay_ns) {
+            adjusted if adjusted >= self.min_ns => adjusted,
+            _ => took_ns,
+        };
+        let off = self.smoothed_ns.abs_diff(adjusted);
+        self.variation_ns = self.variation_ns - self.variation_ns / 4 + off / 4;
+        self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + adjusted / 8;
+    }
+
+    pub(super) const fn smoothed_ns(&self) -> u64 {
+        self.smoothed_ns
+    }
+
+    /// How long an ack is waited for before a probe (RFC 9002 §6.2.1), the peer's delay not counted.
+    pub(super) fn timeout_ns(&self) -> u64 {
+        let margin_ns = self.variation_ns.saturating_mul(4).max(GRANULARITY_NS);
+        self.smoothed_ns.saturating_add(margin_ns)
+    }
+
+    /// How long after its transmission a packet is lost, when a later one is acked (RFC 9002 §6.1.2).
+    pub(super) fn loss_delay_ns(&self) -> u64 {
+        let longest_ns = self.smoothed_ns.max(self.latest_ns);
+        longest_ns
+            .saturating_add(longest_ns / 8)
+            .max(GRANULARITY_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sample_replaces_the_guess_and_later_ones_move_it() {
+        let mut rtt = Rtt::new(1_000_000);
+        assert_eq!(rtt.timeout_ns(), 3_000_000);
+        rtt.sample(100_000, 0, 0);
+        assert_eq!((rtt.smoothed_ns(), rtt.timeout_ns()), (100_000, 300_000));
+        rtt.sample(180_000, 0, 0);
+        assert_eq!(rtt.smoothed_ns(), 110_000);
+        assert_eq!(rtt.variation_ns, 57_500);
+        assert_eq!(rtt.loss_delay_ns(), 202_500);
+    }
+
+    #[test]
+    fn a_delay_that_the_peer_exaggerates_never_gives_less_than_the_least_time() {
+        let mut rtt = Rtt::new(1_000_000);
+        rtt.sample(100_000, 0, 50_000);
+        rtt.sample(140_000, u64::MAX, 50_000);
+        assert_eq!(rtt.smoothed_ns(), 105_000);
+        rtt.sample(180_000, u64::MAX, 50_000);
+        assert_eq!(rtt.smoothed_ns(), 105_000 - 13_125 + 16_250);
+        rtt.sample(u64::MAX, 0, 0);
+        assert!(rtt.timeout_ns() > rtt.smoothed_ns());
+    }
+}

@@ -1,0 +1,511 @@
+//! Links in virtual time: two ends, and lines between them that lose, repeat, reorder and delay.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Range;
+use std::println;
+
+use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind, MAX_ACK_BYTES};
+
+use super::*;
+
+/// A packet of 8 KB behind its header and that of the link.
+const PAYLOAD_BYTES: u64 = 8192;
+const DATAGRAM_BYTES: u32 = PAYLOAD_BYTES as u32 + 48 + 32;
+/// One way.
+const LATENCY_NS: u64 = 10_000;
+
+/// Seeds of the test of goodput, for each share of losses.
+const SEEDS: u64 = 48;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn is(&mut self, percent: u64) -> bool {
+        self.next() % 100 < percent
+    }
+}
+
+/// What the lines do to datagrams, in percent, and by how much they delay.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
+    drop: u64,
+    repeat: u64,
+    delay: u64,
+    delay_ns: u64,
+    /// Path that carries nothing.
+    dead_path: Option<u8>,
+}
+
+/// One end: its link, and the packets that are not over.
+struct End {
+    link: Link<u64>,
+    first: u32,
+    queue: VecDeque<u64>,
+    over: u64,
+    got: Vec<u64>,
+    events: Vec<LinkEvent>,
+    line_free_ns: u64,
+    transmitted: u64,
+}
+
+impl End {
+    fn new(config: LinkConfig, first: u32) -> Self {
+        Self {
+            link: Link::with_first_sequence(config, first),
+            first,
+            queue: VecDeque::new(),
+            over: 0,
+            got: Vec::new(),
+            events: Vec::new(),
+            line_free_ns: 0,
+            transmitted: 0,
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(item) = self.link.poll_kept() {
+            self.got.push(item);
+        }
+        for _ in 0..self.link.poll_over() {
+            self.queue.pop_front().expect("only what was sent is over");
+            self.over += 1;
+        }
+        while let Some(event) = self.link.poll_event() {
+            if event == LinkEvent::Restarted {
+                self.queue.clear();
+                self.over = 0;
+            }
+            self.events.push(event);
+        }
+    }
+
+    fn waiting(&self) -> Option<u32> {
+        (self.queue.len() > self.link.unacked() as usize).then_some(DATAGRAM_BYTES)
+    }
+}
+
+struct World {
+    now_ns: u64,
+    ends: [End; 2],
+    under_way: BTreeMap<(u64, u64), (usize, Datagram, u64)>,
+    count: u64,
+    rules: Rules,
+    random: Random,
+}
+
+fn config(epoch: u64) -> LinkConfig {
+    LinkConfig::new(epoch, DATAGRAM_BYTES)
+}
+
+impl World {
+    fn new(seed: u64, rules: Rules) -> Self {
+        Self::with(seed, rules, 0, config)
+    }
+
+    fn with(seed: u64, rules: Rules, first: u32, config: fn(u64) -> LinkConfig) -> Self {
+        Self {
+            now_ns: 1_000,
+            ends: [1001, 1002].map(|epoch| End::new(config(epoch), first)),
+            under_way: BTreeMap::new(),
+            count: 0,
+            rules,
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+        }
+    }
+
+    fn send(&mut self, end: usize, items: Range<u64>) {
+        self.ends[end].queue.extend(items);
+    }
+
+    /// Datagrams go through their bytes.
+    fn transmit(&mut self, end: usize, datagram: Datagram) {
+        let (header, rest) = {
+            let bytes = datagram.header.emit();
+            let (header, rest) = LinkHeader::parse(&bytes).unwrap();
+            (header, rest.len())
+        };
+        assert_eq!((header, rest), (datagram.header, 0));
+        let from = &mut self.ends[end];
+        let (bytes, item) = match datagram.body {
+            Body::None => (32, 0),
+            Body::Ack(ack) => {
+                let mut bytes = [0; MAX_ACK_BYTES];
+                let length = ack.emit(&mut bytes);
+                assert_eq!(LinkAck::parse(&bytes[..length]), Ok(ack));
+                (32 + length as u64, 0)
+            }
+            Body::Packet { sequence, .. } => {
+                let base = from.first.wrapping_add(from.over as u32);
+                let at = sequence.wrapping_sub(base) as usize;
+                (u64::from(DATAGRAM_BYTES), from.queue[at])
+            }
+        };
+        from.transmitted += 1;
+        // 10 Gb/s: 0.8 ns a byte.
+        from.line_free_ns = self.now_ns + bytes * 8 / 10;
+        let out_ns = from.line_free_ns;
+        let rules = self.rules;
+        if rules.dead_path == Some(datagram.header.path) {
+            return;
+        }
+        for _ in 0..1 + u64::from(self.random.is(rules.repeat)) {
+            if self.random.is(rules.drop) {
+                continue;
+            }
+            let late_ns = match self.random.is(rules.delay) {
+                true => self.random.next() % rules.delay_ns,
+                false => 0,
+            };
+            self.count += 1;
+            self.under_way.insert(
+                (out_ns + LATENCY_NS + late_ns, self.count),
+                (1 - end, datagram, item),
+            );
+        }
+    }
+
+    fn deliver(&mut self, to: usize, datagram: Datagram, item: u64) -> Result<(), Ignored> {
+        let received = match datagram.body {
+            Body::None => Received::None,
+            Body::Ack(ack) => Received::Ack(ack),
+            Body::Packet { sequence, .. } => Received::Packet(sequence),
+        };
+        let end = &mut self.ends[to];
+        let arrival = end
+            .link
+            .handle_datagram(self.now_ns, &datagram.header, received, || item);
+        if arrival == Ok(Some(Arrival::Next)) {
+            end.got.push(item);
+        }
+        end.drain();
+        arrival.map(|_| ())
+    }
+
+    /// One step; false when nothing is left to do.
+    fn step(&mut self) -> bool {
+        for end in 0..2 {
+            while self.ends[end].line_free_ns <= self.now_ns {
+                let waiting = self.ends[end].waiting();
+                let Some(datagram) = self.ends[end].link.poll(self.now_ns, waiting) else {
+                    break;
+                };
+                self.transmit(end, datagram);
+            }
+        }
+        let of_end = |end: &End| match end.line_free_ns > self.now_ns {
+            true => Some(end.line_free_ns),
+            false => end.link.poll_at(),
+        };
+        let arrives = self.under_way.keys().next().map(|key| key.0);
+        let times = [arrives, of_end(&self.ends[0]), of_end(&self.ends[1])];
+        let Some(next_ns) = times.into_iter().flatten().min() else {
+            return false;
+        };
+        self.now_ns = next_ns.max(self.now_ns + 1);
+        while let Some(entry) = self.under_way.first_entry() {
+            if entry.key().0 > self.now_ns {
+                break;
+            }
+            let (to, datagram, item) = entry.remove();
+            let _ = self.deliver(to, datagram, item);
+        }
+        for end in &mut self.ends {
+            end.link.handle_time(self.now_ns);
+            end.drain();
+        }
+        true
+    }
+
+    fn run(&mut self, steps: u64, until: impl Fn(&Self) -> bool) {
+        for _ in 0..steps {
+            if until(self) || !self.step() {
+                break;
+            }
+        }
+    }
+
+    fn run_until_over(&mut self) {
+        self.run(3_000_000, |world| {
+            world.ends.iter().all(|end| end.queue.is_empty())
+        });
+    }
+}
+
+#[test]
+fn each_packet_comes_once_and_in_order_whatever_the_lines_do() {
+    for seed in 0..300 {
+        let mut draw = Random(seed * 7919 + 1);
+        let rules = Rules {
+            drop: draw.next() % 40,
+            repeat: draw.next() % 30,
+            delay: draw.next() % 40,
+            delay_ns: 1 + draw.next() % 300_000,
+            dead_path: None,
+        };
+        // A third of the seeds passes the end of the sequence numbers.
+        let first = if seed % 3 == 0 { u32::MAX - 70 } else { 0 };
+        let mut world = World::with(seed, rules, first, config);
+        world.send(0, 0..200);
+        world.send(1, 0..draw.next() % 200);
+        let wanted = [world.ends[1].queue.len() as u64, 200];
+        world.run(2_000 + draw.next() % 2_000, |_| false);
+        for end in &world.ends {
+            let in_order = (0..).zip(&end.got).all(|(at, item)| at == *item);
+            assert!(in_order, "seed {seed}, {rules:?}");
+        }
+        world.rules = Rules::default();
+        world.run_until_over();
+        for (end, wanted) in world.ends.iter().zip(wanted) {
+            assert!(
+                end.got.iter().copied().eq(0..wanted),
+                "seed {seed}, {rules:?}"
+            );
+            assert!(end.queue.is_empty(), "seed {seed}, {rules:?}");
+            assert_eq!(end.events, [LinkEvent::Up], "seed {seed}, {rules:?}");
+        }
+    }
+}
+
+#[test]
+fn goodput_of_a_10_gigabit_line_under_loss() {
+    for (drop, least_percent) in [(0, 95.0), (1, 80.0), (5, 50.0), (30, 10.0)] {
+        let mut worst = f64::MAX;
+        let mut sum = 0.0;
+        for seed in 0..SEEDS {
+            let rules = Rules {
+                drop,
+                ..Rules::default()
+            };
+            let mut world = World::new(seed, rules);
+            world.send(0, 0..2000);
+            world.run_until_over();
+            assert!(world.ends[0].queue.is_empty(), "{drop} % loss, seed {seed}");
+            let line_ns = 2000 * PAYLOAD_BYTES * 8 / 10;
+            let percent = 100.0 * line_ns as f64 / (world.now_ns - 1_000) as f64;
+            worst = worst.min(percent);
+            sum += percent;
+            assert!(
+                percent >= least_percent,
+                "{drop} % loss, seed {seed}: {percent:.1} %"
+            );
+        }
+        println!(
+            "{drop} % loss: worst {worst:.1} %, mean {:.1} % of the line",
+            sum / SEEDS as f64
+        );
+    }
+}
+
+#[test]
+fn a_path_that_dies_is_left_and_all_arrives() {
+    let two_paths = |epoch| LinkConfig {
+        paths: 2,
+        ..config(epoch)
+    };
+    for seed in 0..20 {
+        let mut world = World::with(seed, Rules::default(), 0, two_paths);
+        world.send(0, 0..300);
+        world.run(200 + 10 * seed, |_| false);
+        world.rules.dead_path = Some(0);
+        world.run_until_over();
+        assert!(world.ends[1].got.iter().copied().eq(0..300), "seed {seed}");
+        let changed = world.ends[0].events.iter();
+        let changed = changed.filter(|event| matches!(event, LinkEvent::PathChanged(1)));
+        assert_eq!(changed.count(), 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_silent_on_all_paths_is_dead_after_the_stated_time_and_told_once() {
+    for paths in [1, 3] {
+        for established in [false, true] {
+            let mut world = World::new(1, Rules::default());
+            world.ends[0] = End::new(
+                LinkConfig {
+                    paths,
+                    ..config(1001)
+                },
+                0,
+            );
+            world.send(0, 0..10);
+            if established {
+                world.run_until_over();
+                world.send(0, 10..20);
+            }
+            let begin_ns = world.now_ns;
+            world.rules.drop = 100;
+            world.run(1_000_000, |world| {
+                world.ends[0].events.contains(&LinkEvent::Dead)
+            });
+            let took_ns = world.now_ns - begin_ns;
+            assert!(
+                (10_000_000_000..10_100_000_000).contains(&took_ns),
+                "{took_ns}"
+            );
+            world.run(1_000, |_| false);
+            let end = &mut world.ends[0];
+            let deaths = end.events.iter().filter(|event| **event == LinkEvent::Dead);
+            assert_eq!(deaths.count(), 1);
+            assert_eq!(end.link.poll(u64::MAX, Some(DATAGRAM_BYTES)), None);
+            assert_eq!((end.link.poll_at(), end.link.is_idle()), (None, true));
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_restarts_is_told_once_and_gets_nothing_of_what_was_meant_for_its_former_self() {
+    for seed in 0..60 {
+        let rules = Rules {
+            drop: seed % 20,
+            repeat: 20,
+            delay: 30,
+            delay_ns: 2_000_000,
+            dead_path: None,
+        };
+        let mut world = World::new(seed, rules);
+        world.send(0, 0..100);
+        world.send(1, 0..100);
+        world.run(300 + seed * 5, |_| false);
+        if world.ends[0].events != [LinkEvent::Up] {
+            continue;
+        }
+        // Datagrams of its former self stay under way.
+        world.ends[1] = End::new(config(2002), 0);
+        world.ends[0].got.clear();
+        world.send(1, 5000..5100);
+        world.run(3_000_000, |world| world.ends[0].events.len() > 1);
+        assert_eq!(
+            world.ends[0].events,
+            [LinkEvent::Up, LinkEvent::Restarted],
+            "seed {seed}"
+        );
+        world.send(0, 7000..7100);
+        world.run_until_over();
+        assert!(
+            world.ends[1].got.iter().copied().eq(7000..7100),
+            "seed {seed}"
+        );
+        let got = &world.ends[0].got;
+        let new = got.iter().position(|item| *item >= 5000).unwrap();
+        assert!(got[new..].iter().copied().eq(5000..5100), "seed {seed}");
+        assert_eq!(world.ends[1].events, [LinkEvent::Up], "seed {seed}");
+    }
+}
+
+/// A link whose peer has epoch 7 and has acked nothing of three packets.
+fn up_with_three_out() -> Link<u64> {
+    let mut link = Link::new(config(5));
+    let hello = link.poll(0, Some(100)).unwrap();
+    assert_eq!(hello.header.kind, LinkKind::Hello);
+    let welcome = LinkHeader {
+        kind: LinkKind::Welcome,
+        path: 0,
+        expected: 0,
+        epoch: 7,
+        peer_epoch: 5,
+        number: hello.header.number,
+    };
+    link.handle_datagram(10, &welcome, Received::None, || 0)
+        .unwrap();
+    for _ in 0..3 {
+        assert!(link.poll(10, Some(100)).is_some());
+    }
+    link
+}
+
+#[test]
+fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_without_bound() {
+    for seed in 0..200 {
+        let mut random = Random(seed * 31 + 1);
+        let mut link = up_with_three_out();
+        let mut over = 0;
+        let mut now_ns = 10;
+        for _ in 0..2000 {
+            now_ns += random.next() % 100_000;
+            let odd = |random: &mut Random| match random.next() % 4 {
+                0 => random.next() << 16 | random.next(),
+                1 => u64::MAX - random.next() % 3,
+                _ => random.next() % 8,
+            };
+            let received = match random.next() % 4 {
+                0 => Received::None,
+                1 => {
+                    let (a, b) = (odd(&mut random), odd(&mut random));
+                    match LinkAck::new(odd(&mut random) as u32, [(a.min(b), a.max(b))]) {
+                        Ok(ack) => Received::Ack(ack),
+                        Err(_) => continue,
+                    }
+                }
+                _ => Received::Packet(odd(&mut random) as u32),
+            };
+            let header = LinkHeader {
+                kind: match (received, random.next() % 2) {
+                    (Received::None, 0) => LinkKind::Hello,
+                    (Received::None, _) => LinkKind::Welcome,
+                    (Received::Ack(_), _) => LinkKind::Ack,
+                    (Received::Packet(_), _) => LinkKind::Data,
+                },
+                path: odd(&mut random) as u8,
+                expected: odd(&mut random) as u32,
+                epoch: if random.is(80) { 7 } else { odd(&mut random) },
+                peer_epoch: if random.is(80) { 5 } else { odd(&mut random) },
+                number: odd(&mut random),
+            };
+            let _ = link.handle_datagram(now_ns, &header, received, || 0);
+            link.handle_time(now_ns);
+            while link.poll(now_ns, None).is_some() {}
+            while link.poll_kept().is_some() {}
+            over += link.poll_over();
+            assert!(over <= 3, "seed {seed}");
+            let up_only =
+                core::iter::from_fn(|| link.poll_event()).all(|event| event == LinkEvent::Up);
+            assert!(
+                up_only,
+                "seed {seed}: no guess is the answer to a challenge"
+            );
+        }
+    }
+}
+
+#[test]
+fn epochs_that_flip_at_each_packet_change_nothing_and_cost_few_challenges() {
+    let mut link = up_with_three_out();
+    let mut hellos = 0;
+    for at in 0..100_000u64 {
+        let now_ns = 20 + at * 100;
+        let header = LinkHeader {
+            kind: LinkKind::Data,
+            path: 0,
+            expected: 3,
+            epoch: 100 + at,
+            peer_epoch: 5,
+            number: at,
+        };
+        let ignored = link.handle_datagram(now_ns, &header, Received::Packet(0), || 0);
+        assert_eq!(ignored, Err(Ignored::UnknownEpoch));
+        while let Some(datagram) = link.poll(now_ns, None) {
+            hellos += u64::from(datagram.header.kind == LinkKind::Hello);
+        }
+    }
+    // 10 ms, and at most one for each of the first round trips that were guessed.
+    assert!(hellos <= 10, "{hellos}");
+    assert_eq!((link.poll_over(), link.unacked()), (0, 3));
+    assert_eq!(link.poll_event(), Some(LinkEvent::Up));
+    assert_eq!(link.poll_event(), None);
+}
+
+#[test]
+fn an_idle_link_takes_no_memory_of_its_own_and_awaits_nothing() {
+    let link = Link::<u64>::new(config(1));
+    assert_eq!(link.poll_at(), None);
+    assert!(size_of::<Link<u64>>() <= 1024, "{}", size_of::<Link<u64>>());
+}
