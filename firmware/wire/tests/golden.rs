@@ -127,6 +127,40 @@ fn printing_a_packet_for_debugging_shows_no_key() {
     assert_eq!(header.as_bytes().len(), HEADER_BYTES);
 }
 
+/// Datagrams of a link on a lossy transport, without the packet of data.
+fn datagrams() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
+    use link::{LinkAck, LinkHeader, LinkKind, MAX_ACK_BYTES};
+    let header = LinkHeader {
+        kind: LinkKind::Hello,
+        path: 1,
+        expected: 0,
+        epoch: 0x0102_0304_0506_0708,
+        peer_epoch: 0,
+        number: 9,
+    };
+    let known = LinkHeader {
+        peer_epoch: 0x1112_1314_1516_1718,
+        ..header
+    };
+    let of = |kind, expected| LinkHeader {
+        kind,
+        expected,
+        ..known
+    };
+    let mut bytes = [0; MAX_ACK_BYTES];
+    let ack = LinkAck::new(1234, [(40, 42), (30, 30), (1, 7)]).unwrap();
+    let length = ack.emit(&mut bytes);
+    let mut acked = of(LinkKind::Ack, SEQUENCE).emit().to_vec();
+    acked.extend(&bytes[..length]);
+    [
+        ("hello", header.emit().to_vec()),
+        ("welcome", of(LinkKind::Welcome, 0).emit().to_vec()),
+        ("data", of(LinkKind::Data, SEQUENCE).emit().to_vec()),
+        ("ack", acked),
+    ]
+    .into_iter()
+}
+
 /// The seeds of the fuzz targets are these vectors. `MAPWIRE_WRITE_SEEDS=1` writes them anew.
 #[test]
 fn the_fuzz_seeds_are_the_vectors() {
@@ -135,6 +169,7 @@ fn the_fuzz_seeds_are_the_vectors() {
     vectors.extend(packets().iter().map(|v| ("packet", v.name, v.bytes())));
     vectors.extend(controls().iter().map(|v| ("control", v.name, v.bytes())));
     vectors.extend(commands().iter().map(|v| ("command", v.name, v.bytes())));
+    vectors.extend(datagrams().map(|(name, bytes)| ("link", name, bytes)));
     for (target, name, bytes) in vectors {
         let path = seeds.join(target).join(name);
         if std::env::var_os("MAPWIRE_WRITE_SEEDS").is_some() {

@@ -6,7 +6,7 @@
 /// Challenges after which a peer that is known by another epoch is not asked again until it shows the unknown epoch once more.
 const TRIES_BESIDE_KNOWN: u32 = 6;
 /// Challenges after which the time between them no longer doubles.
-const MOST_DOUBLINGS: u32 = 7;
+const MOST_DOUBLINGS: u32 = 4;
 
 /// The question that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -132,11 +132,11 @@ mod tests {
         let mut greeting = Greeting::new(100);
         greeting.known = Some(5);
         let mut sent = 0;
-        for now_ns in 0..100_000 {
+        for now_ns in 0..100_000u64 {
             greeting.begin(now_ns);
             sent += u32::from(greeting.poll(now_ns, now_ns).is_some());
         }
-        assert!((10..120).contains(&sent), "{sent}");
+        assert!((10..500).contains(&sent), "{sent}");
         assert_eq!(greeting.known(), Some(5));
     }
 }

@@ -16,7 +16,7 @@ const DATAGRAM_BYTES: u32 = PAYLOAD_BYTES as u32 + 48 + 32;
 const LATENCY_NS: u64 = 10_000;
 
 /// Seeds of the test of goodput, for each share of losses.
-const SEEDS: u64 = 48;
+const SEEDS: u64 = 64;
 
 struct Random(u64);
 
@@ -278,7 +278,7 @@ fn each_packet_comes_once_and_in_order_whatever_the_lines_do() {
 #[test]
 fn goodput_of_a_10_gigabit_line_under_loss() {
     for (drop, least_percent) in [(0, 95.0), (1, 80.0), (5, 50.0), (30, 10.0)] {
-        let mut worst = f64::MAX;
+        let (mut worst, mut worst_seed) = (f64::MAX, 0);
         let mut sum = 0.0;
         for seed in 0..SEEDS {
             let rules = Rules {
@@ -291,16 +291,18 @@ fn goodput_of_a_10_gigabit_line_under_loss() {
             assert!(world.ends[0].queue.is_empty(), "{drop} % loss, seed {seed}");
             let line_ns = 2000 * PAYLOAD_BYTES * 8 / 10;
             let percent = 100.0 * line_ns as f64 / (world.now_ns - 1_000) as f64;
-            worst = worst.min(percent);
+            if percent < worst {
+                (worst, worst_seed) = (percent, seed);
+            }
             sum += percent;
-            assert!(
-                percent >= least_percent,
-                "{drop} % loss, seed {seed}: {percent:.1} %"
-            );
         }
         println!(
             "{drop} % loss: worst {worst:.1} %, mean {:.1} % of the line",
             sum / SEEDS as f64
+        );
+        assert!(
+            worst >= least_percent,
+            "{drop} % loss, seed {worst_seed}: {worst:.1} %"
         );
     }
 }
@@ -496,8 +498,8 @@ fn epochs_that_flip_at_each_packet_change_nothing_and_cost_few_challenges() {
             hellos += u64::from(datagram.header.kind == LinkKind::Hello);
         }
     }
-    // 10 ms, and at most one for each of the first round trips that were guessed.
-    assert!(hellos <= 10, "{hellos}");
+    // In 10 ms, with a first interval of 100 µs that doubles.
+    assert!(hellos <= 30, "{hellos}");
     assert_eq!((link.poll_over(), link.unacked()), (0, 3));
     assert_eq!(link.poll_event(), Some(LinkEvent::Up));
     assert_eq!(link.poll_event(), None);
