@@ -13,6 +13,7 @@ mod greeting;
 mod machine;
 mod pacing;
 mod paths;
+mod port;
 mod ranges;
 mod reorder;
 mod rtt;
@@ -21,6 +22,7 @@ mod sent;
 mod tests;
 
 pub use machine::{Body, Datagram, Ignored, Link, LinkConfig, LinkEvent, Received};
+pub use port::{Port, PortError};
 pub use reorder::Arrival;
 
 /// Packets of a link that may be sent and not acked, and that a receiver keeps when they come before their turn.

@@ -97,6 +97,11 @@ impl Sent {
         number
     }
 
+    /// Sequence number of the oldest packet that is not over.
+    pub(super) const fn base(&self) -> u32 {
+        self.base
+    }
+
     pub(super) const fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
