@@ -10,13 +10,14 @@
 //! | 8–15 | epoch of the sender |
 //! | 16–23 | epoch of the receiver, as the sender knows it; 0 in hello |
 //! | 24–31 | transmission number; in hello a challenge, in welcome the challenge that it answers |
+//! | 32–35 | sequence number of the packet; 0 in all but data |
 //!
 //! A packet ([`crate::Packet`]) follows in [`LinkKind::Data`], a [`LinkAck`] in [`LinkKind::Ack`], nothing in the others.
 
 use core::fmt;
 
 /// Bytes of a [`LinkHeader`].
-pub const LINK_HEADER_BYTES: usize = 32;
+pub const LINK_HEADER_BYTES: usize = 36;
 /// Version of this layout.
 pub const LINK_VERSION: u8 = 1;
 /// Ranges that a [`LinkAck`] carries at most.
@@ -80,6 +81,8 @@ pub struct LinkHeader {
     pub peer_epoch: u64,
     /// Transmission number, or the challenge of hello and welcome.
     pub number: u64,
+    /// Sequence number of the packet on the link: its place in order. 0 in all but data.
+    pub sequence: u32,
 }
 
 impl LinkHeader {
@@ -108,10 +111,11 @@ impl LinkHeader {
         let header = Self {
             kind,
             path: fixed[2],
-            expected: u64_at(fixed, 0).wrapping_shr(32) as u32,
+            expected: u32_at(fixed, 4),
             epoch: u64_at(fixed, 8),
             peer_epoch: u64_at(fixed, 16),
             number: u64_at(fixed, 24),
+            sequence: u32_at(fixed, 32),
         };
         let greeting = matches!(kind, LinkKind::Hello | LinkKind::Welcome);
         if header.epoch == 0 {
@@ -122,6 +126,9 @@ impl LinkHeader {
         }
         if greeting && header.expected != 0 {
             return Err(LinkError::Field("expected", header.expected.into()));
+        }
+        if kind != LinkKind::Data && header.sequence != 0 {
+            return Err(LinkError::Field("sequence", header.sequence.into()));
         }
         if greeting && !rest.is_empty() {
             return Err(LinkError::Trailing(rest.len()));
@@ -140,6 +147,7 @@ impl LinkHeader {
         bytes[8..16].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.peer_epoch.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.sequence.to_le_bytes());
         bytes
     }
 }
@@ -148,8 +156,14 @@ impl fmt::Display for LinkHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} {} path {} epoch {:x}→{:x} expects {}",
-            self.kind, self.number, self.path, self.epoch, self.peer_epoch, self.expected
+            "{:?} {} seq {} path {} epoch {:x}→{:x} expects {}",
+            self.kind,
+            self.number,
+            self.sequence,
+            self.path,
+            self.epoch,
+            self.peer_epoch,
+            self.expected
         )
     }
 }
@@ -236,6 +250,11 @@ impl LinkAck {
     }
 }
 
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    word.map_or(0, |word| u32::from_le_bytes(*word))
+}
+
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
     word.map_or(0, |word| u64::from_le_bytes(*word))
@@ -252,13 +271,14 @@ mod tests {
         epoch: 0x11,
         peer_epoch: 0x22,
         number: 0x33,
+        sequence: 0x44,
     };
 
     #[test]
     fn the_layout_does_not_move() {
         let mut bytes = [0; LINK_HEADER_BYTES];
         bytes[..8].copy_from_slice(&[1, 3, 2, 0, 1, 2, 3, 4]);
-        (bytes[8], bytes[16], bytes[24]) = (0x11, 0x22, 0x33);
+        (bytes[8], bytes[16], bytes[24], bytes[32]) = (0x11, 0x22, 0x33, 0x44);
         assert_eq!(DATA.emit(), bytes);
         assert_eq!(LinkHeader::parse(&bytes), Ok((DATA, &[][..])));
     }
@@ -277,6 +297,7 @@ mod tests {
         assert_eq!(with(16, 0), Err(LinkError::Field("peer epoch", 0)));
         assert_eq!(with(1, 1), Err(LinkError::Field("peer epoch", 0x22)));
         assert_eq!(with(1, 2), Err(LinkError::Field("expected", 0x0403_0201)));
+        assert_eq!(with(1, 4), Err(LinkError::Field("sequence", 0x44)));
         for length in 0..LINK_HEADER_BYTES {
             let bytes = DATA.emit();
             assert_eq!(

@@ -137,6 +137,7 @@ fn datagrams() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
         epoch: 0x0102_0304_0506_0708,
         peer_epoch: 0,
         number: 9,
+        sequence: 0,
     };
     let known = LinkHeader {
         peer_epoch: 0x1112_1314_1516_1718,
@@ -145,6 +146,7 @@ fn datagrams() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     let of = |kind, expected| LinkHeader {
         kind,
         expected,
+        sequence: if kind == LinkKind::Data { 77 } else { 0 },
         ..known
     };
     let mut bytes = [0; MAX_ACK_BYTES];

@@ -95,8 +95,8 @@ pub enum Received {
     None,
     /// An ack.
     Ack(LinkAck),
-    /// A packet with this sequence number.
-    Packet(u32),
+    /// A packet.
+    Packet,
 }
 
 /// Why a datagram had no effect.
@@ -245,11 +245,11 @@ impl<T> Link<T> {
                 self.handle_ack(now_ns, header.expected, Some(&ack))?;
                 Ok(None)
             }
-            (LinkKind::Data, Received::Packet(sequence)) => {
+            (LinkKind::Data, Received::Packet) => {
                 self.check_epochs(now_ns, header)?;
                 self.handle_ack(now_ns, header.expected, None)?;
                 self.reply_path = header.path;
-                let arrival = self.reorder.handle(sequence, keep);
+                let arrival = self.reorder.handle(header.sequence, keep);
                 if arrival != Arrival::Beyond {
                     let in_order = arrival == Arrival::Next && self.reorder.is_empty();
                     let delay_ns = self.config.ack_delay_ns;
@@ -519,6 +519,10 @@ impl<T> Link<T> {
             epoch: self.config.epoch,
             peer_epoch,
             number,
+            sequence: match body {
+                Body::Packet { sequence, .. } => sequence,
+                Body::None | Body::Ack(_) => 0,
+            },
         };
         Datagram { header, body }
     }

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use std::println;
 
-use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind, MAX_ACK_BYTES};
+use mapwire_wire::link::{LINK_HEADER_BYTES, LinkAck, LinkHeader, LinkKind, MAX_ACK_BYTES};
 
 use super::*;
 
 /// A packet of 8 KB behind its header and that of the link.
 const PAYLOAD_BYTES: u64 = 8192;
-const DATAGRAM_BYTES: u32 = PAYLOAD_BYTES as u32 + 48 + 32;
+const DATAGRAM_BYTES: u32 = PAYLOAD_BYTES as u32 + 48 + LINK_HEADER_BYTES as u32;
 /// One way.
 const LATENCY_NS: u64 = 10_000;
 
@@ -136,12 +136,12 @@ impl World {
         assert_eq!((header, rest), (datagram.header, 0));
         let from = &mut self.ends[end];
         let (bytes, item) = match datagram.body {
-            Body::None => (32, 0),
+            Body::None => (LINK_HEADER_BYTES as u64, 0),
             Body::Ack(ack) => {
                 let mut bytes = [0; MAX_ACK_BYTES];
                 let length = ack.emit(&mut bytes);
                 assert_eq!(LinkAck::parse(&bytes[..length]), Ok(ack));
-                (32 + length as u64, 0)
+                ((LINK_HEADER_BYTES + length) as u64, 0)
             }
             Body::Packet { sequence, .. } => {
                 let base = from.first.wrapping_add(from.over as u32);
@@ -177,7 +177,7 @@ impl World {
         let received = match datagram.body {
             Body::None => Received::None,
             Body::Ack(ack) => Received::Ack(ack),
-            Body::Packet { sequence, .. } => Received::Packet(sequence),
+            Body::Packet { .. } => Received::Packet,
         };
         let end = &mut self.ends[to];
         let arrival = end
@@ -415,6 +415,7 @@ fn up_with_three_out() -> Link<u64> {
         epoch: 7,
         peer_epoch: 5,
         number: hello.header.number,
+        sequence: 0,
     };
     link.handle_datagram(10, &welcome, Received::None, || 0)
         .unwrap();
@@ -447,20 +448,21 @@ fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_w
                         Err(_) => continue,
                     }
                 }
-                _ => Received::Packet(odd(&mut random) as u32),
+                _ => Received::Packet,
             };
             let header = LinkHeader {
                 kind: match (received, random.next() % 2) {
                     (Received::None, 0) => LinkKind::Hello,
                     (Received::None, _) => LinkKind::Welcome,
                     (Received::Ack(_), _) => LinkKind::Ack,
-                    (Received::Packet(_), _) => LinkKind::Data,
+                    (Received::Packet, _) => LinkKind::Data,
                 },
                 path: odd(&mut random) as u8,
                 expected: odd(&mut random) as u32,
                 epoch: if random.is(80) { 7 } else { odd(&mut random) },
                 peer_epoch: if random.is(80) { 5 } else { odd(&mut random) },
                 number: odd(&mut random),
+                sequence: odd(&mut random) as u32,
             };
             let _ = link.handle_datagram(now_ns, &header, received, || 0);
             link.handle_time(now_ns);
@@ -491,8 +493,9 @@ fn epochs_that_flip_at_each_packet_change_nothing_and_cost_few_challenges() {
             epoch: 100 + at,
             peer_epoch: 5,
             number: at,
+            sequence: 0,
         };
-        let ignored = link.handle_datagram(now_ns, &header, Received::Packet(0), || 0);
+        let ignored = link.handle_datagram(now_ns, &header, Received::Packet, || 0);
         assert_eq!(ignored, Err(Ignored::UnknownEpoch));
         while let Some(datagram) = link.poll(now_ns, None) {
             hellos += u64::from(datagram.header.kind == LinkKind::Hello);
