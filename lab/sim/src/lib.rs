@@ -2,7 +2,7 @@
 //!
 //! The nodes are the real ones ([`mapwire_node::Node`]); computers, links, programs and time are simulated, and a seed repeats a run to
 //! the last event. [`Cluster`] lets things happen. [`Scenario`] draws a cluster, [faults](rules) and programs from a seed, runs them,
-//! and [checks](checks) what the project promises; a run that fails can be [shrunk](shrink).
+//! and [checks] what the project promises; a run that fails can be [shrunk](shrink).
 #![forbid(unsafe_code)]
 
 pub mod canary;
