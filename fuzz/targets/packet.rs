@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => return drop(error.to_string()),
     };
     let header = packet.header();
-    let (again, made) = packet.repr().emit(header.sequence.get(), header.ack.get());
+    let (again, made) = packet.repr().emit(header.sequence.get());
     let carried = match packet.repr() {
         Repr::FetchRequest { .. } | Repr::StoreRefused { .. } | Repr::Atomic { .. } => &[],
         _ => packet.payload(),

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use mapwire_translation::Frame;
 use mapwire_wire::{ExportId, FetchId, Key, MessageId, NodeId, ProcessId, Refusal};
 
-use crate::links::MAX_FETCHES_A_LINK;
+use crate::outbound::MAX_FETCHES_A_LINK;
 use crate::turns::Turns;
 
 /// Refusals that may wait for one peer. More are told together with one that waits for the same export; when there is none, the

@@ -50,11 +50,12 @@ pub struct Counters {
     pub garbage_pieces: u64,
     /// Refused stores that their sender was not told of, since it takes no answers.
     pub untold_refusals: u64,
-    /// Packets that a link which recovers has dropped: their translation was missing, they came behind one that was dropped, or
-    /// they came twice.
+    /// Packets that were dropped since their translation was missing, for their sender's link to send again.
     pub dropped: u64,
-    /// Times that a peer asked for packets that it had dropped.
-    pub resend_requests: u64,
+    /// Datagrams that had no effect: malformed, of an unknown or former incarnation of their sender, or the answer to no question.
+    pub datagrams_ignored: u64,
+    /// Times that a packet was sent again.
+    pub packets_resent: u64,
     /// Packets dropped for good.
     pub rejected: Rejections,
 }

@@ -65,10 +65,10 @@ impl<D: TranslationDesign> Nic<D> {
                 // One page is one packet for sure.
                 let alone =
                     self.bytes_of_page(sending.address, sending.remaining) == sending.remaining;
-                self.links.can_cut(sending.to)
-                    && (sending.begun || alone || self.links.may_open(sending.to))
+                self.outbound.can_cut(sending.to)
+                    && (sending.begun || alone || self.outbound.may_open(sending.to))
             }
-            Long::Fetch(asking) => self.links.can_cut(asking.from) && self.may_ask(asking.from),
+            Long::Fetch(asking) => self.outbound.can_cut(asking.from) && self.may_ask(asking.from),
         });
         let process = next?;
         self.processes.long.served(usize::from(process.0));
@@ -130,8 +130,8 @@ impl<D: TranslationDesign> Nic<D> {
 
     fn send_chunk(&mut self, process: ProcessId, cut: &Sending, piece: Piece, last: bool) {
         match (cut.begun, last) {
-            (false, false) => self.links.open_message(cut.to),
-            (true, true) => self.links.close_message(cut.to),
+            (false, false) => self.outbound.open_message(cut.to),
+            (true, true) => self.outbound.close_message(cut.to),
             _ => {}
         }
         let signal = cut.signal.filter(|_| last);
@@ -160,7 +160,7 @@ impl<D: TranslationDesign> Nic<D> {
         } else {
             Work::None
         };
-        self.links.push_from(cut.to, &store, source, work);
+        self.outbound.push_from(cut.to, &store, source, work);
     }
 
     fn answer_next(&mut self) -> bool {
@@ -174,8 +174,8 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Queues the next thing that is owed; false when it must wait for the host, `None` when there is none.
     fn try_answer(&mut self) -> Option<bool> {
-        let links = &self.links;
-        let ready = |index: usize| links.can_cut(NodeId(index as u16));
+        let outbound = &self.outbound;
+        let ready = |index: usize| outbound.can_cut(NodeId(index as u16));
         let index = self.answers.waiting.first_that(ready)?;
         let to = NodeId(index as u16);
         match self.answers.take(index) {
@@ -195,7 +195,7 @@ impl<D: TranslationDesign> Nic<D> {
                     length,
                     count,
                 };
-                self.links.push_plain(to, &refusal);
+                self.outbound.push_plain(to, &refusal);
                 Some(true)
             }
             Some(Answer::Serve(serving)) => {
@@ -230,7 +230,7 @@ impl<D: TranslationDesign> Nic<D> {
                 last: true,
             }
         };
-        self.links.push_plain(to, &answer);
+        self.outbound.push_plain(to, &answer);
     }
 
     /// Queues the next chunk of a fetch; false when it must wait for the host.
@@ -244,7 +244,7 @@ impl<D: TranslationDesign> Nic<D> {
                 last: true,
             };
             let bytes = value.to_le_bytes();
-            self.links
+            self.outbound
                 .push_inline(to, &reply, &bytes[..cut.remaining as usize]);
             self.counters.atomics_served += 1;
             return true;
@@ -261,7 +261,7 @@ impl<D: TranslationDesign> Nic<D> {
                 fetch: cut.fetch,
                 reason,
             };
-            self.links.push_plain(to, &refusal);
+            self.outbound.push_plain(to, &refusal);
             return true;
         }
         let found = self.chunk(
@@ -313,7 +313,7 @@ impl<D: TranslationDesign> Nic<D> {
             trailer: None,
         };
         let work = Work::Reply { export: cut.export };
-        self.links.push_from(to, &reply, source, work);
+        self.outbound.push_from(to, &reply, source, work);
         true
     }
 

@@ -44,6 +44,9 @@ pub enum NicError {
     /// A key of all zeros opens nothing: packets that need no key carry it.
     #[error("a key of all zeros protects nothing: draw one from the operating system's entropy")]
     ZeroKey,
+    /// The epoch of a link names no incarnation.
+    #[error("epoch 0 names no incarnation of a node: draw one from the operating system's entropy")]
+    ZeroEpoch,
     /// The range is not representable.
     #[error("{length} B at {address:#x} pass the end of the address space")]
     BadRange {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use mapwire_wire::{ExportId, MessageId};
 
-use crate::links::MAX_OPEN_MESSAGES;
+use crate::outbound::MAX_OPEN_MESSAGES;
 
 /// A message of which more packets are to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// served, and must be refused from here; the others are refused when their turn comes.
     fn refuse_queued_replies(&mut self, export: ExportId) {
         let answers = &mut self.answers;
-        self.links.retain(|transmit| {
+        self.outbound.retain(|transmit| {
             if transmit.work != (Work::Reply { export }) {
                 return true;
             }
@@ -54,7 +54,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Whether an answer to a fetch from this export is under way, and so reads its memory or that of a former landing.
     #[must_use]
     pub fn is_answering(&self, export: ExportId) -> bool {
-        self.answers.is_serving(export) || self.links.is_queued(Work::Reply { export })
+        self.answers.is_serving(export) || self.outbound.is_queued(Work::Reply { export })
     }
 
     /// Gives what was noted of dropped sends by an import, and notes afresh.
@@ -114,9 +114,9 @@ impl<D: TranslationDesign> Nic<D> {
         let long = self.processes.end(process)?;
         if let Long::Send(sending) = &long
             && sending.begun
-            && self.links.is_up(sending.to)
+            && self.outbound.is_up(sending.to)
         {
-            self.links.retain(|transmit| {
+            self.outbound.retain(|transmit| {
                 let of_process =
                     matches!(transmit.source, Source::Memory { process: of, .. } if of == process);
                 !(of_process
@@ -148,8 +148,8 @@ impl<D: TranslationDesign> Nic<D> {
         }
         self.end_long(process);
         self.processes.close(process);
-        self.links.retain(|transmit| disown(transmit, process));
-        self.links.disown_offered(process);
+        self.outbound.retain(|transmit| disown(transmit, process));
+        self.outbound.disown_offered(process);
         for id in self.imports.0.ids_where(|entry| entry.process == process) {
             self.imports.0.remove(id);
         }
@@ -170,7 +170,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Takes out the moves of a process that have not been given. Who waits for the answer to an atomic operation among them gets a
     /// refusal.
     fn drop_moves(&mut self, process: ProcessId) {
-        let (answers, links) = (&mut self.answers, &self.links);
+        let (answers, outbound) = (&mut self.answers, &self.outbound);
         self.dma.retain(|dma| {
             if dma.process == process
                 && let After::Updated {
@@ -180,7 +180,7 @@ impl<D: TranslationDesign> Nic<D> {
                     export,
                     ..
                 } = dma.after
-                && links.is_up(from)
+                && outbound.is_up(from)
             {
                 let refusal = Serving::refusal(fetch, reply_key, export, Refusal::Revoked);
                 // There was room when it was taken in.
@@ -203,11 +203,21 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// A node is gone for good: what waits for it fails, and so do fetches from it. Commands to it fail from here on, and packets
-    /// from it are dropped.
+    /// from it are dropped; over a lossy transport until a new incarnation of it comes.
     pub fn handle_peer_gone(&mut self, node: NodeId) {
+        if self.outbound.has(node)
+            && let Some(lossy) = self.outbound.lossy()
+        {
+            lossy.close(node);
+        }
+        self.forget_peer(node);
+    }
+
+    /// Fails what waits for a node that is gone.
+    pub(crate) fn forget_peer(&mut self, node: NodeId) {
         let error = CommandError::PeerGone(node);
         let completions = &mut self.completions;
-        let was_up = self.links.take_down(node, |work| {
+        let was_up = self.outbound.take_down(node, |work| {
             if let Work::Command {
                 process,
                 completion,

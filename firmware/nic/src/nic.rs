@@ -21,7 +21,8 @@ use crate::exports::{Export, Exports};
 use crate::fetches::Fetches;
 use crate::imports::{Import, Imports};
 use crate::inbound::InboundMessages;
-use crate::links::Links;
+use crate::link::LinkConfig;
+use crate::outbound::Outbound;
 use crate::pieces::Piece;
 use crate::processes::{Long, Processes};
 use crate::slots::{Ending, Slots};
@@ -40,6 +41,15 @@ const MAX_NODES: usize = 1 << 16;
 pub const MIN_PAYLOAD_BYTES: usize = MAX_CONTROL_BYTES + SIGNAL_TRAILER_BYTES;
 const _: () = assert!(MAX_CONTROL_BYTES > INLINE_BYTES);
 
+/// What a transport does to packets.
+#[derive(Clone, Copy, Debug)]
+pub enum Delivery {
+    /// It delivers each packet once, in order: [`Nic::poll_transmit`], [`Nic::handle_packet`].
+    Lossless,
+    /// It may lose, repeat, reorder and delay datagrams: [`Nic::poll_datagram`], [`Nic::handle_datagram`]. Links as these recover.
+    Lossy(LinkConfig),
+}
+
 /// What a NIC is made with.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -52,6 +62,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Longest payload that its transport carries: it makes no longer ones of what is in memory. At least [`MIN_PAYLOAD_BYTES`].
     pub max_payload_bytes: usize,
+    /// Whether packets can be lost: a property of its transport.
+    pub delivery: Delivery,
 }
 
 /// A network interface: the state of one node's firmware.
@@ -94,10 +106,12 @@ pub struct Nic<D> {
     pub(crate) imports: Imports,
     pub(crate) fetches: Fetches,
     pub(crate) answers: Answers,
+    /// A packet that misses is dropped, where its sender's link sends it again.
+    pub(crate) drops_on_miss: bool,
     /// Whether what others are owed comes before what processes send, next time.
     pub(crate) answers_first: bool,
     pub(crate) dispatch: Dispatch,
-    pub(crate) links: Links,
+    pub(crate) outbound: Outbound,
     /// What waits for the host.
     pub(crate) stalled: Stalled,
     /// Messages in several packets, by sending node.
@@ -134,7 +148,6 @@ impl<D: TranslationDesign> Nic<D> {
         }
         let mut inbound = Vec::new();
         inbound.resize_with(nodes, InboundMessages::default);
-        let recovers = translation.drops_on_miss();
         // Where a miss pins a page, a packet is tried again until all its pages are pinned at once: it has two at most.
         let pins_on_miss =
             [translation.pinning(), translation.pinning_receive()].contains(&Pinning::OnMiss);
@@ -143,6 +156,12 @@ impl<D: TranslationDesign> Nic<D> {
             false => CHUNK_BYTES,
         };
         let carried = config.max_payload_bytes.max(MIN_PAYLOAD_BYTES) - SIGNAL_TRAILER_BYTES;
+        let drops_on_miss = translation.drops_on_miss();
+        let link = match config.delivery {
+            Delivery::Lossless => None,
+            Delivery::Lossy(link) if link.epoch == 0 => return Err(NicError::ZeroEpoch),
+            Delivery::Lossy(link) => Some(link),
+        };
         let nic = Self {
             node: config.node,
             memory_bytes: config.memory_bytes,
@@ -156,7 +175,8 @@ impl<D: TranslationDesign> Nic<D> {
             answers: Answers::new(nodes),
             answers_first: false,
             dispatch: Dispatch::default(),
-            links: Links::new(nodes, recovers),
+            outbound: Outbound::new(nodes, link),
+            drops_on_miss,
             stalled: Stalled::default(),
             inbound,
             scattered: Vec::with_capacity(MOST_PIECES),
@@ -178,7 +198,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Nodes in the job, this one included.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        self.links.nodes()
+        self.outbound.nodes()
     }
 
     /// The frame under which `page` of `process` is installed, the garbage frame if it is not. Counts no lookup and leaves
@@ -202,19 +222,19 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted), or
     /// [`handle_transmit_blocked`](Self::handle_transmit_blocked) when the transport has no room. Until one of them is called, it
-    /// may be given again. `None` when nothing waits, or all that waits is blocked.
+    /// may be given again. `None` when nothing waits, or all that waits is blocked. For a lossless transport.
     #[inline]
     pub fn poll_transmit(&mut self) -> Option<&Transmit> {
-        if !self.links.has_ready() && !self.cut_next() && !self.links.has_acks() {
+        if !self.outbound.has_ready() && !self.cut_next() {
             return None;
         }
-        self.links.offer()
+        self.outbound.offer()
     }
 
     /// The packet that [`poll_transmit`](Self::poll_transmit) gave for `to` is out, and its source read.
     #[inline]
     pub fn handle_transmitted(&mut self, to: NodeId) {
-        let Some((payload_bytes, work)) = self.links.pop(to) else {
+        let Some((payload_bytes, work)) = self.outbound.pop(to) else {
             return;
         };
         self.counters.packets_sent += 1;
@@ -239,12 +259,12 @@ impl<D: TranslationDesign> Nic<D> {
     /// The transport has no room for packets to `to`; nothing more is offered for it until
     /// [`handle_transmit_ready`](Self::handle_transmit_ready).
     pub fn handle_transmit_blocked(&mut self, to: NodeId) {
-        self.links.set_blocked(to, true);
+        self.outbound.set_blocked(to, true);
     }
 
     /// The transport may have room for packets to `to` again.
     pub fn handle_transmit_ready(&mut self, to: NodeId) {
-        self.links.set_blocked(to, false);
+        self.outbound.set_blocked(to, false);
     }
 
     /// The next memory move, to be done in this order.
@@ -268,7 +288,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Makes room for what packets of `node` may leave behind, so that taking them allocates nothing.
     pub fn make_room(&mut self, node: NodeId) {
-        self.links.reserve(node);
+        self.outbound.reserve(node);
         self.answers.reserve(node);
         if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {
             inbound.reserve();
@@ -280,7 +300,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Packets that wait to be transmitted to `node`.
     #[must_use]
     pub fn waiting_for(&self, node: NodeId) -> usize {
-        self.links.waiting_for(node)
+        self.outbound.waiting_for(node)
     }
 
     /// Whether nothing that was sent or asked is waiting to go to `node`: all such commands have been transmitted. What the
@@ -288,7 +308,8 @@ impl<D: TranslationDesign> Nic<D> {
     #[must_use]
     pub fn idle_towards(&self, node: NodeId) -> bool {
         let to_node = |long: &Long| long.peer() == node;
-        self.links.unfinished_for(node) == 0 && self.processes.with_long(to_node).next().is_none()
+        self.outbound.unfinished_for(node) == 0
+            && self.processes.with_long(to_node).next().is_none()
     }
 
     /// Counters since the start.
@@ -325,7 +346,7 @@ impl<D: TranslationDesign> Nic<D> {
             ("import table", self.imports.0.bytes()),
             ("fetch table", self.fetches.bytes()),
             ("fetches served", self.answers.bytes()),
-            ("transmit queues", self.links.bytes()),
+            ("transmit queues", self.outbound.bytes()),
             ("messages under way", inbound),
             ("misses under way", self.stalled.bytes()),
             ("action queues", actions),

@@ -13,11 +13,10 @@ use crate::dispatch::{HandlerTarget, Outbox};
 use crate::error::CommandError;
 use crate::fetches::Fate;
 use crate::imports::{Import, RefusedStore};
-use crate::links::{HANDLER_LIMIT, Links};
 use crate::nic::Nic;
+use crate::outbound::{HANDLER_LIMIT, Outbound};
 use crate::pieces::Piece;
 use crate::processes::Long;
-use crate::transmit::Work;
 
 /// A piece of the answer to a fetch.
 struct Reply {
@@ -32,7 +31,7 @@ struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// The NIC has done with it: applied, refused, or dropped for the sender's link to send again.
+    /// The NIC has done with it: applied, refused, or, as a datagram, dropped for the sender's link to send again.
     Taken,
     /// Nothing of it is applied, since its translation is missing and only the host can supply it: serve
     /// [`Nic::poll_miss`], then hand the same packet in again, before any other of its sender.
@@ -56,27 +55,14 @@ impl<D: TranslationDesign> Nic<D> {
         trailer: impl FnOnce() -> [u8; SIGNAL_TRAILER_BYTES],
         buffer: BufferId,
     ) -> Verdict {
-        if !self.links.is_up(from) {
+        if !self.outbound.is_up(from) {
             self.reject(from, Rejection::UnknownNode);
             return Verdict::Taken;
         }
         let parsed = Repr::parse(header, inline);
-        let recovers = self.links.recovers();
-        if recovers && !self.take_ack(from, header, parsed.as_ref().ok()) {
-            return Verdict::Taken;
-        }
         let got = header.sequence.get();
-        if let Err(expected) = self.links.take_number(from, got) {
-            if recovers {
-                self.counters.dropped += 1;
-                // A packet beyond the one that is due follows one that was dropped, and comes again behind it. A packet before
-                // it was taken already: the ack for it may be lost, so it is owed once more.
-                if (got.wrapping_sub(expected) as i32) < 0 {
-                    self.links.owe_ack(from);
-                }
-            } else {
-                self.reject(from, Rejection::OutOfOrder { expected, got });
-            }
+        if let Err(expected) = self.outbound.take_number(from, got) {
+            self.reject(from, Rejection::OutOfOrder { expected, got });
             return Verdict::Taken;
         }
         let length = header.payload_bytes() as usize;
@@ -105,51 +91,15 @@ impl<D: TranslationDesign> Nic<D> {
         self.stalled.note_taken(from);
         self.counters.packets_received += 1;
         self.counters.bytes_received += length as u64;
-        if recovers {
-            self.links.owe_ack(from);
-        }
         Verdict::Taken
-    }
-
-    /// Takes the ack that a packet carries. False when there is nothing else in it, or the ack is of a packet that was never sent.
-    fn take_ack(&mut self, from: NodeId, header: &Header, parsed: Option<&Repr>) -> bool {
-        let bare = match parsed {
-            Some(&Repr::Ack { resend }) => Some(resend),
-            _ => None,
-        };
-        let completions = &mut self.completions;
-        let over = |work| {
-            if let Work::Command {
-                process,
-                completion,
-            } = work
-            {
-                completions.push_back(Completion::Done {
-                    process,
-                    completion,
-                });
-            }
-        };
-        let resend = bare == Some(true);
-        if !self.links.take_ack(from, header, resend, over) {
-            self.reject(from, Rejection::Malformed);
-            return false;
-        }
-        self.counters.resend_requests += u64::from(resend);
-        bare.is_none()
     }
 
     /// The packet whose number has just been taken lacks a translation, which the host is asked for: nothing of it was applied.
     #[cold]
     fn miss(&mut self, from: NodeId) -> Verdict {
         self.stalled.note_try(from);
-        self.links.drop_due(from);
-        if self.links.recovers() {
-            self.counters.dropped += 1;
-            Verdict::Taken
-        } else {
-            Verdict::Wait
-        }
+        self.outbound.give_number_back(from);
+        Verdict::Wait
     }
 
     /// False when the host must act first; nothing is changed then.
@@ -175,10 +125,7 @@ impl<D: TranslationDesign> Nic<D> {
                 want_bytes,
                 reply_key,
             } => {
-                if self.links.recovers()
-                    && !self.has_handles(export)
-                    && !self.stalled.gives_up(from)
-                {
+                if self.drops_on_miss && !self.has_handles(export) && !self.stalled.gives_up(from) {
                     return false;
                 }
                 let checked = if want_bytes == 0 {
@@ -254,8 +201,7 @@ impl<D: TranslationDesign> Nic<D> {
                 };
                 self.store_refused(from, message, export, store, count);
             }
-            // Acks by themselves are taken before, on links that have them; what is left has come where none is due.
-            Repr::Store { .. } | Repr::Ack { .. } | Repr::Nothing => {}
+            Repr::Store { .. } | Repr::Nothing => {}
         }
         true
     }
@@ -340,7 +286,7 @@ impl<D: TranslationDesign> Nic<D> {
                 bytes,
             } => {
                 // A node that has gone meanwhile is owed no answer.
-                if self.links.is_up(from) {
+                if self.outbound.is_up(from) {
                     let answer = Serving {
                         process: dma.process,
                         fetch,
@@ -383,7 +329,7 @@ impl<D: TranslationDesign> Nic<D> {
                 match whole.filter(|payload| payload.len() <= INLINE_BYTES) {
                     Some(payload) => {
                         let mut outbox = Sender {
-                            links: &mut self.links,
+                            outbound: &mut self.outbound,
                             from: to,
                         };
                         target.handle(from, payload, &mut outbox);
@@ -439,7 +385,7 @@ impl<D: TranslationDesign> Nic<D> {
                         fetch.fate = Fate::Failing(error);
                     }
                     if reply.last {
-                        self.links.end_fetch(from);
+                        self.outbound.end_fetch(from);
                     }
                     self.tell_failing(id);
                     return true;
@@ -453,7 +399,7 @@ impl<D: TranslationDesign> Nic<D> {
         fetch.moving += u32::from(wanted);
         let process = fetch.process;
         if reply.last {
-            self.links.end_fetch(from);
+            self.outbound.end_fetch(from);
         }
         if wanted {
             self.move_scattered(process, None, buffer, After::Fetched { fetch: id });
@@ -492,7 +438,7 @@ impl<D: TranslationDesign> Nic<D> {
             Some(fetch) => {
                 let abandoned = fetch.fate == Fate::Abandoned;
                 let is_flush = fetch.length == 0;
-                self.links.end_fetch(from);
+                self.outbound.end_fetch(from);
                 if is_flush {
                     self.imports.note_unnamed(from);
                 }
@@ -599,7 +545,7 @@ impl<D: TranslationDesign> Nic<D> {
 
 /// What a handler on the NIC sends by.
 struct Sender<'a> {
-    links: &'a mut Links,
+    outbound: &'a mut Outbound,
     /// The process that was asked.
     from: ProcessId,
 }
@@ -607,10 +553,13 @@ struct Sender<'a> {
 impl Outbox for Sender<'_> {
     fn send(&mut self, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool {
         let fits = payload.len() <= mapwire_wire::SHORT_BYTES;
-        if !fits || !self.links.is_up(to.node) || self.links.waiting_for(to.node) >= HANDLER_LIMIT {
+        if !fits
+            || !self.outbound.is_up(to.node)
+            || self.outbound.waiting_for(to.node) >= HANDLER_LIMIT
+        {
             return false;
         }
-        self.links.push_message(self.from, to, handler, payload);
+        self.outbound.push_message(self.from, to, handler, payload);
         true
     }
 }

@@ -10,8 +10,8 @@ use crate::actions::Completion;
 use crate::error::CommandError;
 use crate::fetches::{Fate, Fetch};
 use crate::imports::RefusedStore;
-use crate::links::{HOST_LIMIT, REQUEST_LIMIT};
 use crate::nic::Nic;
+use crate::outbound::{HOST_LIMIT, REQUEST_LIMIT};
 use crate::processes::{Asking, Long, Sending};
 
 impl<D: TranslationDesign> Nic<D> {
@@ -22,7 +22,7 @@ impl<D: TranslationDesign> Nic<D> {
     pub fn accepts_command(&self, process: ProcessId) -> bool {
         match self.processes.get(process) {
             Some(state) => {
-                state.long.is_none() && state.last_to.is_none_or(|to| self.links.has_room(to))
+                state.long.is_none() && state.last_to.is_none_or(|to| self.outbound.has_room(to))
             }
             None => false,
         }
@@ -186,7 +186,7 @@ impl<D: TranslationDesign> Nic<D> {
             import.check_signal(signal)?;
         }
         let to = import.node;
-        if !self.links.is_up(to) {
+        if !self.outbound.is_up(to) {
             return Err(CommandError::PeerGone(to));
         }
         let store = Repr::Store {
@@ -199,7 +199,7 @@ impl<D: TranslationDesign> Nic<D> {
             notify,
             signal: signal.is_some(),
         };
-        self.links.push_inline(to, &store, payload);
+        self.outbound.push_inline(to, &store, payload);
         self.next_message = MessageId(self.next_message.0.wrapping_add(1));
         self.note_destination(process, to);
         Ok(())
@@ -256,7 +256,7 @@ impl<D: TranslationDesign> Nic<D> {
             import.check_signal(signal)?;
         }
         let to = import.node;
-        if !self.links.is_up(to) {
+        if !self.outbound.is_up(to) {
             return Err(CommandError::PeerGone(to));
         }
         let sending = Sending {
@@ -296,7 +296,7 @@ impl<D: TranslationDesign> Nic<D> {
         };
         import.check_range(offset, length)?;
         let from = import.node;
-        if !self.links.is_up(from) {
+        if !self.outbound.is_up(from) {
             return Err(CommandError::PeerGone(from));
         }
         let asking = Asking {
@@ -321,7 +321,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Whether another fetch from `node` may be asked now.
     pub(crate) fn may_ask(&self, node: NodeId) -> bool {
-        self.fetches.has_room() && self.links.may_fetch(node)
+        self.fetches.has_room() && self.outbound.may_fetch(node)
     }
 
     /// Asks for a fetch, which [`may_ask`](Self::may_ask) allows.
@@ -340,7 +340,7 @@ impl<D: TranslationDesign> Nic<D> {
         let Some(id) = self.fetches.asked.insert(fetch) else {
             return;
         };
-        self.links.begin_fetch(asking.from);
+        self.outbound.begin_fetch(asking.from);
         let reply_key = self.fetches.reply_key(asking.from);
         let request = match asking.atomic {
             None => Repr::FetchRequest {
@@ -360,7 +360,7 @@ impl<D: TranslationDesign> Nic<D> {
                 reply_key,
             },
         };
-        self.links.push_plain(asking.from, &request);
+        self.outbound.push_plain(asking.from, &request);
     }
 
     fn send_to_handler(
@@ -371,14 +371,14 @@ impl<D: TranslationDesign> Nic<D> {
         payload: &[u8],
     ) -> Result<(), CommandError> {
         let node = to.node;
-        if !self.links.has(node) {
+        if !self.outbound.has(node) {
             return Err(CommandError::UnknownNode(node));
         }
-        if !self.links.is_up(node) {
+        if !self.outbound.is_up(node) {
             return Err(CommandError::PeerGone(node));
         }
         self.note_destination(process, node);
-        self.links.push_message(process, to, handler, payload);
+        self.outbound.push_message(process, to, handler, payload);
         Ok(())
     }
 
@@ -396,7 +396,7 @@ impl<D: TranslationDesign> Nic<D> {
         if payload.len() > self.max_message_bytes() || !self.may_send(to.node) {
             return false;
         }
-        self.links.push_message(from, to, handler, payload);
+        self.outbound.push_message(from, to, handler, payload);
         true
     }
 
@@ -411,12 +411,12 @@ impl<D: TranslationDesign> Nic<D> {
     /// comes back to its packets finds few requests that have been given up. Also true of a node that is gone.
     #[must_use]
     pub fn has_room_for_requests(&self, to: NodeId) -> bool {
-        self.links.waiting_for(to) < REQUEST_LIMIT
+        self.outbound.waiting_for(to) < REQUEST_LIMIT
     }
 
     #[inline]
     fn may_send(&self, to: NodeId) -> bool {
-        self.links.is_up(to) && self.links.waiting_for(to) < HOST_LIMIT
+        self.outbound.is_up(to) && self.outbound.waiting_for(to) < HOST_LIMIT
     }
 
     /// Queues the last packet of a message that is given up: no data, and nobody is told.
@@ -438,7 +438,7 @@ impl<D: TranslationDesign> Nic<D> {
             notify: false,
             signal: false,
         };
-        self.links.push_inline(to, &store, &[]);
-        self.links.close_message(to);
+        self.outbound.push_inline(to, &store, &[]);
+        self.outbound.close_message(to);
     }
 }

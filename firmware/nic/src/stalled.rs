@@ -8,6 +8,7 @@ use mapwire_translation::{
 };
 use mapwire_wire::{ExportId, NodeId, ProcessId};
 
+use crate::lossy::Lossy;
 use crate::nic::Nic;
 
 /// Requests that may wait for the host; one that finds no room is made again when its transfer is tried again.
@@ -137,7 +138,9 @@ impl<D: TranslationDesign> Nic<D> {
         while let Some(peer) = self.stalled.peers.pop() {
             self.answers.wait_again(peer);
         }
-        self.links.ask_again();
+        while let Some(node) = self.outbound.lossy().and_then(Lossy::ask_again) {
+            self.outbound.wake(node);
+        }
     }
 
     /// Whether what must be known of an export and its process is in the NIC's memory, before a packet for it can be authenticated

@@ -79,7 +79,7 @@ impl<D: TranslationDesign> Nic<D> {
             notify,
             signal,
         };
-        if self.links.recovers() && !self.has_handles(export) && !self.stalled.gives_up(from) {
+        if self.drops_on_miss && !self.has_handles(export) && !self.stalled.gives_up(from) {
             return false;
         }
         // Found first: a packet that lacks a translation must leave no trace.

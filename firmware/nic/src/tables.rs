@@ -93,8 +93,8 @@ impl<D: TranslationDesign> Nic<D> {
     /// When the process or node is unknown, or memory or table are full.
     pub fn import(&mut self, import: Import) -> Result<ImportId, NicError> {
         self.check_open(import.process)?;
-        if !self.links.has(import.node) {
-            return Err(NicError::UnknownNode(import.node, self.links.nodes()));
+        if !self.outbound.has(import.node) {
+            return Err(NicError::UnknownNode(import.node, self.outbound.nodes()));
         }
         self.charge("an import", self.imports.0.growth_bytes() as u64)?;
         let full = NicError::TableFull {
@@ -163,7 +163,7 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
     }
 
     fn reading(&self, owner: TableOwner, pages: &mut Vec<PageRange>) {
-        for transmit in self.links.packets() {
+        for transmit in self.outbound.packets() {
             // What a command reads is held by the host that made it.
             if let (
                 Work::Reply { .. },

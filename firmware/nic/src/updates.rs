@@ -21,7 +21,7 @@ impl<D: TranslationDesign> Nic<D> {
         (fetch, reply_key): (FetchId, Key),
         buffer: BufferId,
     ) -> bool {
-        if self.links.recovers() && !self.has_handles(export) && !self.stalled.gives_up(from) {
+        if self.drops_on_miss && !self.has_handles(export) && !self.stalled.gives_up(from) {
             return false;
         }
         if !self.answers.has_room(from) {

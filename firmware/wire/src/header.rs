@@ -38,8 +38,6 @@ impl Flags {
     pub const NOTIFY: Flags = Flags(2);
     /// The payload ends in a [`Signal`](crate::Signal). Only on the last packet.
     pub const SIGNAL: Flags = Flags(4);
-    /// The packet that the ack names is to be sent again, with all that followed it. Only on an ack.
-    pub const RESEND: Flags = Flags(8);
 
     /// Whether every bit of `other` is set.
     #[inline]
@@ -63,7 +61,6 @@ impl fmt::Display for Flags {
             (Flags::LAST, "last"),
             (Flags::NOTIFY, "notify"),
             (Flags::SIGNAL, "signal"),
-            (Flags::RESEND, "resend"),
         ] {
             if self.contains(flag) {
                 write!(f, "{separator}{word}")?;
@@ -89,14 +86,13 @@ impl fmt::Display for Flags {
 /// | 2..4 | flags |
 /// | 4..8 | payload length |
 /// | 8..12 | sequence number |
-/// | 12..16 | ack |
+/// | 12..16 | 0 |
 /// | 16..32 | key |
 /// | 32..36 | export |
 /// | 36..40 | message, fetch or handler |
 /// | 40..48 | offset, or the code of a refusal |
 ///
-/// Fields that a kind does not use are zero. `sequence` and `ack` belong to the link: any value is
-/// legal here, but that an ack by itself has number 0. A NIC numbers the packets of each link from 0, and takes
+/// Fields that a kind does not use are zero. Any `sequence` is legal here. A NIC numbers the packets to each peer from 0, and takes
 /// none out of order, also over transports that lose nothing.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout,
@@ -113,8 +109,8 @@ pub struct Header {
     pub length: U32,
     /// The link's number for this packet.
     pub sequence: U32,
-    /// The link's number of the next packet it expects from the receiver of this one.
-    pub ack: U32,
+    /// 0.
+    pub reserved: U32,
     /// What proves the right to do this.
     pub key: Key,
     /// An [`ExportId`](crate::ExportId).
@@ -135,7 +131,7 @@ impl Header {
         flags: U16::ZERO,
         length: U32::ZERO,
         sequence: U32::ZERO,
-        ack: U32::ZERO,
+        reserved: U32::ZERO,
         key: Key::ZERO,
         export: U32::ZERO,
         message: U32::ZERO,
@@ -163,10 +159,9 @@ impl fmt::Display for Header {
         }
         write!(
             f,
-            " v{} seq {} ack {} flags {} key {} export {} message {} offset {:#x}, {} bytes",
+            " v{} seq {} flags {} key {} export {} message {} offset {:#x}, {} bytes",
             self.version,
             self.sequence,
-            self.ack,
             self.flags(),
             self.key,
             self.export,

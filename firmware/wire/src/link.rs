@@ -41,6 +41,8 @@ pub enum LinkKind {
     Data = 3,
     /// Acknowledges data.
     Ack = 4,
+    /// Asks for the packet that is expected next: it was dropped, and can be taken now.
+    Again = 5,
 }
 
 /// Why a datagram is not one of a link.
@@ -56,7 +58,7 @@ pub enum LinkError {
     #[error("link version {0}: expected {LINK_VERSION}")]
     Version(u8),
     /// No such kind.
-    #[error("link kind {0}: expected 1 to 4")]
+    #[error("link kind {0}: expected 1 to 5")]
     Kind(u8),
     /// A field has a value that its kind does not allow.
     #[error("link field {0} has the value {1}, which its kind does not allow")]
@@ -103,6 +105,7 @@ impl LinkHeader {
             2 => LinkKind::Welcome,
             3 => LinkKind::Data,
             4 => LinkKind::Ack,
+            5 => LinkKind::Again,
             other => return Err(LinkError::Kind(other)),
         };
         if fixed[3] != 0 {
@@ -130,7 +133,7 @@ impl LinkHeader {
         if kind != LinkKind::Data && header.sequence != 0 {
             return Err(LinkError::Field("sequence", header.sequence.into()));
         }
-        if greeting && !rest.is_empty() {
+        if (greeting || kind == LinkKind::Again) && !rest.is_empty() {
             return Err(LinkError::Trailing(rest.len()));
         }
         Ok((header, rest))
@@ -291,7 +294,7 @@ mod tests {
             LinkHeader::parse(&bytes).map(|_| ())
         };
         assert_eq!(with(0, 2), Err(LinkError::Version(2)));
-        assert_eq!(with(1, 5), Err(LinkError::Kind(5)));
+        assert_eq!(with(1, 6), Err(LinkError::Kind(6)));
         assert_eq!(with(3, 7), Err(LinkError::Field("reserved", 7)));
         assert_eq!(with(8, 0), Err(LinkError::Field("epoch", 0)));
         assert_eq!(with(16, 0), Err(LinkError::Field("peer epoch", 0)));

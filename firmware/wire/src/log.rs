@@ -7,7 +7,7 @@
 //!
 //! | version | change |
 //! |---|---|
-//! | packets 1 | the 48-byte header; store, fetch request, fetch reply, fetch refused, store refused, handler, ack, nothing, atomic |
+//! | packets 1 | the 48-byte header; store, fetch request, fetch reply, fetch refused, store refused, handler, nothing, atomic |
 //! | control 1 | import request, cancel, granted, refused; revoked, released, goodbye |
 //! | commands 1 | short send, long send, fetch, handler |
 //!

@@ -8,7 +8,7 @@
 //! | fetch refused | reply key | 0 | fetch id | reason | none |
 //! | store refused | 0 | yes | message id | reason | offset u64, length u64, count u64 |
 //! | handler | 0 | receiving process, then the sending one, 16 bits each | handler id | 0 | the handler's own |
-//! | ack | 0 | 0 | 0 | 0 | none |
+//! | nothing | 0 | 0 | 0 | 0 | none |
 //! | atomic | of the import | yes | fetch id | where the word lies | the operation, reply key |
 //!
 //! An atomic is answered as a fetch of the word's bytes is.
@@ -41,24 +41,21 @@ pub enum Kind {
     StoreRefused = 5,
     /// For a row of the handler dispatch table.
     Handler = 6,
-    /// Carries the link's ack and nothing else.
-    Ack = 7,
     /// Takes up its number and nothing else.
-    Nothing = 8,
+    Nothing = 7,
     /// Changes a word of an export, and asks what it held.
-    Atomic = 9,
+    Atomic = 8,
 }
 
 impl Kind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Store,
         Kind::FetchRequest,
         Kind::FetchReply,
         Kind::FetchRefused,
         Kind::StoreRefused,
         Kind::Handler,
-        Kind::Ack,
         Kind::Nothing,
         Kind::Atomic,
     ];
@@ -73,9 +70,8 @@ impl Kind {
             4 => Kind::FetchRefused,
             5 => Kind::StoreRefused,
             6 => Kind::Handler,
-            7 => Kind::Ack,
-            8 => Kind::Nothing,
-            9 => Kind::Atomic,
+            7 => Kind::Nothing,
+            8 => Kind::Atomic,
             _ => {
                 return Err(WireError::Unknown {
                     field: "packet kind",
@@ -95,7 +91,6 @@ impl fmt::Display for Kind {
             Kind::FetchRefused => "fetch refused",
             Kind::StoreRefused => "store refused",
             Kind::Handler => "handler",
-            Kind::Ack => "ack",
             Kind::Nothing => "nothing",
             Kind::Atomic => "atomic",
         })
@@ -190,11 +185,6 @@ pub enum Repr {
         /// Bytes of payload, opaque here.
         length: u32,
     },
-    /// Carries the link's ack and nothing else. It stands outside the order of the link: it takes up no number, and its own is 0.
-    Ack {
-        /// The packet that the ack names was dropped, and so is all that follows it: send it again from there.
-        resend: bool,
-    },
     /// Takes up its number on the link and nothing else: what is left of a packet whose sender has gone before it arrived.
     Nothing,
     /// Changes a word of an export. The answer is that of a fetch of the word: what it held, in little-endian order.
@@ -230,6 +220,7 @@ impl Repr {
                 spoken: VERSION,
             });
         }
+        must_be_zero("reserved bytes", u64::from(header.reserved.get()))?;
         if header.kind == Kind::Store as u8 {
             return Repr::parse_store(header);
         }
@@ -272,7 +263,6 @@ impl Repr {
         let kind = Kind::from_code(header.kind)?;
         let legal = match kind {
             Kind::FetchReply => Flags::LAST,
-            Kind::Ack => Flags::RESEND,
             _ => Flags::NONE,
         };
         must_be_zero("flags", u64::from(header.flags.get() & !legal.0))?;
@@ -289,13 +279,13 @@ impl Repr {
         ) {
             must_be_zero("export", u64::from(header.export.get()))?;
         }
-        if matches!(kind, Kind::Ack | Kind::Nothing) {
+        if kind == Kind::Nothing {
             must_be_zero("message", u64::from(header.message.get()))?;
         }
-        if matches!(kind, Kind::Handler | Kind::Ack | Kind::Nothing) {
+        if matches!(kind, Kind::Handler | Kind::Nothing) {
             must_be_zero("offset", header.offset.get())?;
         }
-        if matches!(kind, Kind::FetchRefused | Kind::Ack | Kind::Nothing) {
+        if matches!(kind, Kind::FetchRefused | Kind::Nothing) {
             must_be_zero("payload length", u64::from(header.length.get()))?;
         }
         let repr = match kind {
@@ -340,11 +330,6 @@ impl Repr {
                 to: ProcessId(header.export.get() as u16),
                 length: header.length.get(),
             },
-            Kind::Ack => {
-                must_be_zero("sequence of an ack", u64::from(header.sequence.get()))?;
-                let resend = header.flags().contains(Flags::RESEND);
-                Repr::Ack { resend }
-            }
             Kind::Nothing => Repr::Nothing,
             Kind::Atomic => {
                 let (atomic, reply_key) = read_atomic(header.length.get(), inline)?;
@@ -414,7 +399,7 @@ impl Repr {
                 must_not_overflow("refused store offset", offset, length)
             }
             Repr::Atomic { offset, atomic, .. } => check_word("atomic offset", offset, atomic),
-            Repr::FetchRefused { .. } | Repr::Ack { .. } | Repr::Nothing => Ok(()),
+            Repr::FetchRefused { .. } | Repr::Nothing => Ok(()),
         }
     }
 
@@ -424,21 +409,20 @@ impl Repr {
     /// The caller puts every other payload behind the header: for a store `length` bytes of data,
     /// then [`Signal::to_bytes`](crate::Signal::to_bytes) if `signal`. Debug builds panic on fields that [`Repr::check`] refuses.
     #[inline]
-    pub fn emit(&self, sequence: u32, ack: u32) -> (Header, InlinePayload) {
+    pub fn emit(&self, sequence: u32) -> (Header, InlinePayload) {
         let mut header = Header::ZERO;
-        let payload = self.emit_to(sequence, ack, &mut header);
+        let payload = self.emit_to(sequence, &mut header);
         (header, payload)
     }
 
     /// As [`emit`](Self::emit), with the header written where it is to be: a copy soon afterwards would wait for its fields.
     #[inline]
-    pub fn emit_to(&self, sequence: u32, ack: u32, header: &mut Header) -> InlinePayload {
+    pub fn emit_to(&self, sequence: u32, header: &mut Header) -> InlinePayload {
         debug_assert_eq!(self.check(), Ok(()), "{self} is not legal");
         *header = Header {
             version: VERSION,
             kind: self.kind() as u8,
             sequence: sequence.into(),
-            ack: ack.into(),
             length: self.payload_bytes().into(),
             ..Header::ZERO
         };
@@ -519,10 +503,6 @@ impl Repr {
                 header.export = (u32::from(from.0) << 16 | u32::from(to.0)).into();
                 header.message = handler.0.into();
             }
-            Repr::Ack { resend } => {
-                header.flags = Flags::NONE.with(Flags::RESEND, resend).0.into();
-                header.sequence = 0.into();
-            }
             Repr::Atomic {
                 key,
                 export,
@@ -552,7 +532,6 @@ impl Repr {
             Repr::FetchRefused { .. } => Kind::FetchRefused,
             Repr::StoreRefused { .. } => Kind::StoreRefused,
             Repr::Handler { .. } => Kind::Handler,
-            Repr::Ack { .. } => Kind::Ack,
             Repr::Nothing => Kind::Nothing,
             Repr::Atomic { .. } => Kind::Atomic,
         }
@@ -572,7 +551,7 @@ impl Repr {
             | Repr::Handler { length, .. } => length,
             Repr::FetchRequest { .. } | Repr::StoreRefused { .. } => WORDS_BYTES as u32,
             Repr::Atomic { .. } => ATOMIC_REQUEST_BYTES as u32,
-            Repr::FetchRefused { .. } | Repr::Ack { .. } | Repr::Nothing => 0,
+            Repr::FetchRefused { .. } | Repr::Nothing => 0,
         }
     }
 }
@@ -656,8 +635,6 @@ impl fmt::Display for Repr {
                 to,
                 length,
             } => write!(f, "{length} bytes for {handler} of {to}, from {from}"),
-            Repr::Ack { resend: false } => f.write_str("ack"),
-            Repr::Ack { resend: true } => f.write_str("ack, send again from there"),
             Repr::Nothing => f.write_str("nothing"),
         }
     }

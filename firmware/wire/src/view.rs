@@ -84,11 +84,7 @@ impl<'a> Packet<'a> {
 
 impl fmt::Display for Packet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "[seq {} ack {}] {}",
-            self.header.sequence, self.header.ack, self.repr
-        )?;
+        write!(f, "[seq {}] {}", self.header.sequence, self.repr)?;
         match self.signal() {
             Some(signal) => write!(f, ", then {signal}"),
             None => Ok(()),

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use mapwire_nic::{Config, Export, Import, Nic, NicError};
+use mapwire_nic::{Config, Delivery, Export, Import, Nic, NicError};
 use mapwire_translation::{
     AnyDesign, CacheError, DesignConfig, HostError, HostSide, PAGE_BYTES, Page, PageRange,
     PinRules, Process, SimulatedPinner, TranslationDesign,
@@ -105,6 +105,7 @@ fn filled(design: AnyDesign, load: Load) -> Result<Nic<AnyDesign>, NicError> {
         reply_keys: vec![key; load.nodes.into()],
         memory_bytes: MEMORY_BYTES,
         max_payload_bytes: mapwire_wire::MAX_PAYLOAD_BYTES,
+        delivery: Delivery::Lossless,
     };
     let mut nic = Nic::new(config, design)?;
     for process in (0..load.processes).map(ProcessId) {

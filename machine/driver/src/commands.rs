@@ -156,6 +156,7 @@ mod tests {
             reply_keys: vec![Key([1; 16]); 2],
             memory_bytes: 4 << 20,
             max_payload_bytes: RingConfig::default().max_payload_bytes as usize,
+            delivery: mapwire_nic::Delivery::Lossless,
         };
         let design = Hierarchical::new(CacheConfig::default()).unwrap();
         let mut node = Node::new(NodeConfig { nic, uid: 0 }, design).unwrap();

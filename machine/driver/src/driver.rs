@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
-use mapwire_nic::{Config, MemoryBreakdown, Nic};
+use mapwire_nic::{Config, Delivery, MemoryBreakdown, Nic};
 use mapwire_node::{Node, NodeConfig, SharedMemory};
 use mapwire_service::Service;
 use mapwire_translation::{AnyDesign, ChooseVictims, Counters, PageRange, TranslationDesign};
@@ -133,6 +133,7 @@ impl Driver {
                 reply_keys,
                 memory_bytes: config.nic_memory_bytes,
                 max_payload_bytes: job.ring().max_payload_bytes as usize,
+                delivery: Delivery::Lossless,
             },
             // All ranks of a job are of one user: the broker has checked each by SO_PEERCRED.
             uid: job.uid(),

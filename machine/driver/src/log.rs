@@ -21,6 +21,13 @@ pub(crate) enum Line {
         node: NodeId,
         breach: Breach,
     },
+    PeerRestarted {
+        node: NodeId,
+    },
+    PathChanged {
+        node: NodeId,
+        path: u8,
+    },
     ChannelUnusable {
         peer: NodeId,
         error: ChannelError,
@@ -73,6 +80,10 @@ impl Line {
         match self {
             Self::PeerBroken { node, breach } => {
                 tracing::error!(%node, %breach, "a peer is broken");
+            }
+            Self::PeerRestarted { node } => tracing::warn!(%node, "a peer has restarted"),
+            Self::PathChanged { node, path } => {
+                tracing::warn!(%node, path, "the path to a peer was left for another");
             }
             Self::ChannelUnusable { peer, error } => {
                 tracing::error!(%peer, %error, "the channel to a peer is unusable");

@@ -214,6 +214,7 @@ fn of_nic(error: &NicError) -> Kind {
         | NicError::ProcessOpen(_)
         | NicError::HandlerTaken(_)
         | NicError::ZeroKey
+        | NicError::ZeroEpoch
         | NicError::Translation(_) => Kind::Internal,
     }
 }

@@ -159,7 +159,7 @@ fn an_atomic_that_no_nic_asks_for_ends_the_link_and_changes_nothing() {
                     let mut channel = outlaw.channel(0);
                     let grant = channel.import("all", Rights::ALL);
                     let repr = ask(&grant, 8, add(Width::Eight, 1));
-                    let (mut header, payload) = repr.emit(channel.sequence, 0);
+                    let (mut header, payload) = repr.emit(channel.sequence);
                     let mut payload = payload.to_vec();
                     spoil(&mut header, &mut payload);
                     payload.truncate(header.length.get() as usize);

@@ -2,6 +2,7 @@
 
 mod asks;
 mod calls;
+mod datagrams;
 mod messages;
 
 pub use asks::{Act, Ask};
@@ -47,6 +48,9 @@ pub struct NodeConfig {
 /// * `poll_*`: what is to be done. After each of the others drain, in this order, [`poll_move`](Self::poll_move) (doing and reporting
 ///   each), [`poll_told`](Self::poll_told), [`poll_ask`](Self::poll_ask), [`poll_transmit`](Self::poll_transmit).
 /// * [`poll_at`](Self::poll_at): when [`handle_time`](Self::handle_time) has something to do.
+///
+/// Over a transport that may lose packets, [`poll_datagram`](Self::poll_datagram) and [`handle_datagram`](Self::handle_datagram) take
+/// the places of [`poll_transmit`](Self::poll_transmit) and [`handle_packet`](Self::handle_packet).
 ///
 /// Time is `now_ns`, in nanoseconds of a clock that never goes back.
 #[derive(Debug)]
@@ -469,6 +473,8 @@ impl<D: TranslationDesign> Node<D> {
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.has_actions = true;
+        self.nic.handle_time(now_ns);
+        self.take_link_events(now_ns);
         let confined = self.confinement.is_on();
         for process in self.processes.iter_mut() {
             process.handle_time(now_ns, confined);
@@ -480,9 +486,13 @@ impl<D: TranslationDesign> Node<D> {
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
-        match self.has_deadlines {
+        let services = match self.has_deadlines {
             true => self.next_deadline(),
             false => None,
+        };
+        match (services, self.nic.poll_at()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
         }
     }
 
@@ -500,20 +510,26 @@ impl<D: TranslationDesign> Node<D> {
         if node == self.nic.node() || !self.peers.note_gone(node) {
             return;
         }
-        for process in self.processes.iter_mut() {
-            process.tell_gone(now_ns, node, Service::allocates_nothing);
-        }
-        self.has_actions = true;
+        self.tell_gone(now_ns, node);
         if self.confinement.is_on() {
             self.confinement.note_gone(node);
         } else {
+            self.nic.handle_peer_gone(node);
             self.forget_peer(now_ns, node);
         }
     }
 
+    /// Tells the services that may be told anywhere that a peer is gone.
+    fn tell_gone(&mut self, now_ns: u64, node: NodeId) {
+        self.has_actions = true;
+        for process in self.processes.iter_mut() {
+            process.tell_gone(now_ns, node, Service::allocates_nothing);
+        }
+    }
+
+    /// Tells the other services, and forgets what concerned the peer. The NIC knows.
     fn forget_peer(&mut self, now_ns: u64, node: NodeId) {
         self.has_actions = true;
-        self.nic.handle_peer_gone(node);
         for process in self.processes.iter_mut() {
             process.forget(node);
             process.tell_gone(now_ns, node, |service| !service.allocates_nothing());
@@ -524,6 +540,9 @@ impl<D: TranslationDesign> Node<D> {
     #[cold]
     pub fn handle_breach(&mut self, node: NodeId, breach: Breach) {
         self.told.push_back(Told::PeerBroken { node, breach });
+        if node != self.nic.node() {
+            self.peers.note_broken(node);
+        }
         self.handle_peer_gone(0, node);
     }
 
@@ -575,6 +594,7 @@ impl<D: TranslationDesign> Node<D> {
             }
         }
         while let Some(node) = self.confinement.next_gone() {
+            self.nic.handle_peer_gone(node);
             self.forget_peer(now_ns, node);
         }
     }

@@ -7,8 +7,8 @@ use mapwire_nic::Rejection;
 use mapwire_wire::NodeId;
 use thiserror::Error;
 
-/// How a peer broke the rules of the node. A link loses and changes nothing, so what no node sends was sent by one that is broken or
-/// hostile: it counts as gone from then on.
+/// How a peer broke the rules of the node. What is under the NIC loses and changes nothing, so what no node sends was sent by one that
+/// is broken or hostile: it counts as gone from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Breach {
@@ -16,7 +16,7 @@ pub enum Breach {
     #[error("it sent a packet that is none")]
     Malformed,
     /// A packet that was not due.
-    #[error("it sent packet {got} where {expected} was due, on a link that loses none")]
+    #[error("it sent packet {got} where {expected} was due")]
     OutOfOrder {
         /// Sequence number that was due.
         expected: u32,
@@ -50,6 +50,8 @@ impl Breach {
 #[derive(Debug)]
 pub(crate) struct Peers {
     gone: Box<[bool]>,
+    /// Those that broke the rules: they do not come back.
+    broken: Box<[bool]>,
 }
 
 impl Peers {
@@ -57,6 +59,7 @@ impl Peers {
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
             gone: vec![false; nodes].into(),
+            broken: vec![false; nodes].into(),
         }
     }
 
@@ -70,6 +73,26 @@ impl Peers {
     pub(crate) fn note_gone(&mut self, node: NodeId) -> bool {
         match self.gone.get_mut(usize::from(node.0)) {
             Some(gone) => !core::mem::replace(gone, true),
+            None => false,
+        }
+    }
+
+    /// Notes that a peer broke the rules.
+    pub(crate) fn note_broken(&mut self, node: NodeId) {
+        if let Some(broken) = self.broken.get_mut(usize::from(node.0)) {
+            *broken = true;
+        }
+    }
+
+    /// Whether a peer broke the rules.
+    pub(crate) fn is_broken(&self, node: NodeId) -> bool {
+        self.broken.get(usize::from(node.0)) == Some(&true)
+    }
+
+    /// Notes that a new incarnation of a peer is there; false when none was gone.
+    pub(crate) fn note_back(&mut self, node: NodeId) -> bool {
+        match self.gone.get_mut(usize::from(node.0)) {
+            Some(gone) => core::mem::replace(gone, false),
             None => false,
         }
     }

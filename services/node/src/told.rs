@@ -82,6 +82,23 @@ pub enum Told {
         /// What it did.
         breach: Breach,
     },
+    /// Nothing has come of a peer for as long as its link waits, and it is gone.
+    PeerSilent {
+        /// The peer.
+        node: NodeId,
+    },
+    /// A new incarnation of a peer is there. What concerned its former self is over: it was gone, or is now.
+    PeerRestarted {
+        /// The peer.
+        node: NodeId,
+    },
+    /// The path to a peer has been left for another.
+    PathChanged {
+        /// The peer.
+        node: NodeId,
+        /// The path that is taken now.
+        path: u8,
+    },
     /// A peer has left, and is gone.
     PeerLeft {
         /// The peer.

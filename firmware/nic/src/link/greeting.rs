@@ -63,6 +63,11 @@ impl Greeting {
         }
     }
 
+    /// Asks no more.
+    pub(super) const fn cancel(&mut self) {
+        self.question = None;
+    }
+
     /// When the next challenge is to be sent.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.question.map(|question| question.next_ns)

@@ -126,13 +126,14 @@ pub enum LinkEvent {
     Restarted,
     /// The path was left for this one.
     PathChanged(u8),
-    /// Nothing came back on any path for [`LinkConfig::dead_after_ns`]: everything pending has failed. The link stays dead.
+    /// Nothing came back on any path for [`LinkConfig::dead_after_ns`]: everything pending has failed. Only another incarnation of the
+    /// peer is heard from here on: then the link is [`Restarted`](Self::Restarted).
     Dead,
 }
 
 /// A link to one peer; `T` is what it keeps of a packet that came early.
 ///
-/// Times are monotone nanoseconds from any origin. After each call, drain [`poll`](Self::poll), [`poll_kept`](Self::poll_kept),
+/// Times are monotone nanoseconds from any origin. After each call, drain [`poll_kept`](Self::poll_kept), [`poll`](Self::poll),
 /// [`poll_over`](Self::poll_over) and [`poll_event`](Self::poll_event), then call [`handle_time`](Self::handle_time) when
 /// [`poll_at`](Self::poll_at) says.
 #[derive(Debug)]
@@ -142,6 +143,8 @@ pub struct Link<T> {
     greeting: Greeting,
     /// The challenge that is to be answered, of which epoch, on which path.
     welcome: Option<(u64, u64, u8)>,
+    /// The peer is to be asked for the packet that is due.
+    asks_again: bool,
     sent: Sent,
     reorder: Reorder<T>,
     acks: Acks,
@@ -180,6 +183,7 @@ impl<T> Link<T> {
             first_sequence,
             greeting: Greeting::new(config.initial_rtt_ns),
             welcome: None,
+            asks_again: false,
             sent: Sent::new(first_sequence),
             reorder: Reorder::new(first_sequence),
             acks: Acks::default(),
@@ -217,7 +221,8 @@ impl<T> Link<T> {
         self.sent.len() == 0 && self.reorder.is_empty()
     }
 
-    /// A datagram has come. `keep` makes what is kept of its packet, if that came early. `Ok` says what to do with its packet.
+    /// A datagram has come. `Ok` says what its packet is: call [`handle_taken`](Self::handle_taken) when the next is taken, or
+    /// [`keep`](Self::keep) one that is early; until then it counts as not received.
     ///
     /// # Errors
     /// [`Ignored`], when the datagram has no effect on packets.
@@ -226,9 +231,14 @@ impl<T> Link<T> {
         now_ns: u64,
         header: &LinkHeader,
         received: Received,
-        keep: impl FnOnce() -> T,
     ) -> Result<Option<Arrival>, Ignored> {
-        if self.dead {
+        let greets = matches!(header.kind, LinkKind::Hello | LinkKind::Welcome);
+        // One that was declared dead stays so; a new incarnation introduces itself.
+        let is_known = self.greeting.known() == Some(header.epoch);
+        if self.dead && (!greets || is_known) {
+            if !is_known {
+                self.greeting.begin(now_ns);
+            }
             return Err(Ignored::Dead);
         }
         match (header.kind, received) {
@@ -240,6 +250,14 @@ impl<T> Link<T> {
                 Ok(None)
             }
             (LinkKind::Welcome, Received::None) => self.handle_welcome(now_ns, header),
+            (LinkKind::Again, Received::None) => {
+                self.check_epochs(now_ns, header)?;
+                self.handle_ack(now_ns, header.expected, None)?;
+                if header.expected == self.sent.base() {
+                    self.sent.handle_asked_again();
+                }
+                Ok(None)
+            }
             (LinkKind::Ack, Received::Ack(ack)) => {
                 self.check_epochs(now_ns, header)?;
                 self.handle_ack(now_ns, header.expected, Some(&ack))?;
@@ -249,17 +267,52 @@ impl<T> Link<T> {
                 self.check_epochs(now_ns, header)?;
                 self.handle_ack(now_ns, header.expected, None)?;
                 self.reply_path = header.path;
-                let arrival = self.reorder.handle(header.sequence, keep);
-                if arrival != Arrival::Beyond {
-                    let in_order = arrival == Arrival::Next && self.reorder.is_empty();
-                    let delay_ns = self.config.ack_delay_ns;
-                    self.acks
-                        .handle_arrived(now_ns, header.number, in_order, delay_ns);
+                let arrival = self.reorder.arrival(header.sequence);
+                if arrival == Arrival::Repeated {
+                    self.owe_ack(now_ns, header, false);
                 }
                 Ok(Some(arrival))
             }
             _ => Err(Ignored::Mismatched),
         }
+    }
+
+    /// The packet of this datagram, [`Arrival::Next`], is taken.
+    pub fn handle_taken(&mut self, now_ns: u64, header: &LinkHeader) {
+        self.reorder.handle_taken();
+        self.owe_ack(now_ns, header, self.reorder.is_empty());
+    }
+
+    /// Keeps the packet of this datagram, [`Arrival::Early`], until its turn comes.
+    pub fn keep(&mut self, now_ns: u64, header: &LinkHeader, item: T) {
+        self.reorder.keep(header.sequence, item);
+        self.owe_ack(now_ns, header, false);
+    }
+
+    fn owe_ack(&mut self, now_ns: u64, header: &LinkHeader, in_order: bool) {
+        let delay_ns = self.config.ack_delay_ns;
+        self.acks
+            .handle_arrived(now_ns, header.number, in_order, delay_ns);
+    }
+
+    /// The packet that is due was dropped, and can be taken now: the peer is asked to send it at once.
+    pub const fn ask_again(&mut self) {
+        self.asks_again = true;
+    }
+
+    /// The peer is known to be gone: nothing more is sent to it or taken of it, unless another incarnation of it introduces itself.
+    pub fn close(&mut self) {
+        self.sent.reset(self.first_sequence);
+        self.reorder = Reorder::new(self.first_sequence);
+        self.greeting.cancel();
+        self.welcome = None;
+        self.dead = true;
+    }
+
+    /// Bytes of memory besides its own, without those of early packets.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.sent.bytes() + self.reorder.bytes()
     }
 
     fn check_epochs(&mut self, now_ns: u64, header: &LinkHeader) -> Result<(), Ignored> {
@@ -288,6 +341,7 @@ impl<T> Link<T> {
         if answer.before == Some(header.epoch) {
             return Ok(None);
         }
+        self.dead = false;
         self.start_anew();
         self.rtt.sample(answer.took_ns, 0, 0);
         self.handle_progress(now_ns);
@@ -307,6 +361,7 @@ impl<T> Link<T> {
         self.window = Window::new(self.config.max_datagram_bytes.into());
         self.pacer = Pacer::default();
         self.loss_ns = None;
+        self.asks_again = false;
     }
 
     fn tell(&mut self, event: LinkEvent) {
@@ -338,8 +393,9 @@ impl<T> Link<T> {
             newest,
             timed,
             bytes,
+            advanced,
         } = progress;
-        if bytes == 0 && newest.is_none() {
+        if bytes == 0 && newest.is_none() && !advanced {
             return Ok(());
         }
         if let Some(newest) = newest.filter(|_| timed) {
@@ -395,9 +451,7 @@ impl<T> Link<T> {
             return;
         }
         if due(self.dead_ns()) {
-            self.sent.reset(self.first_sequence);
-            self.reorder = Reorder::new(self.first_sequence);
-            self.dead = true;
+            self.close();
             self.tell(LinkEvent::Dead);
         } else if due(self.loss_ns) {
             self.detect_losses(now_ns);
@@ -422,13 +476,10 @@ impl<T> Link<T> {
 
     /// The next datagram to transmit, when the first packet that waits and was never sent makes a datagram of `waiting_bytes`.
     pub fn poll(&mut self, now_ns: u64, waiting_bytes: Option<u32>) -> Option<Datagram> {
-        if self.dead {
-            return None;
-        }
         if let Some((challenge, epoch, path)) = self.welcome.take() {
             return Some(self.datagram(LinkKind::Welcome, challenge, epoch, path, Body::None));
         }
-        if self.greeting.known().is_none() && waiting_bytes.is_some() {
+        if !self.dead && self.greeting.known().is_none() && waiting_bytes.is_some() {
             self.greeting.begin(now_ns);
             self.owing_since_ns.get_or_insert(now_ns);
         }
@@ -447,7 +498,12 @@ impl<T> Link<T> {
                 ));
             }
         }
-        let epoch = self.greeting.known()?;
+        let epoch = self.greeting.known().filter(|_| !self.dead)?;
+        if core::mem::take(&mut self.asks_again) {
+            let number = self.sent.take_number();
+            let path = self.reply_path;
+            return Some(self.datagram(LinkKind::Again, number, epoch, path, Body::None));
+        }
         if let Some(ack) = self.acks.poll(now_ns) {
             let number = self.sent.take_number();
             let path = self.reply_path;
@@ -531,7 +587,7 @@ impl<T> Link<T> {
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         if self.dead {
-            return None;
+            return self.greeting.next_ns();
         }
         let paced = self.paced.then(|| self.pacer.next_ns());
         let times = [

@@ -4,6 +4,9 @@
 //! no payload of its own packets: its owner keeps the queue of packets, from the oldest that is not acked on, and emits one again when
 //! [`Link::poll`] says so. A command is over when its last packet is acked, since its memory is read again until then.
 //!
+//! A receiver that cannot take the packet whose turn it is drops it, and asks for it [again](Link::ask_again) once it can (dynamic handle
+//! lookup §IV-A). The paper's link has no such word and waits for a timeout, which §V-B names as the price of a miss.
+//!
 //! Each transmission has a number of its own, also when its packet was sent before (RFC 9002 §2, "monotonically increasing packet
 //! numbers"), so that a round-trip time is never taken from the wrong copy. The packet's sequence number gives its place in order.
 
@@ -13,7 +16,6 @@ mod greeting;
 mod machine;
 mod pacing;
 mod paths;
-mod port;
 mod ranges;
 mod reorder;
 mod rtt;
@@ -22,7 +24,6 @@ mod sent;
 mod tests;
 
 pub use machine::{Body, Datagram, Ignored, Link, LinkConfig, LinkEvent, Received};
-pub use port::{Port, PortError};
 pub use reorder::Arrival;
 
 /// Packets of a link that may be sent and not acked, and that a receiver keeps when they come before their turn.

@@ -7,9 +7,9 @@ use super::LINK_WINDOW;
 /// What a packet that came is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The next in order: take it now, then those that [`super::Link::poll_kept`] gives.
+    /// The next in order: [`super::Link::handle_taken`] when it is taken.
     Next,
-    /// Early; it is kept.
+    /// Early: [`super::Link::keep`] it.
     Early,
     /// It has come before.
     Repeated,
@@ -38,8 +38,8 @@ impl<T> Reorder<T> {
         self.due
     }
 
-    /// Packet `sequence` has come; it is made only to be kept.
-    pub(super) fn handle(&mut self, sequence: u32, make: impl FnOnce() -> T) -> Arrival {
+    /// What packet `sequence` is.
+    pub(super) fn arrival(&self, sequence: u32) -> Arrival {
         let ahead = sequence.wrapping_sub(self.due);
         if ahead >= LINK_WINDOW {
             return match ahead > u32::MAX / 2 {
@@ -47,29 +47,37 @@ impl<T> Reorder<T> {
                 false => Arrival::Beyond,
             };
         }
-        if ahead == 0 && self.early.front().is_none_or(Option::is_none) {
-            self.early.pop_front();
-            self.due = self.due.wrapping_add(1);
-            return Arrival::Next;
+        match self.early.get(ahead as usize) {
+            Some(Some(_)) => Arrival::Repeated,
+            _ if ahead == 0 => Arrival::Next,
+            _ => Arrival::Early,
         }
-        let at = ahead as usize;
+    }
+
+    /// The packet that is due has been taken.
+    pub(super) fn handle_taken(&mut self) {
+        self.early.pop_front();
+        self.due = self.due.wrapping_add(1);
+    }
+
+    /// Keeps packet `sequence`, which is [`Arrival::Early`].
+    pub(super) fn keep(&mut self, sequence: u32, item: T) {
+        let at = sequence.wrapping_sub(self.due).min(LINK_WINDOW - 1) as usize;
         while self.early.len() <= at {
             self.early.push_back(None);
         }
-        match &mut self.early[at] {
-            Some(_) => Arrival::Repeated,
-            place => {
-                *place = Some(make());
-                Arrival::Early
-            }
-        }
+        self.early[at] = Some(item);
+    }
+
+    /// Bytes of the places for early packets.
+    pub(super) fn bytes(&self) -> usize {
+        self.early.capacity() * size_of::<Option<T>>()
     }
 
     /// The next packet in order, when it is there.
     pub(super) fn poll(&mut self) -> Option<T> {
         let item = self.early.front_mut()?.take()?;
-        self.early.pop_front();
-        self.due = self.due.wrapping_add(1);
+        self.handle_taken();
         Some(item)
     }
 
@@ -96,24 +104,31 @@ mod tests {
             let mut out = Vec::new();
             for (at, number) in order.iter().enumerate() {
                 for number in [*number, order[again[at] % (at + 1)]] {
-                    if reorder.handle(first.wrapping_add(number), || number) == Arrival::Next {
-                        out.push(number);
+                    let sequence = first.wrapping_add(number);
+                    match reorder.arrival(sequence) {
+                        Arrival::Next => {
+                            reorder.handle_taken();
+                            out.push(number);
+                        }
+                        Arrival::Early => reorder.keep(sequence, number),
+                        Arrival::Repeated | Arrival::Beyond => {}
                     }
                     out.extend(core::iter::from_fn(|| reorder.poll()));
                 }
             }
             prop_assert!(out.iter().copied().eq(0..50));
             prop_assert!(reorder.is_empty() && reorder.early.is_empty());
-            prop_assert_eq!(reorder.handle(first, || 0), Arrival::Repeated);
+            prop_assert_eq!(reorder.arrival(first), Arrival::Repeated);
         }
     }
 
     #[test]
     fn nothing_is_kept_beyond_the_window() {
         let mut reorder = Reorder::new(7);
-        assert_eq!(reorder.handle(7 + LINK_WINDOW, || ()), Arrival::Beyond);
-        assert_eq!(reorder.handle(6 + LINK_WINDOW, || ()), Arrival::Early);
-        assert_eq!(reorder.handle(6 + LINK_WINDOW, || ()), Arrival::Repeated);
+        assert_eq!(reorder.arrival(7 + LINK_WINDOW), Arrival::Beyond);
+        assert_eq!(reorder.arrival(6 + LINK_WINDOW), Arrival::Early);
+        reorder.keep(6 + LINK_WINDOW, ());
+        assert_eq!(reorder.arrival(6 + LINK_WINDOW), Arrival::Repeated);
         assert_eq!(reorder.early.len(), LINK_WINDOW as usize);
     }
 }

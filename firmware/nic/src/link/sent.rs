@@ -36,6 +36,8 @@ pub(super) struct Progress {
     pub(super) timed: bool,
     /// Bytes of transmissions that have arrived.
     pub(super) bytes: u64,
+    /// Whether packets are over that were not; transmissions of it may all have counted as lost.
+    pub(super) advanced: bool,
 }
 
 /// What is lost.
@@ -214,8 +216,30 @@ impl Sent {
             self.packets.pop_front();
             self.base = self.base.wrapping_add(1);
             self.over += 1;
+            progress.advanced = true;
         }
         Ok(progress)
+    }
+
+    /// The receiver has dropped the oldest packet, and asks for it again.
+    pub(super) fn handle_asked_again(&mut self) {
+        let (base, in_flight_bytes) = (self.base, &mut self.in_flight_bytes);
+        self.flights.retain(|flight| {
+            let stays = flight.sequence != base;
+            if !stays {
+                *in_flight_bytes -= u64::from(flight.bytes);
+            }
+            stays
+        });
+        if let Some(packet) = self.packets.front_mut() {
+            packet.out = 0;
+        }
+    }
+
+    /// Bytes of what is kept of packets and transmissions.
+    pub(super) fn bytes(&self) -> usize {
+        self.packets.capacity() * size_of::<Packet>()
+            + self.flights.capacity() * size_of::<Flight>()
     }
 
     /// Packets acked since the last call, oldest first.
@@ -319,6 +343,17 @@ mod tests {
         // What is older than all that is under way says nothing new.
         sent.handle_ack(u32::MAX - 5, None).unwrap();
         assert_eq!(sent.take_over(), 0);
+    }
+
+    #[test]
+    fn a_packet_that_counted_as_lost_is_over_when_a_late_ack_comes() {
+        let mut sent = Sent::new(0);
+        sent.handle_new(0, 100);
+        sent.handle_asked_again();
+        assert_eq!((sent.lost(), sent.in_flight_bytes()), (Some((0, 100)), 0));
+        let progress = sent.handle_ack(1, None).unwrap();
+        assert!(progress.advanced && progress.bytes == 0);
+        assert_eq!((sent.take_over(), sent.len()), (1, 0));
     }
 
     #[test]

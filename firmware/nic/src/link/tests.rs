@@ -43,6 +43,8 @@ struct Rules {
     delay_ns: u64,
     /// Path that carries nothing.
     dead_path: Option<u8>,
+    /// How often a receiver drops the packet whose turn it is.
+    refuse: u64,
 }
 
 /// One end: its link, and the packets that are not over.
@@ -53,6 +55,8 @@ struct End {
     over: u64,
     got: Vec<u64>,
     events: Vec<LinkEvent>,
+    /// It has dropped a packet that it could not take.
+    refused: bool,
     line_free_ns: u64,
     transmitted: u64,
 }
@@ -66,6 +70,7 @@ impl End {
             over: 0,
             got: Vec::new(),
             events: Vec::new(),
+            refused: false,
             line_free_ns: 0,
             transmitted: 0,
         }
@@ -180,11 +185,20 @@ impl World {
             Body::Packet { .. } => Received::Packet,
         };
         let end = &mut self.ends[to];
-        let arrival = end
-            .link
-            .handle_datagram(self.now_ns, &datagram.header, received, || item);
-        if arrival == Ok(Some(Arrival::Next)) {
-            end.got.push(item);
+        let header = &datagram.header;
+        let arrival = end.link.handle_datagram(self.now_ns, header, received);
+        match arrival {
+            Ok(Some(Arrival::Next)) if self.random.is(self.rules.refuse) => end.refused = true,
+            Ok(Some(Arrival::Next)) => {
+                end.link.handle_taken(self.now_ns, header);
+                end.got.push(item);
+            }
+            Ok(Some(Arrival::Early)) => end.link.keep(self.now_ns, header, item),
+            _ => {}
+        }
+        if end.refused && self.random.is(50) {
+            end.refused = false;
+            end.link.ask_again();
         }
         end.drain();
         arrival.map(|_| ())
@@ -250,6 +264,7 @@ fn each_packet_comes_once_and_in_order_whatever_the_lines_do() {
             delay: draw.next() % 40,
             delay_ns: 1 + draw.next() % 300_000,
             dead_path: None,
+            refuse: draw.next() % 20,
         };
         // A third of the seeds passes the end of the sequence numbers.
         let first = if seed % 3 == 0 { u32::MAX - 70 } else { 0 };
@@ -372,6 +387,7 @@ fn a_peer_that_restarts_is_told_once_and_gets_nothing_of_what_was_meant_for_its_
             delay: 30,
             delay_ns: 2_000_000,
             dead_path: None,
+            refuse: 10,
         };
         let mut world = World::new(seed, rules);
         world.send(0, 0..100);
@@ -403,6 +419,27 @@ fn a_peer_that_restarts_is_told_once_and_gets_nothing_of_what_was_meant_for_its_
     }
 }
 
+#[test]
+fn a_peer_that_was_declared_dead_is_heard_again_only_as_another_incarnation() {
+    let mut world = World::new(3, Rules::default());
+    world.send(0, 0..10);
+    world.run_until_over();
+    world.ends[0].link.close();
+    // Its former self knows nothing of that, and is answered by silence.
+    world.send(1, 0..10);
+    world.run(1_000, |_| false);
+    assert_eq!(world.ends[0].got, []);
+    assert_eq!(world.ends[0].events, [LinkEvent::Up]);
+    world.ends[1] = End::new(config(2002), 0);
+    world.send(1, 50..60);
+    world.run(1_000_000, |world| world.ends[0].events.len() > 1);
+    assert_eq!(world.ends[0].events, [LinkEvent::Up, LinkEvent::Restarted]);
+    world.send(0, 70..80);
+    world.run_until_over();
+    assert!(world.ends[0].got.iter().copied().eq(50..60));
+    assert!(world.ends[1].got.iter().copied().eq(70..80));
+}
+
 /// A link whose peer has epoch 7 and has acked nothing of three packets.
 fn up_with_three_out() -> Link<u64> {
     let mut link = Link::new(config(5));
@@ -417,8 +454,7 @@ fn up_with_three_out() -> Link<u64> {
         number: hello.header.number,
         sequence: 0,
     };
-    link.handle_datagram(10, &welcome, Received::None, || 0)
-        .unwrap();
+    link.handle_datagram(10, &welcome, Received::None).unwrap();
     for _ in 0..3 {
         assert!(link.poll(10, Some(100)).is_some());
     }
@@ -451,8 +487,9 @@ fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_w
                 _ => Received::Packet,
             };
             let header = LinkHeader {
-                kind: match (received, random.next() % 2) {
+                kind: match (received, random.next() % 3) {
                     (Received::None, 0) => LinkKind::Hello,
+                    (Received::None, 1) => LinkKind::Again,
                     (Received::None, _) => LinkKind::Welcome,
                     (Received::Ack(_), _) => LinkKind::Ack,
                     (Received::Packet, _) => LinkKind::Data,
@@ -464,7 +501,11 @@ fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_w
                 number: odd(&mut random),
                 sequence: odd(&mut random) as u32,
             };
-            let _ = link.handle_datagram(now_ns, &header, received, || 0);
+            match link.handle_datagram(now_ns, &header, received) {
+                Ok(Some(Arrival::Next)) => link.handle_taken(now_ns, &header),
+                Ok(Some(Arrival::Early)) => link.keep(now_ns, &header, 0),
+                _ => {}
+            }
             link.handle_time(now_ns);
             while link.poll(now_ns, None).is_some() {}
             while link.poll_kept().is_some() {}
@@ -495,7 +536,7 @@ fn epochs_that_flip_at_each_packet_change_nothing_and_cost_few_challenges() {
             number: at,
             sequence: 0,
         };
-        let ignored = link.handle_datagram(now_ns, &header, Received::Packet, || 0);
+        let ignored = link.handle_datagram(now_ns, &header, Received::Packet);
         assert_eq!(ignored, Err(Ignored::UnknownEpoch));
         while let Some(datagram) = link.poll(now_ns, None) {
             hellos += u64::from(datagram.header.kind == LinkKind::Hello);

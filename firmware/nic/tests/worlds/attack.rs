@@ -44,8 +44,6 @@ pub(crate) struct Attack {
     import: ImportId,
     /// The victim's import of memory of the peer.
     asking: ImportId,
-    /// Whether links recover from drops.
-    recovers: bool,
     /// The number that is due from the peer.
     due: u32,
     /// The victim's last fetch that the peer saw.
@@ -101,8 +99,8 @@ fn signal(random: &mut Random, offset: u64) -> Signal {
 
 impl Attack {
     pub(crate) fn new(mut random: Random) -> Self {
-        let (percent, recovers, slow) = (random.below(40), random.chance(30), random.chance(50));
-        let mut world = World::forgetful(3, random, percent, recovers);
+        let (percent, slow) = (random.below(40), random.chance(50));
+        let mut world = World::forgetful(3, random, percent, false);
         world.slow_moves = slow;
         for process in [0, 1] {
             world.open(VICTIM, process);
@@ -124,7 +122,6 @@ impl Attack {
             revoked: None,
             import,
             asking,
-            recovers,
             due: 0,
             asked: None,
             gone: false,
@@ -186,9 +183,6 @@ impl Attack {
             {
                 self.asked = Some((fetch, reply_key));
             }
-            if self.recovers {
-                self.due = sent.header.ack.get();
-            }
         }
     }
 
@@ -201,14 +195,7 @@ impl Attack {
             1 => self.due.wrapping_sub(1),
             _ => self.due,
         };
-        let bare = matches!(repr, Repr::Ack { .. });
-        let sequence = if bare { 0 } else { sequence };
-        let ack = if random.chance(90) {
-            0
-        } else {
-            random.below(4) as u32
-        };
-        let (header, own) = repr.emit(sequence, ack);
+        let (header, own) = repr.emit(sequence);
         let mut bytes: [u8; HEADER_BYTES] = zerocopy::transmute!(header);
         flip(random, &mut bytes);
         let mut header: Header = zerocopy::transmute!(bytes);
@@ -234,17 +221,12 @@ impl Attack {
             let at = payload.len() - 16;
             payload[at..].copy_from_slice(&signal(random, offset).to_bytes());
         }
-        let of = None;
         let wire = self.world.wires.entry((PEER, VICTIM)).or_default();
-        wire.push_back(Sent {
-            header,
-            payload,
-            of,
-        });
+        wire.push_back(Sent::plain(header, payload));
         while self.world.on_wire(PEER, VICTIM) > 0 {
             self.world.receive(PEER, VICTIM);
         }
-        if !self.recovers && !bare && sequence == self.due {
+        if sequence == self.due {
             self.due = self.due.wrapping_add(1);
         }
     }
@@ -327,12 +309,7 @@ impl Attack {
                 to: ProcessId(random.below(3) as u16),
                 length,
             },
-            _ => match random.below(2) {
-                1 => Repr::Ack {
-                    resend: random.chance(50),
-                },
-                _ => Repr::Nothing,
-            },
+            _ => Repr::Nothing,
         }
     }
 

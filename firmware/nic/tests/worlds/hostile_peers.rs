@@ -30,7 +30,7 @@ fn victim(seed: u64) -> (World, ExportId, Key) {
 /// A packet that takes its turn on the link from node 0 to node 1.
 fn inject(world: &mut World, repr: &Repr, payload: &[u8]) {
     let sequence = world.nodes[1].due.get(&0).copied().unwrap_or(0);
-    let (header, own) = repr.emit(sequence, 0);
+    let (header, own) = repr.emit(sequence);
     let payload = if own.is_empty() { payload } else { &own };
     assert_eq!(payload.len(), header.payload_bytes() as usize);
     let payload = payload.to_vec();
@@ -41,6 +41,7 @@ fn inject(world: &mut World, repr: &Repr, payload: &[u8]) {
             header,
             payload,
             of: None,
+            datagram: Vec::new(),
         },
     );
 }
@@ -190,7 +191,7 @@ fn an_atomic_without_key_right_or_word_changes_nothing_and_is_answered_with_the_
             atomic: atomic(width),
             reply_key,
         };
-        let (_, payload) = repr.emit(0, 0);
+        let (_, payload) = repr.emit(0);
         inject(&mut world, &repr, &payload);
         let told = world.take_told(1);
         let [
@@ -221,7 +222,7 @@ fn an_atomic_without_key_right_or_word_changes_nothing_and_is_answered_with_the_
 #[test]
 fn a_packet_that_is_no_packet_does_not_take_those_behind_it_along() {
     let (mut world, export, good) = victim(3);
-    let (mut header, _) = store(good, export, 0, 8).emit(0, 0);
+    let (mut header, _) = store(good, export, 0, 8).emit(0);
     header.flags.set(0x8000);
     world.inject(
         0,
@@ -230,10 +231,11 @@ fn a_packet_that_is_no_packet_does_not_take_those_behind_it_along() {
             header,
             payload: vec![1; 8],
             of: None,
+            datagram: Vec::new(),
         },
     );
     // One that claims more payload than came.
-    let (header, _) = store(good, export, 0, 8).emit(1, 0);
+    let (header, _) = store(good, export, 0, 8).emit(1);
     world.inject(
         0,
         1,
@@ -241,6 +243,7 @@ fn a_packet_that_is_no_packet_does_not_take_those_behind_it_along() {
             header,
             payload: vec![1; 7],
             of: None,
+            datagram: Vec::new(),
         },
     );
     let malformed = Completion::Rejected {
@@ -257,11 +260,12 @@ fn a_packet_that_is_no_packet_does_not_take_those_behind_it_along() {
 fn a_packet_sent_twice_is_applied_once_and_one_that_is_missing_stops_the_link() {
     let (mut world, export, good) = victim(4);
     let at = |sequence, byte| {
-        let (header, _) = store(good, export, 0, 1).emit(sequence, 0);
+        let (header, _) = store(good, export, 0, 1).emit(sequence);
         Sent {
             header,
             payload: vec![byte],
             of: None,
+            datagram: Vec::new(),
         }
     };
     world.inject(0, 1, &at(0, 1));
@@ -286,7 +290,7 @@ fn a_packet_sent_twice_is_applied_once_and_one_that_is_missing_stops_the_link() 
     );
     world.inject(0, 1, &at(2, 6));
     assert_eq!(world.peek(1, 0, THERE, 1), [6]);
-    let (header, _) = store(good, export, 0, 1).emit(0, 0);
+    let (header, _) = store(good, export, 0, 1).emit(0);
     world.inject(
         2,
         1,
@@ -294,6 +298,7 @@ fn a_packet_sent_twice_is_applied_once_and_one_that_is_missing_stops_the_link() 
             header,
             payload: vec![7],
             of: None,
+            datagram: Vec::new(),
         },
     );
     assert_eq!(
@@ -341,7 +346,7 @@ fn nobody_answers_a_fetch_but_who_was_asked() {
     let before = world.snapshot(0);
     for (from, repr) in wrong {
         let sequence = world.nodes[0].due.get(&from).copied().unwrap_or(0);
-        let (header, _) = repr.emit(sequence, 0);
+        let (header, _) = repr.emit(sequence);
         let payload = vec![0xAA; header.payload_bytes() as usize];
         world.inject(
             from,
@@ -350,6 +355,7 @@ fn nobody_answers_a_fetch_but_who_was_asked() {
                 header,
                 payload,
                 of: None,
+                datagram: Vec::new(),
             },
         );
         let told = world.take_told(0);
@@ -366,7 +372,7 @@ fn nobody_answers_a_fetch_but_who_was_asked() {
     }
     assert_eq!(world.snapshot(0), before);
     let sequence = world.nodes[0].due[&1];
-    let (header, _) = reply(right_key, id, 0, 64, true).emit(sequence, 0);
+    let (header, _) = reply(right_key, id, 0, 64, true).emit(sequence);
     world.inject(
         1,
         0,
@@ -374,6 +380,7 @@ fn nobody_answers_a_fetch_but_who_was_asked() {
             header,
             payload: vec![5; 64],
             of: None,
+            datagram: Vec::new(),
         },
     );
     assert_eq!(words(&world.take_told(0)), (vec![3], vec![]));
@@ -413,6 +420,7 @@ fn random_packets_never_panic_and_write_nothing() {
                     header,
                     payload,
                     of: None,
+                    datagram: Vec::new(),
                 },
             );
             assert!(world.nodes[1].told.len() < 4);

@@ -5,7 +5,7 @@ use mapwire_translation::TranslationDesign;
 use mapwire_wire::NodeId;
 
 use crate::world::forgetful::Forgetful;
-use crate::world::{dropping_nic_of, nic_of};
+use crate::world::{lossy_nic_of, nic_of};
 
 const NODES: usize = 1000;
 
@@ -17,10 +17,7 @@ fn besides_translation(nic: &Nic<Forgetful>) -> u64 {
 
 #[test]
 fn a_nic_of_a_thousand_idle_nodes_takes_300_kb_with_recovery_or_without() {
-    for nic in [
-        nic_of(3, NODES, 1 << 20),
-        dropping_nic_of(3, NODES, 1 << 20),
-    ] {
+    for nic in [nic_of(3, NODES, 1 << 20), lossy_nic_of(3, NODES, 1 << 20)] {
         let bytes = besides_translation(&nic);
         assert!(bytes <= 300 << 10, "{bytes} B: {:?}", nic.memory().rows);
     }
@@ -28,7 +25,7 @@ fn a_nic_of_a_thousand_idle_nodes_takes_300_kb_with_recovery_or_without() {
 
 #[test]
 fn memory_grows_with_the_peers_that_are_used() {
-    let mut nic = dropping_nic_of(3, NODES, 4 << 20);
+    let mut nic = lossy_nic_of(3, NODES, 4 << 20);
     let mut growth = |peer| {
         let before = besides_translation(&nic);
         nic.make_room(NodeId(peer));

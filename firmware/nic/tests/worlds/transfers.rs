@@ -22,12 +22,24 @@ fn so_it_does_when_packets_are_dropped_and_sent_again() {
     any_sequence(50, 60, true);
 }
 
+#[test]
+fn so_it_does_over_wires_that_lose_repeat_and_reorder() {
+    any_sequence_over(200, 0, true, 15);
+    any_sequence_over(100, 20, true, 30);
+}
+
 fn any_sequence(seeds: u64, percent: u64, drops: bool) {
+    any_sequence_over(seeds, percent, drops, 0);
+}
+
+fn any_sequence_over(seeds: u64, percent: u64, drops: bool, harm_percent: u64) {
     for_seeds(seeds, |seed| {
         let mut random = Random::new(seed);
         let carried = [MIN_PAYLOAD_BYTES, 1400, 4112, 9000, MAX_PAYLOAD_BYTES];
         let carried = carried[random.below(5) as usize];
-        let mut traffic = Traffic::new(World::carrying(carried, 3, random, percent, drops));
+        let mut world = World::carrying(carried, 3, random, percent, drops);
+        world.harm_percent = harm_percent;
+        let mut traffic = Traffic::new(world);
         for _ in 0..80 {
             traffic.act();
         }

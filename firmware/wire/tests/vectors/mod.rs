@@ -4,7 +4,6 @@
 use mapwire_wire::*;
 
 pub(crate) const SEQUENCE: u32 = 0x2a;
-pub(crate) const ACK: u32 = 0x11;
 pub(crate) const KEY: Key = Key([
     0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf,
 ]);
@@ -53,9 +52,9 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 signal: false,
             },
             data: b"data",
-            hex: "01 01 0000 04000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+            hex: "01 01 0000 04000000 | 2a000000 00000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 07000000 | 0010000000000000 | 64617461",
-            prints: "[seq 42 ack 17] store 4 bytes to export 5 at 0x1000 (message 7, key a0a1…, flags none)",
+            prints: "[seq 42] store 4 bytes to export 5 at 0x1000 (message 7, key a0a1…, flags none)",
         },
         Vector {
             name: "store-with-signal",
@@ -71,9 +70,9 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
             },
             data: b"data\x00\x20\0\0\0\0\0\0\x09\0\0\0\0\0\0\0",
             hex:
-                "01 01 0700 14000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+                "01 01 0700 14000000 | 2a000000 00000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 07000000 | 0010000000000000 | 64617461 0020000000000000 0900000000000000",
-            prints: "[seq 42 ack 17] store 4 bytes to export 5 at 0x1000 (message 7, key a0a1…, \
+            prints: "[seq 42] store 4 bytes to export 5 at 0x1000 (message 7, key a0a1…, \
                      flags last+notify+signal), then signal 0x9 at 0x2000",
         },
         Vector {
@@ -87,10 +86,10 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 reply_key: REPLY_KEY,
             },
             data: b"",
-            hex: "01 02 0000 18000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+            hex: "01 02 0000 18000000 | 2a000000 00000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 08000000 | 0010000000000000
                   0100000001000000 | b0b1b2b3b4b5b6b7b8b9babbbcbdbebf",
-            prints: "[seq 42 ack 17] fetch 4294967297 bytes of export 5 at 0x1000 (fetch 8, key a0a1…, \
+            prints: "[seq 42] fetch 4294967297 bytes of export 5 at 0x1000 (fetch 8, key a0a1…, \
                      reply key b0b1…)",
         },
         Vector {
@@ -103,9 +102,9 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 last: true,
             },
             data: b"abc",
-            hex: "01 03 0100 03000000 | 2a000000 11000000 | b0b1b2b3b4b5b6b7b8b9babbbcbdbebf
+            hex: "01 03 0100 03000000 | 2a000000 00000000 | b0b1b2b3b4b5b6b7b8b9babbbcbdbebf
                   00000000 08000000 | 2000000000000000 | 616263",
-            prints: "[seq 42 ack 17] 3 bytes for fetch 8 at 0x20 (reply key b0b1…, flags last)",
+            prints: "[seq 42] 3 bytes for fetch 8 at 0x20 (reply key b0b1…, flags last)",
         },
         Vector {
             name: "fetch-refused",
@@ -115,9 +114,9 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 reason: Refusal::NoRight,
             },
             data: b"",
-            hex: "01 04 0000 00000000 | 2a000000 11000000 | b0b1b2b3b4b5b6b7b8b9babbbcbdbebf
+            hex: "01 04 0000 00000000 | 2a000000 00000000 | b0b1b2b3b4b5b6b7b8b9babbbcbdbebf
                   00000000 08000000 | 0500000000000000",
-            prints: "[seq 42 ack 17] fetch 8 refused: the import was not granted this right (reply key b0b1…)",
+            prints: "[seq 42] fetch 8 refused: the import was not granted this right (reply key b0b1…)",
         },
         Vector {
             name: "store-refused",
@@ -130,10 +129,10 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 count: 3,
             },
             data: b"",
-            hex: "01 05 0000 18000000 | 2a000000 11000000 | 00000000000000000000000000000000
+            hex: "01 05 0000 18000000 | 2a000000 00000000 | 00000000000000000000000000000000
                   05000000 07000000 | 0400000000000000
                   0010000000000000 | 1000000000000000 | 0300000000000000",
-            prints: "[seq 42 ack 17] store of message 7 to export 5 at 0x1000, 16 bytes, refused: \
+            prints: "[seq 42] store of message 7 to export 5 at 0x1000, 16 bytes, refused: \
                      the range passes the end of the export (3 in all)",
         },
         Vector {
@@ -145,33 +144,17 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 length: 5,
             },
             data: b"hello",
-            hex: "01 06 0000 05000000 | 2a000000 11000000 | 00000000000000000000000000000000
+            hex: "01 06 0000 05000000 | 2a000000 00000000 | 00000000000000000000000000000000
                   03000400 01000000 | 0000000000000000 | 68656c6c6f",
-            prints: "[seq 42 ack 17] 5 bytes for handler 1 of process 3, from process 4",
-        },
-        Vector {
-            name: "ack",
-            meaning: Repr::Ack { resend: false },
-            data: b"",
-            hex: "01 07 0000 00000000 | 00000000 11000000 | 00000000000000000000000000000000
-                  00000000 00000000 | 0000000000000000",
-            prints: "[seq 0 ack 17] ack",
-        },
-        Vector {
-            name: "resend",
-            meaning: Repr::Ack { resend: true },
-            data: b"",
-            hex: "01 07 0800 00000000 | 00000000 11000000 | 00000000000000000000000000000000
-                  00000000 00000000 | 0000000000000000",
-            prints: "[seq 0 ack 17] ack, send again from there",
+            prints: "[seq 42] 5 bytes for handler 1 of process 3, from process 4",
         },
         Vector {
             name: "nothing",
             meaning: Repr::Nothing,
             data: b"",
-            hex: "01 08 0000 00000000 | 2a000000 11000000 | 00000000000000000000000000000000
+            hex: "01 07 0000 00000000 | 2a000000 00000000 | 00000000000000000000000000000000
                   00000000 00000000 | 0000000000000000",
-            prints: "[seq 42 ack 17] nothing",
+            prints: "[seq 42] nothing",
         },
         Vector {
             name: "atomic",
@@ -188,10 +171,10 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 reply_key: REPLY_KEY,
             },
             data: b"",
-            hex: "01 09 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+            hex: "01 08 0000 28000000 | 2a000000 00000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 09000000 | 0401000000000000
                   0401000000000000 0300000000000000 0000000000000000 b0b1b2b3b4b5b6b7b8b9babbbcbdbebf",
-            prints: "[seq 42 ack 17] add 0x3 to 4 bytes of export 5 at 0x104 (fetch 9, key a0a1…, reply key b0b1…)",
+            prints: "[seq 42] add 0x3 to 4 bytes of export 5 at 0x104 (fetch 9, key a0a1…, reply key b0b1…)",
         },
         Vector {
             name: "atomic-compare-swap",
@@ -208,10 +191,10 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 reply_key: REPLY_KEY,
             },
             data: b"",
-            hex: "01 09 0000 28000000 | 2a000000 11000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+            hex: "01 08 0000 28000000 | 2a000000 00000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 09000000 | 0801000000000000
                   0803000000000000 1100000000000000 2200000000000000 b0b1b2b3b4b5b6b7b8b9babbbcbdbebf",
-            prints: "[seq 42 ack 17] swap 8 bytes for 0x11 if they are 0x22 of export 5 at 0x108 (fetch 9, key a0a1…, reply key b0b1…)",
+            prints: "[seq 42] swap 8 bytes for 0x11 if they are 0x22 of export 5 at 0x108 (fetch 9, key a0a1…, reply key b0b1…)",
         },
     ]
 }
@@ -439,8 +422,8 @@ pub(crate) fn parse_command(bytes: &[u8]) -> Option<Result<CommandRepr, WireErro
 }
 
 /// The bytes of a packet; `data` is the payload unless the packet makes its own.
-pub(crate) fn packet_bytes(repr: Repr, sequence: u32, ack: u32, data: &[u8]) -> Vec<u8> {
-    let (header, payload) = repr.emit(sequence, ack);
+pub(crate) fn packet_bytes(repr: Repr, sequence: u32, data: &[u8]) -> Vec<u8> {
+    let (header, payload) = repr.emit(sequence);
     [zerocopy::IntoBytes::as_bytes(&header), &payload, data].concat()
 }
 
@@ -456,7 +439,7 @@ pub(crate) fn check_any(bytes: &[u8]) -> usize {
                 Repr::FetchRequest { .. } | Repr::StoreRefused { .. } | Repr::Atomic { .. } => &[],
                 _ => packet.payload(),
             };
-            let again = packet_bytes(packet.repr(), header.sequence.get(), header.ack.get(), data);
+            let again = packet_bytes(packet.repr(), header.sequence.get(), data);
             assert_eq!(again, bytes, "{packet}");
             assert_eq!(
                 packet.signal().is_some(),

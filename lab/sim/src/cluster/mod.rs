@@ -8,7 +8,7 @@ mod host;
 mod link;
 mod memory;
 
-use mapwire_nic::{BufferId, Config, Dma, NicError, Source, Verdict};
+use mapwire_nic::{BufferId, Config, Delivery, Dma, NicError, Source, Verdict};
 use mapwire_node::{Act, Ask, Breach, NoPayload, Node, NodeConfig, Told};
 use mapwire_translation::{AnyDesign, CacheError, DesignConfig, PinRules};
 use mapwire_wire::{
@@ -248,6 +248,7 @@ impl Cluster {
             reply_keys: (0..config.nodes).map(key).collect(),
             memory_bytes: config.nic_memory_bytes,
             max_payload_bytes: config.max_payload_bytes.min(MAX_PAYLOAD_BYTES),
+            delivery: Delivery::Lossless,
         };
         let mut node = Node::new(
             NodeConfig { nic, uid: 1000 },

@@ -116,7 +116,9 @@ impl Teller {
                 length,
             }),
             Told::PeerBroken { node, breach } => self.gone.push((node, Some(breach))),
-            Told::PeerLeft { node } => self.gone.push((node, None)),
+            Told::PeerLeft { node } | Told::PeerSilent { node } => self.gone.push((node, None)),
+            Told::PeerRestarted { node } => log.push(Line::PeerRestarted { node }),
+            Told::PathChanged { node, path } => log.push(Line::PathChanged { node, path }),
         }
     }
 }

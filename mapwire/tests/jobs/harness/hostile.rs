@@ -86,7 +86,7 @@ pub(crate) struct Grant {
 impl RawChannel {
     /// Sends a legal packet with the number that is due.
     pub(crate) fn send(&mut self, repr: &Repr, payload: &[u8]) {
-        let (header, inline) = repr.emit(self.sequence, 0);
+        let (header, inline) = repr.emit(self.sequence);
         let bytes: &[u8] = if inline.is_empty() { payload } else { &inline };
         assert!(self.send_raw(header, bytes), "the victim takes no more");
         self.sequence = self.sequence.wrapping_add(1);

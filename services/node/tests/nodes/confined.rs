@@ -101,7 +101,7 @@ fn a_confined_node_allocates_nothing_on_any_packet() {
     node.set_confined(true);
     let mut sequence = 0;
     for (repr, payload) in packets {
-        let (header, _) = repr.emit(sequence, 0);
+        let (header, _) = repr.emit(sequence);
         let before = calls();
         let taken = give(node, &header, &payload);
         assert_eq!(calls() - before, 0, "{repr}");
@@ -142,7 +142,7 @@ fn control_messages_are_kept_up_to_a_number_and_taken_once_the_node_is_free() {
     let mut taken = 0;
     loop {
         let payload = request(taken);
-        let (header, _) = message(HandlerId::CONTROL, payload.len()).emit(taken, 0);
+        let (header, _) = message(HandlerId::CONTROL, payload.len()).emit(taken);
         if !give(node, &header, &payload) {
             break;
         }
@@ -156,7 +156,7 @@ fn control_messages_are_kept_up_to_a_number_and_taken_once_the_node_is_free() {
     assert!(!node.has_left() && !node.is_gone(PEER));
     // What is none ends the peer once the node looks at it, not before.
     node.set_confined(true);
-    let (header, _) = message(HandlerId::CONTROL, 3).emit(taken, 0);
+    let (header, _) = message(HandlerId::CONTROL, 3).emit(taken);
     assert!(give(node, &header, &[1; 3]));
     assert!(!node.is_gone(PEER));
     node.set_confined(false);

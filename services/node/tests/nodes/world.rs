@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mapwire_nic::{BufferId, Config, Piece, Source, Verdict};
+use mapwire_nic::{BufferId, Config, Delivery, Piece, Source, Verdict};
 use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, Told};
 use mapwire_translation::{
     CacheConfig, Frame, Hierarchical, PAGE_BYTES, PageRange, PinPages, PinRules, Process,
@@ -82,6 +82,7 @@ impl World {
                 reply_keys: (0..nodes).map(|peer| key(number, peer)).collect(),
                 memory_bytes: 16 << 20,
                 max_payload_bytes: 4096,
+                delivery: Delivery::Lossless,
             };
             let design = Hierarchical::new(CacheConfig::default()).unwrap();
             let mut node = Node::new(NodeConfig { nic, uid: 1000 }, design).unwrap();

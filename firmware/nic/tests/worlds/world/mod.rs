@@ -1,4 +1,5 @@
-//! Two or more NICs with simulated memory and lossless wires between them, driven in a random order.
+//! Two or more NICs with simulated memory and wires between them, driven in a random order. The wires lose nothing, or may lose, repeat
+//! and reorder datagrams.
 
 pub(crate) mod commands;
 pub(crate) mod forgetful;
@@ -7,13 +8,17 @@ pub(crate) mod random;
 use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_nic::{
-    BufferId, Completion, Config, Dma, Export, Import, Nic, Piece, Source, Transmit, Verdict,
+    BufferId, Completion, Config, DatagramBody, Delivery, Dma, Export, Import, Nic, Piece, Source,
+    Transmit, Verdict, link::LinkConfig,
 };
 use mapwire_translation::{Frame, HostRequest, NicSide, PAGE_BYTES, Page, TranslationDesign};
+use mapwire_wire::link::{LINK_HEADER_BYTES, MAX_ACK_BYTES};
 use mapwire_wire::{
-    CommandHeader, CommandRepr, ExportId, Header, INLINE_BYTES, ImportId, Key, MAX_PAYLOAD_BYTES,
-    NodeId, ProcessId, Rights, SIGNAL_TRAILER_BYTES, SignalOp,
+    CommandHeader, CommandRepr, ExportId, HEADER_BYTES, Header, INLINE_BYTES, ImportId, Key,
+    MAX_PAYLOAD_BYTES, NodeId, ProcessId, Rights, SIGNAL_TRAILER_BYTES, SignalOp,
 };
+
+use zerocopy::{FromBytes, IntoBytes};
 
 pub(crate) use commands::{add, fetch, long_send, notifying_send, short_send};
 use forgetful::Forgetful;
@@ -28,6 +33,20 @@ pub(crate) struct Sent {
     pub(crate) payload: Vec<u8>,
     /// Whose memory it was read from, if any's.
     pub(crate) of: Option<ProcessId>,
+    /// The datagram that carries it, or carries no packet; empty on a wire that loses nothing.
+    pub(crate) datagram: Vec<u8>,
+}
+
+impl Sent {
+    /// A packet on a wire that loses nothing.
+    pub(crate) fn plain(header: Header, payload: Vec<u8>) -> Self {
+        Self {
+            header,
+            payload,
+            of: None,
+            datagram: Vec::new(),
+        }
+    }
 }
 
 /// The frames of a node. What is written to or read from a frame that is not there goes to the garbage page.
@@ -99,6 +118,8 @@ pub(crate) struct Node {
     next_buffer: u32,
     /// Moves that have been asked for and not been done, when they take time.
     moves: VecDeque<Dma>,
+    /// Packets that came before their turn, whose turn has come, and which wait for the host.
+    early: VecDeque<(u16, Box<[u8]>)>,
     /// All that was told, in order.
     pub(crate) told: Vec<Completion>,
     /// Payloads of messages and control messages, in order.
@@ -112,6 +133,11 @@ pub(crate) struct World {
     /// Packets from one node to another, in order.
     pub(crate) wires: BTreeMap<(u16, u16), VecDeque<Sent>>,
     pub(crate) random: Random,
+    /// Time on all clocks.
+    pub(crate) now_ns: u64,
+    /// Whether the wires may lose, repeat and reorder; how often they do, of 100.
+    lossy: bool,
+    pub(crate) harm_percent: u64,
     /// Longest payload that a wire carries.
     max_payload_bytes: usize,
     /// How often a page gets the frame behind that of the page pinned before, of 100.
@@ -137,13 +163,27 @@ pub(crate) fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetfu
         memory_bytes,
         MAX_PAYLOAD_BYTES,
         Forgetful::new(0, false, 0),
+        Delivery::Lossless,
     )
 }
 
-/// As [`nic_of`], with a design that drops what misses: its links recover.
-pub(crate) fn dropping_nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
+fn lossy(node: u16, max_payload_bytes: usize) -> Delivery {
+    let bytes = max_payload_bytes + LINK_HEADER_BYTES + HEADER_BYTES;
+    Delivery::Lossy(LinkConfig::new(1000 + u64::from(node), bytes as u32))
+}
+
+/// As [`nic_of`], over wires that may lose packets, with a design that drops what misses.
+pub(crate) fn lossy_nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
     let design = Forgetful::new(0, true, 0);
-    nic_with(node, nodes, memory_bytes, MAX_PAYLOAD_BYTES, design)
+    let delivery = lossy(node, MAX_PAYLOAD_BYTES);
+    nic_with(
+        node,
+        nodes,
+        memory_bytes,
+        MAX_PAYLOAD_BYTES,
+        design,
+        delivery,
+    )
 }
 
 fn nic_with(
@@ -152,6 +192,7 @@ fn nic_with(
     memory_bytes: u64,
     max_payload_bytes: usize,
     design: Forgetful,
+    delivery: Delivery,
 ) -> Nic<Forgetful> {
     let config = Config {
         node: NodeId(node),
@@ -161,6 +202,7 @@ fn nic_with(
             .collect(),
         memory_bytes,
         max_payload_bytes,
+        delivery,
     };
     Nic::new(config, design).unwrap()
 }
@@ -170,7 +212,7 @@ impl World {
         Self::forgetful(nodes, Random::new(seed), 0, false)
     }
 
-    /// A world in which `percent` of 100 lookups find nothing and wait for the host, or are dropped.
+    /// A world in which `percent` of 100 lookups find nothing and wait for the host; or, over wires that may lose packets, are dropped.
     pub(crate) fn forgetful(nodes: usize, random: Random, percent: u64, drops: bool) -> Self {
         Self::carrying(MAX_PAYLOAD_BYTES, nodes, random, percent, drops)
     }
@@ -185,13 +227,22 @@ impl World {
     ) -> Self {
         let seed = random.clone().next();
         let design = |number: u16| Forgetful::new(percent, drops, seed ^ u64::from(number) << 32);
+        let delivery = |number| match drops {
+            true => lossy(number, max_payload_bytes),
+            false => Delivery::Lossless,
+        };
+        let nic = |number| {
+            let (design, delivery) = (design(number), delivery(number));
+            nic_with(number, nodes, 1 << 24, max_payload_bytes, design, delivery)
+        };
         let node = |number| Node {
-            nic: nic_with(number, nodes, 1 << 24, max_payload_bytes, design(number)),
+            nic: nic(number),
             memory: Memory::default(),
             queues: BTreeMap::new(),
             buffers: BTreeMap::new(),
             next_buffer: 0,
             moves: VecDeque::new(),
+            early: VecDeque::new(),
             told: Vec::new(),
             messages: Vec::new(),
             due: BTreeMap::new(),
@@ -199,6 +250,9 @@ impl World {
         Self {
             nodes: (0..nodes as u16).map(node).collect(),
             max_payload_bytes,
+            now_ns: 1,
+            lossy: drops,
+            harm_percent: 0,
             neighbours_percent: 0,
             wires: BTreeMap::new(),
             random,
@@ -361,6 +415,9 @@ impl World {
 
     /// Transmits one packet. Whether there was one.
     pub(crate) fn transmit(&mut self, number: u16) -> bool {
+        if self.lossy {
+            return self.transmit_datagram(number);
+        }
         let blocked = self.random.below(100) < self.blocked_percent;
         let node = &mut self.nodes[usize::from(number)];
         let Some(transmit) = node.nic.poll_transmit() else {
@@ -382,8 +439,71 @@ impl World {
         true
     }
 
+    fn transmit_datagram(&mut self, number: u16) -> bool {
+        let node = &mut self.nodes[usize::from(number)];
+        let Some(datagram) = node.nic.poll_datagram(self.now_ns) else {
+            return false;
+        };
+        let to = datagram.to.0;
+        let mut bytes = datagram.header.emit().to_vec();
+        let mut sent = Sent::plain(Header::ZERO, Vec::new());
+        match datagram.body {
+            DatagramBody::None => {}
+            DatagramBody::Ack(ack) => {
+                let mut ranges = [0; MAX_ACK_BYTES];
+                let length = ack.emit(&mut ranges);
+                bytes.extend(&ranges[..length]);
+            }
+            DatagramBody::Packet(transmit) => {
+                sent = read(&mut node.memory, transmit);
+                bytes.extend(sent.header.as_bytes());
+                bytes.extend(&sent.payload);
+            }
+        }
+        sent.datagram = bytes;
+        if let Some(log) = &mut self.log {
+            log.push((number, to, sent.clone()));
+        }
+        let harmed = |random: &mut Random, percent| random.chance(percent);
+        let (random, harm) = (&mut self.random, self.harm_percent);
+        let wire = self.wires.entry((number, to)).or_default();
+        if harm == 0 {
+            wire.push_back(sent);
+            return true;
+        }
+        if harmed(random, harm) || wire.len() >= self.wire_packets {
+            return true;
+        }
+        if harmed(random, harm) {
+            wire.push_front(sent.clone());
+        }
+        match harmed(random, harm) {
+            true => wire.push_front(sent),
+            false => wire.push_back(sent),
+        }
+        true
+    }
+
+    /// Lets time pass on all clocks.
+    pub(crate) fn tick(&mut self, ns: u64) {
+        self.now_ns += ns;
+        for node in &mut self.nodes {
+            node.nic.handle_time(self.now_ns);
+        }
+    }
+
     /// Takes the next packet of a wire in. Whether there was one.
     pub(crate) fn receive(&mut self, from: u16, to: u16) -> bool {
+        if self.lossy
+            && self.nodes[usize::from(to)]
+                .early
+                .iter()
+                .any(|early| early.0 == from)
+        {
+            let waiting = self.nodes[usize::from(to)].early.len();
+            self.take_early(to);
+            return self.serve_misses(to) || self.nodes[usize::from(to)].early.len() < waiting;
+        }
         let Some(sent) = self
             .wires
             .get_mut(&(from, to))
@@ -425,27 +545,61 @@ impl World {
     }
 
     fn offer(&mut self, from: u16, to: u16, sent: &Sent) -> Verdict {
+        if self.lossy {
+            return self.offer_datagram(from, to, &sent.datagram);
+        }
+        self.offer_packet(from, to, &sent.header, &sent.payload)
+    }
+
+    fn offer_datagram(&mut self, from: u16, to: u16, datagram: &[u8]) -> Verdict {
         let node = &mut self.nodes[usize::from(to)];
         let buffer = node.next_buffer;
         node.next_buffer += 1;
-        node.buffers.insert(buffer, sent.payload.clone());
-        let inline = if sent.payload.len() <= INLINE_BYTES {
-            &sent.payload[..]
+        let payload = datagram.get(LINK_HEADER_BYTES + HEADER_BYTES..);
+        node.buffers
+            .insert(buffer, payload.unwrap_or_default().to_vec());
+        let peer = NodeId(from);
+        let verdict = node
+            .nic
+            .handle_datagram(self.now_ns, peer, datagram, BufferId(buffer));
+        self.collect(to);
+        let node = &mut self.nodes[usize::from(to)];
+        while let Some(packet) = node.nic.poll_early(peer) {
+            node.early.push_back((from, packet));
+        }
+        self.take_early(to);
+        verdict
+    }
+
+    /// Gives packets that came early to the NIC, up to one that waits for the host.
+    fn take_early(&mut self, to: u16) {
+        while let Some((from, packet)) = self.nodes[usize::from(to)].early.pop_front() {
+            let (header, payload) = Header::read_from_prefix(&packet).unwrap();
+            if self.offer_packet(from, to, &header, payload) == Verdict::Wait {
+                self.nodes[usize::from(to)].early.push_front((from, packet));
+                return;
+            }
+        }
+    }
+
+    fn offer_packet(&mut self, from: u16, to: u16, header: &Header, payload: &[u8]) -> Verdict {
+        let node = &mut self.nodes[usize::from(to)];
+        let buffer = node.next_buffer;
+        node.next_buffer += 1;
+        node.buffers.insert(buffer, payload.to_vec());
+        let inline = if payload.len() <= INLINE_BYTES {
+            payload
         } else {
             &[]
         };
         let trailer = || {
-            let last = sent.payload.last_chunk::<SIGNAL_TRAILER_BYTES>();
+            let last = payload.last_chunk::<SIGNAL_TRAILER_BYTES>();
             *last.expect("asked for only when there")
         };
         *node.due.entry(from).or_default() += 1;
-        let verdict = node.nic.handle_packet(
-            NodeId(from),
-            &sent.header,
-            inline,
-            trailer,
-            BufferId(buffer),
-        );
+        let verdict =
+            node.nic
+                .handle_packet(NodeId(from), header, inline, trailer, BufferId(buffer));
         self.collect(to);
         verdict
     }
@@ -525,6 +679,9 @@ impl World {
             if !node.moves.is_empty() {
                 choices.push((3, number, 0));
             }
+            if let Some((from, _)) = node.early.front() {
+                choices.push((2, *from, number));
+            }
             if node.nic.has_misses() {
                 choices.push((4, number, 0));
             }
@@ -555,7 +712,19 @@ impl World {
             }
         }
         // A transfer that was tried may have asked its host for something.
-        self.nodes.iter().any(|node| node.nic.has_misses())
+        if self.nodes.iter().any(|node| node.nic.has_misses()) {
+            return true;
+        }
+        let Some(next_ns) = self
+            .nodes
+            .iter()
+            .filter_map(|node| node.nic.poll_at())
+            .min()
+        else {
+            return false;
+        };
+        self.tick(next_ns.saturating_sub(self.now_ns).max(1));
+        true
     }
 
     /// Lets everything happen that may.
@@ -618,6 +787,7 @@ fn read(memory: &mut Memory, transmit: &Transmit) -> Sent {
         header: transmit.header,
         payload,
         of,
+        datagram: Vec::new(),
     }
 }
 

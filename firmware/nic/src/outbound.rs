@@ -1,11 +1,12 @@
-//! The links to the other nodes: a queue of packets for each, served in turn, and the numbers that keep each link in order.
+//! Packets on their way out: a queue for each peer, served in turn, and the numbers that keep them in order.
 
 use alloc::vec::Vec;
 
 use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, NodeId, ProcessId, Repr};
 
+use crate::link::{Body, Datagram, LINK_WINDOW, LinkConfig};
+use crate::lossy::Lossy;
 use crate::queue::Queue;
-use crate::recovery::{self, Owed, Recovery};
 use crate::transmit::{Source, Transmit, Work};
 use crate::turns::Turns;
 
@@ -26,57 +27,33 @@ pub(crate) const MAX_FETCHES_A_LINK: u8 = 32;
 pub(crate) const MAX_OPEN_MESSAGES: u8 = 16;
 
 #[derive(Debug)]
-pub(crate) struct Link {
-    /// Packets that are out and not acked, on a link that recovers from drops; then those that wait.
-    pub(crate) queue: Queue,
-    /// How many are out and not acked: none on a link that does not recover.
-    pub(crate) out: usize,
+struct Peer {
+    /// Packets that are out and not acked, on a transport that may lose them; then those that wait.
+    queue: Queue,
+    /// How many are out and not acked: none on a lossless transport.
+    out: usize,
     /// The transport took no more; wait until it says that it does.
-    pub(crate) blocked: bool,
+    blocked: bool,
     /// The node has left: nothing goes there or comes from there.
-    pub(crate) gone: bool,
+    gone: bool,
     /// The driver has seen the first packet that waits and may be transmitting it.
-    pub(crate) offered: bool,
+    offered: bool,
     /// Sequence number of the front packet; those behind it have the next ones.
-    pub(crate) next_sequence: u32,
+    next_sequence: u32,
     /// Sequence number that is due from there.
-    pub(crate) due: u32,
-    /// What is to be said of the packets that came from there.
-    pub(crate) owed: Owed,
+    due: u32,
     /// Messages begun and not ended.
     open_messages: u8,
     /// Fetches asked and not answered.
     fetching: u8,
 }
 
-impl Link {
-    /// Packets that wait.
-    #[inline]
-    pub(crate) fn waiting(&self) -> usize {
-        self.queue.len() - self.out
-    }
-}
-
-/// All links.
-#[derive(Debug)]
-pub(crate) struct Links {
-    pub(crate) links: Vec<Link>,
-    /// Nodes that have a packet waiting and are not blocked.
-    pub(crate) ready: Turns,
-    /// There when the links recover from packets that a receiver drops.
-    pub(crate) recovery: Option<Recovery>,
-}
-
-impl Links {
-    pub(crate) fn new(nodes: usize, recovers: bool) -> Self {
-        let mut links = Vec::new();
-        links.reserve_exact(nodes);
-        // Twice the limit holds what receiving adds to what commands may queue, so that no steady state grows it.
-        let places = 2 * QUEUE_LIMIT + if recovers { recovery::WINDOW } else { 0 };
-        links.resize_with(nodes, || Link {
-            queue: Queue::new(places.next_power_of_two()),
+impl Peer {
+    /// One that has never been spoken with, with a queue of `places` from its first use on.
+    const fn new(places: usize) -> Self {
+        Self {
+            queue: Queue::new(places),
             out: 0,
-            owed: Owed::Nothing,
             blocked: false,
             gone: false,
             offered: false,
@@ -84,56 +61,97 @@ impl Links {
             due: 0,
             open_messages: 0,
             fetching: 0,
-        });
-        Self {
-            links,
-            ready: Turns::new(nodes),
-            recovery: recovers.then(|| Recovery::new(nodes)),
         }
     }
 
+    /// Packets that wait.
     #[inline]
-    fn link(&self, node: NodeId) -> Option<&Link> {
-        self.links.get(usize::from(node.0))
+    fn waiting(&self) -> usize {
+        self.queue.len() - self.out
+    }
+}
+
+/// The queues to all peers, and the links below them where the transport may lose packets.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    peers: Vec<Peer>,
+    /// Peers that have a packet waiting and are not blocked; over links, those that may have something to send.
+    ready: Turns,
+    /// There when the transport may lose packets.
+    lossy: Option<Lossy>,
+}
+
+impl Outbound {
+    pub(crate) fn new(nodes: usize, link: Option<LinkConfig>) -> Self {
+        let mut peers = Vec::new();
+        peers.reserve_exact(nodes);
+        // Twice the limit holds what receiving adds to what commands may queue, so that no steady state grows it.
+        let unacked = if link.is_some() {
+            LINK_WINDOW as usize
+        } else {
+            0
+        };
+        let places = (2 * QUEUE_LIMIT + unacked).next_power_of_two();
+        peers.resize_with(nodes, || Peer::new(places));
+        Self {
+            peers,
+            ready: Turns::new(nodes),
+            lossy: link.map(|config| Lossy::new(config, nodes)),
+        }
+    }
+
+    /// When a link has something to do.
+    pub(crate) fn next_timer(&self) -> Option<u64> {
+        self.lossy.as_ref()?.next_timer()
+    }
+
+    /// The links, where the transport may lose packets.
+    pub(crate) fn lossy(&mut self) -> Option<&mut Lossy> {
+        self.lossy.as_mut()
     }
 
     #[inline]
-    pub(crate) fn link_mut(&mut self, node: NodeId) -> Option<&mut Link> {
-        self.links.get_mut(usize::from(node.0))
+    fn peer(&self, node: NodeId) -> Option<&Peer> {
+        self.peers.get(usize::from(node.0))
+    }
+
+    #[inline]
+    fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
+        self.peers.get_mut(usize::from(node.0))
     }
 
     /// Nodes in the job, this one included.
     pub(crate) fn nodes(&self) -> usize {
-        self.links.len()
+        self.peers.len()
     }
 
     /// Whether there is such a node.
     pub(crate) fn has(&self, node: NodeId) -> bool {
-        usize::from(node.0) < self.links.len()
+        usize::from(node.0) < self.peers.len()
     }
 
     /// Whether there is such a node and it has not left.
     #[inline]
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
-        self.link(node).is_some_and(|link| !link.gone)
+        self.peer(node).is_some_and(|peer| !peer.gone)
     }
 
     /// Makes room for packets that wait for `node`.
     pub(crate) fn reserve(&mut self, node: NodeId) {
-        if let Some(link) = self.link_mut(node) {
-            link.queue.reserve();
+        if let Some(peer) = self.peer_mut(node) {
+            peer.queue.reserve();
         }
     }
 
     /// Packets waiting for `node`.
     #[inline]
     pub(crate) fn waiting_for(&self, node: NodeId) -> usize {
-        self.link(node).map_or(0, Link::waiting)
+        self.peer(node).map_or(0, Peer::waiting)
     }
 
     /// Packets for `node` that wait or are out and not acked.
     pub(crate) fn unfinished_for(&self, node: NodeId) -> usize {
-        self.link(node).map_or(0, |link| link.queue.len())
+        self.peer(node).map_or(0, |peer| peer.queue.len())
     }
 
     /// Whether `node` has room for another packet of a command.
@@ -146,21 +164,21 @@ impl Links {
     /// the others.
     #[inline]
     pub(crate) fn can_cut(&self, node: NodeId) -> bool {
-        self.link(node)
-            .is_some_and(|link| !link.blocked && link.waiting() < QUEUE_LIMIT)
+        self.peer(node)
+            .is_some_and(|peer| !peer.blocked && peer.waiting() < QUEUE_LIMIT)
     }
 
     /// Whether packet `sequence` of `node` is the next; if so the one after it is due. Otherwise what was due.
     #[inline]
     pub(crate) fn take_number(&mut self, node: NodeId, sequence: u32) -> Result<(), u32> {
-        let Some(link) = self.link_mut(node) else {
+        let Some(peer) = self.peer_mut(node) else {
             return Err(0);
         };
-        if link.due == sequence {
-            link.due = sequence.wrapping_add(1);
+        if peer.due == sequence {
+            peer.due = sequence.wrapping_add(1);
             Ok(())
         } else {
-            Err(link.due)
+            Err(peer.due)
         }
     }
 
@@ -168,14 +186,14 @@ impl Links {
     #[inline(always)] // So that the header of a known kind is written without a question.
     fn push(&mut self, to: NodeId, repr: &Repr) -> &mut Transmit {
         let index = usize::from(to.0);
-        let link = &mut self.links[index];
-        if !link.blocked && link.out < recovery::WINDOW {
+        let peer = &mut self.peers[index];
+        if !peer.blocked {
             self.ready.insert(index);
         }
-        let sequence = link.next_sequence.wrapping_add(link.queue.len() as u32);
-        let transmit = link.queue.push();
+        let sequence = peer.next_sequence.wrapping_add(peer.queue.len() as u32);
+        let transmit = peer.queue.push();
         transmit.to = to;
-        repr.emit_to(sequence, link.due, &mut transmit.header);
+        repr.emit_to(sequence, &mut transmit.header);
         transmit
     }
 
@@ -187,7 +205,7 @@ impl Links {
 
     /// Queues a packet whose payload follows from its fields.
     pub(crate) fn push_plain(&mut self, to: NodeId, repr: &Repr) {
-        let (_, payload) = repr.emit(0, 0);
+        let (_, payload) = repr.emit(0);
         self.push_inline(to, repr, &payload);
     }
 
@@ -231,33 +249,27 @@ impl Links {
     /// The next packet of the node whose turn it is.
     #[inline]
     pub(crate) fn offer(&mut self) -> Option<&Transmit> {
-        if self.recovery.is_some() {
-            return self.offer_again();
-        }
-        let link = &mut self.links[self.ready.first()?];
-        let transmit = link.queue.get_mut(0)?;
+        let peer = &mut self.peers[self.ready.first()?];
+        let transmit = peer.queue.get_mut(0)?;
         debug_assert_eq!(
             transmit.header.sequence.get(),
-            link.next_sequence,
+            peer.next_sequence,
             "the packets of a link are numbered without a gap"
         );
-        link.offered = true;
+        peer.offered = true;
         Some(transmit)
     }
 
     /// The packet that was offered for `node` is out: gives its payload bytes and what depends on that.
     #[inline]
     pub(crate) fn pop(&mut self, node: NodeId) -> Option<(u32, Work)> {
-        if self.recovery.is_some() {
-            return self.keep(node);
-        }
         let index = usize::from(node.0);
-        let link = self.links.get_mut(index)?;
-        let transmit = link.queue.pop()?;
+        let peer = self.peers.get_mut(index)?;
+        let transmit = peer.queue.pop()?;
         let popped = (transmit.header.payload_bytes(), transmit.work);
-        link.offered = false;
-        link.next_sequence = link.next_sequence.wrapping_add(1);
-        if link.queue.len() == 0 {
+        peer.offered = false;
+        peer.next_sequence = peer.next_sequence.wrapping_add(1);
+        if peer.queue.len() == 0 {
             self.ready.remove(index);
         }
         self.ready.served(index);
@@ -266,60 +278,57 @@ impl Links {
 
     pub(crate) fn set_blocked(&mut self, node: NodeId, blocked: bool) {
         let index = usize::from(node.0);
-        let Some(link) = self.links.get_mut(index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        link.blocked = blocked;
+        peer.blocked = blocked;
         if blocked {
-            link.offered = false;
+            peer.offered = false;
             self.ready.remove(index);
-        } else if link.waiting() > 0 && link.out < recovery::WINDOW {
+        } else if peer.waiting() > 0 || self.lossy.is_some() {
             self.ready.insert(index);
-        }
-        if let Some(recovery) = &mut self.recovery {
-            recovery.set_blocked(node, blocked, link.owed);
         }
     }
 
     /// Whether another message of several packets may be begun.
     #[inline]
     pub(crate) fn may_open(&self, node: NodeId) -> bool {
-        self.link(node)
-            .is_some_and(|link| link.open_messages < MAX_OPEN_MESSAGES)
+        self.peer(node)
+            .is_some_and(|peer| peer.open_messages < MAX_OPEN_MESSAGES)
     }
 
     /// A message of several packets has been begun.
     pub(crate) fn open_message(&mut self, node: NodeId) {
-        if let Some(link) = self.link_mut(node) {
-            link.open_messages += 1;
+        if let Some(peer) = self.peer_mut(node) {
+            peer.open_messages += 1;
         }
     }
 
     /// Its last packet is queued.
     pub(crate) fn close_message(&mut self, node: NodeId) {
-        if let Some(link) = self.link_mut(node) {
-            link.open_messages = link.open_messages.saturating_sub(1);
+        if let Some(peer) = self.peer_mut(node) {
+            peer.open_messages = peer.open_messages.saturating_sub(1);
         }
     }
 
     /// Whether another fetch may be asked.
     #[inline]
     pub(crate) fn may_fetch(&self, node: NodeId) -> bool {
-        self.link(node)
-            .is_some_and(|link| link.fetching < MAX_FETCHES_A_LINK)
+        self.peer(node)
+            .is_some_and(|peer| peer.fetching < MAX_FETCHES_A_LINK)
     }
 
     /// A fetch has been asked.
     pub(crate) fn begin_fetch(&mut self, node: NodeId) {
-        if let Some(link) = self.link_mut(node) {
-            link.fetching += 1;
+        if let Some(peer) = self.peer_mut(node) {
+            peer.fetching += 1;
         }
     }
 
     /// It has been answered.
     pub(crate) fn end_fetch(&mut self, node: NodeId) {
-        if let Some(link) = self.link_mut(node) {
-            link.fetching = link.fetching.saturating_sub(1);
+        if let Some(peer) = self.peer_mut(node) {
+            peer.fetching = peer.fetching.saturating_sub(1);
         }
     }
 
@@ -327,26 +336,26 @@ impl Links {
     /// numbered anew, so that the link has no gap. Packets that are out and may have to be sent again keep their numbers: nothing
     /// else is left of them.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Transmit) -> bool) {
-        for (index, link) in self.links.iter_mut().enumerate() {
-            for at in 0..link.out {
-                if let Some(transmit) = link.queue.get_mut(at)
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            for at in 0..peer.out {
+                if let Some(transmit) = peer.queue.get_mut(at)
                     && !keep(transmit)
                 {
                     let sequence = transmit.header.sequence.get();
-                    transmit.header = Repr::Nothing.emit(sequence, link.due).0;
+                    transmit.header = Repr::Nothing.emit(sequence).0;
                     transmit.source = Source::EMPTY;
                     transmit.work = Work::None;
                 }
             }
-            let fixed = link.out + usize::from(link.offered);
-            let mut sequence = link.next_sequence.wrapping_add(fixed as u32);
-            link.queue.retain_from(fixed, |transmit| {
+            let fixed = peer.out + usize::from(peer.offered);
+            let mut sequence = peer.next_sequence.wrapping_add(fixed as u32);
+            peer.queue.retain_from(fixed, |transmit| {
                 let kept = keep(transmit);
                 transmit.header.sequence = sequence.into();
                 sequence = sequence.wrapping_add(u32::from(kept));
                 kept
             });
-            if link.waiting() == 0 {
+            if peer.waiting() == 0 && self.lossy.is_none() {
                 self.ready.remove(index);
             }
         }
@@ -359,9 +368,9 @@ impl Links {
                 *work = Work::None;
             }
         };
-        for link in &mut self.links {
-            for at in 0..link.out + usize::from(link.offered) {
-                if let Some(transmit) = link.queue.get_mut(at) {
+        for peer in &mut self.peers {
+            for at in 0..peer.out + usize::from(peer.offered) {
+                if let Some(transmit) = peer.queue.get_mut(at) {
                     disown(&mut transmit.work);
                 }
             }
@@ -372,27 +381,96 @@ impl Links {
     /// away already.
     pub(crate) fn take_down(&mut self, node: NodeId, mut lost: impl FnMut(Work)) -> bool {
         let index = usize::from(node.0);
-        let Some(link) = self.links.get_mut(index).filter(|link| !link.gone) else {
+        let Some(peer) = self.peers.get_mut(index).filter(|peer| !peer.gone) else {
             return false;
         };
-        link.gone = true;
-        link.blocked = true;
-        link.offered = false;
-        link.out = 0;
-        let owed = core::mem::replace(&mut link.owed, Owed::Nothing);
-        if let Some(recovery) = &mut self.recovery {
-            recovery.forget(node, owed);
-        }
-        while let Some(transmit) = link.queue.pop() {
+        peer.gone = true;
+        peer.blocked = true;
+        peer.offered = false;
+        peer.out = 0;
+        while let Some(transmit) = peer.queue.pop() {
             lost(transmit.work);
         }
         self.ready.remove(index);
         true
     }
 
+    /// A new incarnation of a node that was gone is there: packets are numbered from 0 on, both ways.
+    pub(crate) fn bring_up(&mut self, node: NodeId) {
+        if let Some(peer) = self.peer_mut(node) {
+            // The queue was emptied when its former self went.
+            (peer.gone, peer.blocked) = (false, false);
+            (peer.next_sequence, peer.due) = (0, 0);
+            (peer.open_messages, peer.fetching) = (0, 0);
+        }
+    }
+
+    /// The packet of `node` whose number was taken last could not be taken: it is due again.
+    pub(crate) fn give_number_back(&mut self, node: NodeId) {
+        if let Some(peer) = self.peer_mut(node) {
+            peer.due = peer.due.wrapping_sub(1);
+        }
+    }
+
+    /// The links may have something to send to `node`.
+    pub(crate) fn wake(&mut self, node: NodeId) {
+        let index = usize::from(node.0);
+        if self
+            .peers
+            .get(index)
+            .is_some_and(|peer| !peer.blocked || peer.gone)
+        {
+            self.ready.insert(index);
+        }
+    }
+
+    /// What the links send next at `now_ns`, and to whom.
+    pub(crate) fn next_datagram(&mut self, now_ns: u64) -> Option<(NodeId, Datagram)> {
+        let lossy = self.lossy.as_mut()?;
+        while let Some(index) = self.ready.first() {
+            let node = NodeId(index as u16);
+            let peer = &mut self.peers[index];
+            let waiting = peer.queue.get_mut(peer.out);
+            let waiting_bytes = waiting.map(|transmit| Lossy::datagram_bytes(&transmit.header));
+            let link = lossy.link_mut(node);
+            if let Some(datagram) = link.poll(now_ns, waiting_bytes) {
+                if let Body::Packet { again: false, .. } = datagram.body {
+                    peer.out += 1;
+                }
+                self.ready.served(index);
+                return Some((node, datagram));
+            }
+            self.ready.remove(index);
+            lossy.arm(node);
+        }
+        None
+    }
+
+    /// Packet `sequence` for `node`, which is out and not acked.
+    pub(crate) fn unacked(&mut self, node: NodeId, sequence: u32) -> Option<&Transmit> {
+        let peer = self.peer_mut(node)?;
+        let at = sequence.wrapping_sub(peer.next_sequence) as usize;
+        let transmit = peer.queue.get_mut(at).filter(|_| at < peer.out)?;
+        debug_assert_eq!(
+            transmit.header.sequence.get(),
+            sequence,
+            "a link numbers packets as their queue does"
+        );
+        Some(transmit)
+    }
+
+    /// The oldest packet for `node` is acked: gives what depended on it.
+    pub(crate) fn pop_acked(&mut self, node: NodeId) -> Option<Work> {
+        let peer = self.peer_mut(node).filter(|peer| peer.out > 0)?;
+        let work = peer.queue.pop()?.work;
+        peer.out -= 1;
+        peer.next_sequence = peer.next_sequence.wrapping_add(1);
+        Some(work)
+    }
+
     /// The packets that wait, or are out and not acked.
     pub(crate) fn packets(&self) -> impl Iterator<Item = &Transmit> {
-        self.links.iter().flat_map(|link| link.queue.iter())
+        self.peers.iter().flat_map(|peer| peer.queue.iter())
     }
 
     /// Whether a packet that `work` depends on waits, or is out and not acked.
@@ -402,8 +480,8 @@ impl Links {
 
     /// NIC memory of the queues, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let queues: usize = self.links.iter().map(|link| link.queue.bytes()).sum();
-        let recovery = self.recovery.as_ref().map_or(0, Recovery::bytes);
-        queues + self.links.capacity() * size_of::<Link>() + self.ready.bytes() + recovery
+        let queues: usize = self.peers.iter().map(|peer| peer.queue.bytes()).sum();
+        let lossy = self.lossy.as_ref().map_or(0, Lossy::bytes);
+        queues + self.peers.capacity() * size_of::<Peer>() + self.ready.bytes() + lossy
     }
 }

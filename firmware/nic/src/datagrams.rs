@@ -1,0 +1,199 @@
+//! What a NIC sends and takes over a transport that may lose, repeat, reorder and delay datagrams.
+
+use alloc::boxed::Box;
+
+use mapwire_translation::TranslationDesign;
+use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind};
+use mapwire_wire::{HEADER_BYTES, INLINE_BYTES, NodeId, Packet};
+
+use crate::actions::{BufferId, Rejection};
+use crate::link::{Arrival, Body, LinkEvent, Received};
+use crate::nic::Nic;
+use crate::receive::Verdict;
+use crate::transmit::Transmit;
+
+/// A datagram to transmit on path `header.path`: the header, then what the body says.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Where to.
+    pub to: NodeId,
+    /// Its header.
+    pub header: LinkHeader,
+    /// What follows.
+    pub body: DatagramBody<'a>,
+}
+
+/// What follows the header of a datagram.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is read at once, and nothing keeps it"
+)]
+#[derive(Clone, Copy, Debug)]
+pub enum DatagramBody<'a> {
+    /// Nothing.
+    None,
+    /// An ack.
+    Ack(LinkAck),
+    /// A packet: its header, then its payload.
+    Packet(&'a Transmit),
+}
+
+impl<D: TranslationDesign> Nic<D> {
+    /// The next datagram to transmit. It counts as sent: keep it until the transport takes it, or lose it. Its source is read before
+    /// the next call, and may be read again by a later datagram until the peer has acked it.
+    ///
+    /// Over a lossless transport there is none; see [`poll_transmit`](Self::poll_transmit).
+    pub fn poll_datagram(&mut self, now_ns: u64) -> Option<Datagram<'_>> {
+        let (to, datagram) = loop {
+            match self.outbound.next_datagram(now_ns) {
+                Some(next) => break next,
+                None if self.outbound.lossy().is_some() && self.cut_next() => {}
+                None => return None,
+            }
+        };
+        let header = datagram.header;
+        let body = match datagram.body {
+            Body::None => DatagramBody::None,
+            Body::Ack(ack) => DatagramBody::Ack(ack),
+            Body::Packet { sequence, again } => {
+                let transmit = self.outbound.unacked(to, sequence)?;
+                if again {
+                    self.counters.packets_resent += 1;
+                } else {
+                    self.counters.packets_sent += 1;
+                    self.counters.bytes_sent += u64::from(transmit.header.payload_bytes());
+                }
+                DatagramBody::Packet(transmit)
+            }
+        };
+        Some(Datagram { to, header, body })
+    }
+
+    /// Takes a datagram that has come from the address of `from`: anybody may have sent it. `buffer` names its packet in the moves that
+    /// follow; keep it until [`poll_dma`](Self::poll_dma) and [`poll_completion`](Self::poll_completion) have been drained, then take
+    /// what [`poll_early`](Self::poll_early) gives, and ask [`poll_link_event`](Self::poll_link_event).
+    ///
+    /// With [`Verdict::Wait`] its packet was not taken: serve [`poll_miss`](Self::poll_miss), then hand it in again. A design that
+    /// drops what misses never says so.
+    pub fn handle_datagram(
+        &mut self,
+        now_ns: u64,
+        from: NodeId,
+        datagram: &[u8],
+        buffer: BufferId,
+    ) -> Verdict {
+        let taken = self.try_datagram(now_ns, from, datagram, buffer);
+        taken.unwrap_or_else(|| {
+            self.counters.datagrams_ignored += 1;
+            Verdict::Taken
+        })
+    }
+
+    /// `None` when it had no effect.
+    fn try_datagram(
+        &mut self,
+        now_ns: u64,
+        from: NodeId,
+        datagram: &[u8],
+        buffer: BufferId,
+    ) -> Option<Verdict> {
+        if !self.outbound.has(from) {
+            self.reject(from, Rejection::UnknownNode);
+            return None;
+        }
+        let (header, rest) = LinkHeader::parse(datagram).ok()?;
+        let mut packet = None;
+        let received = match header.kind {
+            LinkKind::Hello | LinkKind::Welcome | LinkKind::Again => Received::None,
+            LinkKind::Ack => Received::Ack(LinkAck::parse(rest).ok()?),
+            LinkKind::Data => {
+                packet = Some(Packet::new_checked(rest).ok()?);
+                Received::Packet
+            }
+        };
+        let link = self.outbound.lossy()?.link_mut(from);
+        let arrival = link.handle_datagram(now_ns, &header, received);
+        for _ in 0..link.poll_over() {
+            if let Some(work) = self.outbound.pop_acked(from) {
+                self.complete(work);
+            }
+        }
+        self.handle_link_events(from);
+        self.outbound.wake(from);
+        let packet = match (arrival.ok()?, packet) {
+            (Some(Arrival::Next), Some(packet)) => packet,
+            (Some(Arrival::Early), _) => {
+                let lossy = self.outbound.lossy()?;
+                if lossy.may_keep(from, rest.len()) {
+                    lossy.link_mut(from).keep(now_ns, &header, rest.into());
+                }
+                return Some(Verdict::Taken);
+            }
+            _ => return Some(Verdict::Taken),
+        };
+        let payload = packet.payload();
+        let inline = match payload.len() <= INLINE_BYTES {
+            true => payload,
+            false => &[],
+        };
+        let trailer = || payload.last_chunk().copied().unwrap_or_default();
+        let verdict = self.handle_packet(from, packet.header(), inline, trailer, buffer);
+        let lossy = self.outbound.lossy()?;
+        match verdict {
+            Verdict::Taken => lossy.link_mut(from).handle_taken(now_ns, &header),
+            Verdict::Wait if self.drops_on_miss => {
+                self.counters.dropped += 1;
+                lossy.note_dropped(from);
+                return Some(Verdict::Taken);
+            }
+            Verdict::Wait => {}
+        }
+        Some(verdict)
+    }
+
+    /// The next packet of `from` that came before its turn, when its turn has come: its header and payload. Give it to
+    /// [`handle_packet`](Self::handle_packet), again and again while that says [`Verdict::Wait`].
+    pub fn poll_early(&mut self, from: NodeId) -> Option<Box<[u8]>> {
+        let packet = self.outbound.lossy()?.take_early(from)?;
+        debug_assert!(packet.len() >= HEADER_BYTES, "it was checked");
+        Some(packet)
+    }
+
+    /// The time that [`poll_at`](Self::poll_at) gave has come. Drain [`poll_datagram`](Self::poll_datagram) and
+    /// [`poll_link_event`](Self::poll_link_event) then.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        while let Some(node) = self.outbound.lossy().and_then(|lossy| lossy.expire(now_ns)) {
+            self.handle_link_events(node);
+            self.outbound.wake(node);
+        }
+    }
+
+    /// When [`handle_time`](Self::handle_time) has something to do, once [`poll_datagram`](Self::poll_datagram) has been drained.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<u64> {
+        self.outbound.next_timer()
+    }
+
+    /// What a link has come to know of its peer. What was under way to one that is dead or has restarted has failed by now.
+    pub fn poll_link_event(&mut self) -> Option<(NodeId, LinkEvent)> {
+        self.outbound.lossy()?.poll_event()
+    }
+
+    fn handle_link_events(&mut self, node: NodeId) {
+        while let Some(event) = self
+            .outbound
+            .lossy()
+            .and_then(|lossy| lossy.take_event(node))
+        {
+            match event {
+                LinkEvent::Dead => self.forget_peer(node),
+                LinkEvent::Restarted => {
+                    self.forget_peer(node);
+                    self.outbound.bring_up(node);
+                }
+                LinkEvent::Up if !self.outbound.is_up(node) => self.outbound.bring_up(node),
+                LinkEvent::Up | LinkEvent::PathChanged(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Links to the peers over a transport that may lose packets: made when they are first used, with their timers.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use mapwire_wire::link::LINK_HEADER_BYTES;
+use mapwire_wire::{HEADER_BYTES, Header, NodeId};
+
+use crate::link::{Link, LinkConfig, LinkEvent};
+
+/// Bytes of packets that came before their turn, of all peers together: what exceeds it is dropped, and comes again.
+const MAX_EARLY_BYTES: usize = 4 << 20;
+
+/// A packet that came before its turn: its header and payload.
+pub(crate) type Early = Box<[u8]>;
+
+#[derive(Debug)]
+struct Slot {
+    link: Link<Early>,
+    /// When its timer is set for.
+    armed_ns: Option<u64>,
+    /// Bytes of its packets that came before their turn.
+    early_bytes: usize,
+    /// It has dropped a packet that waits for the host.
+    dropped: bool,
+}
+
+/// All links of a NIC.
+#[derive(Debug)]
+pub(crate) struct Lossy {
+    config: LinkConfig,
+    slots: Vec<Option<Box<Slot>>>,
+    /// When links have something to do. One whose deadline moves to a later time is asked at the earlier one in vain.
+    timers: BTreeSet<(u64, NodeId)>,
+    early_bytes: usize,
+    /// Links that have dropped a packet.
+    dropped: Vec<NodeId>,
+    events: VecDeque<(NodeId, LinkEvent)>,
+}
+
+impl Lossy {
+    pub(crate) fn new(config: LinkConfig, nodes: usize) -> Self {
+        let mut slots = Vec::new();
+        slots.resize_with(nodes, || None);
+        Self {
+            config,
+            slots,
+            timers: BTreeSet::new(),
+            early_bytes: 0,
+            dropped: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Bytes of the datagram that carries a packet.
+    pub(crate) const fn datagram_bytes(header: &Header) -> u32 {
+        (LINK_HEADER_BYTES + HEADER_BYTES) as u32 + header.payload_bytes()
+    }
+
+    /// The slot of `node`, which is one.
+    fn slot_mut(&mut self, node: NodeId) -> &mut Slot {
+        let config = self.config;
+        self.slots[usize::from(node.0)].get_or_insert_with(|| {
+            Box::new(Slot {
+                link: Link::new(config),
+                armed_ns: None,
+                early_bytes: 0,
+                dropped: false,
+            })
+        })
+    }
+
+    /// The link to `node`, which is one.
+    pub(crate) fn link_mut(&mut self, node: NodeId) -> &mut Link<Early> {
+        &mut self.slot_mut(node).link
+    }
+
+    /// Whether an early packet of `bytes` may be kept for `node`; if so its memory is counted.
+    pub(crate) fn may_keep(&mut self, node: NodeId, bytes: usize) -> bool {
+        let fits = self.early_bytes + bytes <= MAX_EARLY_BYTES;
+        if fits {
+            self.early_bytes += bytes;
+            self.slot_mut(node).early_bytes += bytes;
+        }
+        fits
+    }
+
+    /// The next packet of `node` in order, when it came before its turn.
+    pub(crate) fn take_early(&mut self, node: NodeId) -> Option<Early> {
+        let slot = self.slots.get_mut(usize::from(node.0))?.as_mut()?;
+        let packet = slot.link.poll_kept()?;
+        slot.early_bytes -= packet.len();
+        self.early_bytes -= packet.len();
+        Some(packet)
+    }
+
+    /// The next event of the link to `node`. One that ends its former self has dropped what came early.
+    pub(crate) fn take_event(&mut self, node: NodeId) -> Option<LinkEvent> {
+        let event = self.link_mut(node).poll_event()?;
+        if matches!(event, LinkEvent::Restarted | LinkEvent::Dead) {
+            self.forget_early(node);
+        }
+        self.events.push_back((node, event));
+        Some(event)
+    }
+
+    fn forget_early(&mut self, node: NodeId) {
+        let slot = self.slot_mut(node);
+        let bytes = core::mem::take(&mut slot.early_bytes);
+        slot.dropped = false;
+        self.early_bytes -= bytes;
+    }
+
+    /// What the host is to be told.
+    pub(crate) fn poll_event(&mut self) -> Option<(NodeId, LinkEvent)> {
+        self.events.pop_front()
+    }
+
+    /// The peer is gone.
+    pub(crate) fn close(&mut self, node: NodeId) {
+        // Even one that was never used: else its former self could introduce itself.
+        self.link_mut(node).close();
+        self.forget_early(node);
+    }
+
+    /// Sets the timer of `node`, unless it is set for an earlier time.
+    pub(crate) fn arm(&mut self, node: NodeId) {
+        let slot = self.slot_mut(node);
+        let Some(at_ns) = slot.link.poll_at() else {
+            return;
+        };
+        if slot.armed_ns.is_some_and(|armed| armed <= at_ns) {
+            return;
+        }
+        let before = slot.armed_ns.replace(at_ns);
+        if let Some(before) = before {
+            self.timers.remove(&(before, node));
+        }
+        self.timers.insert((at_ns, node));
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn next_timer(&self) -> Option<u64> {
+        self.timers.first().map(|timer| timer.0)
+    }
+
+    /// The next link whose timer is due at `now_ns`; it has been told the time.
+    pub(crate) fn expire(&mut self, now_ns: u64) -> Option<NodeId> {
+        let &(at_ns, node) = self.timers.first()?;
+        if at_ns > now_ns {
+            return None;
+        }
+        self.timers.pop_first();
+        let slot = self.slot_mut(node);
+        slot.armed_ns = None;
+        slot.link.handle_time(now_ns);
+        Some(node)
+    }
+
+    /// The packet of `node` that is due was dropped until the host has acted.
+    pub(crate) fn note_dropped(&mut self, node: NodeId) {
+        if !core::mem::replace(&mut self.slot_mut(node).dropped, true) {
+            self.dropped.push(node);
+        }
+    }
+
+    /// The host has acted: the next link that asks for what it dropped.
+    pub(crate) fn ask_again(&mut self) -> Option<NodeId> {
+        while let Some(node) = self.dropped.pop() {
+            let slot = self.slot_mut(node);
+            if core::mem::take(&mut slot.dropped) {
+                slot.link.ask_again();
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// Bytes of NIC memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let slots = self.slots.iter().flatten();
+        let links: usize = slots
+            .map(|slot| size_of::<Slot>() + slot.link.bytes())
+            .sum();
+        links
+            + self.slots.capacity() * size_of::<Option<Box<Slot>>>()
+            + self.timers.len() * size_of::<(u64, NodeId)>()
+            + self.dropped.capacity() * size_of::<NodeId>()
+            + self.events.capacity() * size_of::<(NodeId, LinkEvent)>()
+            + self.early_bytes
+    }
+}
