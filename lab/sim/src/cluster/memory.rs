@@ -1,7 +1,8 @@
 //! The memory of a node: frames, the pages of its processes, and who is pinned where.
 //!
 //! A page that is not pinned may lie anywhere: as it is unpinned it moves to another frame at once, and its former frame is filled
-//! with [`POISON`]. What a network interface reads or writes by a stale translation is noticed so.
+//! with [`POISON`]. What a network interface reads or writes by a stale translation is noticed so. Pages of one byte all over take no
+//! memory.
 
 use mapwire_nic::Piece;
 use mapwire_translation::{Frame, PAGE_BYTES, PageRange, PinPages, Process};
@@ -22,9 +23,39 @@ const NO_FRAME: u32 = u32::MAX;
 #[error("the simulated host pins no page now")]
 pub struct PinRefused;
 
+/// What a frame holds: one byte all over, which takes no memory, until something else is written there.
+#[derive(Debug)]
+struct Contents {
+    fill: u8,
+    bytes: Option<Box<[u8; PAGE_BYTES]>>,
+}
+
+impl Contents {
+    fn of(fill: u8) -> Self {
+        Self { fill, bytes: None }
+    }
+
+    fn write(&mut self, within: usize, bytes: &[u8]) {
+        if self.bytes.is_none() && bytes.iter().all(|byte| *byte == self.fill) {
+            return;
+        }
+        let page = self
+            .bytes
+            .get_or_insert_with(|| Box::new([self.fill; PAGE_BYTES]));
+        page[within..within + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn read(&self, within: usize, into: &mut [u8]) {
+        match &self.bytes {
+            Some(page) => into.copy_from_slice(&page[within..within + into.len()]),
+            None => into.fill(self.fill),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct PageFrame {
-    bytes: Box<[u8; PAGE_BYTES]>,
+    contents: Contents,
     /// Process and page.
     owner: Option<(u16, u64)>,
     is_pinned: bool,
@@ -79,7 +110,7 @@ impl Memory {
             return frame;
         }
         self.frames.push(PageFrame {
-            bytes: Box::new([0; PAGE_BYTES]),
+            contents: Contents::of(0),
             owner,
             is_pinned: false,
         });
@@ -97,7 +128,7 @@ impl Memory {
             return table[index];
         }
         let frame = self.claim(process, page);
-        self.frames[frame as usize].bytes.fill(0);
+        self.frames[frame as usize].contents = Contents::of(0);
         self.tables[usize::from(process)][index] = frame;
         frame
     }
@@ -110,7 +141,7 @@ impl Memory {
             let length = rest.len().min(PAGE_BYTES - within);
             let frame = self.frame_of(process, address / PAGE_BYTES as u64);
             let (now, later) = rest.split_at(length);
-            self.frames[frame as usize].bytes[within..within + length].copy_from_slice(now);
+            self.frames[frame as usize].contents.write(within, now);
             (address, rest) = (address + length as u64, later);
         }
     }
@@ -123,7 +154,7 @@ impl Memory {
             let length = rest.len().min(PAGE_BYTES - within);
             let frame = self.frame_of(process, address / PAGE_BYTES as u64);
             let (now, later) = rest.split_at_mut(length);
-            now.copy_from_slice(&self.frames[frame as usize].bytes[within..within + length]);
+            self.frames[frame as usize].contents.read(within, now);
             (address, rest) = (address + length as u64, later);
         }
     }
@@ -179,8 +210,11 @@ impl Memory {
             return Ok(());
         }
         for (frame, within, length) in Self::parts(piece) {
-            let frame = self.pinned(process, frame)?;
-            into.extend_from_slice(&frame.bytes[within..within + length]);
+            let contents = &self.pinned(process, frame)?.contents;
+            match &contents.bytes {
+                Some(page) => into.extend_from_slice(&page[within..within + length]),
+                None => into.resize(into.len() + length, contents.fill),
+            }
         }
         Ok(())
     }
@@ -200,7 +234,7 @@ impl Memory {
         for (frame, within, length) in Self::parts(piece) {
             let frame = self.pinned(process, frame)?;
             let (now, later) = rest.split_at(length);
-            frame.bytes[within..within + length].copy_from_slice(now);
+            frame.contents.write(within, now);
             rest = later;
         }
         Ok(())
@@ -272,9 +306,8 @@ impl PinPages for Memory {
             // It moves: its new frame is claimed while the old one is taken.
             let new = self.claim(process.0, page.0);
             let (old, new) = (frame.0 as usize, new as usize);
-            let mut bytes =
-                core::mem::replace(&mut self.frames[old].bytes, Box::new([POISON; PAGE_BYTES]));
-            core::mem::swap(&mut self.frames[new].bytes, &mut bytes);
+            self.frames[new].contents =
+                core::mem::replace(&mut self.frames[old].contents, Contents::of(POISON));
             self.frames[new].is_pinned = false;
             self.frames[old].owner = None;
             self.frames[old].is_pinned = false;
@@ -289,6 +322,36 @@ impl PinPages for Memory {
 mod tests {
     use super::*;
     use mapwire_translation::Page;
+
+    #[test]
+    fn a_page_takes_memory_only_while_its_bytes_differ() {
+        let mut memory = Memory::new(1);
+        let kept = |memory: &Memory| {
+            let frames = memory.frames.iter();
+            frames
+                .filter(|frame| frame.contents.bytes.is_some())
+                .count()
+        };
+        memory.write(0, FIRST_ADDRESS, &[0; 3 * PAGE_BYTES]);
+        assert_eq!((memory.frames.len(), kept(&memory)), (3, 0));
+        memory.write(0, FIRST_ADDRESS + 5000, &[0, 1]);
+        assert_eq!(kept(&memory), 1);
+        let run = PageRange {
+            first: Page(FIRST_PAGE),
+            count: 3,
+        };
+        let mut frames = [Frame::GARBAGE; 3];
+        memory.pin(Process(0), run, &mut frames).unwrap();
+        memory.unpin(Process(0), run, &frames).unwrap();
+        assert_eq!((memory.frames.len(), kept(&memory)), (4, 1));
+        let mut read = [9; 2 * PAGE_BYTES];
+        memory.read(0, FIRST_ADDRESS, &mut read);
+        assert!(
+            (0..)
+                .zip(read)
+                .all(|(at, byte)| byte == u8::from(at == 5001))
+        );
+    }
 
     #[test]
     fn a_page_keeps_its_bytes_as_it_is_unpinned_and_its_former_frame_is_nobodys() {

@@ -40,6 +40,9 @@ const DETECTION_NS: u64 = 200_000;
 /// Tries of a packet that waits for misses, before that counts as a failure.
 const MAX_TRIES: u32 = 10_000;
 
+/// Room for a payload that a packet keeps for the next that takes its place.
+const KEPT_BYTES: usize = 512;
+
 /// What a cluster is made with.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
@@ -423,7 +426,12 @@ impl Cluster {
 
     /// The packet has been taken, or is lost with its receiver.
     fn let_go(&mut self, packet: u32) {
-        let Packet { from, to, .. } = self.packets[packet as usize];
+        let Packet {
+            from, to, payload, ..
+        } = &mut self.packets[packet as usize];
+        payload.clear();
+        payload.shrink_to(KEPT_BYTES);
+        let (from, to) = (*from, *to);
         self.free_packets.push(packet);
         let now_ns = self.now_ns;
         let link = self.link(from, to);
