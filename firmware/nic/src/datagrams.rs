@@ -189,11 +189,21 @@ impl<D: TranslationDesign> Nic<D> {
                 LinkEvent::Dead => self.forget_peer(node),
                 LinkEvent::Restarted => {
                     self.forget_peer(node);
-                    self.outbound.bring_up(node);
+                    self.take_back(node);
                 }
-                LinkEvent::Up if !self.outbound.is_up(node) => self.outbound.bring_up(node),
+                LinkEvent::Up if !self.outbound.is_up(node) => self.take_back(node),
                 LinkEvent::Up | LinkEvent::PathChanged(_) => {}
             }
         }
+    }
+
+    /// A new incarnation of a node that was gone is there. It knows nothing of what its former self had exported.
+    fn take_back(&mut self, node: NodeId) {
+        for id in self.imports.0.ids_where(|import| import.node == node) {
+            if let Some(import) = self.imports.0.get_mut(id) {
+                import.revoked = true;
+            }
+        }
+        self.outbound.bring_up(node);
     }
 }

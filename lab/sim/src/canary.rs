@@ -38,11 +38,19 @@ pub enum Canary {
     UnservedMiss,
     /// Deadlines pass without notice.
     LostTimer,
+    /// Acks that go by themselves are lost.
+    LostAck,
+    /// A node that restarts keeps the epoch of its former self.
+    KeptEpoch,
+    /// Datagrams that were damaged are delivered.
+    UncheckedSum,
+    /// Packets that came before their turn are forgotten.
+    LostEarly,
 }
 
 impl Canary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 17] = [
+    pub const ALL: [(&'static str, Self); 21] = [
         ("lost-packet", Self::LostPacket),
         ("repeated-packet", Self::RepeatedPacket),
         ("overtaking", Self::Overtaking),
@@ -60,7 +68,27 @@ impl Canary {
         ("never-retried", Self::NeverRetried),
         ("unserved-miss", Self::UnservedMiss),
         ("lost-timer", Self::LostTimer),
+        ("lost-ack", Self::LostAck),
+        ("kept-epoch", Self::KeptEpoch),
+        ("unchecked-sum", Self::UncheckedSum),
+        ("lost-early", Self::LostEarly),
     ];
+
+    /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
+    pub(crate) const fn is_lossy(self) -> Option<bool> {
+        match self {
+            Self::LostAck | Self::KeptEpoch | Self::UncheckedSum | Self::LostEarly => Some(true),
+            Self::LostPacket
+            | Self::RepeatedPacket
+            | Self::Overtaking
+            | Self::ReusedSequence
+            | Self::ChangedByte
+            | Self::EarlyTransmitted
+            | Self::UntoldCrash
+            | Self::NeverRetried => Some(false),
+            _ => None,
+        }
+    }
 }
 
 /// A bug of whoever carries out what a shared memory asks for, or of the link below.

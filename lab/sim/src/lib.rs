@@ -17,7 +17,9 @@ pub mod shrink;
 pub mod workload;
 
 pub use canary::Canary;
-pub use cluster::{Cluster, ClusterConfig, ClusterError, LinkConfig, Observer, Step, Violation};
+pub use cluster::{
+    Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Observer, Step, Violation,
+};
 pub use random::Random;
 pub use rules::{RULES, Rule, RuleError, parse_rules};
 pub use scenario::{Outcome, Scenario};

@@ -8,8 +8,8 @@ use mapwire_vmmc::{Importers, RequestId};
 use mapwire_wire::{CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, Rights};
 
 use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, FIRST_ADDRESS, LinkConfig, Moved, Observer, Step, Totals,
-    Violation,
+    Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, LinkConfig, Moved, Observer,
+    Step, Totals, Violation,
 };
 use crate::random::Random;
 
@@ -75,6 +75,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
             bits_per_second: 400_000_000_000,
             queue_packets: 256,
         },
+        delivery: Delivery::Lossless,
         design: DesignConfig::default(),
         pin_rules: PinRules::default(),
         words: 1,

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::canary::Canary;
 use crate::checks::liveness;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, LinkConfig, Step, Violation};
+use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Step, Violation};
 use crate::random::Random;
 use crate::rules::{Fault, Rule, Shape};
 use crate::workload::{Call, Made, Workload, WorkloadConfig};
@@ -18,6 +18,8 @@ use crate::workload::{Call, Made, Workload, WorkloadConfig};
 const AFTER_HEALING: u64 = 4;
 /// Everything must be at rest so long after the last call.
 const REST_NS: u64 = 10_000_000_000;
+/// How long a link waits for a silent peer: longer than any fault.
+const DEAD_AFTER_NS: u64 = 300_000_000;
 /// Events of a run at most, for each call.
 const EVENTS_A_CALL: u64 = 20_000;
 
@@ -45,6 +47,8 @@ pub struct Wanted {
     pub calls: Option<u32>,
     /// How network interfaces translate, as a command line writes it, and how many pages each process may pin.
     pub translation: Option<(String, PinLimit)>,
+    /// Whether the transport may lose packets.
+    pub lossy: Option<bool>,
     /// The bug to put in.
     pub canary: Option<Canary>,
 }
@@ -106,10 +110,22 @@ impl Scenario {
         let nodes = random.spread(2, 16) as u16;
         let nodes = wanted.nodes.unwrap_or(nodes);
         let processes = random.spread(1, 3) as u16;
+        let is_lossy = random.chance(50);
+        let by_canary = wanted.canary.and_then(Canary::is_lossy);
+        let is_lossy = wanted.lossy.or(by_canary).unwrap_or(is_lossy);
+        let delivery = match is_lossy {
+            false => Delivery::Lossless,
+            true => Delivery::Lossy {
+                paths: random.within(1, 3) as u8,
+                dead_after_ns: DEAD_AFTER_NS,
+                tells_of_crashes: random.chance(50),
+            },
+        };
         let link = LinkConfig {
             latency_ns: random.spread(500, 100_000),
             bits_per_second: random.spread(1_000_000_000, 400_000_000_000),
-            queue_packets: random.spread(1, 256) as u32,
+            // What has no room is lost where it can be; a link sends up to 64 at once.
+            queue_packets: random.spread(if is_lossy { 16 } else { 1 }, 256) as u32,
         };
         let design: DesignConfig = random.pick(&DESIGNS).parse()?;
         let limit = match random.below(3) {
@@ -126,13 +142,14 @@ impl Scenario {
         let calls = random.spread(50, 1_500) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let heal_ns = random.spread(500_000, 50_000_000);
-        let (pins_on_miss, pins_exports, resends) = habits(&design)?;
+        let (pins_on_miss, pins_exports) = habits(&design)?;
         let refuses = wanted.rules.iter().any(|rule| rule.name == "refuse-pins");
         let is_limited = limit != PinLimit::Unlimited;
         let cluster = ClusterConfig {
             nodes,
             processes,
             link,
+            delivery,
             design,
             pin_rules: PinRules::default()
                 .with_limit(limit)
@@ -145,7 +162,7 @@ impl Scenario {
             lane_bytes,
             words,
             may_lack_pages: pins_on_miss && (refuses || is_limited),
-            resends,
+            resends: is_lossy,
             pins_exports,
         };
         let count = u64::from(nodes) * u64::from(processes);
@@ -162,7 +179,12 @@ impl Scenario {
             seed,
             cluster,
             workload,
-            rules: wanted.rules.clone(),
+            rules: wanted
+                .rules
+                .iter()
+                .filter(|rule| is_lossy || !rule.is_lossy)
+                .copied()
+                .collect(),
             heal_ns,
             calls: drawn,
             canary: wanted.canary,
@@ -265,12 +287,12 @@ fn outcome(cluster: &Cluster, workload: &Workload, violation: Option<(u64, Viola
     }
 }
 
-/// Whether a design pins on a miss, whether it pins exports beforehand, and whether its link sends packets again.
-fn habits(design: &DesignConfig) -> Result<(bool, bool, bool), ScenarioError> {
+/// Whether a design pins on a miss, and whether it pins exports beforehand.
+fn habits(design: &DesignConfig) -> Result<(bool, bool), ScenarioError> {
     let design = AnyDesign::new(design).map_err(ClusterError::from)?;
     let on_miss = [design.pinning(), design.pinning_receive()].contains(&Pinning::OnMiss);
     let pins_exports = design.pinning_receive() == Pinning::BeforeTransfer;
-    Ok((on_miss, pins_exports, design.drops_on_miss()))
+    Ok((on_miss, pins_exports))
 }
 
 impl fmt::Display for Scenario {
@@ -279,6 +301,7 @@ impl fmt::Display for Scenario {
             nodes,
             processes,
             link,
+            delivery,
             design,
             pin_rules,
             words,
@@ -293,6 +316,22 @@ impl fmt::Display for Scenario {
             "  link {} ns, {} bit/s, {} packets, payloads up to {max_payload_bytes} B",
             link.latency_ns, link.bits_per_second, link.queue_packets
         )?;
+        match delivery {
+            Delivery::Lossless => writeln!(f, "  which loses nothing")?,
+            Delivery::Lossy {
+                paths,
+                dead_after_ns,
+                tells_of_crashes,
+            } => writeln!(
+                f,
+                "  which may lose packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {}",
+                if *tells_of_crashes {
+                    "told"
+                } else {
+                    "found by the links"
+                }
+            )?,
+        }
         writeln!(
             f,
             "  translation {design}, {}, {} pages at once, NIC memory {nic_memory_bytes} B",

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::canary::SharedCanary;
 use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, LinkConfig, Moved, Observer, Step, Violation,
+    Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Moved, Observer, Step, Violation,
 };
 use crate::random::Random;
 use crate::rules::{Rule, Shape};
@@ -504,6 +504,7 @@ pub fn run(
     let config = ClusterConfig {
         nodes,
         processes,
+        delivery: Delivery::Lossless,
         link: LinkConfig {
             latency_ns: random.spread(500, 50_000),
             bits_per_second: 100_000_000_000,

@@ -7,7 +7,9 @@ use counter::{COUNTER, Counter};
 use mapwire_node::{Ask, Told};
 use mapwire_sim::cluster::Moved;
 use mapwire_sim::rules::Shape;
-use mapwire_sim::{Cluster, ClusterConfig, LinkConfig, Observer, Random, Step, Violation};
+use mapwire_sim::{
+    Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation,
+};
 use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 
@@ -32,6 +34,7 @@ fn config(nodes: u16, processes: u16) -> ClusterConfig {
     ClusterConfig {
         nodes,
         processes,
+        delivery: Delivery::Lossless,
         link: LinkConfig::TEN_GIGABIT,
         design: DesignConfig::default(),
         pin_rules: PinRules::default(),

@@ -3,8 +3,8 @@
 //! Each side asks the other for its epoch with a challenge that it has never used before, and believes only the answer to it. So
 //! neither a datagram of a former incarnation that was delayed nor one that is repeated can bring that incarnation back.
 
-/// Challenges after which a peer that is known by another epoch is not asked again until it shows the unknown epoch once more.
-const TRIES_BESIDE_KNOWN: u32 = 6;
+/// Challenges after which a peer is not asked again until it shows an unknown epoch once more, unless nothing can be sent before.
+const TRIES: u32 = 6;
 /// Challenges after which the time between them no longer doubles.
 const MOST_DOUBLINGS: u32 = 4;
 
@@ -73,10 +73,12 @@ impl Greeting {
         self.question.map(|question| question.next_ns)
     }
 
-    /// Whether a challenge with this number is to be sent now, and whether the one before it was sent in vain.
-    pub(super) fn poll(&mut self, now_ns: u64, number: u64) -> Option<bool> {
+    /// Whether a challenge with this number is to be sent now, and whether the one before it was sent in vain. `is_awaited` when
+    /// something waits to be sent.
+    pub(super) fn poll(&mut self, now_ns: u64, number: u64, is_awaited: bool) -> Option<bool> {
         let question = self.question.as_mut().filter(|q| q.next_ns <= now_ns)?;
-        if self.known.is_some() && question.tries >= TRIES_BESIDE_KNOWN {
+        let must_know = self.known.is_none() && is_awaited;
+        if question.tries >= TRIES && !must_know {
             self.question = None;
             return None;
         }
@@ -117,9 +119,9 @@ mod tests {
         let mut greeting = Greeting::new(100);
         assert_eq!(greeting.handle_answer(0, 0, 5), None);
         greeting.begin(10);
-        assert_eq!(greeting.poll(10, 1), Some(false));
+        assert_eq!(greeting.poll(10, 1, false), Some(false));
         assert_eq!(
-            (greeting.poll(109, 2), greeting.poll(110, 2)),
+            (greeting.poll(109, 2, false), greeting.poll(110, 2, false)),
             (None, Some(true))
         );
         assert_eq!(greeting.handle_answer(120, 1, 5), None);
@@ -133,13 +135,26 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_peer_is_asked_on_and_on_only_while_something_waits_for_it() {
+        for (is_awaited, asks) in [(false, 6), (true, 20)] {
+            let mut greeting = Greeting::new(100);
+            greeting.begin(0);
+            let mut sent = 0;
+            while let Some(now_ns) = greeting.next_ns().filter(|_| sent < 20) {
+                sent += u32::from(greeting.poll(now_ns, now_ns + 1, is_awaited).is_some());
+            }
+            assert_eq!(sent, asks);
+        }
+    }
+
+    #[test]
     fn foreign_epochs_at_each_packet_cost_a_challenge_each_interval_and_end() {
         let mut greeting = Greeting::new(100);
         greeting.known = Some(5);
         let mut sent = 0;
         for now_ns in 0..100_000u64 {
             greeting.begin(now_ns);
-            sent += u32::from(greeting.poll(now_ns, now_ns).is_some());
+            sent += u32::from(greeting.poll(now_ns, now_ns, true).is_some());
         }
         assert!((10..500).contains(&sent), "{sent}");
         assert_eq!(greeting.known(), Some(5));

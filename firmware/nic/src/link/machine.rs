@@ -306,6 +306,7 @@ impl<T> Link<T> {
         self.reorder = Reorder::new(self.first_sequence);
         self.greeting.cancel();
         self.welcome = None;
+        self.owing_since_ns = None;
         self.dead = true;
     }
 
@@ -485,7 +486,8 @@ impl<T> Link<T> {
         }
         if self.greeting.next_ns().is_some_and(|at| at <= now_ns) {
             let number = self.sent.take_number();
-            if let Some(again) = self.greeting.poll(now_ns, number) {
+            let is_awaited = self.owing_since_ns.is_some();
+            if let Some(again) = self.greeting.poll(now_ns, number, is_awaited) {
                 if again {
                     self.handle_timeout();
                 }

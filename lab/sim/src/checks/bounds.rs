@@ -1,6 +1,6 @@
 //! No byte lands outside an export that stands, or outside the buffer of a fetch under way.
 
-use mapwire_wire::{Endpoint, ExportId, Rights};
+use mapwire_wire::{Endpoint, ExportId, Key, Rights};
 
 use super::violation;
 use crate::cluster::{FIRST_ADDRESS, Violation};
@@ -47,6 +47,7 @@ pub(crate) struct Instance {
     pub(crate) address: u64,
     pub(crate) length: u64,
     pub(crate) rights: Rights,
+    pub(crate) key: Key,
     /// Where it is, or was, redirected to.
     pub(crate) landing: Option<u64>,
     /// The program has not revoked it, nor crashed.

@@ -50,6 +50,8 @@ pub(crate) struct Sent {
     pub(crate) signal: Option<Signal>,
     pub(crate) notify: bool,
     pub(crate) seed: u64,
+    /// Its sender has crashed.
+    pub(crate) is_given_up: bool,
 }
 
 /// What arrived at once.
@@ -76,6 +78,13 @@ impl Stream {
         debug_assert_eq!(sent.number, self.sent);
         self.sent += 1;
         self.waiting.push_back(sent);
+    }
+
+    /// The process is gone: what it had not sent never comes.
+    pub(crate) fn give_up(&mut self) {
+        for sent in &mut self.waiting {
+            sent.is_given_up = true;
+        }
     }
 
     /// Bytes have arrived. Messages that `may_fail` allows to be lost may be missing before them. Gives the message if this was its
@@ -158,6 +167,7 @@ mod tests {
                 signal: None,
                 notify: false,
                 seed: number,
+                is_given_up: false,
             });
         }
         stream

@@ -4,16 +4,17 @@
 //! memory are done at once, and their time is charged.
 
 mod agenda;
+mod datagrams;
 mod host;
 mod link;
 mod memory;
 
-use mapwire_nic::{BufferId, Config, Delivery, Dma, NicError, Source, Verdict};
+use mapwire_nic::{BufferId, Config, Dma, NicError, Source, Verdict};
 use mapwire_node::{Act, Ask, Breach, NoPayload, Node, NodeConfig, Told};
 use mapwire_translation::{AnyDesign, CacheError, DesignConfig, PinRules};
 use mapwire_wire::{
     Atomic, CommandRepr, Endpoint, HEADER_BYTES, Header, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId,
-    SignalOp, WireError,
+    SignalOp, WireError, link::LINK_HEADER_BYTES,
 };
 use thiserror::Error;
 
@@ -25,6 +26,7 @@ use agenda::Agenda;
 use host::{Clock, Commands, Host};
 use link::Link;
 
+pub use datagrams::Delivery;
 pub use link::LinkConfig;
 pub use memory::{BadAccess, FIRST_ADDRESS, Memory, POISON, PinRefused};
 
@@ -52,6 +54,8 @@ pub struct ClusterConfig {
     pub processes: u16,
     /// All links.
     pub link: LinkConfig,
+    /// Whether they may lose packets.
+    pub delivery: Delivery,
     /// How the network interfaces translate.
     pub design: DesignConfig,
     /// What each process may pin.
@@ -101,10 +105,47 @@ pub struct Violation {
 struct Packet {
     from: NodeId,
     to: NodeId,
+    form: Form,
+    /// That of a datagram is within its payload.
     header: Header,
     payload: Vec<u8>,
+    /// Changed on the way: the transport's checksum does not fit.
+    is_damaged: bool,
     /// Set while the source has not been read, by a canary only.
     late: Option<Source>,
+}
+
+/// What a packet under way is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A packet of a lossless transport.
+    Plain,
+    /// A datagram of one that may lose it.
+    Datagram,
+    /// A packet that came in a datagram before its turn.
+    Early,
+}
+
+impl Packet {
+    const NONE: Self = Self {
+        from: NodeId(0),
+        to: NodeId(0),
+        form: Form::Plain,
+        header: Header::ZERO,
+        payload: Vec::new(),
+        is_damaged: false,
+        late: None,
+    };
+
+    /// What it carries behind its headers.
+    fn body(&self) -> &[u8] {
+        let start = match self.form {
+            Form::Plain => 0,
+            Form::Datagram => LINK_HEADER_BYTES + HEADER_BYTES,
+            Form::Early => HEADER_BYTES,
+        };
+        self.payload.get(start..).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +154,11 @@ enum Event {
     Run(NodeId),
     Room(NodeId),
     Timer(NodeId),
-    Gone { at: NodeId, of: NodeId },
+    Gone {
+        at: NodeId,
+        of: NodeId,
+        incarnation: u32,
+    },
     FaultBegins(u32),
     FaultEnds(u32),
     Program(u32),
@@ -152,6 +197,8 @@ pub trait Observer {
     fn unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64);
     /// A node has crashed.
     fn crashed(&mut self, now_ns: u64, node: NodeId);
+    /// It has started again.
+    fn restarted(&mut self, _now_ns: u64, _node: NodeId) {}
     /// Something happened that must not, whatever the programs do.
     fn violated(&mut self, now_ns: u64, violation: Violation);
 }
@@ -184,6 +231,8 @@ pub struct Cluster {
     config: ClusterConfig,
     now_ns: u64,
     hosts: Vec<Host>,
+    /// How often each node has restarted.
+    incarnations: Vec<u32>,
     /// By sender, then receiver.
     links: Vec<Link>,
     agenda: Agenda<Event>,
@@ -217,11 +266,12 @@ impl Cluster {
         let count = usize::from(config.nodes);
         let mut hosts = Vec::with_capacity(count);
         for number in 0..config.nodes {
-            hosts.push(Self::host(&config, NodeId(number), &mut random)?);
+            hosts.push(Self::host(&config, NodeId(number), 0, &mut random)?);
         }
         Ok(Self {
             now_ns: 0,
             hosts,
+            incarnations: vec![0; count],
             links: vec![Link::default(); count * count],
             agenda: Agenda::new(),
             packets: Vec::new(),
@@ -238,6 +288,7 @@ impl Cluster {
     fn host(
         config: &ClusterConfig,
         number: NodeId,
+        incarnation: u32,
         random: &mut Random,
     ) -> Result<Host, ClusterError> {
         let key = |_| {
@@ -251,7 +302,7 @@ impl Cluster {
             reply_keys: (0..config.nodes).map(key).collect(),
             memory_bytes: config.nic_memory_bytes,
             max_payload_bytes: config.max_payload_bytes.min(MAX_PAYLOAD_BYTES),
-            delivery: Delivery::Lossless,
+            delivery: config.delivery.of_nic(config, number, incarnation),
         };
         let mut node = Node::new(
             NodeConfig { nic, uid: 1000 },
@@ -392,9 +443,14 @@ impl Cluster {
             Event::Run(node) => self.run(node, observer),
             Event::Room(node) => self.room(node, observer),
             Event::Timer(node) => self.timer(node, observer),
-            Event::Gone { at, of } => self.gone(at, of, observer),
+            Event::Gone {
+                at,
+                of,
+                incarnation,
+            } if incarnation == self.incarnations[usize::from(of.0)] => self.gone(at, of, observer),
+            Event::Gone { .. } => {}
             Event::FaultBegins(number) => self.fault_begins(number, observer),
-            Event::FaultEnds(number) => self.fault_ends(number),
+            Event::FaultEnds(number) => self.fault_ends(number, observer),
             Event::Program(number) => return Step::Program(number),
         }
         Step::Inside
@@ -406,9 +462,10 @@ impl Cluster {
 
     /// A packet is at its receiver's port.
     fn arrive(&mut self, packet: u32, observer: &mut impl Observer) {
-        let to = self.packets[packet as usize].to;
+        let Packet { to, is_damaged, .. } = self.packets[packet as usize];
         let host = &mut self.hosts[usize::from(to.0)];
-        if !host.is_alive {
+        let is_dropped = is_damaged && self.canary != Some(Canary::UncheckedSum);
+        if !host.is_alive || is_dropped {
             self.let_go(packet);
             return;
         }
@@ -426,13 +483,11 @@ impl Cluster {
 
     /// The packet has been taken, or is lost with its receiver.
     fn let_go(&mut self, packet: u32) {
-        let Packet {
-            from, to, payload, ..
-        } = &mut self.packets[packet as usize];
-        payload.clear();
-        payload.shrink_to(KEPT_BYTES);
-        let (from, to) = (*from, *to);
-        self.free_packets.push(packet);
+        let Packet { from, to, form, .. } = self.packets[packet as usize];
+        self.recycle(packet);
+        if form == Form::Early {
+            return;
+        }
         let now_ns = self.now_ns;
         let link = self.link(from, to);
         link.queued -= 1;
@@ -444,6 +499,25 @@ impl Cluster {
                 self.agenda.enter(now_ns + 1, Event::Room(from));
             }
         }
+    }
+
+    /// The place of a packet may be used again.
+    fn recycle(&mut self, packet: u32) {
+        let payload = &mut self.packets[packet as usize].payload;
+        payload.clear();
+        payload.shrink_to(KEPT_BYTES);
+        self.free_packets.push(packet);
+    }
+
+    /// A place for a packet, empty.
+    fn slot(packets: &mut Vec<Packet>, free: &mut Vec<u32>) -> u32 {
+        let index = free.pop().unwrap_or_else(|| {
+            packets.push(Packet::NONE);
+            packets.len() as u32 - 1
+        });
+        let slot = &mut packets[index as usize];
+        (slot.is_damaged, slot.late) = (false, None);
+        index
     }
 
     /// The processor takes the next packet.
@@ -463,16 +537,20 @@ impl Cluster {
         };
         self.read_late(packet, observer);
         let host = &mut self.hosts[usize::from(number.0)];
-        let Packet {
-            from,
-            header,
-            payload,
-            ..
-        } = &self.packets[packet as usize];
-        let (from, payload) = (*from, payload.as_slice());
-        let verdict = host
-            .node
-            .handle_packet(from, header, &payload, BufferId(packet));
+        let taken = &self.packets[packet as usize];
+        let (from, payload, buffer) = (taken.from, taken.body(), BufferId(packet));
+        let clock_ns = host.clock.shows(self.now_ns);
+        let verdict = match taken.form {
+            Form::Datagram => {
+                let datagram = &taken.payload[..];
+                host.node.handle_datagram(clock_ns, from, datagram, buffer)
+            }
+            Form::Plain | Form::Early => {
+                host.node
+                    .handle_packet(from, &taken.header, &payload, buffer)
+            }
+        };
+        let is_datagram = taken.form == Form::Datagram;
         let bytes = payload.len() as u64;
         host.free_at_ns = self.now_ns + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
         if verdict == Verdict::Wait {
@@ -495,7 +573,6 @@ impl Cluster {
         host.inbox.pop_front();
         self.totals.packets += 1;
         self.totals.bytes += bytes + HEADER_BYTES as u64;
-        let clock_ns = host.clock.shows(self.now_ns);
         Self::moves(
             self.now_ns,
             number,
@@ -520,6 +597,9 @@ impl Cluster {
             }
         }
         self.let_go(packet);
+        if is_datagram {
+            self.take_early(number, from);
+        }
         let host = &mut self.hosts[usize::from(number.0)];
         if !host.inbox.is_empty() {
             host.is_scheduled = true;
@@ -595,7 +675,7 @@ impl Cluster {
         observer: &mut impl Observer,
     ) -> Result<u64, BadAccess> {
         let process = dma.process.0;
-        let bytes = &packet.payload[dma.at as usize..][..dma.piece.length as usize];
+        let bytes = &packet.body()[dma.at as usize..][..dma.piece.length as usize];
         memory.scatter(process, dma.piece, bytes)?;
         let word = |memory: &mut Memory, piece| {
             let mut bytes = Vec::with_capacity(8);
@@ -712,15 +792,25 @@ impl Cluster {
                 self.hosts[usize::from(node.0)].memory.refuse_pins(calls);
             }
             Effect::Crash(node) => self.crash(node, observer),
+            Effect::Restart(node) => {
+                if self.is_alive(node) {
+                    self.crash(node, observer);
+                    self.active.push(number);
+                }
+            }
         }
     }
 
-    fn fault_ends(&mut self, number: u32) {
+    fn fault_ends(&mut self, number: u32, observer: &mut impl Observer) {
         match self.faults[number as usize].begin() {
             Effect::Packets => self.active.retain(|active| *active != number),
+            Effect::Restart(node) if self.active.contains(&number) => {
+                self.active.retain(|active| *active != number);
+                self.restart(node, observer);
+            }
             Effect::Slow(node, _) => self.hosts[usize::from(node.0)].slowness = 1,
             Effect::RefusePins(node, _) => self.hosts[usize::from(node.0)].memory.refuse_pins(0),
-            Effect::Pause(_) | Effect::Crash(_) => {}
+            Effect::Pause(_) | Effect::Crash(_) | Effect::Restart(_) => {}
         }
     }
 
@@ -734,11 +824,20 @@ impl Cluster {
             self.let_go(packet);
         }
         observer.crashed(self.now_ns, node);
+        if let Delivery::Lossy {
+            tells_of_crashes: false,
+            ..
+        } = self.config.delivery
+        {
+            return;
+        }
+        let incarnation = self.incarnations[usize::from(node.0)];
         for other in 0..self.config.nodes {
             let at_ns = self.now_ns + DETECTION_NS + self.random.below(DETECTION_NS);
             let event = Event::Gone {
                 at: NodeId(other),
                 of: node,
+                incarnation,
             };
             if other != node.0 {
                 self.agenda.enter(at_ns, event);
@@ -834,6 +933,9 @@ impl Cluster {
 
     /// Sends what a node has to send. Whether there was anything.
     fn transmit(&mut self, number: NodeId, observer: &mut impl Observer) -> bool {
+        if self.config.delivery != Delivery::Lossless {
+            return self.transmit_datagrams(number, observer);
+        }
         let mut sent = false;
         let nodes = usize::from(self.config.nodes);
         loop {
@@ -850,22 +952,10 @@ impl Cluster {
                 continue;
             }
             link.queued += 1;
-            let index = match self.free_packets.pop() {
-                Some(index) => index,
-                None => {
-                    self.packets.push(Packet {
-                        from: number,
-                        to,
-                        header: packet.header,
-                        payload: Vec::with_capacity(256),
-                        late: None,
-                    });
-                    self.packets.len() as u32 - 1
-                }
-            };
+            let index = Self::slot(&mut self.packets, &mut self.free_packets);
             let slot = &mut self.packets[index as usize];
-            (slot.from, slot.to, slot.header) = (number, to, packet.header);
-            slot.payload.clear();
+            (slot.from, slot.to, slot.form) = (number, to, Form::Plain);
+            slot.header = packet.header;
             match (self.canary, &packet.source) {
                 (Some(Canary::EarlyTransmitted), Source::Memory { .. }) => {
                     slot.late = Some(packet.source.clone());

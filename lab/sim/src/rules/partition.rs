@@ -2,7 +2,7 @@
 
 use mapwire_wire::NodeId;
 
-use super::{Effect, Fault, Shape, Window, some};
+use super::{Effect, Fault, Harm, Shape, Window, some};
 use crate::random::{Random, mix};
 
 #[derive(Debug)]
@@ -32,6 +32,10 @@ impl Fault for Partition {
             true => 0,
             false => self.window.end_ns.saturating_sub(now_ns),
         }
+    }
+
+    fn harm(&self, from: NodeId, to: NodeId, _path: u8, _random: &mut Random) -> Option<Harm> {
+        (self.group(from) != self.group(to)).then_some(Harm::Lose)
     }
 }
 

@@ -1,8 +1,8 @@
-//! Path: all packets from one node to another take much longer.
+//! Path: all packets from one node to another take much longer; where packets can be lost, one path carries nothing.
 
 use mapwire_wire::NodeId;
 
-use super::{Effect, Fault, Shape, Window, some};
+use super::{Effect, Fault, Harm, Shape, Window, some};
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -11,6 +11,7 @@ struct Path {
     from: NodeId,
     to: NodeId,
     extra_ns: u64,
+    path: u8,
 }
 
 impl Fault for Path {
@@ -28,6 +29,11 @@ impl Fault for Path {
             false => 0,
         }
     }
+
+    fn harm(&self, from: NodeId, to: NodeId, path: u8, _random: &mut Random) -> Option<Harm> {
+        let is_hit = (from, to, path) == (self.from, self.to, self.path);
+        is_hit.then_some(Harm::Lose)
+    }
 }
 
 pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
@@ -36,5 +42,6 @@ pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
         from: shape.node(random),
         to: shape.node(random),
         extra_ns: random.spread(1_000, 5_000_000),
+        path: random.below(3) as u8,
     })
 }

@@ -93,6 +93,7 @@ impl Workload {
             address,
             length,
             rights,
+            key: Key(key),
             landing: None,
             stands: true,
             adds: Adds::default(),
@@ -210,7 +211,13 @@ impl Workload {
         let wrong = match outcome {
             None => Some("has no outcome".to_owned()),
             Some(Ok((id, grant))) => {
-                let number = self.by_id.get(&(from.node, grant.export)).copied();
+                // A grant of a former incarnation may come late.
+                let is_it = |instance: &Instance| {
+                    instance.exporter == from
+                        && instance.id == grant.export
+                        && instance.key == grant.key
+                };
+                let number = self.instances.iter().rposition(is_it);
                 match number.map(|number| (number, &self.instances[number])) {
                     Some((number, instance))
                         if instance.exporter == from
@@ -363,6 +370,7 @@ impl Workload {
             signal,
             notify,
             seed,
+            is_given_up: false,
         };
         self.note_sent(program, &held, sent);
         self.count(cluster.now_ns(), program, "short send");
@@ -433,6 +441,7 @@ impl Workload {
             signal,
             notify,
             seed,
+            is_given_up: false,
         };
         self.note_sent(program, &held, sent);
         let command = CommandRepr::LongSend {
@@ -571,8 +580,7 @@ impl Workload {
         if !is_done {
             let mut held = self.programs[program].held.iter_mut();
             if let Some(held) = held.find(|held| held.id == pending.import) {
-                held.is_dead |= !self.instances[pending.instance].stands
-                    || self.crashed[usize::from(held.grant.from.node.0)];
+                held.is_dead |= !self.instances[pending.instance].stands;
             }
             return;
         }

@@ -65,6 +65,18 @@ struct Program {
     words: Words,
 }
 
+impl Program {
+    fn new(at: Endpoint, words: u32) -> Self {
+        Self {
+            at,
+            exports: [None; SLOTS],
+            held: Vec::new(),
+            asked: BTreeMap::new(),
+            words: Words::new(words),
+        }
+    }
+}
+
 /// Something to be done once a step is over.
 #[derive(Clone, Copy, Debug)]
 enum Todo {
@@ -87,7 +99,9 @@ pub struct Workload {
     streams: BTreeMap<(usize, NodeId), Stream>,
     /// Notifications that are due.
     notifications: Vec<(Endpoint, ExportId, NodeId, u64, u64)>,
+    /// Nodes that have crashed, and of these those that have not restarted.
     crashed: Vec<bool>,
+    down: Vec<bool>,
     todo: Vec<Todo>,
     /// A [late revoke](crate::Canary::LateRevoke) waits at a process for its export.
     late_revokes: Vec<(usize, ExportId)>,
@@ -122,15 +136,12 @@ impl Workload {
         let shape = cluster.config();
         let per_node = shape.processes;
         let count = usize::from(shape.nodes) * usize::from(per_node);
-        let program = |index: usize| Program {
-            at: Endpoint {
+        let program = |index: usize| {
+            let at = Endpoint {
                 node: NodeId((index / usize::from(per_node)) as u16),
                 process: ProcessId((index % usize::from(per_node)) as u16),
-            },
-            exports: [None; SLOTS],
-            held: Vec::new(),
-            asked: BTreeMap::new(),
-            words: Words::new(config.words),
+            };
+            Program::new(at, config.words)
         };
         Self {
             config,
@@ -141,6 +152,7 @@ impl Workload {
             streams: BTreeMap::new(),
             notifications: Vec::new(),
             crashed: vec![false; usize::from(shape.nodes)],
+            down: vec![false; usize::from(shape.nodes)],
             todo: Vec::new(),
             late_revokes: Vec::new(),
             violation: None,
@@ -201,12 +213,36 @@ impl Workload {
 
     /// Whether a message may be lost: its export is revoked, or one of the two nodes has crashed.
     fn may_fail(&self, sent: &Sent) -> bool {
-        may_fail(
-            &self.instances,
-            &self.crashed,
-            self.config.may_lack_pages,
-            sent,
-        )
+        may_fail(&self.instances, self.config.may_lack_pages, sent)
+    }
+
+    /// All that the programs of a node knew and had is gone.
+    fn forget(&mut self, node: NodeId) {
+        let words = self.config.words;
+        for program in self
+            .programs
+            .iter_mut()
+            .filter(|program| program.at.node == node)
+        {
+            let at = program.at;
+            *program = Program::new(at, words);
+        }
+        for instance in &mut self.instances {
+            instance.stands &= instance.exporter.node != node;
+        }
+        for ((from, _), stream) in &mut self.streams {
+            if self.programs[*from].at.node == node {
+                stream.give_up();
+            }
+        }
+        let programs = &self.programs;
+        self.notifications.retain(|due| due.0.node != node);
+        self.late_revokes
+            .retain(|late| programs[late.0].at.node != node);
+        self.todo.retain(|todo| {
+            let (Todo::Enter(program, _) | Todo::Over(program, ..)) = *todo;
+            programs[program].at.node != node
+        });
     }
 
     /// What is left to be done after a step.
@@ -295,7 +331,7 @@ impl Workload {
         let due = self.notifications.iter().find(|due| {
             let id = self.by_id.get(&(due.0.node, due.1));
             let stands = id.is_some_and(|id| self.instances[*id].stands);
-            stands && !self.crashed[usize::from(due.0.node.0)]
+            stands && !self.down[usize::from(due.0.node.0)]
         });
         due.map(|(at, export, from, ..)| {
             liveness::still_waits(*at, format!("a notification at {export} from {from}"))
@@ -330,9 +366,8 @@ impl Workload {
 }
 
 /// Whether a message may be lost.
-fn may_fail(instances: &[Instance], crashed: &[bool], lacks_pages: bool, sent: &Sent) -> bool {
-    let instance = &instances[sent.instance];
-    lacks_pages || !instance.stands || crashed[usize::from(instance.exporter.node.0)]
+fn may_fail(instances: &[Instance], lacks_pages: bool, sent: &Sent) -> bool {
+    lacks_pages || sent.is_given_up || !instances[sent.instance].stands
 }
 
 /// Where an export begins, and where the buffer of a word: as the layout of memory has it, `shift` bytes further on.

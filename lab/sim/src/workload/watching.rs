@@ -57,7 +57,7 @@ impl Workload {
         let Some(stream) = self.streams.get_mut(&(owner, exporter.node)) else {
             return wrong("bytes arrived, and nothing was ever sent".into());
         };
-        let (instances, crashed) = (&self.instances, &self.crashed);
+        let instances = &self.instances;
         let lacks_pages = self.config.may_lack_pages;
         let arrived = Arrived {
             instance: number,
@@ -65,9 +65,7 @@ impl Workload {
             bytes: moved.bytes,
             signal,
         };
-        let whole = stream.arrive(arrived, |sent| {
-            may_fail(instances, crashed, lacks_pages, sent)
-        })?;
+        let whole = stream.arrive(arrived, |sent| may_fail(instances, lacks_pages, sent))?;
         if let Some(sent) = whole.filter(|sent| sent.notify) {
             let id = self.instances[number].id;
             self.notifications
@@ -138,7 +136,7 @@ impl Workload {
         let is_gone = |node: NodeId| self.crashed[usize::from(node.0)];
         let is_over = instance.is_none_or(|number| {
             let instance = &self.instances[number];
-            !instance.stands || is_gone(instance.exporter.node)
+            !instance.stands
         });
         let is_due = match error {
             CommandError::PeerGone(node) => is_gone(*node),
@@ -245,6 +243,12 @@ impl Workload {
                 "delivery",
                 format!("{at}: a packet of {from} was rejected: {reason:?}"),
             )),
+            Told::PeerSilent { node } | Told::PeerRestarted { node }
+                if self.crashed[usize::from(node.0)] =>
+            {
+                Ok(())
+            }
+            Told::PathChanged { .. } => Ok(()),
             _ => match breach_of(told) {
                 Some((node, breach)) => Err(violation(
                     "delivery",
@@ -290,6 +294,12 @@ impl Observer for Workload {
 
     fn crashed(&mut self, _now_ns: u64, node: NodeId) {
         self.crashed[usize::from(node.0)] = true;
+        self.down[usize::from(node.0)] = true;
+        self.forget(node);
+    }
+
+    fn restarted(&mut self, _now_ns: u64, node: NodeId) {
+        self.down[usize::from(node.0)] = false;
     }
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {

@@ -1,0 +1,192 @@
+//! A cluster over a transport that may lose, repeat, reorder, delay and damage datagrams; and nodes that restart.
+
+use mapwire_nic::DatagramBody;
+use mapwire_nic::link::LinkConfig;
+use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind, MAX_ACK_BYTES};
+use mapwire_wire::{HEADER_BYTES, Header, NodeId};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::memory::{BadAccess, POISON};
+use super::{BYTE_PS, Cluster, ClusterConfig, Event, Form, Observer, PACKET_NS, Violation};
+use super::{host::Host, read_source};
+use crate::canary::Canary;
+use crate::rules::Harm;
+
+/// What the transport does to packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It delivers each once and in order, and holds the sender back when its queue is full.
+    Lossless,
+    /// It drops what its queue has no room for, and bears all rules.
+    Lossy {
+        /// Paths between two nodes.
+        paths: u8,
+        /// How long a link waits for a silent peer.
+        dead_after_ns: u64,
+        /// Whether nodes are told of crashes; otherwise their links find out.
+        tells_of_crashes: bool,
+    },
+}
+
+impl Delivery {
+    /// What the network interface of a node's incarnation is made with.
+    pub(super) fn of_nic(
+        self,
+        config: &ClusterConfig,
+        node: NodeId,
+        incarnation: u32,
+    ) -> mapwire_nic::Delivery {
+        let Self::Lossy {
+            paths,
+            dead_after_ns,
+            ..
+        } = self
+        else {
+            return mapwire_nic::Delivery::Lossless;
+        };
+        let epoch = u64::from(incarnation) << 32 | (u64::from(node.0) + 1);
+        let bytes = config.max_payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES;
+        mapwire_nic::Delivery::Lossy(LinkConfig {
+            paths,
+            dead_after_ns,
+            ..LinkConfig::new(epoch, bytes as u32)
+        })
+    }
+}
+
+impl Cluster {
+    /// Sends what a node has to send. Whether there was anything.
+    pub(super) fn transmit_datagrams(
+        &mut self,
+        number: NodeId,
+        observer: &mut impl Observer,
+    ) -> bool {
+        let mut sent = false;
+        loop {
+            let host = &mut self.hosts[usize::from(number.0)];
+            let clock_ns = host.clock.shows(self.now_ns);
+            let Some(datagram) = host.node.poll_datagram(clock_ns) else {
+                return sent;
+            };
+            sent = true;
+            let (to, path, kind) = (datagram.to, datagram.header.path, datagram.header.kind);
+            let index = Self::slot(&mut self.packets, &mut self.free_packets);
+            let slot = &mut self.packets[index as usize];
+            (slot.from, slot.to, slot.form) = (number, to, Form::Datagram);
+            slot.payload.extend(datagram.header.emit());
+            match datagram.body {
+                DatagramBody::None => {}
+                DatagramBody::Ack(ack) => {
+                    let mut bytes = [0; MAX_ACK_BYTES];
+                    let length = ack.emit(&mut bytes);
+                    slot.payload.extend(&bytes[..length]);
+                }
+                DatagramBody::Packet(packet) => {
+                    slot.payload.extend(packet.header.as_bytes());
+                    let start = slot.payload.len();
+                    let read = read_source(&mut host.memory, &packet.source, &mut slot.payload);
+                    if let Err(BadAccess(text)) = read {
+                        let check = "pinned pages";
+                        observer.violated(self.now_ns, Violation { check, text });
+                        let bytes = packet.header.payload_bytes() as usize;
+                        slot.payload.resize(start + bytes, POISON);
+                    }
+                }
+            }
+            let is_lost = self.canary == Some(Canary::LostAck) && kind == LinkKind::Ack;
+            self.cast(index, path, is_lost);
+        }
+    }
+
+    /// Puts a datagram on its way, where it may meet with harm.
+    fn cast(&mut self, index: u32, path: u8, mut is_lost: bool) {
+        let slot = &mut self.packets[index as usize];
+        let (from, to, bytes) = (slot.from, slot.to, slot.payload.len() as u64);
+        let host = &mut self.hosts[usize::from(from.0)];
+        host.free_at_ns =
+            host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
+        let start_ns = host.port_free_ns.max(host.free_at_ns);
+        host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
+        let out_ns = host.port_free_ns;
+        let (mut delay_ns, mut late_ns, mut is_double) = (0, None, false);
+        for &fault in &self.active {
+            let fault = &self.faults[fault as usize];
+            match fault.harm(from, to, path, &mut self.random) {
+                Some(Harm::Lose) => is_lost = true,
+                Some(Harm::Repeat) => is_double = true,
+                Some(Harm::Late(ns)) => late_ns = Some(ns),
+                Some(Harm::Damage) => {
+                    let at = self.random.below(bytes) as usize;
+                    slot.payload[at] ^= 1 << self.random.below(8);
+                    slot.is_damaged = true;
+                }
+                None => delay_ns += fault.delay_ns(self.now_ns, from, to, &mut self.random),
+            }
+        }
+        let queue_packets = self.config.link.queue_packets;
+        let mut arrival_ns = out_ns + self.config.link.latency_ns + delay_ns;
+        let link = self.link(from, to);
+        if is_lost || link.queued >= queue_packets {
+            return self.recycle(index);
+        }
+        link.queued += 1 + u32::from(is_double);
+        match late_ns {
+            // The others overtake it.
+            Some(ns) => arrival_ns += ns,
+            None => {
+                arrival_ns = arrival_ns.max(link.last_arrival_ns);
+                link.last_arrival_ns = arrival_ns;
+            }
+        }
+        self.agenda.enter(arrival_ns, Event::Arrive(index));
+        if is_double {
+            let copy = self.packets[index as usize].clone();
+            let other = Self::slot(&mut self.packets, &mut self.free_packets);
+            self.packets[other as usize] = copy;
+            let apart_ns = self.random.below(100_000);
+            self.agenda
+                .enter(arrival_ns + apart_ns, Event::Arrive(other));
+        }
+    }
+
+    /// Puts the packets of `from` that came early, and whose turn has come, before all others that wait for the processor.
+    pub(super) fn take_early(&mut self, number: NodeId, from: NodeId) {
+        let host = &mut self.hosts[usize::from(number.0)];
+        let mut at = 0;
+        while let Some(early) = host.node.poll_early(from) {
+            if self.canary == Some(Canary::LostEarly) {
+                continue;
+            }
+            // It was checked as it came.
+            let Ok((header, _)) = Header::read_from_prefix(&early) else {
+                continue;
+            };
+            let index = Self::slot(&mut self.packets, &mut self.free_packets);
+            let slot = &mut self.packets[index as usize];
+            (slot.from, slot.to, slot.form) = (from, number, Form::Early);
+            slot.header = header;
+            slot.payload = early.into_vec();
+            host.inbox.insert(at, index);
+            at += 1;
+        }
+    }
+
+    /// A computer that has crashed starts anew, and knows nothing of before.
+    pub(super) fn restart(&mut self, node: NodeId, observer: &mut impl Observer) {
+        if self.is_alive(node) {
+            return;
+        }
+        let incarnation = &mut self.incarnations[usize::from(node.0)];
+        if self.canary != Some(Canary::KeptEpoch) {
+            *incarnation += 1;
+        }
+        let incarnation = *incarnation;
+        // As the first time: that had worked.
+        let made = Self::host(&self.config, node, incarnation, &mut self.random);
+        if let Ok(host) = made {
+            let clock = self.hosts[usize::from(node.0)].clock;
+            self.hosts[usize::from(node.0)] = Host { clock, ..host };
+            observer.restarted(self.now_ns, node);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Drop, duplicate, reorder, corrupt: a share of all datagrams meets with harm.
+
+use mapwire_wire::NodeId;
+
+use super::{Effect, Fault, Harm, Shape, Window, some};
+use crate::random::Random;
+
+#[derive(Debug)]
+struct Share {
+    window: Window,
+    percent: u64,
+    /// Of a datagram that is late, at most.
+    most_ns: u64,
+    harm: Harm,
+}
+
+impl Fault for Share {
+    fn window(&self) -> Window {
+        self.window
+    }
+
+    fn begin(&self) -> Effect {
+        Effect::Packets
+    }
+
+    fn harm(&self, _from: NodeId, _to: NodeId, _path: u8, random: &mut Random) -> Option<Harm> {
+        let is_hit = random.chance(self.percent);
+        is_hit.then(|| match self.harm {
+            Harm::Late(_) => Harm::Late(random.below(self.most_ns)),
+            harm => harm,
+        })
+    }
+}
+
+fn draw(random: &mut Random, shape: &Shape, harm: Harm) -> Vec<Box<dyn Fault>> {
+    some(random, 3, |random| Share {
+        window: shape.window(random, shape.heal_ns),
+        percent: random.spread(1, 50),
+        most_ns: random.spread(1_000, 5_000_000),
+        harm,
+    })
+}
+
+pub(super) fn drop(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
+    draw(random, shape, Harm::Lose)
+}
+
+pub(super) fn duplicate(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
+    draw(random, shape, Harm::Repeat)
+}
+
+pub(super) fn reorder(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
+    draw(random, shape, Harm::Late(0))
+}
+
+pub(super) fn corrupt(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
+    draw(random, shape, Harm::Damage)
+}
