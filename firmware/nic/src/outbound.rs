@@ -322,6 +322,7 @@ impl Outbound {
     pub(crate) fn begin_fetch(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             peer.fetching += 1;
+            self.await_answers(node);
         }
     }
 
@@ -329,6 +330,16 @@ impl Outbound {
     pub(crate) fn end_fetch(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             peer.fetching = peer.fetching.saturating_sub(1);
+            self.await_answers(node);
+        }
+    }
+
+    /// Lets the link know whether answers are awaited.
+    fn await_answers(&mut self, node: NodeId) {
+        if let Some(lossy) = &mut self.lossy
+            && let Some(peer) = self.peers.get(usize::from(node.0))
+        {
+            lossy.link_mut(node).set_awaiting(peer.fetching > 0);
         }
     }
 
@@ -388,10 +399,12 @@ impl Outbound {
         peer.blocked = true;
         peer.offered = false;
         peer.out = 0;
+        (peer.open_messages, peer.fetching) = (0, 0);
         while let Some(transmit) = peer.queue.pop() {
             lost(transmit.work);
         }
         self.ready.remove(index);
+        self.await_answers(node);
         true
     }
 
@@ -401,7 +414,6 @@ impl Outbound {
             // The queue was emptied when its former self went.
             (peer.gone, peer.blocked) = (false, false);
             (peer.next_sequence, peer.due) = (0, 0);
-            (peer.open_messages, peer.fetching) = (0, 0);
         }
     }
 

@@ -20,6 +20,8 @@ const COLLAPSE_TIMEOUTS: u32 = 3;
 /// The longest time between two probes, or the time of one timeout where that is longer. RFC 6298 (2.5) has 60 s for the Internet;
 /// within a cluster, two packets in 5 ms burden nobody, and a path that loses a third of all packets is not left idle.
 const MOST_BACKOFF_NS: u64 = 5_000_000;
+/// How often a silent peer of whom something is awaited is asked for a sign of life, before it is dead.
+const SILENCES_A_DEATH: u64 = 8;
 /// Events that wait to be told; one kind each.
 const MOST_EVENTS: usize = 4;
 
@@ -161,6 +163,10 @@ pub struct Link<T> {
     probes: u32,
     /// Since when the peer owes an answer.
     owing_since_ns: Option<u64>,
+    /// The owner waits for something that the peer has promised.
+    is_awaiting: bool,
+    /// Since when, or when the peer was last heard.
+    heard_ns: Option<u64>,
     /// Whether the last poll was held back by the window, or by the pacer.
     window_full: bool,
     paced: bool,
@@ -196,10 +202,21 @@ impl<T> Link<T> {
             timeouts: 0,
             probes: 0,
             owing_since_ns: None,
+            is_awaiting: false,
+            heard_ns: None,
             window_full: false,
             paced: false,
             dead: false,
             events: VecDeque::new(),
+        }
+    }
+
+    /// Whether the owner waits for something that the peer has promised. While it does, a peer that is silent is asked whether it is
+    /// still there: it may have restarted and forgotten.
+    pub const fn set_awaiting(&mut self, is_awaiting: bool) {
+        self.is_awaiting = is_awaiting;
+        if !is_awaiting {
+            self.heard_ns = None;
         }
     }
 
@@ -324,7 +341,14 @@ impl<T> Link<T> {
         if header.peer_epoch != self.config.epoch {
             return Err(Ignored::FormerSelf);
         }
+        self.handle_heard(now_ns);
         Ok(())
+    }
+
+    fn handle_heard(&mut self, now_ns: u64) {
+        if self.is_awaiting {
+            self.heard_ns = Some(now_ns);
+        }
     }
 
     fn handle_welcome(
@@ -339,7 +363,9 @@ impl<T> Link<T> {
             .greeting
             .handle_answer(now_ns, header.number, header.epoch)
             .ok_or(Ignored::NotAsked)?;
+        self.handle_heard(now_ns);
         if answer.before == Some(header.epoch) {
+            self.handle_progress(now_ns);
             return Ok(None);
         }
         self.dead = false;
@@ -445,6 +471,12 @@ impl<T> Link<T> {
         )
     }
 
+    /// When the peer is asked whether it is still there.
+    fn silent_ns(&self) -> Option<u64> {
+        let wait_ns = self.config.dead_after_ns / SILENCES_A_DEATH;
+        Some(self.heard_ns?.saturating_add(wait_ns.max(1)))
+    }
+
     /// The time is `now_ns`.
     pub fn handle_time(&mut self, now_ns: u64) {
         let due = |at: Option<u64>| at.is_some_and(|at| at <= now_ns);
@@ -454,6 +486,10 @@ impl<T> Link<T> {
         if due(self.dead_ns()) {
             self.close();
             self.tell(LinkEvent::Dead);
+        } else if due(self.silent_ns()) {
+            self.greeting.begin(now_ns);
+            self.owing_since_ns.get_or_insert(now_ns);
+            self.heard_ns = Some(now_ns);
         } else if due(self.loss_ns) {
             self.detect_losses(now_ns);
         } else if due(self.probe_ns()) {
@@ -477,6 +513,9 @@ impl<T> Link<T> {
 
     /// The next datagram to transmit, when the first packet that waits and was never sent makes a datagram of `waiting_bytes`.
     pub fn poll(&mut self, now_ns: u64, waiting_bytes: Option<u32>) -> Option<Datagram> {
+        if self.is_awaiting {
+            self.heard_ns.get_or_insert(now_ns);
+        }
         if let Some((challenge, epoch, path)) = self.welcome.take() {
             return Some(self.datagram(LinkKind::Welcome, challenge, epoch, path, Body::None));
         }
@@ -594,6 +633,7 @@ impl<T> Link<T> {
         let paced = self.paced.then(|| self.pacer.next_ns());
         let times = [
             self.dead_ns(),
+            self.silent_ns(),
             self.loss_ns,
             self.probe_ns(),
             self.greeting.next_ns(),

@@ -440,6 +440,29 @@ fn a_peer_that_was_declared_dead_is_heard_again_only_as_another_incarnation() {
     assert!(world.ends[1].got.iter().copied().eq(70..80));
 }
 
+#[test]
+fn a_peer_of_whom_something_is_awaited_is_asked_for_signs_of_life_and_one_of_whom_nothing_is_not() {
+    for is_awaiting in [false, true] {
+        let mut world = World::new(4, Rules::default());
+        world.send(0, 0..10);
+        world.run_until_over();
+        world.run(1_000, |_| false);
+        world.ends[0].link.set_awaiting(is_awaiting);
+        assert!(world.ends[0].link.poll(world.now_ns, None).is_none());
+        // It lives, and nothing is lost.
+        let before = world.ends[0].transmitted;
+        world.run(400, |_| false);
+        let asked = world.ends[0].transmitted - before;
+        assert_eq!(asked > 10, is_awaiting, "{asked}");
+        assert_eq!(world.ends[0].events, [LinkEvent::Up]);
+        // It has restarted, and says nothing by itself.
+        world.ends[1] = End::new(config(2002), 0);
+        world.run(400, |world| world.ends[0].events.len() > 1);
+        let restarted = world.ends[0].events.contains(&LinkEvent::Restarted);
+        assert_eq!(restarted, is_awaiting);
+    }
+}
+
 /// A link whose peer has epoch 7 and has acked nothing of three packets.
 fn up_with_three_out() -> Link<u64> {
     let mut link = Link::new(config(5));

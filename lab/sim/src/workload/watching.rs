@@ -211,7 +211,10 @@ impl Workload {
             }
             Told::StoresRefused { from, export, .. } => {
                 let instance = self.by_id.get(&(from, export));
+                // Of a former incarnation, perhaps, which gave its exports the same numbers.
+                let may_be_old = self.crashed[usize::from(from.0)];
                 match instance.is_some_and(|number| self.instances[*number].stands)
+                    && !may_be_old
                     && !self.config.may_lack_pages
                 {
                     false => Ok(()),
