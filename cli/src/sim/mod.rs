@@ -11,7 +11,7 @@ mod vopr;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use mapwire_sim::scenario::{MOST_NODES, Wanted};
 use mapwire_sim::{Canary, RULES, Rule, Scenario, parse_rules};
 
@@ -25,7 +25,7 @@ pub(crate) enum SimCommand {
     /// Cluster, faults and programs are drawn from the seed, which repeats a run to the last event. Seed and all that was drawn are printed
     /// first. Of a run that fails, the fewest faults and calls are found that still fail. The exit code is 1 then.
     #[command(
-        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --bug lost-signal --json"
+        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json"
     )]
     Run(run::RunArgs),
     /// Run new seeds for some minutes, up to the first that fails
@@ -41,9 +41,13 @@ pub(crate) struct DrawArgs {
     /// Nodes of the cluster, 1 to 4,096 (default: 2 to 16, drawn)
     #[arg(long, value_name = "N", value_parser = nodes, allow_negative_numbers = true)]
     nodes: Option<u16>,
-    /// What goes wrong: all, none, or delay, partition, path, pause, slow, refuse-pins, crash with commas between them
+    /// What goes wrong: all, none, or delay, partition, path, pause, slow, refuse-pins, crash, drop, duplicate, reorder, corrupt, restart
+    /// with commas between them; the last five need a lossy transport
     #[arg(long, value_name = "RULES", default_value = "all")]
     rules: String,
+    /// Whether the transport may lose packets (default: drawn, or as the rules need it)
+    #[arg(long)]
+    delivery: Option<DeliveryArg>,
     /// Calls of all programs together, up to 10,000,000 (default: drawn)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     calls: Option<u32>,
@@ -52,11 +56,38 @@ pub(crate) struct DrawArgs {
     bug: Option<Canary>,
 }
 
+/// What `--delivery` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DeliveryArg {
+    /// Each packet once and in order
+    Lossless,
+    /// Packets may be lost, repeated, reordered; the links recover
+    Lossy,
+}
+
 impl DrawArgs {
     fn wanted(&self) -> Result<Wanted, SimError> {
+        let rules = parse_rules(&self.rules)?;
+        // All rules: those that the transport bears.
+        let needs = rules
+            .iter()
+            .find(|rule| rule.is_lossy)
+            .filter(|_| self.rules.trim() != "all");
+        let lossy = match (self.delivery, needs) {
+            (Some(DeliveryArg::Lossless), Some(rule)) => {
+                return Err(format!(
+                    "rule `{}` needs a transport that may lose packets: give --delivery lossy, or other rules",
+                    rule.name
+                )
+                .into());
+            }
+            (None, None) => None,
+            (delivery, needs) => Some(delivery == Some(DeliveryArg::Lossy) || needs.is_some()),
+        };
         Ok(Wanted {
             nodes: self.nodes,
-            rules: parse_rules(&self.rules)?,
+            rules,
+            lossy,
             calls: self.calls,
             canary: self.bug,
             ..Wanted::default()
@@ -112,6 +143,11 @@ fn repeats(scenario: &Scenario, args: &DrawArgs) -> String {
         "mapwire sim run --seed {} --rules {}",
         scenario.seed, args.rules
     );
+    match args.delivery {
+        None => {}
+        Some(DeliveryArg::Lossless) => command.push_str(" --delivery lossless"),
+        Some(DeliveryArg::Lossy) => command.push_str(" --delivery lossy"),
+    }
     if let Some(nodes) = args.nodes {
         command.push_str(&format!(" --nodes {nodes}"));
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use mapwire_sim::shrink::{Shrunk, shrink};
-use mapwire_sim::{Outcome, Scenario};
+use mapwire_sim::{Delivery, Outcome, Scenario};
 use serde_json::json;
 
 use super::{DrawArgs, SimError, new_seed, repeats, seed};
@@ -58,6 +58,7 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
         "latency_ns": cluster.link.latency_ns,
         "bits_per_second": cluster.link.bits_per_second,
         "queue_packets": cluster.link.queue_packets,
+        "delivery": delivery(cluster.delivery),
         "max_payload_bytes": cluster.max_payload_bytes,
         "translation": cluster.design.to_string(),
         "pin_limit": cluster.pin_rules.limit.to_string(),
@@ -69,6 +70,22 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
         "heal_ns": scenario.heal_ns,
         "bug": scenario.canary.map(|bug| format!("{bug:?}")),
     })
+}
+
+/// What the transport does, for programs.
+fn delivery(delivery: Delivery) -> serde_json::Value {
+    match delivery {
+        Delivery::Lossless => json!("lossless"),
+        Delivery::Lossy {
+            paths,
+            dead_after_ns,
+            tells_of_crashes,
+        } => json!({
+            "paths": paths,
+            "dead_after_ns": dead_after_ns,
+            "tells_of_crashes": tells_of_crashes,
+        }),
+    }
 }
 
 /// How it went, for programs.
