@@ -20,7 +20,9 @@ struct Watch(Vec<String>);
 impl Observer for Watch {
     fn moved(&mut self, _: u64, _: Moved<'_>) {}
     fn told(&mut self, _: u64, at: NodeId, told: &Told) {
-        self.0.push(format!("{at}: {told:?}"));
+        if !matches!(told, Told::PathChanged { .. }) {
+            self.0.push(format!("{at}: {told:?}"));
+        }
     }
     fn asked(&mut self, _: u64, _: NodeId, _: &Ask) {}
     fn unpinned(&mut self, _: u64, _: Endpoint, _: u64) {}
@@ -30,11 +32,11 @@ impl Observer for Watch {
     }
 }
 
-fn config(nodes: u16, processes: u16) -> ClusterConfig {
+fn config(nodes: u16, processes: u16, delivery: Delivery) -> ClusterConfig {
     ClusterConfig {
         nodes,
         processes,
-        delivery: Delivery::Lossless,
+        delivery,
         link: LinkConfig::TEN_GIGABIT,
         design: DesignConfig::default(),
         pin_rules: PinRules::default(),
@@ -45,15 +47,15 @@ fn config(nodes: u16, processes: u16) -> ClusterConfig {
 }
 
 /// Every process adds 1 to the counter of every other, `rounds` times, while packets are late and hosts pause.
-fn count(seed: u64, rounds: u64) {
+fn count(seed: u64, rounds: u64, delivery: Delivery, rules: &str) {
     let (nodes, processes) = (3, 2);
     let mut random = Random::new(seed);
-    let mut cluster = Cluster::new(config(nodes, processes), random.clone()).unwrap();
+    let mut cluster = Cluster::new(config(nodes, processes, delivery), random.clone()).unwrap();
     let shape = Shape {
         nodes,
         heal_ns: 1_000_000,
     };
-    let rules = mapwire_sim::parse_rules("delay,partition,path,pause,slow").unwrap();
+    let rules = mapwire_sim::parse_rules(rules).unwrap();
     let faults = rules
         .iter()
         .flat_map(|rule| (rule.draw)(&mut random, &shape));
@@ -105,7 +107,15 @@ fn count(seed: u64, rounds: u64) {
 
 #[test]
 fn every_addition_to_a_remote_counter_is_done_and_answered_once() {
+    let rules = "delay,partition,path,pause,slow";
+    let lossy = Delivery::Lossy {
+        paths: 2,
+        dead_after_ns: 1_000_000_000,
+        tells_of_crashes: true,
+    };
     for seed in 0..20 {
-        count(seed, 10);
+        count(seed, 10, Delivery::Lossless, rules);
+        let more = format!("{rules},drop,duplicate,reorder,corrupt");
+        count(seed, 10, lossy, &more);
     }
 }
