@@ -7,7 +7,11 @@ use mapwire_sim::shared::run;
 #[test]
 fn loads_see_the_last_store_locks_exclude_and_barriers_hold_under_faults() {
     let mut packets = 0;
-    for rules in ["none", "delay,partition,path,pause,slow"] {
+    for rules in [
+        "none",
+        "delay,partition,path,pause,slow",
+        "delay,partition,path,pause,slow,drop,duplicate,reorder,corrupt",
+    ] {
         let rules = parse_rules(rules).unwrap();
         for seed in 0..150 {
             let outcome = run(seed, &rules, None).unwrap();
