@@ -49,7 +49,29 @@ pub struct Dma {
     /// The packet.
     pub buffer: BufferId,
     /// What follows once it is done.
-    pub(crate) after: After,
+    after: After,
+}
+
+impl Dma {
+    /// A move of nothing, which the caller fills in.
+    #[inline]
+    pub(crate) const fn new(process: ProcessId, buffer: BufferId, after: After) -> Self {
+        Self {
+            process,
+            piece: Piece::EMPTY,
+            at: 0,
+            signal: None,
+            update: None,
+            buffer,
+            after,
+        }
+    }
+
+    /// What follows once it is done.
+    #[inline]
+    pub(crate) const fn after(&self) -> After {
+        self.after
+    }
 }
 
 /// What follows a DMA.

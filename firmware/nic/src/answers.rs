@@ -18,21 +18,21 @@ pub(crate) const MAX_REFUSALS: usize = 16;
 /// A fetch that this node serves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serving {
-    pub(crate) process: ProcessId,
-    pub(crate) fetch: FetchId,
-    pub(crate) reply_key: Key,
+    pub process: ProcessId,
+    pub fetch: FetchId,
+    pub reply_key: Key,
     /// Looked up again before each chunk, since it may be revoked in between.
-    pub(crate) export: ExportId,
-    pub(crate) address: u64,
-    pub(crate) remaining: u64,
+    pub export: ExportId,
+    pub address: u64,
+    pub remaining: u64,
     /// Bytes sent so far.
-    pub(crate) sent: u64,
+    pub sent: u64,
     /// Where the page of `address` is, if it was looked up with the last chunk.
-    pub(crate) ahead: Option<Frame>,
+    pub ahead: Option<Frame>,
     /// Nothing more is sent but this.
-    pub(crate) refused: Option<Refusal>,
+    pub refused: Option<Refusal>,
     /// What a word held that has been updated: the answer, whatever becomes of the export.
-    pub(crate) value: Option<u64>,
+    pub value: Option<u64>,
 }
 
 impl Serving {
@@ -61,13 +61,13 @@ impl Serving {
 /// A store that this node refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreRefusal {
-    pub(crate) message: MessageId,
-    pub(crate) export: ExportId,
-    pub(crate) reason: Refusal,
-    pub(crate) offset: u64,
-    pub(crate) length: u64,
+    pub message: MessageId,
+    pub export: ExportId,
+    pub reason: Refusal,
+    pub offset: u64,
+    pub length: u64,
     /// Messages to the export that are told of with it, itself included.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ struct Owed {
 pub(crate) struct Answers {
     peers: Vec<Owed>,
     /// Peers that are owed something.
-    pub(crate) waiting: Turns,
+    waiting: Turns,
 }
 
 /// The next thing for a peer.
@@ -101,6 +101,22 @@ impl Answers {
             peers,
             waiting: Turns::new(nodes),
         }
+    }
+
+    /// Whether a peer is owed something and its turn is to come.
+    #[inline]
+    pub(crate) fn has_turns(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The first peer in turn that `ready` says yes to.
+    pub(crate) fn next(&self, ready: impl FnMut(usize) -> bool) -> Option<usize> {
+        self.waiting.first_that(ready)
+    }
+
+    /// What is owed to a peer waits for the host, until [`wait_again`](Self::wait_again).
+    pub(crate) fn stall(&mut self, index: usize) {
+        self.waiting.remove(index);
     }
 
     /// Makes room for all that a peer may be owed.

@@ -1,8 +1,10 @@
 //! Exports: what other nodes may store into and fetch from (VMMC §2; UTLB §4.1).
 
+use core::ops::{Deref, DerefMut};
+
 use mapwire_wire::{ExportId, Key, ProcessId, Refusal, Rights};
 
-use crate::slots::{Named, Slots};
+use crate::slots::{Ending, Named, Slots};
 
 /// Another buffer of the same process, where what arrives for an export lands (UTLB §4.1, transfer redirection).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +51,29 @@ impl Export {
 
 /// The exports of a NIC.
 #[derive(Debug)]
-pub(crate) struct Exports(pub(crate) Slots<Export>);
+pub(crate) struct Exports(Slots<Export>);
+
+impl Deref for Exports {
+    type Target = Slots<Export>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Exports {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 impl Exports {
+    pub(crate) fn new() -> Self {
+        Self(Slots::new(Ending::Retired))
+    }
+
     /// The export that `id` names, if `key` is its key and it gives `right`. Everything that a packet asks of an export
     /// passes through here.
     #[inline]

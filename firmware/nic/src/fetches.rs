@@ -1,6 +1,7 @@
 //! Fetches that this node asked for (UTLB §4.1, remote fetch).
 
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
 use mapwire_wire::{FetchId, Key, NodeId, ProcessId};
 
@@ -26,17 +27,17 @@ pub(crate) enum Fate {
 /// A fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetch {
-    pub(crate) process: ProcessId,
-    pub(crate) from: NodeId,
+    pub process: ProcessId,
+    pub from: NodeId,
     /// Local destination.
-    pub(crate) address: u64,
-    pub(crate) length: u64,
+    pub address: u64,
+    pub length: u64,
     /// Bytes that have come so far; replies come in order.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Memory moves that the driver has not reported as done.
-    pub(crate) moving: u32,
-    pub(crate) fate: Fate,
-    pub(crate) completion: u32,
+    pub moving: u32,
+    pub fate: Fate,
+    pub completion: u32,
 }
 
 impl Fetch {
@@ -49,9 +50,25 @@ impl Fetch {
 #[derive(Debug)]
 pub(crate) struct Fetches {
     /// At most [`MAX_FETCHES`].
-    pub(crate) asked: Slots<Fetch>,
+    asked: Slots<Fetch>,
     /// What a reply of each peer must show.
     reply_keys: Vec<Key>,
+}
+
+impl Deref for Fetches {
+    type Target = Slots<Fetch>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.asked
+    }
+}
+
+impl DerefMut for Fetches {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.asked
+    }
 }
 
 impl Fetches {
@@ -87,7 +104,8 @@ impl Fetches {
             .filter(|fetch| fetch.from == peer && !matches!(fetch.fate, Fate::Failed(_)))
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Bytes of NIC memory.
+    pub(crate) fn all_bytes(&self) -> usize {
         self.asked.bytes() + self.reply_keys.capacity() * size_of::<Key>()
     }
 }

@@ -1,10 +1,12 @@
 //! Imports: a process's right to store into or fetch from another node's export. A proxy address is an import and an offset
 //! within it (VMMC §2, destination proxy space).
 
+use core::ops::{Deref, DerefMut};
+
 use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Refusal, Rights, Signal};
 
 use crate::error::CommandError;
-use crate::slots::Slots;
+use crate::slots::{Ending, Slots};
 
 /// What a process has imported.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +68,29 @@ impl RefusedStores {
 
 /// The imports of a NIC.
 #[derive(Debug)]
-pub(crate) struct Imports(pub(crate) Slots<Import>);
+pub(crate) struct Imports(Slots<Import>);
+
+impl Deref for Imports {
+    type Target = Slots<Import>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Imports {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 impl Imports {
+    pub(crate) fn new() -> Self {
+        Self(Slots::new(Ending::Retired))
+    }
+
     /// The import that `id` names, if it is `process`'s own, still valid, and gives `right`. A process can so name no destination
     /// that it has not imported (VMMC §4.4).
     #[inline]

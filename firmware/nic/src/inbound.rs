@@ -10,14 +10,14 @@ use crate::outbound::MAX_OPEN_MESSAGES;
 /// A message of which more packets are to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inbound {
-    pub(crate) message: MessageId,
-    pub(crate) export: ExportId,
+    pub message: MessageId,
+    pub export: ExportId,
     /// Where it starts in the export.
-    pub(crate) start: u64,
+    pub start: u64,
     /// Bytes so far.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// A packet of it was refused.
-    pub(crate) refused: bool,
+    pub refused: bool,
 }
 
 /// The messages of one node. Messages of its processes are mixed packet by packet, at most [`MAX_OPEN_MESSAGES`] of them: an honest

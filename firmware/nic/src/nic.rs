@@ -1,5 +1,16 @@
 //! The network interface.
 
+mod cutting;
+pub(crate) mod datagrams;
+mod leaving;
+pub(crate) mod receive;
+mod sends;
+mod stalled;
+mod stores;
+mod tables;
+pub(crate) mod tracing;
+mod updates;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -22,12 +33,11 @@ use crate::fetches::Fetches;
 use crate::imports::{Import, Imports};
 use crate::inbound::InboundMessages;
 use crate::link::LinkConfig;
+use crate::nic::stalled::Stalled;
+use crate::nic::tracing::Traced;
 use crate::outbound::Outbound;
 use crate::pieces::Piece;
 use crate::processes::{Long, Processes};
-use crate::slots::{Ending, Slots};
-use crate::stalled::Stalled;
-use crate::tracing::Traced;
 use crate::transmit::{Transmit, Work};
 
 /// Bytes of one process's command queue, which lies in NIC memory (VMMC §4.5): 64 entries of 192 B.
@@ -98,31 +108,31 @@ pub struct Nic<D> {
     node: NodeId,
     memory_bytes: u64,
     /// Longest piece of a transfer in one packet.
-    pub(crate) chunk_bytes: usize,
-    pub(crate) translation: D,
-    pub(crate) processes: Processes,
-    pub(crate) next_message: MessageId,
-    pub(crate) exports: Exports,
-    pub(crate) imports: Imports,
-    pub(crate) fetches: Fetches,
-    pub(crate) answers: Answers,
+    chunk_bytes: usize,
+    translation: D,
+    processes: Processes,
+    next_message: MessageId,
+    exports: Exports,
+    imports: Imports,
+    fetches: Fetches,
+    answers: Answers,
     /// A packet that misses is dropped, where its sender's link sends it again.
-    pub(crate) drops_on_miss: bool,
+    drops_on_miss: bool,
     /// Whether what others are owed comes before what processes send, next time.
-    pub(crate) answers_first: bool,
-    pub(crate) dispatch: Dispatch,
-    pub(crate) outbound: Outbound,
+    answers_first: bool,
+    dispatch: Dispatch,
+    outbound: Outbound,
     /// What waits for the host.
-    pub(crate) stalled: Stalled,
+    stalled: Stalled,
     /// Messages in several packets, by sending node.
-    pub(crate) inbound: Vec<InboundMessages>,
+    inbound: Vec<InboundMessages>,
     /// Where the packet goes that is being handled.
-    pub(crate) scattered: Vec<Piece>,
-    pub(crate) dma: VecDeque<Dma>,
-    pub(crate) completions: VecDeque<Completion>,
-    pub(crate) counters: Counters,
+    scattered: Vec<Piece>,
+    dma: VecDeque<Dma>,
+    completions: VecDeque<Completion>,
+    counters: Counters,
     /// There while what is translated is noted.
-    pub(crate) traced: Option<VecDeque<Traced>>,
+    traced: Option<VecDeque<Traced>>,
 }
 
 impl<D: TranslationDesign> Nic<D> {
@@ -169,8 +179,8 @@ impl<D: TranslationDesign> Nic<D> {
             translation,
             processes: Processes::default(),
             next_message: MessageId(0),
-            exports: Exports(Slots::new(Ending::Retired)),
-            imports: Imports(Slots::new(Ending::Retired)),
+            exports: Exports::new(),
+            imports: Imports::new(),
             fetches: Fetches::new(config.reply_keys),
             answers: Answers::new(nodes),
             answers_first: false,
@@ -211,13 +221,13 @@ impl<D: TranslationDesign> Nic<D> {
     /// The import that `id` names.
     #[must_use]
     pub fn imported(&self, id: mapwire_wire::ImportId) -> Option<&Import> {
-        self.imports.0.get(id.0)
+        self.imports.get(id.0)
     }
 
     /// The export that `id` names.
     #[must_use]
     pub fn exported(&self, id: mapwire_wire::ExportId) -> Option<&Export> {
-        self.exports.0.get(id.0)
+        self.exports.get(id.0)
     }
 
     /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted), or
@@ -342,9 +352,9 @@ impl<D: TranslationDesign> Nic<D> {
         let queues = self.processes.count() as u64 * COMMAND_QUEUE_BYTES;
         let own = [
             ("process list", self.processes.bytes()),
-            ("export table", self.exports.0.bytes()),
-            ("import table", self.imports.0.bytes()),
-            ("fetch table", self.fetches.bytes()),
+            ("export table", self.exports.bytes()),
+            ("import table", self.imports.bytes()),
+            ("fetch table", self.fetches.all_bytes()),
             ("fetches served", self.answers.bytes()),
             ("transmit queues", self.outbound.bytes()),
             ("messages under way", inbound),

@@ -237,7 +237,7 @@ impl Outbound {
     pub(crate) fn push_from(&mut self, to: NodeId, repr: &Repr, source: Source, work: Work) {
         let transmit = self.push(to, repr);
         transmit.source = source;
-        transmit.work = work;
+        transmit.set_work(work);
     }
 
     /// Whether a packet waits that may go out.
@@ -266,7 +266,7 @@ impl Outbound {
         let index = usize::from(node.0);
         let peer = self.peers.get_mut(index)?;
         let transmit = peer.queue.pop()?;
-        let popped = (transmit.header.payload_bytes(), transmit.work);
+        let popped = (transmit.header.payload_bytes(), transmit.work());
         peer.offered = false;
         peer.next_sequence = peer.next_sequence.wrapping_add(1);
         if peer.queue.len() == 0 {
@@ -355,7 +355,7 @@ impl Outbound {
                     let sequence = transmit.header.sequence.get();
                     transmit.header = Repr::Nothing.emit(sequence).0;
                     transmit.source = Source::EMPTY;
-                    transmit.work = Work::None;
+                    transmit.set_work(Work::None);
                 }
             }
             let fixed = peer.out + usize::from(peer.offered);
@@ -382,7 +382,9 @@ impl Outbound {
         for peer in &mut self.peers {
             for at in 0..peer.out + usize::from(peer.offered) {
                 if let Some(transmit) = peer.queue.get_mut(at) {
-                    disown(&mut transmit.work);
+                    let mut work = transmit.work();
+                    disown(&mut work);
+                    transmit.set_work(work);
                 }
             }
         }
@@ -401,7 +403,7 @@ impl Outbound {
         peer.out = 0;
         (peer.open_messages, peer.fetching) = (0, 0);
         while let Some(transmit) = peer.queue.pop() {
-            lost(transmit.work);
+            lost(transmit.work());
         }
         self.ready.remove(index);
         self.await_answers(node);
@@ -474,7 +476,7 @@ impl Outbound {
     /// The oldest packet for `node` is acked: gives what depended on it.
     pub(crate) fn pop_acked(&mut self, node: NodeId) -> Option<Work> {
         let peer = self.peer_mut(node).filter(|peer| peer.out > 0)?;
-        let work = peer.queue.pop()?.work;
+        let work = peer.queue.pop()?.work();
         peer.out -= 1;
         peer.next_sequence = peer.next_sequence.wrapping_add(1);
         Some(work)
@@ -487,7 +489,7 @@ impl Outbound {
 
     /// Whether a packet that `work` depends on waits, or is out and not acked.
     pub(crate) fn is_queued(&self, work: Work) -> bool {
-        self.packets().any(|transmit| transmit.work == work)
+        self.packets().any(|transmit| transmit.work() == work)
     }
 
     /// NIC memory of the queues, in bytes.

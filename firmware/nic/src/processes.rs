@@ -10,42 +10,42 @@ use crate::turns::Turns;
 /// A long send that is being cut into chunks (VMMC §4.5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending {
-    pub(crate) to: NodeId,
-    pub(crate) import: ImportId,
-    pub(crate) export: ExportId,
-    pub(crate) key: Key,
-    pub(crate) message: MessageId,
+    pub to: NodeId,
+    pub import: ImportId,
+    pub export: ExportId,
+    pub key: Key,
+    pub message: MessageId,
     /// Where the next chunk goes, from the start of the export.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// Where the next chunk comes from.
-    pub(crate) address: u64,
+    pub address: u64,
     /// Bytes still to be cut.
-    pub(crate) remaining: u64,
+    pub remaining: u64,
     /// Bytes of all of it.
-    pub(crate) length: u64,
+    pub length: u64,
     /// Where the page of `address` is, if it was looked up with the last chunk.
-    pub(crate) ahead: Option<Frame>,
+    pub ahead: Option<Frame>,
     /// A chunk has been cut: the receiver knows of the message and must learn of its end.
-    pub(crate) begun: bool,
-    pub(crate) notify: bool,
-    pub(crate) signal: Option<Signal>,
-    pub(crate) completion: u32,
+    pub begun: bool,
+    pub notify: bool,
+    pub signal: Option<Signal>,
+    pub completion: u32,
 }
 
 /// A fetch that may not be asked yet, since too many are under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
-    pub(crate) from: NodeId,
-    pub(crate) import: ImportId,
-    pub(crate) export: ExportId,
-    pub(crate) key: Key,
-    pub(crate) offset: u64,
+    pub from: NodeId,
+    pub import: ImportId,
+    pub export: ExportId,
+    pub key: Key,
+    pub offset: u64,
     /// Local destination.
-    pub(crate) address: u64,
-    pub(crate) length: u64,
+    pub address: u64,
+    pub length: u64,
     /// The bytes are a word, to be updated when it has been read.
-    pub(crate) atomic: Option<Atomic>,
-    pub(crate) completion: u32,
+    pub atomic: Option<Atomic>,
+    pub completion: u32,
 }
 
 /// A command that is not done at once. The process's next command waits for it.
@@ -91,9 +91,34 @@ impl Long {
 /// A process with a command queue on this NIC.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    pub(crate) long: Option<Long>,
+    long: Option<Long>,
     /// Where its last command went: while that queue is full, the process's next command waits.
-    pub(crate) last_to: Option<NodeId>,
+    last_to: Option<NodeId>,
+}
+
+impl Process {
+    /// The command that is not done at once.
+    #[inline]
+    pub(crate) fn long(&self) -> Option<&Long> {
+        self.long.as_ref()
+    }
+
+    /// As [`long`](Self::long), to be changed.
+    #[inline]
+    pub(crate) fn long_mut(&mut self) -> Option<&mut Long> {
+        self.long.as_mut()
+    }
+
+    /// Where its last command went, if that may hold up the next.
+    #[inline]
+    pub(crate) fn last_to(&self) -> Option<NodeId> {
+        self.last_to
+    }
+
+    #[inline]
+    pub(crate) fn set_last_to(&mut self, to: NodeId) {
+        self.last_to = Some(to);
+    }
 }
 
 /// The processes by number: numbers are those of command queues, so they are small.
@@ -102,7 +127,7 @@ pub(crate) struct Processes {
     entries: Vec<Option<Process>>,
     open: usize,
     /// Those that have a long command.
-    pub(crate) long: Turns,
+    long: Turns,
 }
 
 impl Processes {
@@ -159,6 +184,30 @@ impl Processes {
     pub(crate) fn end(&mut self, process: ProcessId) -> Option<Long> {
         self.long.remove(usize::from(process.0));
         self.get_mut(process)?.long.take()
+    }
+
+    /// Whether a process has a long command and its turn to come.
+    #[inline]
+    pub(crate) fn has_turns(&self) -> bool {
+        !self.long.is_empty()
+    }
+
+    /// `process` has had its turn.
+    #[inline]
+    pub(crate) fn served(&mut self, process: ProcessId) {
+        self.long.served(usize::from(process.0));
+    }
+
+    /// The long command of `process` waits for the host, until [`resume`](Self::resume).
+    pub(crate) fn stall(&mut self, process: ProcessId) {
+        self.long.remove(usize::from(process.0));
+    }
+
+    /// The long command of `process`, if it has one, waits no more.
+    pub(crate) fn resume(&mut self, process: ProcessId) {
+        if self.get(process).is_some_and(|state| state.long.is_some()) {
+            self.long.insert(usize::from(process.0));
+        }
     }
 
     /// The processes that have a long command that `pick` says yes to, also those that wait for the host.

@@ -55,7 +55,7 @@ impl Queue {
         let place = self.place(self.length);
         self.length += 1;
         let transmit = &mut self.places[place];
-        transmit.work = crate::transmit::Work::None;
+        transmit.set_work(crate::transmit::Work::None);
         transmit
     }
 

@@ -75,10 +75,21 @@ pub struct Transmit {
     pub header: Header,
     /// Its payload: `header.length` bytes.
     pub source: Source,
-    pub(crate) work: Work,
+    work: Work,
 }
 
 impl Transmit {
+    /// What depends on it.
+    #[inline]
+    pub(crate) fn work(&self) -> Work {
+        self.work
+    }
+
+    #[inline]
+    pub(crate) fn set_work(&mut self, work: Work) {
+        self.work = work;
+    }
+
     pub(crate) const EMPTY: Self = Self {
         to: NodeId(0),
         header: Header::ZERO,

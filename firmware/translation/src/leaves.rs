@@ -13,7 +13,7 @@ const NO_LEAF: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Leaves<T, const CELLS: usize> {
     /// Cells of all leaves; a leaf's first is at its base.
-    pub(crate) cells: Vec<T>,
+    cells: Vec<T>,
     vacant: T,
     index: SparseIndex,
     last_number: u64,
@@ -39,6 +39,18 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
             of_leaf: Vec::new(),
             spare: Vec::new(),
         }
+    }
+
+    /// Cells of all leaves; those of a leaf begin at its base.
+    #[inline(always)]
+    pub(crate) fn cells(&self) -> &[T] {
+        &self.cells
+    }
+
+    /// As [`cells`](Self::cells), to be changed.
+    #[inline(always)]
+    pub(crate) fn cells_mut(&mut self) -> &mut [T] {
+        &mut self.cells
     }
 
     /// Base of the leaf with this number, if it is the one used last.

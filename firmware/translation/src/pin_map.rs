@@ -77,7 +77,7 @@ impl PinMap {
             return false;
         };
         let (word, bit) = (word_in_leaf(first), first % WORD_PAGES);
-        let Some(words) = self.leaves.cells.get(base + word..base + LEAF_WORDS) else {
+        let Some(words) = self.leaves.cells().get(base + word..base + LEAF_WORDS) else {
             return false;
         };
         // Of an empty range this is the largest number, which is left to the general way as well.
@@ -123,7 +123,7 @@ impl PinMap {
     pub fn contains(&self, page: Page) -> bool {
         let base = self.leaves.peek(page.0 >> LEAF_SHIFT);
         base.is_some_and(|base| {
-            self.leaves.cells[base + word_in_leaf(page.0)] >> (page.0 % WORD_PAGES) & 1 == 1
+            self.leaves.cells()[base + word_in_leaf(page.0)] >> (page.0 % WORD_PAGES) & 1 == 1
         })
     }
 
@@ -135,7 +135,7 @@ impl PinMap {
         let mut fresh = 0;
         for_each_word(range.in_address_space()?, |leaf, word, mask| {
             let base = self.leaves.find_or_add(leaf);
-            let cell = &mut self.leaves.cells[base + word];
+            let cell = &mut self.leaves.cells_mut()[base + word];
             let added = (mask & !*cell).count_ones();
             *cell |= mask;
             self.leaves.occupy(base, added);
@@ -157,7 +157,7 @@ impl PinMap {
             let Some(base) = self.leaves.find(leaf) else {
                 return;
             };
-            let cell = &mut self.leaves.cells[base + word];
+            let cell = &mut self.leaves.cells_mut()[base + word];
             let removed = (mask & *cell).count_ones();
             *cell &= !mask;
             if removed > 0 {
@@ -199,7 +199,7 @@ impl PinMap {
                 at = (at | ((1 << LEAF_SHIFT) - 1)).saturating_add(1);
                 continue;
             };
-            let word = self.leaves.cells[base + word_in_leaf(at)] ^ flip;
+            let word = self.leaves.cells()[base + word_in_leaf(at)] ^ flip;
             let found = word & (u64::MAX << (at % WORD_PAGES));
             if found != 0 {
                 let page = at - at % WORD_PAGES + u64::from(found.trailing_zeros());

@@ -157,14 +157,14 @@ impl PinnedPages {
         for page in range.in_address_space()? {
             let base = self.nodes.find_or_add(page.0 >> LEAF_SHIFT);
             let at = base + page_in_leaf(page);
-            if self.nodes.cells[at].state == State::Absent {
+            if self.nodes.cells()[at].state == State::Absent {
                 self.nodes.occupy(base, 1);
                 self.pinned += 1;
-                self.nodes.cells[at].state = State::Listed;
+                self.nodes.cells_mut()[at].state = State::Listed;
                 match &mut self.ranking {
-                    Ranking::Recency(list) => list.link_newest(&mut self.nodes.cells, at, at),
-                    Ranking::Frequency(buckets) => buckets.add(&mut self.nodes.cells, at, used),
-                    Ranking::Drawn(drawn) => drawn.add(&mut self.nodes.cells, at),
+                    Ranking::Recency(list) => list.link_newest(self.nodes.cells_mut(), at, at),
+                    Ranking::Frequency(buckets) => buckets.add(self.nodes.cells_mut(), at, used),
+                    Ranking::Drawn(drawn) => drawn.add(self.nodes.cells_mut(), at),
                 }
             } else if used {
                 self.touch_nodes(at, at + 1);
@@ -180,8 +180,8 @@ impl PinnedPages {
             return false;
         };
         let at = base + page_in_leaf(page);
-        let state = self.nodes.cells[at].state;
-        let cells = &mut self.nodes.cells;
+        let state = self.nodes.cells()[at].state;
+        let cells = self.nodes.cells_mut();
         match (&mut self.ranking, state) {
             (_, State::Absent) => return false,
             (Ranking::Recency(list), State::Listed) => list.unlink(cells, at, at),
@@ -189,7 +189,7 @@ impl PinnedPages {
             (Ranking::Frequency(buckets), _) => buckets.remove(cells, at),
             (_, State::Parked) => {}
         }
-        self.nodes.cells[at].state = State::Absent;
+        self.nodes.cells_mut()[at].state = State::Absent;
         self.pinned -= 1;
         self.nodes.vacate(base, 1);
         true
@@ -209,7 +209,7 @@ impl PinnedPages {
             if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
                 match &mut self.ranking {
                     Ranking::Recency(list) => {
-                        list.touch(&mut self.nodes.cells, base + from, base + to);
+                        list.touch(self.nodes.cells_mut(), base + from, base + to);
                     }
                     _ => self.touch_nodes(base + from, base + to),
                 }
@@ -223,7 +223,7 @@ impl PinnedPages {
     /// The nodes `from..to` of one leaf are used, the last of them last.
     #[inline(never)]
     fn touch_nodes(&mut self, from: usize, to: usize) {
-        let cells = &mut self.nodes.cells;
+        let cells = self.nodes.cells_mut();
         match &mut self.ranking {
             Ranking::Recency(list) => list.touch(cells, from, to),
             Ranking::Frequency(buckets) => {
@@ -249,7 +249,7 @@ impl PinnedPages {
             let start = rest.first;
             let mut absent = Some(0);
             if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
-                let nodes = &mut self.nodes.cells[base + from..base + to];
+                let nodes = &mut self.nodes.cells_mut()[base + from..base + to];
                 absent = nodes.iter().position(|node| node.state == State::Absent);
                 let mut fresh = 0;
                 for node in &mut nodes[..absent.unwrap_or(to - from)] {
@@ -281,7 +281,7 @@ impl PinnedPages {
             self.nodes.find_or_add(rest.first.0 >> LEAF_SHIFT);
             if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
                 let mut fresh = 0;
-                for node in &mut self.nodes.cells[base + from..base + to] {
+                for node in &mut self.nodes.cells_mut()[base + from..base + to] {
                     fresh += u32::from(node.holds == 0);
                     node.holds += 1;
                 }
@@ -302,7 +302,7 @@ impl PinnedPages {
             let start = rest.first;
             let mut idle = Some(0);
             if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
-                let nodes = &mut self.nodes.cells[base + from..base + to];
+                let nodes = &mut self.nodes.cells_mut()[base + from..base + to];
                 idle = nodes.iter().position(|node| node.holds == 0);
                 let done = idle.unwrap_or(to - from);
                 let (mut freed, mut parked) = (0, false);
@@ -331,7 +331,7 @@ impl PinnedPages {
     /// Whether a transfer holds the page.
     pub fn is_held(&self, page: Page) -> bool {
         let base = self.nodes.peek(page.0 >> LEAF_SHIFT);
-        base.is_some_and(|base| self.nodes.cells[base + page_in_leaf(page)].holds > 0)
+        base.is_some_and(|base| self.nodes.cells()[base + page_in_leaf(page)].holds > 0)
     }
 
     /// Appends the `count` pages to give up first by the policy, none that a transfer holds and none of `keep`. Returns whether
@@ -378,7 +378,7 @@ impl PinnedPages {
         };
         core::iter::from_fn(move || {
             while at != NIL {
-                let (node, this) = (self.nodes.cells[at as usize], at as usize);
+                let (node, this) = (self.nodes.cells()[at as usize], at as usize);
                 at = node.newer;
                 if node.holds == 0 {
                     return Some(page_at(&self.nodes, this));
@@ -392,7 +392,7 @@ impl PinnedPages {
     pub(crate) fn is_idle(&self, page: Page) -> bool {
         let base = self.nodes.peek(page.0 >> LEAF_SHIFT);
         base.is_some_and(|base| {
-            let node = self.nodes.cells[base + page_in_leaf(page)];
+            let node = self.nodes.cells()[base + page_in_leaf(page)];
             node.state != State::Absent && node.holds == 0
         })
     }
@@ -400,10 +400,10 @@ impl PinnedPages {
     /// Pinned pages outside the range that transfers hold. Takes a pass over all nodes: only errors ask.
     pub(crate) fn held_outside(&self, range: PageRange) -> u64 {
         let held = |at: &usize| {
-            let Node { holds, state, .. } = self.nodes.cells[*at];
+            let Node { holds, state, .. } = self.nodes.cells()[*at];
             holds > 0 && state != State::Absent && !range.contains(page_at(&self.nodes, *at))
         };
-        (0..self.nodes.cells.len()).filter(held).count() as u64
+        (0..self.nodes.cells().len()).filter(held).count() as u64
     }
 
     /// Bytes of host memory taken.
@@ -436,7 +436,7 @@ impl PinnedPages {
     /// Puts parked nodes that nothing holds any more back.
     #[cold]
     fn take_back(&mut self, from: usize, to: usize) {
-        let cells = &mut self.nodes.cells;
+        let cells = self.nodes.cells_mut();
         for at in from..to {
             let Node { state, holds, .. } = cells[at];
             if state == State::Parked && holds == 0 {
@@ -464,8 +464,8 @@ struct Search<'a, F> {
 impl<F: Fn(Page) -> bool> Search<'_, F> {
     /// Takes the node as a victim, unless it must stay. Whether it was parked: a transfer holds it, and the ranking takes it out.
     fn visit(&mut self, at: usize) -> bool {
-        if self.nodes.cells[at].holds > 0 {
-            self.nodes.cells[at].state = State::Parked;
+        if self.nodes.cells()[at].holds > 0 {
+            self.nodes.cells_mut()[at].state = State::Parked;
             self.parked = true;
             return true;
         }

@@ -137,11 +137,16 @@ pub trait ChooseVictims: fmt::Debug + Send {
 /// The pages that may be given up: pinned, held by no transfer and not needed by the one that wants room.
 #[derive(Debug)]
 pub struct Candidates<'a> {
-    pub(crate) pinned: &'a PinnedPages,
-    pub(crate) keep: PageRange,
+    pinned: &'a PinnedPages,
+    keep: PageRange,
 }
 
-impl Candidates<'_> {
+impl<'a> Candidates<'a> {
+    /// Those of `pinned` that are idle and not in `keep`.
+    pub(crate) const fn new(pinned: &'a PinnedPages, keep: PageRange) -> Self {
+        Self { pinned, keep }
+    }
+
     /// Whether the page is one.
     pub fn contains(&self, page: Page) -> bool {
         self.pinned.is_idle(page) && !self.keep.contains(page)

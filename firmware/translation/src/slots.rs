@@ -46,7 +46,7 @@ pub(crate) struct SlotTable {
 /// More pages than there are free slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full {
-    pub(crate) needed_pages: u64,
+    pub needed_pages: u64,
 }
 
 impl SlotTable {
@@ -76,13 +76,13 @@ impl SlotTable {
     #[inline]
     pub(crate) fn slot(&mut self, page: Page) -> Option<u32> {
         let base = self.slot_of.find(page.0 >> LEAF_SHIFT)?;
-        let slot = self.slot_of.cells[base + page_in_leaf(page)];
+        let slot = self.slot_of.cells()[base + page_in_leaf(page)];
         (slot != NO_SLOT).then_some(slot)
     }
 
     pub(crate) fn peek_slot(&self, page: Page) -> Option<u32> {
         let base = self.slot_of.peek(page.0 >> LEAF_SHIFT)?;
-        let slot = self.slot_of.cells[base + page_in_leaf(page)];
+        let slot = self.slot_of.cells()[base + page_in_leaf(page)];
         (slot != NO_SLOT).then_some(slot)
     }
 
@@ -147,7 +147,7 @@ impl SlotTable {
         let slot = self.slot(page)?;
         self.fragmented -= self.breaks(page);
         let base = self.slot_of.find(page.0 >> LEAF_SHIFT)?;
-        self.slot_of.cells[base + page_in_leaf(page)] = NO_SLOT;
+        self.slot_of.cells_mut()[base + page_in_leaf(page)] = NO_SLOT;
         self.slot_of.vacate(base, 1);
         self.installed -= 1;
         self.frames[slot as usize] = Frame::GARBAGE;
@@ -252,7 +252,7 @@ impl SlotTable {
 
     fn enter(&mut self, page: Page, slot: u32, frame: Frame) {
         let base = self.slot_of.find_or_add(page.0 >> LEAF_SHIFT);
-        self.slot_of.cells[base + page_in_leaf(page)] = slot;
+        self.slot_of.cells_mut()[base + page_in_leaf(page)] = slot;
         self.slot_of.occupy(base, 1);
         self.frames[slot as usize] = frame;
         self.installed += 1;

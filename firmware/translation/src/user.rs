@@ -475,10 +475,7 @@ fn victims(
         order.victims(count, keep, out);
         return;
     };
-    let candidates = Candidates {
-        pinned: order,
-        keep,
-    };
+    let candidates = Candidates::new(order, keep);
     let mut named = Vec::new();
     chooser.choose(count, &candidates, &mut named);
     let mut taken = BTreeSet::new();

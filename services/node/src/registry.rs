@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 use core::any::Any;
 
 use mapwire_nic::NicError;
-use mapwire_service::Service;
-use mapwire_wire::{HandlerId, ProcessId};
+use mapwire_service::{Action, Broken, Service};
+use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 use thiserror::Error;
+
+use crate::shared_memory::SharedMemory;
 
 /// Why a service is not registered.
 #[derive(Debug, Error)]
@@ -26,11 +28,113 @@ pub enum RegisterError {
     Nic(#[from] NicError),
 }
 
-/// One service.
+/// A service. Programs wait for the shared memory at each fault and barrier: it is called without a look into a table.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Shared(Box<SharedMemory>),
+    Other(Box<dyn Service>),
+}
+
+impl Held {
+    fn new(service: Box<dyn Service>) -> Self {
+        let any: &dyn Any = &*service;
+        if !any.is::<SharedMemory>() {
+            return Self::Other(service);
+        }
+        let any: Box<dyn Any> = service;
+        match any.downcast() {
+            Ok(shared) => Self::Shared(shared),
+            Err(_) => unreachable!("it is one"),
+        }
+    }
+
+    fn into_service(self) -> Box<dyn Service> {
+        match self {
+            Self::Shared(shared) => shared,
+            Self::Other(service) => service,
+        }
+    }
+
+    #[inline]
+    fn as_any(&self) -> &dyn Any {
+        match self {
+            Self::Shared(shared) => &**shared,
+            Self::Other(service) => &**service,
+        }
+    }
+
+    #[inline]
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        match self {
+            Self::Shared(shared) => &mut **shared,
+            Self::Other(service) => &mut **service,
+        }
+    }
+}
+
+/// Calls whichever service it is.
+macro_rules! each {
+    ($held:expr, $service:ident => $call:expr) => {
+        match $held {
+            Held::Shared($service) => $call,
+            Held::Other($service) => $call,
+        }
+    };
+}
+
+impl Service for Held {
+    #[inline]
+    fn handle_message(
+        &mut self,
+        now_ns: u64,
+        from: Endpoint,
+        message: &[u8],
+    ) -> Result<(), Broken> {
+        each!(self, service => service.handle_message(now_ns, from, message))
+    }
+
+    fn handle_peer_gone(&mut self, now_ns: u64, node: NodeId) {
+        each!(self, service => service.handle_peer_gone(now_ns, node));
+    }
+
+    fn handle_lost(&mut self, to: Endpoint) {
+        each!(self, service => service.handle_lost(to));
+    }
+
+    fn handle_time(&mut self, now_ns: u64) {
+        each!(self, service => service.handle_time(now_ns));
+    }
+
+    #[inline]
+    fn has_actions(&self) -> bool {
+        each!(self, service => service.has_actions())
+    }
+
+    #[inline]
+    fn poll_action(&mut self) -> Option<Action<'_>> {
+        each!(self, service => service.poll_action())
+    }
+
+    #[inline]
+    fn poll_at(&self) -> Option<u64> {
+        each!(self, service => service.poll_at())
+    }
+
+    #[inline]
+    fn needs_time(&self, message: &[u8]) -> bool {
+        each!(self, service => service.needs_time(message))
+    }
+
+    #[inline]
+    fn allocates_nothing(&self) -> bool {
+        each!(self, service => service.allocates_nothing())
+    }
+}
+
 #[derive(Debug)]
 struct Registered {
     handler: HandlerId,
-    service: Box<dyn Service>,
+    service: Held,
 }
 
 /// Those of a process. There are few.
@@ -39,36 +143,35 @@ pub(crate) struct Registry(Vec<Registered>);
 
 impl Registry {
     #[inline]
-    pub(crate) fn get_mut(&mut self, handler: HandlerId) -> Option<&mut dyn Service> {
+    pub(crate) fn get_mut(&mut self, handler: HandlerId) -> Option<&mut Held> {
         let mut services = self.0.iter_mut();
         let found = services.find(|registered| registered.handler == handler)?;
-        Some(&mut *found.service)
+        Some(&mut found.service)
     }
 
     #[inline]
-    pub(crate) fn get(&self, handler: HandlerId) -> Option<&dyn Service> {
+    pub(crate) fn get(&self, handler: HandlerId) -> Option<&Held> {
         let mut services = self.0.iter();
         let found = services.find(|registered| registered.handler == handler)?;
-        Some(&*found.service)
+        Some(&found.service)
     }
 
     /// The service under this id, if it is a `T`.
     #[inline]
     pub(crate) fn of_type<T: Service>(&self, handler: HandlerId) -> Option<&T> {
-        let service: &dyn Any = self.get(handler)?;
-        service.downcast_ref()
+        self.get(handler)?.as_any().downcast_ref()
     }
 
     /// As [`of_type`](Self::of_type), to be changed.
     #[inline]
     pub(crate) fn of_type_mut<T: Service>(&mut self, handler: HandlerId) -> Option<&mut T> {
-        let service: &mut dyn Any = self.get_mut(handler)?;
-        service.downcast_mut()
+        self.get_mut(handler)?.as_any_mut().downcast_mut()
     }
 
     pub(crate) fn insert(&mut self, handler: HandlerId, service: Box<dyn Service>) -> bool {
         let is_free = self.get(handler).is_none();
         if is_free {
+            let service = Held::new(service);
             self.0.push(Registered { handler, service });
         }
         is_free
@@ -76,18 +179,18 @@ impl Registry {
 
     pub(crate) fn remove(&mut self, handler: HandlerId) -> Option<Box<dyn Service>> {
         let at = self.0.iter().position(|other| other.handler == handler)?;
-        Some(self.0.remove(at).service)
+        Some(self.0.remove(at).service.into_service())
     }
 
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Service> {
-        self.0.iter().map(|registered| &*registered.service)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.0.iter().map(|registered| &registered.service)
     }
 
     #[inline]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (HandlerId, &mut dyn Service)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (HandlerId, &mut Held)> {
         self.0
             .iter_mut()
-            .map(|registered| (registered.handler, &mut *registered.service))
+            .map(|registered| (registered.handler, &mut registered.service))
     }
 }

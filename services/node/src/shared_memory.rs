@@ -223,6 +223,7 @@ impl Service for SharedMemory {
         self.dsm.poll_hold()
     }
 
+    #[inline]
     fn needs_time(&self, message: &[u8]) -> bool {
         self.dsm.needs_time(message)
     }

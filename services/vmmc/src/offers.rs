@@ -29,20 +29,20 @@ pub struct Offer {
 /// An offer and who has taken it.
 #[derive(Clone, Debug)]
 pub(crate) struct Offered {
-    pub(crate) offer: Offer,
+    pub offer: Offer,
     /// Importers, one entry an import.
-    pub(crate) taken: Vec<Endpoint>,
+    pub taken: Vec<Endpoint>,
 }
 
 /// The right to import, asked for by a peer before the name was there.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) from: Endpoint,
-    pub(crate) uid: u32,
-    pub(crate) request: u32,
-    pub(crate) name: String,
-    pub(crate) rights: Rights,
-    pub(crate) token: Option<Key>,
+    pub from: Endpoint,
+    pub uid: u32,
+    pub request: u32,
+    pub name: String,
+    pub rights: Rights,
+    pub token: Option<Key>,
 }
 
 /// Requests of one peer that may wait at a time: a peer cannot make this node's memory grow.

@@ -11,10 +11,10 @@ pub struct RequestId(pub u32);
 /// An import under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub(crate) id: RequestId,
-    pub(crate) to: Endpoint,
-    pub(crate) name: String,
-    pub(crate) rights: Rights,
-    pub(crate) deadline_ns: u64,
-    pub(crate) timeout_ns: u64,
+    pub id: RequestId,
+    pub to: Endpoint,
+    pub name: String,
+    pub rights: Rights,
+    pub deadline_ns: u64,
+    pub timeout_ns: u64,
 }

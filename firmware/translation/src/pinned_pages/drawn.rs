@@ -46,10 +46,10 @@ impl Drawn {
         while search.missing > 0 && left > 0 {
             let place = self.random.below(left);
             left -= 1;
-            self.swap(&mut search.nodes.cells, place, left);
+            self.swap(search.nodes.cells_mut(), place, left);
             let at = self.listed[left] as usize;
             if search.visit(at) {
-                self.remove(&mut search.nodes.cells, at);
+                self.remove(search.nodes.cells_mut(), at);
             }
         }
     }

@@ -108,9 +108,9 @@ impl Frequency {
         while search.missing > 0 && bucket != NIL {
             let mut at = self.buckets[bucket as usize].oldest;
             while search.missing > 0 && at != NIL {
-                let newer = search.nodes.cells[at as usize].newer;
+                let newer = search.nodes.cells()[at as usize].newer;
                 if search.visit(at as usize) {
-                    self.unlink(&mut search.nodes.cells, at as usize, bucket);
+                    self.unlink(search.nodes.cells_mut(), at as usize, bucket);
                     self.buckets[bucket as usize].parked += 1;
                 }
                 at = newer;

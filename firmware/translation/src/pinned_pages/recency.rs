@@ -67,9 +67,9 @@ impl Recency {
             self.oldest
         };
         while search.missing > 0 && at != NIL {
-            let node = search.nodes.cells[at as usize];
+            let node = search.nodes.cells()[at as usize];
             if search.visit(at as usize) {
-                self.unlink(&mut search.nodes.cells, at as usize, at as usize);
+                self.unlink(search.nodes.cells_mut(), at as usize, at as usize);
             }
             at = if self.newest_first {
                 node.older

@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{ProcessId, TraceOp};
 
-use crate::cutting::Path;
-use crate::nic::Nic;
+use super::Nic;
+use crate::nic::cutting::Path;
 
 /// Bytes of one page that were translated for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

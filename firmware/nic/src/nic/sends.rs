@@ -6,11 +6,11 @@ use mapwire_wire::{
     ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, Signal, WireError,
 };
 
+use super::Nic;
 use crate::actions::Completion;
 use crate::error::CommandError;
 use crate::fetches::{Fate, Fetch};
 use crate::imports::RefusedStore;
-use crate::nic::Nic;
 use crate::outbound::{HOST_LIMIT, REQUEST_LIMIT};
 use crate::processes::{Asking, Long, Sending};
 
@@ -22,7 +22,8 @@ impl<D: TranslationDesign> Nic<D> {
     pub fn accepts_command(&self, process: ProcessId) -> bool {
         match self.processes.get(process) {
             Some(state) => {
-                state.long.is_none() && state.last_to.is_none_or(|to| self.outbound.has_room(to))
+                state.long().is_none()
+                    && state.last_to().is_none_or(|to| self.outbound.has_room(to))
             }
             None => false,
         }
@@ -99,7 +100,7 @@ impl<D: TranslationDesign> Nic<D> {
         inline: &[u8],
     ) -> Result<(), CommandError> {
         match self.processes.get(process) {
-            Some(state) if state.long.is_none() => {}
+            Some(state) if state.long().is_none() => {}
             Some(_) => return Err(CommandError::NotAccepted),
             None => return Err(CommandError::NotOpen(process)),
         }
@@ -225,7 +226,7 @@ impl<D: TranslationDesign> Nic<D> {
             },
         };
         if self.imports.of_process(process, import).is_ok()
-            && let Some(import) = self.imports.0.get_mut(import.0)
+            && let Some(import) = self.imports.get_mut(import.0)
         {
             import.refused.note_unsent(store);
         }
@@ -234,7 +235,7 @@ impl<D: TranslationDesign> Nic<D> {
     #[inline]
     fn note_destination(&mut self, process: ProcessId, to: NodeId) {
         if let Some(state) = self.processes.get_mut(process) {
-            state.last_to = Some(to);
+            state.set_last_to(to);
         }
     }
 
@@ -337,7 +338,7 @@ impl<D: TranslationDesign> Nic<D> {
             completion: asking.completion,
         };
         // The table holds more than `may_ask` allows.
-        let Some(id) = self.fetches.asked.insert(fetch) else {
+        let Some(id) = self.fetches.insert(fetch) else {
             return;
         };
         self.outbound.begin_fetch(asking.from);

@@ -6,11 +6,11 @@ use mapwire_wire::{
     Signal,
 };
 
+use super::Nic;
 use crate::actions::{After, BufferId, Rejection, SignalWrite};
 use crate::answers::StoreRefusal;
-use crate::cutting::{Lack, Path};
 use crate::inbound::Inbound;
-use crate::nic::Nic;
+use crate::nic::cutting::{Lack, Path};
 
 /// A packet of a message.
 #[derive(Clone, Copy)]

@@ -6,14 +6,14 @@ use mapwire_wire::{
     ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
 };
 
+use super::Nic;
 use crate::actions::{After, BufferId, Completion, Dma, Rejection, SignalWrite};
 use crate::answers::Serving;
-use crate::cutting::{Lack, Path};
 use crate::dispatch::{HandlerTarget, Outbox};
 use crate::error::CommandError;
 use crate::fetches::Fate;
 use crate::imports::{Import, RefusedStore};
-use crate::nic::Nic;
+use crate::nic::cutting::{Lack, Path};
 use crate::outbound::{HANDLER_LIMIT, Outbound};
 use crate::pieces::Piece;
 use crate::processes::Long;
@@ -220,15 +220,9 @@ impl<D: TranslationDesign> Nic<D> {
             [piece] => (piece, 0),
             _ => self.move_all_but_last(process, buffer),
         };
-        self.dma.push_back(Dma {
-            process,
-            piece,
-            at,
-            signal,
-            update: None,
-            buffer,
-            after,
-        });
+        let mut dma = Dma::new(process, buffer, after);
+        (dma.piece, dma.at, dma.signal) = (piece, at, signal);
+        self.dma.push_back(dma);
     }
 
     /// Gives the last piece, and where it begins in the payload.
@@ -238,15 +232,9 @@ impl<D: TranslationDesign> Nic<D> {
         let mut last = Piece::EMPTY;
         for &piece in &self.scattered {
             if last.length > 0 {
-                self.dma.push_back(Dma {
-                    process,
-                    piece: last,
-                    at,
-                    signal: None,
-                    update: None,
-                    buffer,
-                    after: After::Nothing,
-                });
+                let mut dma = Dma::new(process, buffer, After::Nothing);
+                (dma.piece, dma.at) = (last, at);
+                self.dma.push_back(dma);
             }
             at += last.length;
             last = piece;
@@ -257,7 +245,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// The driver has moved what `dma` named. `old` is what the word held that it updated, if it updated one.
     #[inline]
     pub fn handle_dma_done(&mut self, dma: &Dma, old: u64) {
-        match dma.after {
+        match dma.after() {
             After::Nothing => {}
             After::Notify {
                 export,
@@ -266,7 +254,7 @@ impl<D: TranslationDesign> Nic<D> {
                 length,
             } => {
                 // An export that has gone meanwhile has nobody to tell.
-                if self.exports.0.get(export.0).is_some() {
+                if self.exports.get(export.0).is_some() {
                     self.counters.notifications += 1;
                     self.completions.push_back(Completion::Notification {
                         process: dma.process,
@@ -380,7 +368,7 @@ impl<D: TranslationDesign> Nic<D> {
                         Lack::NotPinned { address } => CommandError::NotPinned { address },
                         Lack::Host => CommandError::NoRoom { address },
                     };
-                    if let Some(fetch) = self.fetches.asked.get_mut(id.0) {
+                    if let Some(fetch) = self.fetches.get_mut(id.0) {
                         fetch.received += length;
                         fetch.fate = Fate::Failing(error);
                     }
@@ -392,7 +380,7 @@ impl<D: TranslationDesign> Nic<D> {
                 }
             }
         }
-        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+        let Some(fetch) = self.fetches.get_mut(id.0) else {
             return true;
         };
         fetch.received += length;
@@ -404,14 +392,14 @@ impl<D: TranslationDesign> Nic<D> {
         if wanted {
             self.move_scattered(process, None, buffer, After::Fetched { fetch: id });
         } else if reply.last && fetch.fate == Fate::Abandoned {
-            self.fetches.asked.remove(id.0);
+            self.fetches.remove(id.0);
         }
         true
     }
 
     /// Tells that a fetch failed on this side, once no memory move of it is under way; what still comes of it is dropped.
     fn tell_failing(&mut self, id: FetchId) {
-        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+        let Some(fetch) = self.fetches.get_mut(id.0) else {
             return;
         };
         let Fate::Failing(error) = fetch.fate else {
@@ -423,7 +411,7 @@ impl<D: TranslationDesign> Nic<D> {
         let (process, completion) = (fetch.process, Some(fetch.completion));
         fetch.fate = Fate::Abandoned;
         if fetch.received == fetch.length {
-            self.fetches.asked.remove(id.0);
+            self.fetches.remove(id.0);
         }
         self.completions.push_back(Completion::Failed {
             process,
@@ -443,7 +431,7 @@ impl<D: TranslationDesign> Nic<D> {
                     self.imports.note_unnamed(from);
                 }
                 if abandoned {
-                    self.fetches.asked.remove(id.0);
+                    self.fetches.remove(id.0);
                 } else if is_flush {
                     self.end_fetch(id);
                 } else {
@@ -457,7 +445,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Tells that a fetch failed, once no memory move of it is under way: its process may then use the destination for something
     /// else.
     pub(crate) fn fail_fetch(&mut self, id: FetchId, error: CommandError) {
-        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+        let Some(fetch) = self.fetches.get_mut(id.0) else {
             return;
         };
         fetch.fate = Fate::Failed(error);
@@ -467,7 +455,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     fn fetch_moved(&mut self, id: FetchId) {
-        let Some(fetch) = self.fetches.asked.get_mut(id.0) else {
+        let Some(fetch) = self.fetches.get_mut(id.0) else {
             return;
         };
         fetch.moving = fetch.moving.saturating_sub(1);
@@ -483,7 +471,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     fn end_fetch(&mut self, id: FetchId) {
-        let Some(fetch) = self.fetches.asked.remove(id.0) else {
+        let Some(fetch) = self.fetches.remove(id.0) else {
             return;
         };
         let (process, completion) = (fetch.process, fetch.completion);

@@ -7,11 +7,11 @@ use mapwire_translation::{
 };
 use mapwire_wire::{ExportId, HandlerId, ImportId, Key, ProcessId};
 
+use super::{Nic, PROCESS_BYTES};
 use crate::dispatch::HandlerTarget;
 use crate::error::NicError;
 use crate::exports::{Export, Landing};
 use crate::imports::Import;
-use crate::nic::{Nic, PROCESS_BYTES};
 use crate::slots::MAX_ENTRIES;
 use crate::transmit::{Source, Work};
 
@@ -59,12 +59,12 @@ impl<D: TranslationDesign> Nic<D> {
             return Err(NicError::ZeroKey);
         }
         self.check_open(export.process)?;
-        self.charge("an export", self.exports.0.growth_bytes() as u64)?;
+        self.charge("an export", self.exports.growth_bytes() as u64)?;
         let full = NicError::TableFull {
             what: "export",
             limit: MAX_ENTRIES,
         };
-        self.exports.0.insert(export).map(ExportId).ok_or(full)
+        self.exports.insert(export).map(ExportId).ok_or(full)
     }
 
     /// Lets stores for an export land in another buffer of the same process from here on, and fetches read there, or in the export
@@ -80,7 +80,6 @@ impl<D: TranslationDesign> Nic<D> {
         }
         let entry = self
             .exports
-            .0
             .get_mut(export.0)
             .ok_or(NicError::UnknownExport(export.0))?;
         entry.landing = landing;
@@ -96,12 +95,12 @@ impl<D: TranslationDesign> Nic<D> {
         if !self.outbound.has(import.node) {
             return Err(NicError::UnknownNode(import.node, self.outbound.nodes()));
         }
-        self.charge("an import", self.imports.0.growth_bytes() as u64)?;
+        self.charge("an import", self.imports.growth_bytes() as u64)?;
         let full = NicError::TableFull {
             what: "import",
             limit: MAX_ENTRIES,
         };
-        self.imports.0.insert(import).map(ImportId).ok_or(full)
+        self.imports.insert(import).map(ImportId).ok_or(full)
     }
 
     /// Selects who takes the packets of a handler id.
@@ -173,7 +172,7 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
                     piece,
                     ..
                 },
-            ) = (transmit.work, &transmit.source)
+            ) = (transmit.work(), &transmit.source)
                 && process.0 == owner.0
             {
                 pages.extend(PageRange::covering(address, u64::from(piece.length)));

@@ -4,9 +4,9 @@
 use mapwire_translation::{Frame, Lookup, PAGE_BYTES, Page, Pinning, Process, TranslationDesign};
 use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
 
+use super::Nic;
 use crate::answers::{Answer, Serving, StoreRefusal};
 use crate::error::CommandError;
-use crate::nic::Nic;
 use crate::pieces::Piece;
 use crate::processes::{Long, Sending};
 use crate::transmit::{Source, Work};
@@ -42,7 +42,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// some node has room for it. Processes take turns, so do peers, and so do the two.
     #[inline]
     pub(crate) fn cut_next(&mut self) -> bool {
-        if self.processes.long.is_empty() && self.answers.waiting.is_empty() {
+        if !self.processes.has_turns() && !self.answers.has_turns() {
             return false;
         }
         self.answers_first = !self.answers_first;
@@ -71,8 +71,8 @@ impl<D: TranslationDesign> Nic<D> {
             Long::Fetch(asking) => self.outbound.can_cut(asking.from) && self.may_ask(asking.from),
         });
         let process = next?;
-        self.processes.long.served(usize::from(process.0));
-        let long = self.processes.get(process)?.long?;
+        self.processes.served(process);
+        let long = *self.processes.get(process)?.long()?;
         let Chunk { piece, next } = match &long {
             Long::Fetch(_) => Chunk {
                 piece: Piece::EMPTY,
@@ -86,7 +86,7 @@ impl<D: TranslationDesign> Nic<D> {
             }
         };
         let state = self.processes.get_mut(process);
-        match state.and_then(|state| state.long.as_mut()) {
+        match state.and_then(|state| state.long_mut()) {
             Some(Long::Send(sending)) => {
                 let cut = *sending;
                 let length = u64::from(piece.length);
@@ -176,7 +176,7 @@ impl<D: TranslationDesign> Nic<D> {
     fn try_answer(&mut self) -> Option<bool> {
         let outbound = &self.outbound;
         let ready = |index: usize| outbound.can_cut(NodeId(index as u16));
-        let index = self.answers.waiting.first_that(ready)?;
+        let index = self.answers.next(ready)?;
         let to = NodeId(index as u16);
         match self.answers.take(index) {
             Some(Answer::Refuse(StoreRefusal {
@@ -253,7 +253,7 @@ impl<D: TranslationDesign> Nic<D> {
             self.answer_flush(to, cut);
             return true;
         }
-        let gone = self.exports.0.get(cut.export.0).is_none();
+        let gone = self.exports.get(cut.export.0).is_none();
         let refused = cut.refused.or(gone.then_some(Refusal::Revoked));
         if let Some(reason) = refused {
             let refusal = Repr::FetchRefused {

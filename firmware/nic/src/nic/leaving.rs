@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use mapwire_translation::{Process as TableOwner, TranslationDesign};
 use mapwire_wire::{ExportId, FetchId, Flags, ImportId, NodeId, ProcessId, Refusal};
 
+use super::Nic;
 use crate::actions::{After, Completion};
 use crate::answers::Serving;
 use crate::error::{CommandError, NicError};
 use crate::exports::Export;
 use crate::fetches::Fate;
 use crate::imports::{Import, RefusedStores};
-use crate::nic::Nic;
 use crate::processes::Long;
 use crate::transmit::{Source, Transmit, Work};
 
@@ -25,7 +25,6 @@ impl<D: TranslationDesign> Nic<D> {
     pub fn revoke(&mut self, export: ExportId) -> Result<Export, NicError> {
         let revoked = self
             .exports
-            .0
             .remove(export.0)
             .ok_or(NicError::UnknownExport(export.0))?;
         self.refuse_queued_replies(export);
@@ -37,7 +36,7 @@ impl<D: TranslationDesign> Nic<D> {
     fn refuse_queued_replies(&mut self, export: ExportId) {
         let answers = &mut self.answers;
         self.outbound.retain(|transmit| {
-            if transmit.work != (Work::Reply { export }) {
+            if transmit.work() != (Work::Reply { export }) {
                 return true;
             }
             let header = &transmit.header;
@@ -59,7 +58,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Gives what was noted of dropped sends by an import, and notes afresh.
     pub fn take_refused(&mut self, id: ImportId) -> RefusedStores {
-        let import = self.imports.0.get_mut(id.0);
+        let import = self.imports.get_mut(id.0);
         import.map_or_else(RefusedStores::default, |import| {
             core::mem::take(&mut import.refused)
         })
@@ -67,27 +66,23 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Gives an import up. A long send that uses it is finished.
     pub fn release(&mut self, id: ImportId) -> Option<Import> {
-        self.imports.0.remove(id.0)
+        self.imports.remove(id.0)
     }
 
     /// The exporter has revoked `export`: marks the imports of it, and gives their ids. Commands under way that use them fail.
     pub fn handle_revoked(&mut self, from: NodeId, export: ExportId) -> Vec<ImportId> {
         let ids = self
             .imports
-            .0
             .ids_where(|import| import.node == from && import.export == export);
         for &id in &ids {
-            if let Some(import) = self.imports.0.get_mut(id) {
+            if let Some(import) = self.imports.get_mut(id) {
                 import.revoked = true;
             }
         }
         let of_export = |long: &Long| long.peer() == from && long.import().1 == export;
         let using: Vec<ProcessId> = self.processes.with_long(of_export).collect();
         for process in using {
-            let long = self
-                .processes
-                .get(process)
-                .and_then(|state| state.long.as_ref());
+            let long = self.processes.get(process).and_then(|state| state.long());
             if let Some((import, _)) = long.map(Long::import) {
                 self.give_up(process, CommandError::Revoked(import));
             }
@@ -120,7 +115,7 @@ impl<D: TranslationDesign> Nic<D> {
                 let of_process =
                     matches!(transmit.source, Source::Memory { process: of, .. } if of == process);
                 !(of_process
-                    && transmit.work == Work::None
+                    && transmit.work() == Work::None
                     && transmit.to == sending.to
                     && transmit.header.message.get() == sending.message.0)
             });
@@ -142,7 +137,7 @@ impl<D: TranslationDesign> Nic<D> {
         if self.processes.get(process).is_none() {
             return;
         }
-        for id in self.exports.0.ids_where(|entry| entry.process == process) {
+        for id in self.exports.ids_where(|entry| entry.process == process) {
             // It is there: it was listed a moment ago.
             let _ = self.revoke(ExportId(id));
         }
@@ -150,14 +145,10 @@ impl<D: TranslationDesign> Nic<D> {
         self.processes.close(process);
         self.outbound.retain(|transmit| disown(transmit, process));
         self.outbound.disown_offered(process);
-        for id in self.imports.0.ids_where(|entry| entry.process == process) {
-            self.imports.0.remove(id);
+        for id in self.imports.ids_where(|entry| entry.process == process) {
+            self.imports.remove(id);
         }
-        for id in self
-            .fetches
-            .asked
-            .ids_where(|entry| entry.process == process)
-        {
+        for id in self.fetches.ids_where(|entry| entry.process == process) {
             self.abandon_fetch(id);
         }
         self.drop_moves(process);
@@ -179,7 +170,7 @@ impl<D: TranslationDesign> Nic<D> {
                     reply_key,
                     export,
                     ..
-                } = dma.after
+                } = dma.after()
                 && outbound.is_up(from)
             {
                 let refusal = Serving::refusal(fetch, reply_key, export, Refusal::Revoked);
@@ -192,13 +183,13 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// The peer goes on serving the fetch, and nothing is done with what comes.
     fn abandon_fetch(&mut self, id: u32) {
-        let Some(fetch) = self.fetches.asked.get_mut(id) else {
+        let Some(fetch) = self.fetches.get_mut(id) else {
             return;
         };
         let answered = fetch.has_come() || matches!(fetch.fate, Fate::Failed(_));
         fetch.fate = Fate::Abandoned;
         if answered {
-            self.fetches.asked.remove(id);
+            self.fetches.remove(id);
         }
     }
 
@@ -239,7 +230,7 @@ impl<D: TranslationDesign> Nic<D> {
         for process in using {
             self.give_up(process, error);
         }
-        for id in self.fetches.asked.ids_where(|fetch| fetch.from == node) {
+        for id in self.fetches.ids_where(|fetch| fetch.from == node) {
             self.lose_fetch(id, error);
         }
         self.answers.clear(node);
@@ -250,7 +241,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// No more comes of a fetch.
     fn lose_fetch(&mut self, id: u32, error: CommandError) {
-        let Some(fetch) = self.fetches.asked.get_mut(id) else {
+        let Some(fetch) = self.fetches.get_mut(id) else {
             return;
         };
         match fetch.fate {
@@ -261,7 +252,7 @@ impl<D: TranslationDesign> Nic<D> {
             // Told when its moves are done.
             Fate::Failing(error) => fetch.fate = Fate::Failed(error),
             Fate::Abandoned => {
-                self.fetches.asked.remove(id);
+                self.fetches.remove(id);
             }
         }
     }
@@ -280,6 +271,6 @@ fn disown(transmit: &mut Transmit, process: ProcessId) -> bool {
     transmit.header.flags = Flags::LAST.0.into();
     transmit.header.length = 0.into();
     transmit.source = Source::EMPTY;
-    transmit.work = Work::None;
+    transmit.set_work(Work::None);
     true
 }

@@ -4,11 +4,10 @@
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{Atomic, ExportId, FetchId, Key, NodeId, ProcessId, Refusal, Rights};
 
+use super::Nic;
 use crate::actions::{After, AtomicUpdate, BufferId, Dma, Rejection};
 use crate::answers::Serving;
-use crate::cutting::{Lack, Path};
-use crate::nic::Nic;
-use crate::pieces::Piece;
+use crate::nic::cutting::{Lack, Path};
 
 impl<D: TranslationDesign> Nic<D> {
     /// Takes an atomic operation. False when the host must act first; nothing is changed then.
@@ -49,21 +48,16 @@ impl<D: TranslationDesign> Nic<D> {
                 return true;
             }
         };
-        self.dma.push_back(Dma {
-            process,
-            piece: Piece::EMPTY,
-            at: 0,
-            signal: None,
-            update: Some(AtomicUpdate { piece, atomic }),
-            buffer,
-            after: After::Updated {
-                from,
-                fetch,
-                reply_key,
-                export,
-                bytes,
-            },
-        });
+        let after = After::Updated {
+            from,
+            fetch,
+            reply_key,
+            export,
+            bytes,
+        };
+        let mut dma = Dma::new(process, buffer, after);
+        dma.update = Some(AtomicUpdate { piece, atomic });
+        self.dma.push_back(dma);
         true
     }
 

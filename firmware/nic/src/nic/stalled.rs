@@ -8,8 +8,8 @@ use mapwire_translation::{
 };
 use mapwire_wire::{ExportId, NodeId, ProcessId};
 
+use super::Nic;
 use crate::lossy::Lossy;
-use crate::nic::Nic;
 
 /// Requests that may wait for the host; one that finds no room is made again when its transfer is tried again.
 const MAX_REQUESTS: usize = 64;
@@ -130,10 +130,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// again, and packets that were dropped are asked for.
     pub fn handle_miss_served(&mut self) {
         while let Some(process) = self.stalled.processes.pop() {
-            let state = self.processes.get(process);
-            if state.is_some_and(|state| state.long.is_some()) {
-                self.processes.long.insert(usize::from(process.0));
-            }
+            self.processes.resume(process);
         }
         while let Some(peer) = self.stalled.peers.pop() {
             self.answers.wait_again(peer);
@@ -146,7 +143,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Whether what must be known of an export and its process is in the NIC's memory, before a packet for it can be authenticated
     /// (dynamic handle lookup §IV: CBH and PCH); if not, the host is asked for it. What is not exported needs nothing: it is refused.
     pub(crate) fn has_handles(&mut self, export: ExportId) -> bool {
-        let Some(entry) = self.exports.0.get(export.0) else {
+        let Some(entry) = self.exports.get(export.0) else {
             return true;
         };
         let owner = TableOwner(entry.process.0);
@@ -165,7 +162,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// The long command of a process waits for the host.
     #[cold]
     pub(crate) fn stall_process(&mut self, process: ProcessId) {
-        self.processes.long.remove(usize::from(process.0));
+        self.processes.stall(process);
         if !self.stalled.processes.contains(&process) {
             self.stalled.processes.push(process);
         }
@@ -174,7 +171,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// What is owed to a peer waits for the host.
     #[cold]
     pub(crate) fn stall_peer(&mut self, peer: usize) {
-        self.answers.waiting.remove(peer);
+        self.answers.stall(peer);
         if !self.stalled.peers.contains(&peer) {
             self.stalled.peers.push(peer);
         }

@@ -6,10 +6,10 @@ use mapwire_translation::TranslationDesign;
 use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind};
 use mapwire_wire::{HEADER_BYTES, INLINE_BYTES, NodeId, Packet};
 
+use super::Nic;
 use crate::actions::{BufferId, Rejection};
 use crate::link::{Arrival, Body, LinkEvent, Received};
-use crate::nic::Nic;
-use crate::receive::Verdict;
+use crate::nic::receive::Verdict;
 use crate::transmit::Transmit;
 
 /// A datagram to transmit on path `header.path`: the header, then what the body says.
@@ -199,8 +199,8 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// A new incarnation of a node that was gone is there. It knows nothing of what its former self had exported.
     fn take_back(&mut self, node: NodeId) {
-        for id in self.imports.0.ids_where(|import| import.node == node) {
-            if let Some(import) = self.imports.0.get_mut(id) {
+        for id in self.imports.ids_where(|import| import.node == node) {
+            if let Some(import) = self.imports.get_mut(id) {
                 import.revoked = true;
             }
         }
