@@ -56,18 +56,19 @@ impl Held {
     }
 
     #[inline]
-    fn as_any(&self) -> &dyn Any {
+    fn of_type<T: Service>(&self) -> Option<&T> {
+        // Each in its own branch: what it is of is known there when it is compiled.
         match self {
-            Self::Shared(shared) => &**shared,
-            Self::Other(service) => &**service,
+            Self::Shared(shared) => (&**shared as &dyn Any).downcast_ref(),
+            Self::Other(service) => (&**service as &dyn Any).downcast_ref(),
         }
     }
 
     #[inline]
-    fn as_any_mut(&mut self) -> &mut dyn Any {
+    fn of_type_mut<T: Service>(&mut self) -> Option<&mut T> {
         match self {
-            Self::Shared(shared) => &mut **shared,
-            Self::Other(service) => &mut **service,
+            Self::Shared(shared) => (&mut **shared as &mut dyn Any).downcast_mut(),
+            Self::Other(service) => (&mut **service as &mut dyn Any).downcast_mut(),
         }
     }
 }
@@ -159,13 +160,13 @@ impl Registry {
     /// The service under this id, if it is a `T`.
     #[inline]
     pub(crate) fn of_type<T: Service>(&self, handler: HandlerId) -> Option<&T> {
-        self.get(handler)?.as_any().downcast_ref()
+        self.get(handler)?.of_type()
     }
 
     /// As [`of_type`](Self::of_type), to be changed.
     #[inline]
     pub(crate) fn of_type_mut<T: Service>(&mut self, handler: HandlerId) -> Option<&mut T> {
-        self.get_mut(handler)?.as_any_mut().downcast_mut()
+        self.get_mut(handler)?.of_type_mut()
     }
 
     pub(crate) fn insert(&mut self, handler: HandlerId, service: Box<dyn Service>) -> bool {

@@ -87,11 +87,13 @@ impl Stream {
         }
     }
 
-    /// Bytes have arrived. Messages that `may_fail` allows to be lost may be missing before them. Gives the message if this was its
+    /// Bytes have arrived. Messages that `may_fail` allows to be lost may be missing before them, and parts of such a message too where
+    /// the transport `may_lose` packets: those that are not acked when it fails are not sent again. Gives the message if this was its
     /// end.
     pub(crate) fn arrive(
         &mut self,
         arrived: Arrived<'_>,
+        may_lose: bool,
         may_fail: impl Fn(&Sent) -> bool,
     ) -> Result<Option<Sent>, Violation> {
         let wrong = |text| Err(violation("delivery", text));
@@ -108,11 +110,14 @@ impl Stream {
                     "{length} bytes at offset {offset} arrived, and nothing is under way"
                 ));
             };
+            let due = sent.offset + sent.arrived;
+            let gap = offset.saturating_sub(due);
             let is_due = sent.instance == instance
-                && sent.offset + sent.arrived == offset
-                && length <= sent.length - sent.arrived
-                && differs(sent.seed, sent.arrived, bytes).is_none();
+                && (due == offset || (may_lose && due < offset && may_fail(sent)))
+                && gap + length <= sent.length - sent.arrived
+                && differs(sent.seed, sent.arrived + gap, bytes).is_none();
             if is_due {
+                sent.arrived += gap;
                 break sent;
             }
             if !may_fail(sent) {
@@ -182,7 +187,7 @@ mod tests {
             bytes: &bytes,
             signal: None,
         };
-        stream.arrive(arrived, |_| may_fail).is_ok()
+        stream.arrive(arrived, false, |_| may_fail).is_ok()
     }
 
     #[test]
@@ -211,7 +216,7 @@ mod tests {
             bytes: &bytes,
             signal: None,
         };
-        assert!(stream().arrive(arrived, |_| false).is_err());
+        assert!(stream().arrive(arrived, false, |_| false).is_err());
         assert_eq!(
             stream().missing(1, |_| false).map(|sent| sent.number),
             Some(0)

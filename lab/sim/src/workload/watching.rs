@@ -58,6 +58,7 @@ impl Workload {
             return wrong("bytes arrived, and nothing was ever sent".into());
         };
         let instances = &self.instances;
+        let may_lose = self.config.resends;
         let lacks_pages = self.config.may_lack_pages;
         let arrived = Arrived {
             instance: number,
@@ -65,7 +66,9 @@ impl Workload {
             bytes: moved.bytes,
             signal,
         };
-        let whole = stream.arrive(arrived, |sent| may_fail(instances, lacks_pages, sent))?;
+        let whole = stream.arrive(arrived, may_lose, |sent| {
+            may_fail(instances, lacks_pages, sent)
+        })?;
         if let Some(sent) = whole.filter(|sent| sent.notify) {
             let id = self.instances[number].id;
             self.notifications
