@@ -97,6 +97,8 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
             None => {
                 self.cells.resize(self.cells.len() + CELLS, self.vacant);
                 self.of_leaf.push(fresh);
+                // Giving leaves up allocates nothing: it may happen where a page fault has interrupted an allocator.
+                self.spare.reserve(self.of_leaf.len());
                 self.of_leaf.len() - 1
             }
         };

@@ -45,5 +45,8 @@ pub(crate) struct Waiting {
     pub token: Option<Key>,
 }
 
-/// Requests of one peer that may wait at a time: a peer cannot make this node's memory grow.
+/// Requests of one process that may wait at a time: a peer cannot make this node's memory grow.
 pub(crate) const MAX_WAITING: usize = 256;
+/// Requests of all processes of a node that may wait at a time, and imports of one export that they may hold: a node names its processes
+/// as it likes.
+pub(crate) const MAX_OF_NODE: usize = 1024;

@@ -11,7 +11,7 @@ use mapwire_wire::{
 
 use crate::action::{Action, Grant};
 use crate::error::VmmcError;
-use crate::offers::{MAX_WAITING, Offer, Offered, Waiting};
+use crate::offers::{MAX_OF_NODE, MAX_WAITING, Offer, Offered, Waiting};
 use crate::requests::{Request, RequestId};
 
 /// Exports and imports of one process.
@@ -185,13 +185,7 @@ impl Vmmc {
                 };
                 if self.offers.iter().any(|other| other.offer.name == name) {
                     self.answer(&waiting);
-                } else if self
-                    .waiting
-                    .iter()
-                    .filter(|other| other.from == from)
-                    .count()
-                    >= MAX_WAITING
-                {
+                } else if !self.may_wait(from) {
                     self.send(
                         from,
                         &ControlMessage::ImportRefused {
@@ -365,6 +359,14 @@ impl Vmmc {
         self.actions.pop_front()
     }
 
+    /// Whether one more request of a process may wait.
+    fn may_wait(&self, from: Endpoint) -> bool {
+        let waiting = self.waiting.iter().map(|waiting| waiting.from);
+        let of_process = waiting.clone().filter(|other| *other == from).count();
+        let of_node = waiting.filter(|other| other.node == from.node).count();
+        of_process < MAX_WAITING && of_node < MAX_OF_NODE
+    }
+
     /// Answers a request for a name that is offered.
     fn answer(&mut self, waiting: &Waiting) {
         let Waiting {
@@ -383,7 +385,13 @@ impl Vmmc {
             return;
         };
         let offer = &offered.offer;
-        let reason = if !offer.importers.include(from.node, uid, token) {
+        let held = offered
+            .taken
+            .iter()
+            .filter(|holder| holder.node == from.node);
+        let reason = if held.count() >= MAX_OF_NODE {
+            Some(Refusal::Busy)
+        } else if !offer.importers.include(from.node, uid, token) {
             Some(Refusal::NotPermitted)
         } else if !offer.rights.contains(rights) {
             Some(Refusal::NoRight)

@@ -4,15 +4,15 @@
 //! [`Attack::act`] does one thing at random and checks what must hold at every moment; [`Attack::finish`] checks that honest
 //! processes are served as ever.
 
+#[path = "../../../../tests/hostile.rs"]
+mod hostile;
+
 use crate::world::random::Random;
-use crate::world::{PAGE, Sent, World, add, fetch, long_send, pattern, short_send, words};
+use crate::world::{PAGE, Sent, World, add, fetch, long_send, pattern, words};
+use hostile::{Known, Wanted, atomic, command, entry, near};
 use mapwire_nic::{Completion, Landing, Rejection};
 use mapwire_translation::Frame;
-use mapwire_wire::{
-    Atomic, AtomicOp, CommandHeader, CommandRepr, Endpoint, ExportId, FetchId, HEADER_BYTES,
-    HandlerId, Header, INLINE_BYTES, ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr,
-    Signal, SignalOp, Width,
-};
+use mapwire_wire::{CommandRepr, Endpoint, ExportId, FetchId, ImportId, Key, NodeId, ProcessId};
 
 /// The honest NIC, the node that is attacked, and the peer.
 const HONEST: u16 = 0;
@@ -36,6 +36,9 @@ const FETCHED_BYTES: u64 = PAGE + 100;
 /// The most that the victim's NIC may take, whatever happens.
 const MEMORY_BYTES: u64 = 512 << 10;
 
+/// How often, in 100, a bit of a packet or command is wrong.
+const FLIPS: u64 = 30;
+
 pub(crate) struct Attack {
     pub(crate) world: World,
     export: (ExportId, Key),
@@ -47,54 +50,11 @@ pub(crate) struct Attack {
     /// The number that is due from the peer.
     due: u32,
     /// The victim's last fetch that the peer saw.
-    asked: Option<(FetchId, Key)>,
+    asked: Option<(FetchId, Key, u64)>,
     gone: bool,
     /// Commands with a completion word that were taken from the honest node's processes, and words told to them.
     commanded: u64,
     told: u64,
-}
-
-/// Mostly below `likely`, at times just above it or far off.
-fn near(random: &mut Random, likely: u64) -> u64 {
-    match random.below(16) {
-        0 => u64::MAX - random.below(64),
-        1 => likely - random.below(9),
-        2 => likely + random.below(9),
-        _ => random.below(likely),
-    }
-}
-
-fn flip(random: &mut Random, bytes: &mut [u8]) {
-    if !bytes.is_empty() && random.chance(30) {
-        let bit = random.below(8 * bytes.len() as u64) as usize;
-        bytes[bit / 8] ^= 1 << (bit % 8);
-    }
-}
-
-/// A legal operation.
-fn atomic(random: &mut Random) -> Atomic {
-    let width = [Width::Four, Width::Eight][random.below(2) as usize];
-    let bits = 8 * width.bytes() as u32;
-    let mut value = || random.next() >> (u64::BITS - bits);
-    let (operand, expected) = (value(), value());
-    let op = match random.below(4) {
-        0 => AtomicOp::Add,
-        1 => AtomicOp::Swap,
-        // What untouched memory holds.
-        2 => AtomicOp::CompareSwap { expected: 0 },
-        _ => AtomicOp::CompareSwap { expected },
-    };
-    Atomic { op, width, operand }
-}
-
-/// A signal at `offset`, of any operation.
-fn signal(random: &mut Random, offset: u64) -> Signal {
-    let op = [SignalOp::Set, SignalOp::Add, SignalOp::Or][random.below(3) as usize];
-    Signal {
-        offset: offset & !7,
-        value: random.next(),
-        op,
-    }
 }
 
 impl Attack {
@@ -172,144 +132,29 @@ impl Attack {
     /// The peer takes what it was sent, and learns from it.
     fn listen(&mut self) {
         for sent in core::mem::take(self.world.wires.entry((VICTIM, PEER)).or_default()) {
-            if let Ok(
-                Repr::FetchRequest {
-                    fetch, reply_key, ..
-                }
-                | Repr::Atomic {
-                    fetch, reply_key, ..
-                },
-            ) = Repr::parse(&sent.header, &sent.payload)
-            {
-                self.asked = Some((fetch, reply_key));
-            }
+            self.asked = hostile::asked(&sent.header, &sent.payload).or(self.asked);
         }
     }
 
     /// The peer sends a packet.
     fn attack(&mut self) {
-        let repr = self.packet();
-        let random = &mut self.world.random;
-        let sequence = match random.below(16) {
-            0 => random.next() as u32,
-            1 => self.due.wrapping_sub(1),
-            _ => self.due,
+        let known = Known {
+            export: self.export,
+            length: LENGTH,
+            asked: self.asked,
+            flips: FLIPS,
         };
-        let (header, own) = repr.emit(sequence);
-        let mut bytes: [u8; HEADER_BYTES] = zerocopy::transmute!(header);
-        flip(random, &mut bytes);
-        let mut header: Header = zerocopy::transmute!(bytes);
-        match random.below(8) {
-            0 => header.offset.set(near(random, LENGTH)),
-            1 => header.length.set(near(random, 600) as u32),
-            // Ends at the end of the export, or just behind it.
-            2 => {
-                let end = LENGTH + random.below(9);
-                let start = end.saturating_sub(u64::from(header.length.get()));
-                header.offset.set(start);
-            }
-            _ => {}
-        }
-        // The transport checks that.
-        header.length.set(header.length.get().min(5000));
-        let mut payload = vec![random.byte(); header.payload_bytes() as usize];
-        let written = own.len().min(payload.len());
-        payload[..written].copy_from_slice(&own[..written]);
-        flip(random, &mut payload[..written]);
-        if written == 0 && payload.len() >= 16 && random.chance(50) {
-            let offset = near(random, LENGTH);
-            let at = payload.len() - 16;
-            payload[at..].copy_from_slice(&signal(random, offset).to_bytes());
-        }
+        let random = &mut self.world.random;
+        let repr = known.packet(random);
+        let (header, payload) = known.emit(random, self.due, &repr);
+        let is_due = header.sequence.get() == self.due;
         let wire = self.world.wires.entry((PEER, VICTIM)).or_default();
         wire.push_back(Sent::plain(header, payload));
         while self.world.on_wire(PEER, VICTIM) > 0 {
             self.world.receive(PEER, VICTIM);
         }
-        if sequence == self.due {
+        if is_due {
             self.due = self.due.wrapping_add(1);
-        }
-    }
-
-    /// A packet that could be fair, but for what is drawn wrong.
-    fn packet(&mut self) -> Repr {
-        let random = &mut self.world.random;
-        let (mut export, mut key) = self.export;
-        match random.below(8) {
-            0 => key = Key([random.byte(); 16]),
-            1 => export = ExportId(random.below(4) as u32 | (random.below(3) as u32) << 16),
-            _ => {}
-        }
-        let (mut fetch, mut reply_key) = self.asked.unwrap_or((FetchId(0x1_0000), Key([1; 16])));
-        match random.below(16) {
-            0 => fetch = FetchId(random.below(4) as u32 | (random.below(3) as u32) << 16),
-            1 => reply_key = Key([random.byte(); 16]),
-            _ => {}
-        }
-        let offset = random.below(LENGTH);
-        let most = [16, 600][random.below(2) as usize];
-        let length = random.within(1, most) as u32;
-        let message = MessageId(random.below(20) as u32);
-        let last = random.chance(60);
-        let reason = [Refusal::Busy, Refusal::Revoked][random.below(2) as usize];
-        match random.below(15) {
-            12..15 => {
-                let atomic = atomic(random);
-                Repr::Atomic {
-                    key,
-                    export,
-                    fetch: FetchId(random.below(100) as u32),
-                    offset: offset & !(atomic.width.bytes() - 1),
-                    atomic,
-                    reply_key: Key([random.byte(); 16]),
-                }
-            }
-            0..4 => Repr::Store {
-                key,
-                export,
-                message,
-                offset,
-                length,
-                last,
-                notify: last && random.chance(50),
-                signal: last && random.chance(50),
-            },
-            4 | 5 => Repr::FetchRequest {
-                key,
-                export,
-                fetch: FetchId(random.below(100) as u32),
-                offset,
-                want_bytes: random.below(LENGTH),
-                reply_key: Key([random.byte(); 16]),
-            },
-            6 | 7 => Repr::FetchReply {
-                reply_key,
-                fetch,
-                offset: offset * random.below(2),
-                // As for a word, or not.
-                length: [4, 8, length][random.below(3) as usize],
-                last,
-            },
-            8 => Repr::FetchRefused {
-                reply_key,
-                fetch,
-                reason,
-            },
-            9 => Repr::StoreRefused {
-                message,
-                export: ExportId(0x1_0000),
-                reason,
-                offset,
-                length: u64::from(length),
-                count: random.within(1, 50),
-            },
-            10 => Repr::Handler {
-                handler: HandlerId(random.below(3) as u32),
-                from: ProcessId(random.below(3) as u16),
-                to: ProcessId(random.below(3) as u16),
-                length,
-            },
-            _ => Repr::Nothing,
         }
     }
 
@@ -317,69 +162,24 @@ impl Attack {
     fn command(&mut self) {
         let random = &mut self.world.random;
         let process = ProcessId(random.below(2) as u16);
-        let import = match random.below(8) {
-            0 => ImportId(random.next() as u32),
-            _ => self.import,
+        let wanted = Wanted {
+            import: match random.below(8) {
+                0 => ImportId(random.next() as u32),
+                _ => self.import,
+            },
+            import_bytes: LENGTH,
+            address: HERE.wrapping_add(near(random, HERE_BYTES)),
+            length: near(random, LENGTH),
+            completion: random.below(100) as u32,
+            to: Endpoint::first_of(NodeId(VICTIM)),
         };
-        let (offset, length) = (near(random, LENGTH), near(random, LENGTH));
-        let address = HERE.wrapping_add(near(random, HERE_BYTES));
-        let notify = random.chance(50);
-        let signal = random.chance(50).then(|| {
-            let offset = near(random, LENGTH);
-            signal(random, offset)
-        });
-        let completion = random.below(100) as u32;
-        let data = vec![random.byte(); random.below(113) as usize];
-        let (command, data) = match random.below(6) {
-            4 | 5 => {
-                let atomic = atomic(random);
-                let command = CommandRepr::Atomic {
-                    import,
-                    offset: offset & !(atomic.width.bytes() - 1),
-                    address,
-                    atomic,
-                    completion,
-                };
-                (command, &[][..])
-            }
-            0 => (short_send(import, offset, &data, notify, signal), &data[..]),
-            1 => (fetch(import, offset, address, length, completion), &[][..]),
-            2 => {
-                let (to, handler) = (Endpoint::first_of(NodeId(VICTIM)), HandlerId(1));
-                let length = data.len() as u32;
-                (
-                    CommandRepr::Handler {
-                        to,
-                        handler,
-                        length,
-                    },
-                    &data[..],
-                )
-            }
-            _ => {
-                let command = CommandRepr::LongSend {
-                    import,
-                    offset,
-                    address,
-                    length,
-                    notify,
-                    signal,
-                    completion,
-                };
-                (command, &[][..])
-            }
-        };
-        let mut inline = [0; INLINE_BYTES];
-        let Ok((header, used)) = command.emit(data, &mut inline) else {
+        let (command, data) = command(random, &wanted);
+        let Some((header, inline)) = entry(random, FLIPS, &command, &data) else {
             return;
         };
-        let mut bytes: [u8; size_of::<CommandHeader>()] = zerocopy::transmute!(header);
-        flip(random, &mut bytes);
-        flip(random, &mut inline[..used]);
-        let header: CommandHeader = zerocopy::transmute!(bytes);
         let nic = self.world.nic(HONEST);
         if nic.accepts_command(process) {
-            nic.handle_command(process, &header, &inline[..used]);
+            nic.handle_command(process, &header, &inline);
             self.commanded += 1;
         }
     }

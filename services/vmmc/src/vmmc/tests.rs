@@ -1,7 +1,8 @@
 use super::*;
 use crate::importers::Importers;
+use alloc::string::String;
 use alloc::vec;
-use mapwire_wire::MappedPart;
+use mapwire_wire::{MappedPart, ProcessId};
 
 const EXPORTER: Endpoint = Endpoint::first_of(NodeId(0));
 const IMPORTER: Endpoint = Endpoint::first_of(NodeId(1));
@@ -351,6 +352,44 @@ fn a_peer_cannot_make_the_exporter_remember_without_bound() {
     let seen = exchange(&mut exporter, &mut importer);
     assert_eq!(seen.len(), 10);
     assert_eq!(exporter.waiting.len(), MAX_WAITING);
+}
+
+/// Sends the exporter `count` requests for `name`, each of another process of the importer's node. How many of them it refuses.
+fn ask_as_many(exporter: &mut Vmmc, count: u16, name: &dyn Fn(u16) -> String) -> usize {
+    let mut refused = 0;
+    for process in 0..count {
+        let from = Endpoint {
+            node: IMPORTER.node,
+            process: ProcessId(process),
+        };
+        let request = ControlMessage::ImportRequest {
+            request: 1,
+            name: &name(process),
+            rights: Rights::STORE,
+            token: None,
+        };
+        let mut bytes = [0; MAX_CONTROL_BYTES];
+        let length = request.emit(&mut bytes).unwrap();
+        exporter.handle_control(from, 0, &bytes[..length]).unwrap();
+        while let Some(Action::Send { message, .. }) = exporter.poll_action() {
+            let reason = Refusal::Busy;
+            let is_refusal = |answer| matches!(answer, Ok(ControlMessage::ImportRefused { reason: other, .. }) if other == reason);
+            refused += usize::from(is_refusal(ControlMessage::parse(&message)));
+        }
+    }
+    refused
+}
+
+#[test]
+fn a_node_that_names_ever_new_processes_is_not_remembered_without_bound() {
+    let mut exporter = Vmmc::new();
+    let count = MAX_OF_NODE as u16 + 10;
+    let refused = ask_as_many(&mut exporter, count, &|n| alloc::format!("name {n}"));
+    assert_eq!((refused, exporter.waiting.len()), (10, MAX_OF_NODE));
+    exporter.offer(offer("one")).unwrap();
+    let refused = ask_as_many(&mut exporter, count, &|_| "one".to_string());
+    assert_eq!(refused, 10);
+    assert_eq!(exporter.holders(ExportId(65_537)), Some(MAX_OF_NODE));
 }
 
 #[test]
