@@ -4,9 +4,10 @@ use core::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
+use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
-use mapwire_driver::job::Job;
 use mapwire_translation::ChooseVictims;
+use mapwire_transport::local::Local;
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
@@ -63,14 +64,15 @@ impl Node {
     /// As [`join`](Self::join).
     pub fn with(config: NodeConfig) -> Result<Self> {
         let job = match &config.job {
-            None => Job::alone()?,
+            None => Local::alone().map_err(DriverError::from)?,
             Some(text) => {
                 let address: JobAddress = text.parse().map_err(|error| ConfigError {
                     name: "MAPWIRE_JOB".to_owned(),
                     value: text.clone(),
                     why: format!("{error}"),
                 })?;
-                Job::join(&address, config.rank, config.driver.timeout)?
+                let joined = Local::join(&address, config.rank, config.driver.timeout);
+                joined.map_err(DriverError::from)?
             }
         };
         let engine = Engine::start(&config.driver, job)?;

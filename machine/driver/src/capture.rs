@@ -10,6 +10,7 @@ use mapwire_host::waiting::now_ns;
 use mapwire_nic::Traced;
 use mapwire_node::Event;
 use mapwire_translation::{PAGE_BYTES, PageRange, TranslationDesign};
+use mapwire_transport::fabric::Fabric;
 use mapwire_wire::{TRACE_RECORD_BYTES, TraceOp, TraceRecord};
 use rustix::fs::{Mode, OFlags};
 use zerocopy::IntoBytes;
@@ -276,7 +277,7 @@ impl Capture {
     }
 }
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// Whether what is communicated is written down.
     #[inline]
     #[must_use]

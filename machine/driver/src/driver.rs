@@ -19,9 +19,8 @@ use mapwire_node::{Node, NodeConfig, SharedMemory};
 use mapwire_service::Service;
 use mapwire_translation::{AnyDesign, ChooseVictims, Counters, PageRange, TranslationDesign};
 use mapwire_transport::bells::Wake;
-use mapwire_transport::board::Board;
-use mapwire_transport::shm::ShmTransport;
-use mapwire_transport::transport::Transport;
+use mapwire_transport::fabric::{Doorbells, Fabric};
+use mapwire_transport::local::Local;
 use mapwire_wire::{HandlerId, Key, NodeId, ProcessId};
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -36,7 +35,6 @@ use crate::error::DriverError;
 use crate::events::Events;
 use crate::exports::{LeftLanding, LocalExport};
 use crate::imports::GivenUp;
-use crate::job::Job;
 use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
@@ -71,22 +69,20 @@ pub mod peer_flags {
     pub const TRACED: u32 = 4;
 }
 
-/// The state behind the lock.
+/// The state behind the lock. It runs a node over a fabric: packets, bells, passed memory.
 #[derive(Debug)]
-pub struct Driver {
+pub struct Driver<F: Fabric = Local> {
     pub(crate) me: NodeId,
     pub(crate) node: Node<AnyDesign>,
     pub(crate) pins: Pins,
-    pub(crate) transport: ShmTransport,
+    pub(crate) fabric: F,
     garbage: GarbagePage,
     pub(crate) queue: CommandQueue,
-    pub(crate) job: Job,
-    board: Arc<Board>,
+    bells: Arc<F::Bells>,
     peers: PeerWords,
     pub(crate) breaches: Breaches,
     /// Peers that were sent something and whose bell has not been rung since.
     to_ring: Vec<NodeId>,
-    seen_events: u32,
     /// The last turn has seen the rings of all peers empty; it may end before, to turn to its program.
     pub(crate) rings_empty: bool,
     /// The page-fault handler runs the driver.
@@ -110,20 +106,19 @@ pub struct Driver {
     pub(crate) watching: bool,
 }
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// Joins the parts; nothing is connected yet.
     ///
     /// # Errors
     /// When the pinner, the cache or the NIC cannot be as `config` says.
     pub(crate) fn new(
         config: &DriverConfig,
-        job: Job,
-        board: Arc<Board>,
+        fabric: F,
         peers: PeerWords,
         words: Arc<CompletionWords>,
     ) -> Result<Self, DriverError> {
-        let me = NodeId(job.rank() as u16);
-        let nodes = job.size() as usize;
+        let me = fabric.me();
+        let nodes = fabric.size();
         let reply_keys = (0..nodes)
             .map(|_| job_key())
             .collect::<Result<Vec<Key>, DriverError>>()?;
@@ -132,11 +127,10 @@ impl Driver {
                 node: me,
                 reply_keys,
                 memory_bytes: config.nic_memory_bytes,
-                max_payload_bytes: job.ring().max_payload_bytes as usize,
+                max_payload_bytes: fabric.max_payload_bytes(),
                 delivery: Delivery::Lossless,
             },
-            // All ranks of a job are of one user: the broker has checked each by SO_PEERCRED.
-            uid: job.uid(),
+            uid: fabric.uid(),
         };
         let mut node = Node::new(node_config, AnyDesign::new(&config.translation)?)?;
         let (pins, rules) = Pins::new(config.pinner.open()?, config);
@@ -148,24 +142,20 @@ impl Driver {
                 for flags in peers.iter() {
                     flags.fetch_or(peer_flags::TRACED, Ordering::Relaxed);
                 }
-                Some(Capture::create(folder, job.rank())?)
+                Some(Capture::create(folder, u32::from(me.0))?)
             }
         };
-        let mut transport = ShmTransport::new(job.ring());
-        transport.connect_self(me, job.ring())?;
         Ok(Self {
             me,
             node,
             pins,
-            transport,
+            bells: Arc::clone(fabric.bells()),
+            fabric,
             garbage: GarbagePage::new(),
             queue: CommandQueue::new()?,
-            job,
-            seen_events: board.events(),
             rings_empty: false,
             is_confined: false,
             told_service: false,
-            board,
             peers,
             breaches: Breaches::new(nodes),
             to_ring: Vec::with_capacity(nodes),
@@ -214,7 +204,7 @@ impl Driver {
         self.tell();
         if self.node.owes_pages() {
             // To give pages back frees memory, which no thread may do in the fault handler.
-            self.board.wake(self.job.rank(), Wake::Service);
+            self.bells.wake(self.me, Wake::Service);
         }
         if self.capture.is_some() {
             self.take_traced();
@@ -265,7 +255,7 @@ impl Driver {
         let peers = &self.peers;
         self.passed
             .retain(|_, (from, _)| !peers::is_gone(peers, *from));
-        self.transport.bury();
+        self.fabric.bury();
         true
     }
 
@@ -285,10 +275,10 @@ impl Driver {
         self.node.has_left()
     }
 
-    /// Whether the broker or the board has news.
+    /// Whether there is news of the job.
     #[inline]
     fn has_news(&self) -> bool {
-        self.job.has_news() || self.board.events() != self.seen_events
+        self.fabric.has_news()
     }
 
     /// The NIC asks for something. A design that drops what misses leaves it to a thread of the host (dynamic handle lookup §IV.A:
@@ -297,7 +287,7 @@ impl Driver {
     fn handle_misses(&mut self) -> bool {
         if self.node.nic().translation().drops_on_miss() && !masking::is_library_thread() {
             // The service thread looks for misses whenever it is woken.
-            self.board.wake(self.job.rank(), Wake::Service);
+            self.bells.wake(self.me, Wake::Service);
             return false;
         }
         let mut worked = false;
@@ -359,7 +349,7 @@ impl Driver {
     /// Whether there is anything to do: asked once more before a thread sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.transport.has_input() || self.has_duties()
+        self.fabric.has_input() || self.has_duties()
     }
 
     /// As [`has_work`](Self::has_work), without a look at the peers' rings.
@@ -504,7 +494,7 @@ impl Driver {
     /// Takes what `peer` has sent. Whether anything had come.
     #[inline]
     pub(crate) fn take_news(&mut self, peer: NodeId) -> bool {
-        let has_come = self.transport.has_next(peer) || self.node.has_left();
+        let has_come = self.fabric.has_next(peer) || self.node.has_left();
         if has_come {
             self.take_all(peer);
         }
@@ -516,12 +506,12 @@ impl Driver {
         // A turn may serve other peers first.
         for _ in 0..NEWS_TURNS {
             self.poll();
-            if !self.transport.has_next(peer) {
+            if !self.fabric.has_next(peer) {
                 break;
             }
         }
         if self.owes_program() {
-            self.board.wake(self.job.rank(), Wake::Service);
+            self.bells.wake(self.me, Wake::Service);
         }
     }
 

@@ -21,14 +21,15 @@ use std::thread::JoinHandle;
 use mapwire_host::masking;
 use mapwire_host::waiting::{Patience, WaitStrategy};
 use mapwire_transport::bells::Wake;
-use mapwire_transport::board::{Board, RankState};
+use mapwire_transport::board::RankState;
+use mapwire_transport::fabric::{Doorbells, Fabric};
+use mapwire_transport::local::Local;
 use mapwire_wire::{CommandRepr, NodeId};
 
 use crate::completions::CompletionWords;
 use crate::config::{DriverConfig, DriverMode};
 use crate::driver::{Driver, PeerWords, peer_flags};
 use crate::error::DriverError;
-use crate::job::Job;
 use crate::log::Line;
 use crate::spin::SpinLock;
 use crate::threads::Threads;
@@ -37,10 +38,10 @@ use holding::Interrupts;
 
 /// The driver of a process, shared by its threads.
 #[derive(Debug)]
-pub struct Engine {
-    driver: SpinLock<Driver>,
-    pub(crate) board: Arc<Board>,
-    pub(crate) rank: u32,
+pub struct Engine<F: Fabric = Local> {
+    driver: SpinLock<Driver<F>>,
+    pub(crate) bells: Arc<F::Bells>,
+    pub(crate) me: NodeId,
     size: u32,
     mode: DriverMode,
     wait: WaitStrategy,
@@ -101,23 +102,17 @@ pub enum Place {
     FaultHandler,
 }
 
-impl Engine {
-    /// Starts the driver of this process in `job`.
+impl<F: Fabric> Engine<F> {
+    /// Starts the driver of this process over `fabric`.
     ///
     /// # Errors
     /// When a part cannot be made, or the service thread not started.
-    pub fn start(config: &DriverConfig, job: Job) -> Result<Arc<Self>, DriverError> {
-        let board = Arc::clone(job.board());
-        let (rank, size) = (job.rank(), job.size());
+    pub fn start(config: &DriverConfig, fabric: F) -> Result<Arc<Self>, DriverError> {
+        let bells = Arc::clone(fabric.bells());
+        let (me, size) = (fabric.me(), fabric.size() as u32);
         let words = Arc::new(CompletionWords::new());
         let peers: PeerWords = (0..size).map(|_| Arc::default()).collect();
-        let mut driver = Driver::new(
-            config,
-            job,
-            Arc::clone(&board),
-            Arc::clone(&peers),
-            Arc::clone(&words),
-        )?;
+        let mut driver = Driver::new(config, fabric, Arc::clone(&peers), Arc::clone(&words))?;
         let look = || {
             driver.poll();
         };
@@ -125,8 +120,8 @@ impl Engine {
         mapwire_host::barrier::register();
         let engine = Arc::new(Self {
             driver: SpinLock::new(driver),
-            board,
-            rank,
+            bells,
+            me,
             size,
             mode: config.mode,
             wait: config.wait,
@@ -179,7 +174,7 @@ impl Engine {
     /// This process's rank.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        self.rank
+        u32::from(self.me.0)
     }
 
     /// Ranks in the job.
@@ -215,7 +210,7 @@ impl Engine {
     /// Notes that something is under way to `peer` that a direct store must not overtake. To be called with the driver held,
     /// together with what it is for: [`settle`](Self::settle) takes the note back when it finds nothing under way.
     #[inline]
-    pub fn mark_dirty(&self, _held: &Driver, peer: NodeId) {
+    pub fn mark_dirty(&self, _held: &Driver<F>, peer: NodeId) {
         let flags = &self.peers[usize::from(peer.0)];
         if flags.load(Ordering::Relaxed) & peer_flags::RING_DIRTY == 0 {
             flags.fetch_or(peer_flags::RING_DIRTY, Ordering::Relaxed);
@@ -230,7 +225,7 @@ impl Engine {
     #[inline]
     pub fn submit(
         &self,
-        mut driver: DriverGuard<'_>,
+        mut driver: DriverGuard<'_, F>,
         to: NodeId,
         command: &CommandRepr,
         data: &[u8],
@@ -241,27 +236,28 @@ impl Engine {
         }
         let submitted = driver.enqueue(command, data)?;
         drop(driver);
-        self.board.ring(self.rank);
+        self.bells.ring(self.me);
         Ok(submitted)
     }
 
     /// Wakes threads of `rank`: what this process has stored to its memory may be what they wait for.
     #[cold]
     pub fn wake(&self, rank: NodeId, who: Wake) {
-        self.board.wake(u32::from(rank.0), who);
+        self.bells.wake(rank, who);
     }
 
     /// Whether a rank is known to have failed, rather than left.
     #[must_use]
     pub fn has_died(&self, rank: NodeId) -> bool {
-        self.board.state(u32::from(rank.0)) == RankState::Dead
+        self.bells.state(rank) == RankState::Dead
     }
 
     /// Whether there were other ranks and all of them are gone.
     #[must_use]
     pub fn is_deserted(&self) -> bool {
-        let mut others = (0..self.size).filter(|&rank| rank != self.rank).peekable();
-        others.peek().is_some() && others.all(|rank| self.board.state(rank).is_gone())
+        let all = (0..self.size).map(|rank| NodeId(rank as u16));
+        let mut others = all.filter(|&node| node != self.me).peekable();
+        others.peek().is_some() && others.all(|node| self.bells.state(node).is_gone())
     }
 
     /// The ranks by state, for messages about waits that take too long.
@@ -269,7 +265,10 @@ impl Engine {
     pub fn states(&self) -> String {
         let mut text = String::from("ranks:");
         for rank in 0..self.size.min(64) {
-            text.push_str(&format!(" {rank} {:?}", self.board.state(rank)));
+            text.push_str(&format!(
+                " {rank} {:?}",
+                self.bells.state(NodeId(rank as u16))
+            ));
         }
         text
     }
@@ -277,10 +276,10 @@ impl Engine {
     /// Stops the service thread and leaves the job, once what was sent is in the rings of the peers that live: waits for
     /// [`timeout`](Self::timeout) at most. Idempotent.
     pub fn stop(&self) {
-        let sent = |driver: &mut Driver| driver.has_sent_all().then_some(());
+        let sent = |driver: &mut Driver<F>| driver.has_sent_all().then_some(());
         self.wait_driver(Place::Program, Some(self.timeout), sent);
         self.stop.store(true, Ordering::Release);
-        self.board.wake(self.rank, Wake::All);
+        self.bells.wake(self.me, Wake::All);
         let thread = self
             .service
             .lock()

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use mapwire_host::memory::MemoryError;
 use mapwire_nic::{CommandError, NicError};
+use mapwire_transport::local::JoinError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
 use mapwire_vmmc::VmmcError;
@@ -153,4 +154,13 @@ pub enum DriverError {
     /// The shared memory.
     #[error(transparent)]
     Shared(#[from] crate::shared::SharedError),
+}
+
+impl From<JoinError> for DriverError {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Rendezvous(error) => error.into(),
+            JoinError::Channel(error) => error.into(),
+        }
+    }
 }

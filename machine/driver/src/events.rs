@@ -26,6 +26,7 @@ use std::sync::{Arc, PoisonError};
 
 use mapwire_host::barrier;
 use mapwire_host::descriptors::above_stdio;
+use mapwire_transport::fabric::{Doorbells, Fabric};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::driver::Driver;
@@ -91,7 +92,7 @@ impl AsFd for Events {
     }
 }
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// Makes all armed descriptors readable. Whether there were any.
     pub(crate) fn fire_events(&self) -> bool {
         let fired = |any, events: &Arc<Events>| events.fire() | any;
@@ -132,7 +133,7 @@ impl Driver {
     }
 }
 
-impl Engine {
+impl<F: Fabric> Engine<F> {
     /// Makes a descriptor, not armed yet.
     ///
     /// # Errors
@@ -188,7 +189,7 @@ impl Engine {
         if !self.has_events.load(Ordering::Relaxed) {
             return;
         }
-        let rings = self.board.service_rings(self.rank);
+        let rings = self.bells.service_rings();
         let rung = self.seen_rings.swap(rings, Ordering::Relaxed) != rings;
         if rung || was_nap {
             self.lock().handle_ring(rung);

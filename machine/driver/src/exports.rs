@@ -8,6 +8,7 @@ use mapwire_host::pinning::PinError;
 use mapwire_host::views::MultiView;
 use mapwire_nic::Landing;
 use mapwire_node::{Act, Ask, ExportError, SharedMemory};
+use mapwire_transport::fabric::Fabric;
 use mapwire_vmmc::Importers;
 use mapwire_wire::{Endpoint, ExportId, MappedPart, NodeId, Rights};
 
@@ -108,7 +109,7 @@ impl LocalExport {
     }
 }
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// Exports memory. See [`Node::export`](mapwire_node::Node::export). Of several exports of one buffer the first takes the direct
     /// path: revoking it moves the buffer, which the importers of another would not follow.
     ///
@@ -116,7 +117,7 @@ impl Driver {
     /// Empty range, no rights, name taken, limit on pinned pages, NIC memory. Nothing is exported then.
     pub fn export(&mut self, mut request: ExportRequest) -> Result<ExportId, DriverError> {
         if let Some(DirectMemory::Buffer(buffer)) = &request.direct
-            && self.is_direct(buffer)
+            && (self.is_direct(buffer) || !self.fabric.passes_memory())
         {
             request.direct = None;
         }
@@ -305,10 +306,10 @@ impl Driver {
         let Some(memory) = &local.direct else {
             return;
         };
-        let job = &mut self.job;
+        let fabric = &mut self.fabric;
         let mut pass = |memory: BorrowedFd<'_>, status: BorrowedFd<'_>| {
-            job.pass(to, tag, memory)?;
-            Ok(job.pass(to, tag | STATUS_TAG, status)?)
+            fabric.pass(to, tag, memory)?;
+            Ok(fabric.pass(to, tag | STATUS_TAG, status)?)
         };
         let passed = match memory {
             DirectMemory::Views(views) => {

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use mapwire_host::memory::MappedBuffer;
 use mapwire_node::ImportError;
+use mapwire_transport::fabric::Fabric;
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
 use mapwire_wire::{Endpoint, ImportId, Key, NodeId, Rights};
 
@@ -31,7 +32,7 @@ pub(crate) struct GivenUp {
     grant: Grant,
 }
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// Whether a node takes requests. One that is asked all the same, over and over, counts as gone when a message to it is lost.
     pub fn takes_requests(&self, from: NodeId) -> bool {
         self.node.takes_requests(from)

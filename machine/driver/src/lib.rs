@@ -24,7 +24,6 @@ pub mod error;
 pub mod events;
 pub mod exports;
 pub mod imports;
-pub mod job;
 mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;

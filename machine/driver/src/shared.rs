@@ -11,6 +11,7 @@ use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
 use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_service::{Access as Wish, Region, Service};
+use mapwire_transport::fabric::Fabric;
 use mapwire_wire::{Endpoint, ExportId, Header, Kind, NodeId, TRACE_FLAG_DIRECT, TraceOp};
 use thiserror::Error;
 
@@ -280,7 +281,7 @@ impl Broken {
     }
 }
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// Puts the shared memory in place.
     pub(crate) fn open_shared(&mut self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
         let memory = Box::new(SharedMemory::new(dsm, 1));

@@ -2,9 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use mapwire_transport::rendezvous::Event;
-use mapwire_transport::shm::channel::{Channel, Side};
-use mapwire_transport::transport::Transport;
+use mapwire_transport::fabric::{Fabric, News};
 use mapwire_vmmc::RequestId;
 use mapwire_wire::NodeId;
 
@@ -14,58 +12,25 @@ use crate::error::DriverError;
 use crate::exports::STATUS_TAG;
 use crate::log::Line;
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// News of the job: descriptors that were passed, channels, ranks that went.
     #[cold]
     pub(super) fn housekeep(&mut self) {
         // Grants that have come are outcomes now: whose memory comes next is known.
         self.serve_services();
-        while let Some(event) = self.job.poll() {
-            match event {
-                Event::Channel { peer, fd } => {
-                    let side = Side::of(self.job.rank(), peer);
-                    match Channel::open(&fd, side, self.job.ring()) {
-                        Ok(channel) => {
-                            self.node.make_room(NodeId(peer as u16));
-                            self.transport.connect(NodeId(peer as u16), channel);
-                        }
-                        Err(error) => {
-                            let peer = NodeId(peer as u16);
-                            self.log.push(Line::ChannelUnusable { peer, error });
-                            self.handle_peer_gone(peer);
-                        }
-                    }
+        while let Some(news) = self.fabric.poll_news() {
+            match news {
+                News::Connected(peer) => self.node.make_room(peer),
+                News::Unusable(peer, error) => {
+                    self.log.push(Line::ChannelUnusable { peer, error });
+                    self.handle_peer_gone(peer);
                 }
-                Event::Passed { from, tag, fd } => {
-                    self.take_passed(NodeId(from as u16), tag, Some(fd));
-                }
-                Event::NoDescriptor {
-                    from,
-                    tag: Some(tag),
-                } => self.take_passed(NodeId(from as u16), tag, None),
-                Event::NoDescriptor { from, tag: None } => {
-                    self.handle_breach(NodeId(from as u16), Breach::NoDescriptor);
-                }
-                // If the peer is gone, the board says so. If not, its import takes too long, and it names the export.
-                Event::PassLost { to, tag } => {
-                    let to = NodeId(to as u16);
-                    self.log.push(Line::PassLost { to, tag });
-                }
-                Event::PeerGone { peer } => self.handle_peer_gone(NodeId(peer as u16)),
-                Event::JobEnded => {
-                    for rank in 0..self.job.size() {
-                        self.handle_peer_gone(NodeId(rank as u16));
-                    }
-                }
-            }
-        }
-        let events = self.board.events();
-        if events != self.seen_events {
-            self.seen_events = events;
-            for rank in 0..self.job.size() {
-                if self.board.state(rank).is_gone() && rank != self.job.rank() {
-                    self.handle_peer_lost(NodeId(rank as u16));
-                }
+                News::Passed { from, tag, fd } => self.take_passed(from, tag, fd),
+                News::NoDescriptor(peer) => self.handle_breach(peer, Breach::NoDescriptor),
+                // If the peer is gone, the news say so. If not, its import takes too long, and it names the export.
+                News::PassLost { to, tag } => self.log.push(Line::PassLost { to, tag }),
+                News::Gone(peer) => self.handle_peer_gone(peer),
+                News::Lost(peer) => self.handle_peer_lost(peer),
             }
         }
     }
@@ -81,15 +46,15 @@ impl Driver {
         }
     }
 
-    /// The board says that a rank has left or died. What it sent before may still be in its ring: that is received first.
+    /// A rank has left or died. What it sent before may still be in its ring: that is received first.
     fn handle_peer_lost(&mut self, node: NodeId) {
         if self.is_gone(node) {
             return;
         }
         // Other peers are served in turn, and may send without end: its own ring holds so many packets and no more.
-        let most = self.job.ring().slots as usize * (self.transport.peers().len() + 1);
+        let most = self.fabric.most_waiting() * (self.fabric.peers().len() + 1);
         for _ in 0..most {
-            if !self.transport.has_next(node) || !self.receive() {
+            if !self.fabric.has_next(node) || !self.receive() {
                 break;
             }
         }
@@ -139,7 +104,7 @@ impl Driver {
         if let Some(flags) = self.peers.get(usize::from(node.0)) {
             flags.fetch_or(peer_flags::GONE, core::sync::atomic::Ordering::Release);
         }
-        self.transport.disconnect(node);
+        self.fabric.disconnect(node);
         self.node.handle_peer_gone(now_ns(), node);
         if !self.is_confined {
             self.passed.retain(|_, (from, _)| *from != node);
@@ -155,7 +120,7 @@ impl Driver {
     /// Tells the peers and the launcher that this rank leaves, and closes the channels.
     pub(crate) fn leave(&mut self) {
         let peers: Vec<NodeId> = self
-            .transport
+            .fabric
             .peers()
             .iter()
             .copied()
@@ -166,10 +131,10 @@ impl Driver {
         self.transmit();
         self.ring_due();
         for peer in peers {
-            self.transport.disconnect(peer);
+            self.fabric.disconnect(peer);
         }
         self.close_trace();
-        if let Err(error) = self.job.leave() {
+        if let Err(error) = self.fabric.leave() {
             self.log.push(Line::LauncherGone(error));
         }
     }

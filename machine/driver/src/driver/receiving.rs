@@ -2,8 +2,9 @@
 
 use mapwire_nic::{BufferId, Verdict};
 use mapwire_node::{NoPayload, Payload};
+use mapwire_transport::fabric::Fabric;
 use mapwire_transport::payload::Received;
-use mapwire_transport::transport::{ReceiveError, Transport};
+use mapwire_transport::transport::ReceiveError;
 use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp};
 
 use super::{Driver, now_ns};
@@ -35,13 +36,13 @@ impl Payload for Taken<'_> {
     }
 }
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     #[inline]
     pub(super) fn receive(&mut self) -> bool {
         let mut received = false;
         self.rings_empty = false;
         for _ in 0..RECEIVE_BUDGET {
-            let packet = match self.transport.poll_receive() {
+            let packet = match self.fabric.poll_receive() {
                 Ok(None) => {
                     self.rings_empty = true;
                     break;
@@ -92,13 +93,13 @@ impl Driver {
             while let Some(told) = self.node.poll_told(&payload, now_ns) {
                 self.teller.tell(told, &self.exports, &mut self.log);
             }
-            self.transport.release(from);
+            self.fabric.release(from);
             if let Some((address, bytes)) = arrived {
                 self.trace(TraceOp::Receive, TRACE_FLAG_DIRECT, address, bytes);
             }
             if self.node.end_packet(from) {
                 self.tell();
-            } else if !self.transport.has_next(from) {
+            } else if !self.fabric.has_next(from) {
                 // What others have sent is for the next turn: the program may wait for what has come.
                 break;
             }

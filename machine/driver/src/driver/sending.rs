@@ -1,6 +1,7 @@
 //! What goes out: commands to the NIC, packets from it to the peers, and the bells rung for them.
 
-use mapwire_transport::transport::{SendError, Transport};
+use mapwire_transport::fabric::{Doorbells, Fabric};
+use mapwire_transport::transport::SendError;
 use mapwire_wire::{CommandRepr, NodeId};
 
 use super::{Driver, PROCESS};
@@ -9,7 +10,7 @@ use crate::error::DriverError;
 use crate::log::Line;
 use crate::mover;
 
-impl Driver {
+impl<F: Fabric> Driver<F> {
     /// Writes a command to the queue and serves it at once, unless others wait before it.
     ///
     /// # Errors
@@ -54,7 +55,7 @@ impl Driver {
         let mut sent = false;
         while let Some(packet) = self.node.poll_transmit() {
             let to = packet.to;
-            match mover::transmit(&self.pins, &self.garbage, &mut self.transport, packet) {
+            match mover::transmit(&self.pins, &self.garbage, &mut self.fabric, packet) {
                 Ok(()) => {
                     self.node.handle_transmitted(to);
                     sent = true;
@@ -68,7 +69,7 @@ impl Driver {
                     self.block(to);
                 }
                 Err(SendError::NotConnected(_)) => {
-                    if let Err(error) = self.job.request_connection(to) {
+                    if let Err(error) = self.fabric.request_connection(to) {
                         self.log.push(Line::NotConnected { to, error });
                     }
                     self.block(to);
@@ -94,7 +95,7 @@ impl Driver {
     #[inline]
     pub(crate) fn ring_due(&mut self) {
         while let Some(node) = self.to_ring.pop() {
-            self.board.ring(u32::from(node.0));
+            self.bells.ring(node);
         }
     }
 
@@ -111,7 +112,7 @@ impl Driver {
     #[inline]
     pub(crate) fn ring_due_fenced(&mut self) {
         while let Some(node) = self.to_ring.pop() {
-            self.board.hint(u32::from(node.0));
+            self.bells.hint(node);
         }
     }
 
@@ -119,7 +120,7 @@ impl Driver {
     pub(crate) fn settled(&mut self, node: NodeId) -> bool {
         !self.queue.has_commands()
             && self.node.idle_towards(node)
-            && !matches!(self.transport.drained(node), Ok(false))
+            && !matches!(self.fabric.drained(node), Ok(false))
     }
 
     /// Whether nothing waits that is to go to a peer that lives.
@@ -138,7 +139,7 @@ impl Driver {
 
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self, place: Place) {
-        self.transport.flush();
+        self.fabric.flush();
         if place == Place::Program {
             self.flush_trace();
         }

@@ -6,6 +6,7 @@ use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Me
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_service::{Action, Broken, Service};
+use mapwire_transport::local::Local;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
 use super::{Driver, PROCESS, SHARED_HANDLER};
@@ -15,7 +16,6 @@ use crate::config::DriverConfig;
 use crate::engine::Place;
 use crate::error::DriverError;
 use crate::events::Events;
-use crate::job::Job;
 use crate::log::Line;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
 
@@ -70,11 +70,10 @@ fn flood(driver: &mut Driver) {
 
 /// A driver whose peer is never connected.
 fn driver() -> Driver {
-    let job = Job::without_broker(2);
-    let board = Arc::clone(job.board());
+    let local = Local::without_broker(2).unwrap();
     let peers: crate::driver::PeerWords = (0..2).map(|_| Arc::default()).collect();
     let words = Arc::new(CompletionWords::new());
-    Driver::new(&DriverConfig::default(), job, board, peers, words).unwrap()
+    Driver::new(&DriverConfig::default(), local, peers, words).unwrap()
 }
 
 /// Opens shared memory at `base`. The peer has shown no view of its own.

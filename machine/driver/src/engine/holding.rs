@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use mapwire_host::masking::{self, Mask};
 use mapwire_host::waiting::now_ns;
+use mapwire_transport::fabric::Fabric;
+use mapwire_transport::local::Local;
 
 use super::Engine;
 use crate::driver::Driver;
@@ -124,32 +126,32 @@ impl Interrupts {
 
 /// The driver, held. Handlers that may want it are kept off this thread until it has been let go.
 #[derive(Debug)]
-pub struct DriverGuard<'a> {
+pub struct DriverGuard<'a, F: Fabric = Local> {
     // Dropped in this order.
-    driver: SpinGuard<'a, Driver>,
+    driver: SpinGuard<'a, Driver<F>>,
     _mask: Option<Mask>,
 }
 
-impl Deref for DriverGuard<'_> {
-    type Target = Driver;
+impl<F: Fabric> Deref for DriverGuard<'_, F> {
+    type Target = Driver<F>;
 
     #[inline]
-    fn deref(&self) -> &Driver {
+    fn deref(&self) -> &Driver<F> {
         &self.driver
     }
 }
 
-impl DerefMut for DriverGuard<'_> {
+impl<F: Fabric> DerefMut for DriverGuard<'_, F> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Driver {
+    fn deref_mut(&mut self) -> &mut Driver<F> {
         &mut self.driver
     }
 }
 
-impl Engine {
+impl<F: Fabric> Engine<F> {
     /// The driver. Hold it briefly, and touch no memory meanwhile that may fault.
     #[inline]
-    pub fn lock(&self) -> DriverGuard<'_> {
+    pub fn lock(&self) -> DriverGuard<'_, F> {
         let mask = self.mask();
         let driver = match self.driver.try_lock() {
             Some(driver) => driver,
@@ -167,7 +169,7 @@ impl Engine {
 
     /// The driver, if no other thread holds it.
     #[inline]
-    pub(super) fn try_lock(&self) -> Option<DriverGuard<'_>> {
+    pub(super) fn try_lock(&self) -> Option<DriverGuard<'_, F>> {
         let mask = self.mask();
         let driver = self.driver.try_lock()?;
         if mask.is_none() && self.interrupts.wants_mask() {
@@ -193,7 +195,7 @@ impl Engine {
     }
 
     #[cold]
-    fn lock_busy(&self) -> SpinGuard<'_, Driver> {
+    fn lock_busy(&self) -> SpinGuard<'_, Driver<F>> {
         if self.driver.is_mine() {
             // A handler that was not known has interrupted this thread, and touched shared memory.
             self.say(format_args!(

@@ -13,11 +13,12 @@ use super::{Engine, Place};
 use crate::driver::Driver;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
 use mapwire_node::SharedMemory;
+use mapwire_transport::fabric::{Doorbells, Fabric};
 
 /// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
 const EXIT_LOST: i32 = 70;
 
-impl Engine {
+impl<F: Fabric> Engine<F> {
     /// The addresses of the shared memory's application views, while it is open.
     #[inline]
     #[must_use]
@@ -72,7 +73,7 @@ impl Engine {
             (over, owing)
         };
         if owing {
-            self.board.wake(self.rank, Wake::All);
+            self.bells.wake(self.me, Wake::All);
         }
         // What this thread did may have ended the wait of others here.
         self.wake_sleepers();
@@ -188,7 +189,7 @@ impl Engine {
         let mut text = [0_u8; 512];
         let mut left = &mut text[..];
         // A text that does not fit is cut; that is no error here.
-        let _ = writeln!(left, "mapwire: rank {}: {what}", self.rank);
+        let _ = writeln!(left, "mapwire: rank {}: {what}", self.rank());
         let used = 512 - left.len();
         let _ = rustix::io::write(rustix::stdio::stderr(), &text[..used]);
     }

@@ -8,6 +8,7 @@ use mapwire_host::masking::{self, Mask};
 use mapwire_host::waiting::{Spinner, WaitStrategy, now_ns};
 use mapwire_transport::bells::{Sleeper, Slept, Wake};
 use mapwire_transport::board::NAP;
+use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::NodeId;
 
 use super::naps::{AskForWake, Naps};
@@ -43,7 +44,7 @@ thread_local! {
     static POLLS: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Engine {
+impl<F: Fabric> Engine<F> {
     /// Counts the calling thread as one that polls, until [`leave_polling`](Self::leave_polling): peers then ring nobody, but
     /// while it sleeps.
     pub fn enter_polling(&self) {
@@ -67,7 +68,7 @@ impl Engine {
         let polls = POLLS.get();
         POLLS.set(polls + 1);
         if polls == 0 {
-            self.board.enter_polling(self.rank);
+            self.bells.enter_polling();
         }
     }
 
@@ -76,7 +77,7 @@ impl Engine {
     fn end_polling(&self) -> bool {
         let polls = POLLS.get() - 1;
         POLLS.set(polls);
-        polls == 0 && self.board.leave_polling(self.rank)
+        polls == 0 && self.bells.leave_polling()
     }
 
     /// Waits until all that this process has sent to `peer` is delivered there.
@@ -156,7 +157,7 @@ impl Engine {
     /// Takes the driver, and what `peer` has sent if anything has come: word of a revocation may be in it, which a send must not
     /// miss.
     #[inline]
-    pub fn lock_with_news(&self, peer: NodeId) -> DriverGuard<'_> {
+    pub fn lock_with_news(&self, peer: NodeId) -> DriverGuard<'_, F> {
         let mut driver = self.lock();
         if driver.take_news(peer) {
             self.wake_sleepers();
@@ -210,10 +211,10 @@ impl Engine {
             (owing || driver.is_holding(), driver.is_blocked())
         };
         if owing {
-            self.board.wake(self.rank, Wake::All);
+            self.bells.wake(self.me, Wake::All);
         } else if blocked {
             // Nobody was rung for what waits for room while this thread counted as one that polls.
-            self.board.ring(self.rank);
+            self.bells.ring(self.me);
         }
     }
 
@@ -260,7 +261,7 @@ impl Engine {
         &self,
         timeout: Option<Duration>,
         what: impl FnOnce() -> String,
-        check: impl FnMut(&mut Driver) -> Option<T>,
+        check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Result<T, DriverError> {
         self.wait_driver(Place::Program, timeout, check)
             .ok_or_else(|| DriverError::Timeout {
@@ -289,7 +290,7 @@ impl Engine {
         &self,
         place: Place,
         timeout: Option<Duration>,
-        mut check: impl FnMut(&mut Driver) -> Option<T>,
+        mut check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Option<T> {
         let mut looks = 0;
         let patience = if self.patience.spins() {
@@ -333,7 +334,7 @@ impl Engine {
                 Place::Program if owing => engine.serve_program(notice),
                 // A handler of the program may do anything, as may its log, and so must not run in a signal handler: the
                 // service thread runs it, and does all that may allocate. That may sleep as one that waits, in such a handler.
-                Place::FaultHandler if owing => engine.board.wake(engine.rank, Wake::All),
+                Place::FaultHandler if owing => engine.bells.wake(engine.me, Wake::All),
                 _ => {}
             }
             (worked, found)
@@ -346,7 +347,7 @@ impl Engine {
                 driver.is_holding()
             };
             if is_holding {
-                self.board.wake(self.rank, Wake::Service);
+                self.bells.wake(self.me, Wake::Service);
             }
         }
         found
@@ -480,8 +481,7 @@ impl Engine {
         let (mut found, mut was_napping) = (None, false);
         // Counted before the check: a thread that does afterwards what this one waits for sees it and rings.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let Slept { was_rung, .. } = self.board.sleep(
-            self.rank,
+        let Slept { was_rung, .. } = self.bells.sleep(
             Sleeper::Waiting,
             |was_nap| {
                 was_napping = was_nap;
@@ -526,7 +526,7 @@ impl Engine {
     #[inline]
     fn wake_sleepers_beyond(&self, mine: u32) {
         if self.sleepers.load(Ordering::SeqCst) > mine {
-            self.board.wake(self.rank, Wake::Waiting);
+            self.bells.wake(self.me, Wake::Waiting);
         }
     }
 
@@ -587,8 +587,7 @@ impl Engine {
                 .min();
             (nap, blocked.is_some())
         };
-        self.board.sleep(
-            self.rank,
+        self.bells.sleep(
             Sleeper::Service,
             |was_nap| {
                 self.notice_rings(was_nap);
@@ -619,26 +618,26 @@ struct Ending {
 }
 
 /// Who sleeps does not poll, also where a wait around this one does, or the program. Polls again once this is dropped.
-struct Asleep<'a> {
-    engine: &'a Engine,
+struct Asleep<'a, F: Fabric> {
+    engine: &'a Engine<F>,
     polls: u32,
 }
 
-impl<'a> Asleep<'a> {
-    fn begin(engine: &'a Engine) -> Self {
+impl<'a, F: Fabric> Asleep<'a, F> {
+    fn begin(engine: &'a Engine<F>) -> Self {
         let polls = POLLS.replace(0);
         if polls != 0 {
-            engine.board.leave_polling(engine.rank);
+            engine.bells.leave_polling();
         }
         Self { engine, polls }
     }
 }
 
-impl Drop for Asleep<'_> {
+impl<F: Fabric> Drop for Asleep<'_, F> {
     fn drop(&mut self) {
         POLLS.set(self.polls);
         if self.polls != 0 {
-            self.engine.board.enter_polling(self.engine.rank);
+            self.engine.bells.enter_polling();
         }
     }
 }

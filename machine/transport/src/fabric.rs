@@ -1,0 +1,142 @@
+//! What a process is given besides packets: its place in the job, news of its peers, bells, and memory that neighbours pass.
+//!
+//! A [`Fabric`] is a [`Transport`] with all of that. The one of a single host is [`crate::local::Local`]. What a fabric does not have it
+//! answers by "no": one that cannot pass memory says so, and imports over it go by packets.
+
+use core::fmt::Debug;
+use core::time::Duration;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use mapwire_wire::NodeId;
+
+use crate::bells::{Sleeper, Slept, Wake};
+use crate::board::RankState;
+use crate::rendezvous::RendezvousError;
+use crate::shm::channel::ChannelError;
+use crate::transport::Transport;
+
+/// How threads of this process sleep and are woken, and how it wakes those of its peers. Shared by all threads; nothing of it allocates
+/// or takes a lock.
+pub trait Doorbells: Debug + Send + Sync {
+    /// Counts the calling thread as one that polls: peers then skip the wake-up.
+    fn enter_polling(&self);
+
+    /// Takes the calling thread off that count. Whether this contained a full fence, so that [`hint`](Self::hint) will do for what was
+    /// published before.
+    fn leave_polling(&self) -> bool;
+
+    /// Tells `peer` that something was published for it, behind a full fence.
+    fn ring(&self, peer: NodeId);
+
+    /// As [`ring`](Self::ring) without its fence.
+    fn hint(&self, peer: NodeId);
+
+    /// Wakes sleepers of `peer`, which may be this process, whether or not somebody polls there.
+    fn wake(&self, peer: NodeId, who: Wake);
+
+    /// How often the service thread of this process was rung or woken so far, in some unit (wraps).
+    fn service_rings(&self) -> u32;
+
+    /// Sleeps until `recheck` says that there is something to do, or `timeout` has passed (`None`: no limit). See
+    /// [`crate::board::Board::sleep`].
+    fn sleep(
+        &self,
+        sleeper: Sleeper,
+        recheck: impl FnMut(bool) -> bool,
+        timeout: Option<Duration>,
+        nap: impl FnMut() -> Duration,
+    ) -> Slept;
+
+    /// What is known of `peer`.
+    fn state(&self, peer: NodeId) -> RankState;
+}
+
+/// Something that happened in the job.
+#[derive(Debug)]
+pub enum News {
+    /// Packets can be sent to the peer.
+    Connected(NodeId),
+    /// The connection to the peer is of no use.
+    Unusable(NodeId, ChannelError),
+    /// The peer has passed a descriptor under a tag; `None` when this process had no free one. What it names is unchecked.
+    Passed {
+        /// Who passed it.
+        from: NodeId,
+        /// The name that `from` gave it.
+        tag: u64,
+        /// The descriptor.
+        fd: Option<OwnedFd>,
+    },
+    /// There was no free descriptor for the connection to the peer.
+    NoDescriptor(NodeId),
+    /// A descriptor that this process passed did not arrive.
+    PassLost {
+        /// Who should have got it.
+        to: NodeId,
+        /// Its name.
+        tag: u64,
+    },
+    /// The peer is gone, and so is what it had sent.
+    Gone(NodeId),
+    /// The peer has left or died; what it sent before may still be received.
+    Lost(NodeId),
+}
+
+/// A transport, and what a process of a job has besides.
+pub trait Fabric: Transport + Debug + Send + 'static {
+    /// Its bells.
+    type Bells: Doorbells + 'static;
+
+    /// This process's number.
+    fn me(&self) -> NodeId;
+
+    /// Processes in the job: at least 1.
+    fn size(&self) -> usize;
+
+    /// The user of every process of the job.
+    fn uid(&self) -> u32;
+
+    /// The bells.
+    fn bells(&self) -> &Arc<Self::Bells>;
+
+    /// Whether importers can map what this process exports.
+    fn passes_memory(&self) -> bool;
+
+    /// Whether [`poll_news`](Self::poll_news) has something. No system call.
+    fn has_news(&self) -> bool;
+
+    /// The next thing that happened in the job.
+    fn poll_news(&mut self) -> Option<News>;
+
+    /// Asks for a connection to a peer, once.
+    ///
+    /// # Errors
+    /// Whoever makes connections is gone, or the kernel refuses.
+    fn request_connection(&mut self, to: NodeId) -> Result<(), RendezvousError>;
+
+    /// Passes a descriptor to a peer.
+    ///
+    /// # Errors
+    /// Whoever passes descriptors is gone, or the kernel refuses, or the fabric passes none.
+    fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError>;
+
+    /// Leaves the job in good order: peers learn that this process left, rather than died.
+    ///
+    /// # Errors
+    /// Whoever keeps the job is gone; it is left all the same.
+    fn leave(&mut self) -> Result<(), RendezvousError>;
+
+    /// Peers with a connection, this process included, in no particular order.
+    fn peers(&self) -> &[NodeId];
+
+    /// Packets of one peer that may wait to be received, at most.
+    fn most_waiting(&self) -> usize;
+
+    /// Whether another packet of `from` waits. When none does, `from` is told of all releases.
+    fn has_next(&mut self, from: NodeId) -> bool;
+
+    /// Gives back the memory of connections that are over. [`Transport::poll_receive`] does not, since it may be called where no memory
+    /// may be freed.
+    fn bury(&mut self);
+}

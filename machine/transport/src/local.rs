@@ -1,0 +1,338 @@
+//! The fabric of one host: rings in shared memory, the broker's news, the board's bells, descriptors that the broker passes.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use mapwire_wire::{Header, NodeId};
+
+use crate::bells::{Sleeper, Slept, Wake};
+use crate::board::{Board, BrokersBoard, RankState};
+use crate::fabric::{Doorbells, Fabric, News};
+use crate::payload::Payload;
+use crate::rendezvous::{Client, Event, JobAddress, RendezvousError};
+use crate::shm::ShmTransport;
+use crate::shm::channel::{Channel, ChannelError, Side};
+use crate::shm::ring::RingConfig;
+use crate::transport::{Packet, ReceiveError, SendError, Transport};
+
+/// Why a process has no place in a job.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The broker, or the board.
+    #[error(transparent)]
+    Rendezvous(#[from] RendezvousError),
+    /// The ring by which a process sends to itself.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+}
+
+/// The board, with the rank whose threads sleep by it.
+#[derive(Debug)]
+pub struct LocalBells {
+    board: Arc<Board>,
+    rank: u32,
+}
+
+impl Doorbells for LocalBells {
+    #[inline]
+    fn enter_polling(&self) {
+        self.board.enter_polling(self.rank);
+    }
+
+    #[inline]
+    fn leave_polling(&self) -> bool {
+        self.board.leave_polling(self.rank)
+    }
+
+    #[inline]
+    fn ring(&self, peer: NodeId) {
+        self.board.ring(u32::from(peer.0));
+    }
+
+    #[inline]
+    fn hint(&self, peer: NodeId) {
+        self.board.hint(u32::from(peer.0));
+    }
+
+    fn wake(&self, peer: NodeId, who: Wake) {
+        self.board.wake(u32::from(peer.0), who);
+    }
+
+    fn service_rings(&self) -> u32 {
+        self.board.service_rings(self.rank)
+    }
+
+    fn sleep(
+        &self,
+        sleeper: Sleeper,
+        recheck: impl FnMut(bool) -> bool,
+        timeout: Option<Duration>,
+        nap: impl FnMut() -> Duration,
+    ) -> Slept {
+        self.board.sleep(self.rank, sleeper, recheck, timeout, nap)
+    }
+
+    fn state(&self, peer: NodeId) -> RankState {
+        self.board.state(u32::from(peer.0))
+    }
+}
+
+/// A process's place in a job of one host: by a launcher's broker, or alone.
+#[derive(Debug)]
+pub struct Local {
+    client: Option<Client>,
+    bells: Arc<LocalBells>,
+    size: u32,
+    ring: RingConfig,
+    transport: ShmTransport,
+    /// Peers that a connection has been asked for.
+    requested: Vec<bool>,
+    uid: u32,
+    seen_events: u32,
+    /// What was found in the board, and what a process alone has passed to itself.
+    found: VecDeque<News>,
+}
+
+impl Local {
+    /// Joins the job at `address` as `rank`.
+    ///
+    /// # Errors
+    /// When there is no broker, or it refuses, or does not answer within `timeout`.
+    pub fn join(address: &JobAddress, rank: u32, timeout: Duration) -> Result<Self, JoinError> {
+        let client = Client::join(address, rank, timeout)?;
+        let board = Arc::clone(client.board());
+        let (rank, size) = (client.rank(), client.size());
+        Self::new(Some(client), board, rank, size)
+    }
+
+    /// A job of this process alone.
+    ///
+    /// # Errors
+    /// When its board cannot be made.
+    pub fn alone() -> Result<Self, JoinError> {
+        Self::without_broker(1)
+    }
+
+    /// A job of several ranks in which nobody connects them.
+    ///
+    /// # Errors
+    /// When its board cannot be made.
+    pub fn without_broker(size: u32) -> Result<Self, JoinError> {
+        let (board, _files) = BrokersBoard::create(size).map_err(RendezvousError::from)?;
+        Self::new(None, Arc::new(board.into_board()), 0, size)
+    }
+
+    fn new(
+        client: Option<Client>,
+        board: Arc<Board>,
+        rank: u32,
+        size: u32,
+    ) -> Result<Self, JoinError> {
+        let ring = RingConfig::default();
+        let mut transport = ShmTransport::new(&ring);
+        transport.connect_self(NodeId(rank as u16), &ring)?;
+        Ok(Self {
+            client,
+            seen_events: board.events(),
+            bells: Arc::new(LocalBells { board, rank }),
+            size,
+            ring,
+            transport,
+            requested: vec![false; size as usize],
+            uid: rustix::process::getuid().as_raw(),
+            found: VecDeque::new(),
+        })
+    }
+
+    fn board(&self) -> &Board {
+        &self.bells.board
+    }
+
+    /// Looks who has left or died since the last look.
+    fn look_at_board(&mut self) {
+        let events = self.board().events();
+        if events == self.seen_events {
+            return;
+        }
+        self.seen_events = events;
+        for rank in (0..self.size).filter(|rank| *rank != self.bells.rank) {
+            if self.board().state(rank).is_gone() {
+                self.found.push_back(News::Lost(NodeId(rank as u16)));
+            }
+        }
+    }
+
+    fn news_of(&mut self, event: Event) -> News {
+        let node = |rank: u32| NodeId(rank as u16);
+        match event {
+            Event::Channel { peer, fd } => {
+                let side = Side::of(self.bells.rank, peer);
+                match Channel::open(&fd, side, &self.ring) {
+                    Ok(channel) => {
+                        self.transport.connect(node(peer), channel);
+                        News::Connected(node(peer))
+                    }
+                    Err(error) => News::Unusable(node(peer), error),
+                }
+            }
+            Event::Passed { from, tag, fd } => News::Passed {
+                from: node(from),
+                tag,
+                fd: Some(fd),
+            },
+            Event::NoDescriptor {
+                from,
+                tag: Some(tag),
+            } => News::Passed {
+                from: node(from),
+                tag,
+                fd: None,
+            },
+            Event::NoDescriptor { from, tag: None } => News::NoDescriptor(node(from)),
+            Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
+            Event::PeerGone { peer } => News::Gone(node(peer)),
+            Event::JobEnded => {
+                let all = (0..self.size).map(|rank| News::Gone(node(rank)));
+                self.found.extend(all.skip(1));
+                News::Gone(node(0))
+            }
+        }
+    }
+}
+
+impl Transport for Local {
+    #[inline]
+    fn max_payload_bytes(&self) -> usize {
+        self.transport.max_payload_bytes()
+    }
+
+    #[inline(always)]
+    fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
+        self.transport.send(to, header, payload)
+    }
+
+    #[inline(always)]
+    fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
+        self.transport.poll_receive()
+    }
+
+    #[inline(always)]
+    fn release(&mut self, from: NodeId) {
+        self.transport.release(from);
+    }
+
+    #[inline]
+    fn has_input(&self) -> bool {
+        self.transport.has_input()
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.transport.flush();
+    }
+
+    #[inline]
+    fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
+        self.transport.drained(to)
+    }
+
+    fn disconnect(&mut self, peer: NodeId) {
+        self.transport.disconnect(peer);
+    }
+}
+
+impl Fabric for Local {
+    type Bells = LocalBells;
+
+    #[inline]
+    fn me(&self) -> NodeId {
+        NodeId(self.bells.rank as u16)
+    }
+
+    fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    fn bells(&self) -> &Arc<LocalBells> {
+        &self.bells
+    }
+
+    fn passes_memory(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn has_news(&self) -> bool {
+        !self.found.is_empty()
+            || self.client.as_ref().is_some_and(Client::has_news)
+            || self.board().events() != self.seen_events
+    }
+
+    fn poll_news(&mut self) -> Option<News> {
+        if let Some(found) = self.found.pop_front() {
+            return Some(found);
+        }
+        if let Some(event) = self.client.as_mut().and_then(Client::poll) {
+            return Some(self.news_of(event));
+        }
+        self.look_at_board();
+        self.found.pop_front()
+    }
+
+    fn request_connection(&mut self, to: NodeId) -> Result<(), RendezvousError> {
+        let Some(requested) = self.requested.get_mut(usize::from(to.0)) else {
+            return Ok(());
+        };
+        if !*requested && let Some(client) = &self.client {
+            *requested = true;
+            client.connect(u32::from(to.0))?;
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
+        if let Some(client) = &self.client {
+            return client.pass(u32::from(to.0), tag, fd);
+        }
+        if to != self.me() {
+            return Err(RendezvousError::JobEnded);
+        }
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno| RendezvousError::Os {
+            call: "fcntl(F_DUPFD_CLOEXEC)",
+            errno,
+        })?;
+        self.found.push_back(News::Passed {
+            from: to,
+            tag,
+            fd: Some(fd),
+        });
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), RendezvousError> {
+        self.client.take().map_or(Ok(()), Client::leave)
+    }
+
+    fn peers(&self) -> &[NodeId] {
+        self.transport.peers()
+    }
+
+    fn most_waiting(&self) -> usize {
+        self.ring.slots as usize
+    }
+
+    #[inline]
+    fn has_next(&mut self, from: NodeId) -> bool {
+        self.transport.has_next(from)
+    }
+
+    fn bury(&mut self) {
+        self.transport.bury();
+    }
+}
