@@ -220,6 +220,13 @@ impl Answers {
         }
     }
 
+    /// Fetches that are served, and refusals that are to be told.
+    pub(crate) fn count(&self) -> usize {
+        let owed = self.peers.iter();
+        owed.map(|owed| owed.serving.len() + owed.refusals.len())
+            .sum()
+    }
+
     /// Forgets a peer.
     pub(crate) fn clear(&mut self, peer: NodeId) {
         let index = usize::from(peer.0);

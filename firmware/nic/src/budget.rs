@@ -42,3 +42,28 @@ impl fmt::Display for MemoryBreakdown {
         )
     }
 }
+
+/// What a NIC holds now, by number. All but exports and imports are 0 when nothing is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Exports that stand.
+    pub exports: usize,
+    /// Imports that are entered.
+    pub imports: usize,
+    /// Fetches and atomic operations that are not answered.
+    pub fetches: usize,
+    /// Fetches that are served to peers, and word of refused stores that they are owed.
+    pub owed: usize,
+    /// Packets that wait, or are not acked.
+    pub packets: usize,
+    /// Bytes of packets that came before their turn.
+    pub early_bytes: usize,
+    /// Messages of peers of which more packets are to come.
+    pub messages: usize,
+    /// Commands that are not cut to their end.
+    pub commands: usize,
+    /// What the host is asked for, and what waits for it.
+    pub misses: usize,
+    /// Moves and completions that were not taken.
+    pub actions: usize,
+}

@@ -31,6 +31,10 @@ impl InboundMessages {
         self.0.is_empty()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Where the message is in the table.
     pub(crate) fn find(&self, message: MessageId, export: ExportId) -> Option<usize> {
         self.0

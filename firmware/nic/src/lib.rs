@@ -39,7 +39,7 @@ mod transmit;
 mod turns;
 
 pub use actions::{BufferId, Completion, Dma, Rejection, SignalWrite};
-pub use budget::{BudgetRow, MemoryBreakdown};
+pub use budget::{BudgetRow, Holdings, MemoryBreakdown};
 pub use counters::{Counters, Rejections};
 pub use dispatch::{HandlerTarget, NicHandler, Outbox};
 pub use error::{CommandError, NicError};

@@ -177,6 +177,11 @@ impl Lossy {
         None
     }
 
+    /// Bytes of packets that came before their turn.
+    pub(crate) fn early_bytes(&self) -> usize {
+        self.early_bytes
+    }
+
     /// Bytes of NIC memory.
     pub(crate) fn bytes(&self) -> usize {
         let slots = self.slots.iter().flatten();

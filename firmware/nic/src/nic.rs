@@ -24,7 +24,7 @@ use mapwire_wire::{
 
 use crate::actions::{Completion, Dma};
 use crate::answers::Answers;
-use crate::budget::{BudgetRow, MemoryBreakdown};
+use crate::budget::{BudgetRow, Holdings, MemoryBreakdown};
 use crate::counters::Counters;
 use crate::dispatch::Dispatch;
 use crate::error::NicError;
@@ -340,6 +340,23 @@ impl<D: TranslationDesign> Nic<D> {
         MemoryBreakdown {
             budget_bytes: self.memory_bytes,
             rows: self.memory_rows().collect(),
+        }
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            exports: self.exports.len(),
+            imports: self.imports.len(),
+            fetches: self.fetches.len(),
+            owed: self.answers.count(),
+            packets: self.outbound.packets().count(),
+            early_bytes: self.outbound.early_bytes(),
+            messages: self.inbound.iter().map(InboundMessages::count).sum(),
+            commands: self.processes.with_long(|_| true).count(),
+            misses: self.stalled.count(),
+            actions: self.dma.len() + self.completions.len(),
         }
     }
 

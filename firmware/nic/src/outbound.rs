@@ -492,6 +492,11 @@ impl Outbound {
         self.packets().any(|transmit| transmit.work() == work)
     }
 
+    /// Bytes of packets that came before their turn.
+    pub(crate) fn early_bytes(&self) -> usize {
+        self.lossy.as_ref().map_or(0, Lossy::early_bytes)
+    }
+
     /// NIC memory of the queues, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let queues: usize = self.peers.iter().map(|peer| peer.queue.bytes()).sum();

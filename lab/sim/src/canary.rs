@@ -30,6 +30,8 @@ pub enum Canary {
     AtomicTwice,
     /// An export is revoked some time after the program believes so.
     LateRevoke,
+    /// A program gives an import up, and its node is not told.
+    KeptImport,
     /// Nobody is told that a node has crashed.
     UntoldCrash,
     /// A transport that was full is never tried again.
@@ -50,7 +52,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 21] = [
+    pub const ALL: [(&'static str, Self); 22] = [
         ("lost-packet", Self::LostPacket),
         ("repeated-packet", Self::RepeatedPacket),
         ("overtaking", Self::Overtaking),
@@ -64,6 +66,7 @@ impl Canary {
         ("lost-signal", Self::LostSignal),
         ("atomic-twice", Self::AtomicTwice),
         ("late-revoke", Self::LateRevoke),
+        ("kept-import", Self::KeptImport),
         ("untold-crash", Self::UntoldCrash),
         ("never-retried", Self::NeverRetried),
         ("unserved-miss", Self::UnservedMiss),

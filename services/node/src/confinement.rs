@@ -106,6 +106,11 @@ impl Confinement {
         self.has_left
     }
 
+    /// Messages that wait, and peers that are gone.
+    pub(crate) fn count(&self) -> usize {
+        self.messages.len() + self.gone.len()
+    }
+
     /// What was left where it is will be looked at now.
     pub(crate) fn begin_to_make_up(&mut self) {
         self.has_left = false;

@@ -28,5 +28,5 @@ pub use peers::Breach;
 pub use process::{ExportRequest, Granted, ImportError};
 pub use registry::RegisterError;
 pub use shared_memory::{SharedEnd, SharedMemory};
-pub use told::Told;
+pub use told::{Backlog, Told};
 pub use tracing::Event;

@@ -29,7 +29,7 @@ use crate::payload::Payload;
 use crate::peers::{Breach, Peers};
 use crate::process::{Process, Processes};
 use crate::registry::RegisterError;
-use crate::told::Told;
+use crate::told::{Backlog, Told};
 use crate::tracing::{Event, Trace};
 
 /// What a node is made with.
@@ -625,6 +625,20 @@ impl<D: TranslationDesign> Node<D> {
     #[must_use]
     pub fn nic(&self) -> &Nic<D> {
         &self.nic
+    }
+
+    /// What waits in the node besides its NIC.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        let mut backlog = Backlog {
+            told: self.told.len(),
+            left: self.confinement.count(),
+            ..Backlog::default()
+        };
+        for process in self.processes.iter() {
+            process.count(&mut backlog);
+        }
+        backlog
     }
 
     /// Check misses, pins, unpins and pinned pages of a process.

@@ -21,6 +21,7 @@ use crate::error::HostErrorOf;
 use crate::node::Act;
 use crate::pages::Pages;
 use crate::registry::Registry;
+use crate::told::Backlog;
 use crate::tracing::Trace;
 pub use exports::ExportRequest;
 use exports::Exports;
@@ -274,6 +275,14 @@ impl Process {
     pub(crate) fn has_deadline(&self) -> bool {
         let mut services = self.services.iter();
         self.vmmc.has_requests() || services.any(|service| service.poll_at().is_some())
+    }
+
+    /// Adds what waits here.
+    pub(crate) fn count(&self, backlog: &mut Backlog) {
+        backlog.requests += self.vmmc.requests();
+        backlog.outcomes += self.outcomes.len();
+        backlog.waiting += self.vmmc.waiting();
+        backlog.stores += usize::from(self.is_storing());
     }
 
     /// When [`handle_time`](Self::handle_time) has something to do.

@@ -5,6 +5,23 @@ use mapwire_wire::{ExportId, NodeId, ProcessId, Refusal};
 
 use crate::peers::Breach;
 
+/// What waits in a node besides its NIC, by number: 0 when nothing is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Things that were not taken to be told.
+    pub told: usize,
+    /// Messages and word of peers that were left while the node was confined.
+    pub left: usize,
+    /// Imports that were asked for and not answered.
+    pub requests: usize,
+    /// Answers to them that were not taken.
+    pub outcomes: usize,
+    /// Requests of peers for exports that are not there.
+    pub waiting: usize,
+    /// Stores of services.
+    pub stores: usize,
+}
+
 /// Something that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {

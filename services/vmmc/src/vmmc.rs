@@ -354,6 +354,18 @@ impl Vmmc {
         !self.requests.is_empty()
     }
 
+    /// Requests under way.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Requests of peers that wait for a name to be offered.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()

@@ -234,6 +234,8 @@ impl<D: TranslationDesign> Nic<D> {
             self.lose_fetch(id, error);
         }
         self.answers.clear(node);
+        // Its next packet, if one ever comes, is another.
+        self.stalled.note_taken(node);
         if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {
             inbound.clear();
         }

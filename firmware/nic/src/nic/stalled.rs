@@ -45,6 +45,11 @@ impl Stalled {
         self.peers.reserve(peers);
     }
 
+    /// Requests to the host, and what waits for it.
+    pub(crate) fn count(&self) -> usize {
+        self.requests.len() + self.processes.len() + self.peers.len() + self.tries.len()
+    }
+
     /// Asks the host, unless it has been asked the same already.
     #[cold]
     pub(crate) fn ask(&mut self, request: HostRequest) {

@@ -8,7 +8,7 @@
 //! | [`pins`] | pages of outstanding transfers and of exports are never unpinned |
 //! | [`atomics`] | each atomic operation is done once, and its answer is what the word held |
 //! | [`liveness`] | once faults have ended nothing is pending for ever |
-//! | [`room`] | no network interface takes more memory than it has |
+//! | [`room`] | no network interface takes more memory than it has, and a node at rest holds what its programs hold and nothing else |
 
 pub mod atomics;
 pub mod bounds;

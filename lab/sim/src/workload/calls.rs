@@ -279,8 +279,11 @@ impl Workload {
         }
         let at = self.programs[program].at;
         self.programs[program].held.swap_remove(index);
+        let is_kept = cluster.canary() == Some(Canary::KeptImport);
         let (node, _) = cluster.parts(at.node);
-        node.release_import(at.process, held.id, &held.grant);
+        if !is_kept {
+            node.release_import(at.process, held.id, &held.grant);
+        }
         self.count(cluster.now_ns(), program, "release");
     }
 

@@ -5,6 +5,8 @@ mod watching;
 
 use std::collections::BTreeMap;
 
+use mapwire_node::Node;
+use mapwire_translation::AnyDesign;
 use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId, ProcessId};
 
@@ -91,6 +93,8 @@ enum Todo {
 pub struct Workload {
     config: WorkloadConfig,
     per_node: u16,
+    /// NIC memory of a node that has done nothing.
+    idle_bytes: u64,
     programs: Vec<Program>,
     instances: Vec<Instance>,
     /// Exports by node and id.
@@ -146,6 +150,7 @@ impl Workload {
         Self {
             config,
             per_node,
+            idle_bytes: cluster.node(NodeId(0)).nic().memory().used_bytes(),
             programs: (0..count).map(program).collect(),
             instances: Vec::new(),
             by_id: BTreeMap::new(),
@@ -263,13 +268,14 @@ impl Workload {
         if let Some(violation) = self.waiting(cluster) {
             return self.fail(now_ns, violation);
         }
-        for node in 0..cluster.config().nodes {
-            let node = NodeId(node);
+        for node in (0..cluster.config().nodes).map(NodeId) {
             if cluster.is_alive(node) {
-                let outcome = room::fits(node, &cluster.node(node).nic().memory());
+                let outcome = self.check_room(cluster.node(node));
                 self.note(now_ns, outcome);
             }
         }
+        let outcome = self.check_holders(cluster);
+        self.note(now_ns, outcome);
         for number in 0..self.instances.len() {
             let instance = &self.instances[number];
             let is_there = instance.stands && cluster.is_alive(instance.exporter.node);
@@ -292,6 +298,57 @@ impl Workload {
                 self.fail(now_ns, crate::checks::violation("bounds", text));
             }
         }
+    }
+
+    /// A node at rest holds what its programs hold.
+    fn check_room(&self, node: &Node<AnyDesign>) -> Result<(), Violation> {
+        let (nic, number) = (node.nic(), node.nic().node());
+        let processes = u64::from(self.per_node);
+        let peers = (self.crashed.len() as u64).min(2 * LANES as u64 * processes);
+        room::fits(number, &nic.memory(), self.idle_bytes, (peers, processes))?;
+        let (mut holdings, mut backlog) = (nic.holdings(), node.backlog());
+        if self.may_not_know() {
+            // What crashed nodes have sent.
+            (holdings.messages, holdings.early_bytes, holdings.misses) = (0, 0, 0);
+            backlog.waiting = 0;
+        }
+        room::holds_what_is_used(number, self.used_by(number), &holdings, &backlog)
+    }
+
+    /// Each export is held as often as programs hold it.
+    fn check_holders(&self, cluster: &Cluster) -> Result<(), Violation> {
+        if self.may_not_know() {
+            return Ok(());
+        }
+        let mut used = vec![0; self.instances.len()];
+        for held in self.programs.iter().flat_map(|program| &program.held) {
+            used[held.instance] += 1;
+        }
+        for (instance, used) in self.instances.iter().zip(used) {
+            let Endpoint { node, process } = instance.exporter;
+            if instance.stands && cluster.is_alive(node) {
+                let holders = cluster.node(node).holders(process, instance.id);
+                room::has_holders(node, instance.id, holders, used)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nodes may not know of crashes: a link is found dead once something is awaited of it.
+    fn may_not_know(&self) -> bool {
+        self.config.resends && self.crashed.contains(&true)
+    }
+
+    /// Exports and imports of the programs of a node.
+    fn used_by(&self, node: NodeId) -> (usize, usize) {
+        let of_node = self
+            .programs
+            .iter()
+            .filter(|program| program.at.node == node);
+        of_node.fold((0, 0), |(exports, imports), program| {
+            let standing = program.exports.iter().flatten().count();
+            (exports + standing, imports + program.held.len())
+        })
     }
 
     /// What waits though nothing is left to happen.

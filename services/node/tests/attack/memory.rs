@@ -80,7 +80,7 @@ impl PinPages for Memory {
             *frame = Frame(self.next);
             self.frames.insert(self.next, owner);
             // A hole at times: frames of neighbours need not be neighbours.
-            self.next += 1 + u64::from(self.next % 5 == 0);
+            self.next += 1 + u64::from(self.next.is_multiple_of(5));
         }
         Ok(())
     }
