@@ -1,5 +1,7 @@
 //! One turn of the duty cycle, and the state that it works on.
 
+#[cfg(test)]
+mod bare_fabric;
 mod peers;
 mod receiving;
 mod sending;
