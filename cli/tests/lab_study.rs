@@ -224,16 +224,6 @@ fn where_nothing_can_be_written_no_trace_is_read() {
             1,
             "cannot write no/page",
         ),
-        (
-            &["question", "policies", trace, "-o", "no/rows"],
-            1,
-            "cannot write no/rows",
-        ),
-        (
-            &["question", "smallest", trace, "-o", "no/rows"],
-            1,
-            "cannot write no/rows",
-        ),
     ] {
         let done = place.run(&[&["lab"], args].concat()).code(code);
         assert!(!done.err().contains(trace), "{args:?}: {}", done.err());
@@ -312,6 +302,25 @@ fn wrong_values_are_named_with_their_option_and_leave_no_file() {
             &["--ways", "per-process"],
         ),
         (&["--limit", "100"], 2, &["--limit", "100 bytes"]),
+        (&["--limit", "5/4"], 2, &["--limit", "5/4", "fraction"]),
+        (&["--within", "some"], 2, &["--within", "some"]),
+        (
+            &["--policy", "optimum", "--limit", "1/4"],
+            2,
+            &["--policy optimum", "add --ops send,fetch"],
+        ),
+        (
+            &[
+                "--policy",
+                "sweep",
+                "--limit",
+                "1/4",
+                "--design",
+                "interrupt",
+            ],
+            2,
+            &["--policy sweep, for interrupt", "pins on a miss"],
+        ),
         (
             &["--limit", "4K"],
             1,
@@ -393,12 +402,9 @@ fn of_a_trace_without_a_good_part_the_damage_is_told() {
     let path = place.folder.join(&zipf);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..2000]).unwrap();
-    for command in [
-        &["study"][..],
-        &["tables"],
-        &["question", "policies"],
-        &["question", "limits"],
-    ] {
+    let optimum = ["study", "--policy", "optimum", "--limit", "1/4"];
+    let optimum = [&optimum[..], &["--ops", "send"]].concat();
+    for command in [&["study"][..], &["tables"], &optimum] {
         let args = [&["lab"], command, &[&zipf]].concat();
         let error = place.run(&args).code(1).err();
         assert!(
@@ -429,6 +435,107 @@ fn a_full_table_has_a_row_for_each_policy_and_each_unpins_other_pages() {
     assert_eq!(named, ["lru", "mru", "lfu", "mfu"]);
     let distinct: std::collections::HashSet<_> = checks.iter().collect();
     assert_eq!(distinct.len(), 4, "{checks:?}");
+}
+
+#[test]
+fn no_policy_is_below_the_optimum_under_parts_of_the_footprint_and_traces_sum_up() {
+    let place = Place::new();
+    let (zipf, strided) = (trace(&place, "zipf"), trace(&place, "strided"));
+    let policies = "lru,mru,lfu,mfu,random,sweep,released,optimum";
+    let args = ["lab", "study", &zipf, &strided, "--ops", "send,fetch"];
+    let more = [
+        "--policy", policies, "--limit", "1/4,512K", "--sum", "--json",
+    ];
+    let rows = json_rows(&place.run(&[&args[..], &more].concat()).code(0));
+    assert_eq!(rows.len(), 3 * 2 * 8);
+    let pins = |row: &serde_json::Value| row["pins"].as_u64().unwrap();
+    for group in rows.chunks(8) {
+        assert_eq!(group[7]["policy"], "optimum");
+        assert!(group.iter().all(|row| pins(row) >= pins(&group[7])));
+    }
+    // The largest footprint of a process is its buffer and what it sends from beside it, by both traces the same.
+    let limits: std::collections::BTreeSet<_> = rows
+        .iter()
+        .map(|row| &row["limit_bytes"])
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(limits.len(), 2, "{limits:?}");
+    for at in 0..16 {
+        assert_eq!(rows[32 + at]["trace"], "all traces");
+        assert_eq!(pins(&rows[32 + at]), pins(&rows[at]) + pins(&rows[16 + at]));
+    }
+}
+
+#[test]
+fn the_fewest_entries_within_a_part_of_the_cost_of_unlimited_nic_memory_are_found() {
+    let place = Place::new();
+    let zipf = trace(&place, "zipf");
+    let designs = "hierarchical,per-process,interrupt,hierarchical,prefetch=4";
+    let args = [
+        "lab",
+        "study",
+        &zipf,
+        "--ops",
+        "send,fetch",
+        "--design",
+        designs,
+        "--json",
+    ];
+    let sizes = ["--entries", "64,128,256,512,1K,2K,4K"];
+    let all = json_rows(&place.run(&[&args[..], &sizes].concat()).code(0));
+    let within = |part: &str| {
+        place
+            .run(&[&args[..], &sizes, &["--within", part]].concat())
+            .code(0)
+    };
+    let found = within("3%");
+    assert!(
+        found
+            .err()
+            .contains("prefetch=4: what unlimited NIC memory would cost is known without")
+    );
+    let found = json_rows(&found);
+    let names: Vec<_> = found
+        .iter()
+        .map(|row| row["design"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["hierarchical", "per-process", "interrupt"]);
+    for row in &found {
+        let value = |row: &serde_json::Value, name: &str| row[name].as_f64().unwrap();
+        let enough = |row: &serde_json::Value| {
+            value(row, "cost_us") <= 1.03 * value(row, "unlimited_cost_us")
+        };
+        assert!(enough(row) && value(row, "nic_bytes") > 0.0, "{row}");
+        let fewer = all
+            .iter()
+            .filter(|it| it["design"] == row["design"] && it["prefetch"] == row["prefetch"]);
+        let fewer = fewer.filter(|it| value(it, "entries") < value(row, "entries"));
+        assert!(
+            fewer.clone().count() > 0 && !fewer.clone().any(enough),
+            "{row}"
+        );
+    }
+    let small = [&args[..], &["--entries", "64", "--within", "3%"]].concat();
+    place
+        .run(&small)
+        .code(0)
+        .says("hierarchical,entries=64: more entries are needed");
+}
+
+#[test]
+fn rows_of_what_cannot_be_done_are_missing_and_the_exit_code_says_so() {
+    let place = Place::new();
+    let sizes = ["--records", "8K", "--buffer", "512K", "--bytes", "64K"];
+    let args = ["lab", "generate", "sequential", "-o", "long.mwt"];
+    place.run(&[&args[..], &sizes].concat()).code(0);
+    let args = ["lab", "study", "long.mwt", "--ops", "send", "--json"];
+    let more = ["--limit", "none,16K,1/2", "-o", "rows"];
+    place
+        .run(&[&args[..], &more].concat())
+        .code(1)
+        .says("long.mwt: hierarchical limit=4 policy=lru cannot be studied on node");
+    let rows = std::fs::read_to_string(place.folder.join("rows")).unwrap();
+    assert_eq!(rows.lines().count(), 2, "{rows}");
 }
 
 #[test]
@@ -474,8 +581,7 @@ fn no_command_writes_over_the_file_that_it_reads() {
         &["export", &zipf, "-o", "other-name.csv"],
         &["study", &zipf, "-o", &zipf],
         &["report", &zipf, "-o", &zipf],
-        &["question", "limits", &zipf, "-o", &zipf],
-        &["question", "application", &zipf, "-o", "other-name.csv"],
+        &["study", &zipf, "--limit", "1/2", "-o", "other-name.csv"],
     ] {
         let error = place.run(&[&["lab"], args].concat()).code(2).err();
         assert!(

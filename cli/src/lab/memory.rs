@@ -53,7 +53,7 @@ pub(crate) fn command(args: &MemoryArgs) -> Result<(), LabError> {
         imports: args.imports,
     };
     let mut all = Vec::new();
-    for configuration in args.designs.sweep()?.configurations()? {
+    for configuration in args.designs.sweep()?.configurations(0)? {
         let design = configuration.design;
         let structures =
             nic_memory(&design, load).map_err(|error| UsageError(format!("{design}: {error}")))?;

@@ -6,7 +6,6 @@
 //! | [`generate`] | `mapwire lab generate`: synthetic traces |
 //! | [`info`] | `mapwire lab info`: what a trace is made of |
 //! | [`memory`] | `mapwire lab memory`: what a NIC's memory holds |
-//! | [`question`] | `mapwire lab question`: what the papers leave open, put to traces |
 //! | [`report`] | `mapwire lab report`: the papers' tables and figures as a page of plots |
 //! | [`study`] | `mapwire lab study`: designs, sizes and policies, all combinations, on traces |
 //! | [`tables`] | `mapwire lab tables`: the papers' tables and figures, ours beside the papers' |
@@ -19,7 +18,6 @@ mod import;
 mod info;
 mod memory;
 mod output;
-mod question;
 mod report;
 mod study;
 mod tables;
@@ -101,10 +99,18 @@ pub(crate) enum LabCommand {
     /// hit; otherwise compulsory at the first lookup of the page (of the line, where lines are filled whole), or capacity. The cost of a
     /// lookup follows the equations of UTLB §6.2; dynamic handles cost a range (dynamic handle lookup §V.C). An option that a design does not have leaves that design as it is.
     ///
+    /// NIC bytes are what the design charges the NIC's memory budget, on the node that needs most. With unlimited NIC memory only the
+    /// first lookup of a page (of its line) misses; --within finds the fewest entries that cost hardly more.
+    ///
+    /// Of the policies, `optimum` unpins what is needed furthest in the future (Belady): none pins or unpins less. It reads the trace
+    /// twice, and keeps 4 bytes for each lookup. An application can choose itself (UTLB §3.4): `released` unpins first what the
+    /// program does not need again, as it could tell on freeing a buffer. `sweep` unpins what it used last while it goes at even steps
+    /// through memory that it used before, and what it used least recently otherwise.
+    ///
     /// Of a trace that is cut off or damaged the good part is studied; the exit code is 3 then. It is 2 for options that make no sense, and
-    /// 1 for traces that cannot be studied.
+    /// 1 for traces that cannot be studied, and where a row is missing as its configuration cannot do what the trace does.
     #[command(
-        after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --ops send,fetch --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --ops send,fetch --cost bench.jsonl"
+        after_help = "Examples:\n  mapwire lab study fft.mwt --entries 1K,2K,4K,8K,16K --ways 1,2,4 --offset on,off\n  mapwire lab study fft.mwt lu.mwt --design hierarchical,interrupt --limit none,4MiB --ops send,fetch --format csv -o rows.csv\n  mapwire lab study fft.mwt --policy lru,mru,lfu,mfu,random --limit 1M --ops send,fetch --cost bench.jsonl\n  mapwire lab study fft.mwt lu.mwt --policy lru,sweep,optimum --limit 1/8,1/2 --ops send,fetch --sum\n  mapwire lab study fft.mwt --entries 64,256,1K,4K,16K --ways 1,4 --ops send,fetch --within 3%"
     )]
     Study(Box<study::StudyArgs>),
     /// Show what a NIC's memory holds under a design, structure by structure
@@ -125,15 +131,6 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab tables fft.mwt lu.mwt\n  mapwire lab tables fft.mwt --json"
     )]
     Tables(tables::TablesArgs),
-    /// Put a question that the papers leave open to traces
-    ///
-    /// Each prints a row for each trace and case, then rows of all traces together, then in words what follows from them. A lookup is
-    /// one page of one operation; its cost follows the equations of UTLB §6.2. Sends and fetches count unless --ops says otherwise.
-    #[command(
-        subcommand,
-        after_help = "Examples:\n  mapwire lab question per-process mix.mwt\n  mapwire lab question policies fft.mwt lu.mwt --json\n  mapwire lab question smallest fft.mwt --within 1%"
-    )]
-    Question(question::QuestionCommand),
     /// Write one HTML page with the papers' tables and figures as interactive plots
     ///
     /// What `mapwire lab tables` prints, with plots. The page needs no network.
@@ -151,7 +148,6 @@ pub(crate) fn command(args: &LabArgs) -> ExitCode {
         LabCommand::Study(args) => study::command(args),
         LabCommand::Memory(args) => memory::command(args),
         LabCommand::Tables(args) => tables::command(args),
-        LabCommand::Question(question) => question::command(question),
         LabCommand::Report(args) => report::command(args),
     };
     match done {

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use mapwire_translation::{CacheConfig, DesignConfig, PinLimit, PinRules};
+use mapwire_translation::{CacheConfig, DesignConfig, PinLimit, PinRules, Policy};
 
+use crate::choosers::{Chooser, UnpinPolicy};
 use crate::cost::Equation;
+use crate::counts::{Counts, PathMisses};
 
 /// A design and how a process pins: one row of a study.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -13,6 +15,8 @@ pub struct Configuration {
     pub design: DesignConfig,
     /// The library's side.
     pub rules: PinRules,
+    /// Who chooses what is unpinned, if that is not the library: then the policy of `rules` is the application's.
+    pub chooser: Option<Chooser>,
 }
 
 impl Configuration {
@@ -21,6 +25,7 @@ impl Configuration {
         Configuration {
             design,
             rules: PinRules::default(),
+            chooser: None,
         }
     }
 
@@ -28,6 +33,26 @@ impl Configuration {
     #[must_use]
     pub fn with_rules(self, rules: PinRules) -> Self {
         Configuration { rules, ..self }
+    }
+
+    /// The same with another policy for unpinning.
+    #[must_use]
+    pub fn with_policy(self, policy: UnpinPolicy) -> Self {
+        let (policy, chooser) = match policy {
+            UnpinPolicy::Library(policy) => (policy, None),
+            UnpinPolicy::Application(chooser) => (Policy::Application, Some(chooser)),
+        };
+        Configuration {
+            rules: self.rules.with_policy(policy),
+            chooser,
+            ..self
+        }
+    }
+
+    /// The policy for unpinning.
+    pub fn policy(&self) -> UnpinPolicy {
+        let library = UnpinPolicy::Library(self.rules.policy);
+        self.chooser.map_or(library, UnpinPolicy::Application)
     }
 
     /// The cache of the NIC that all processes share, if the design has one.
@@ -80,6 +105,67 @@ impl Configuration {
         self.rules.limit != PinLimit::Unlimited || unpins_by_policy(self.design)
     }
 
+    /// The same but for its entries, of which it has none: what configurations have in common that differ only there.
+    #[must_use]
+    pub fn without_entries(mut self) -> Self {
+        *match &mut self.design {
+            DesignConfig::PerProcess(config) => &mut config.entries,
+            DesignConfig::Hierarchical(config) => &mut config.cache.entries,
+            DesignConfig::SharedCache(config) => &mut config.cache.entries,
+            DesignConfig::Interrupt(config) => &mut config.cache.entries,
+            DesignConfig::DynamicHandle(config) => &mut config.cache.entries,
+            _ => return self,
+        } = 0;
+        self
+    }
+
+    /// What it would count with NIC memory without end, from what it counted of sends and fetches that touch so many pages: lines
+    /// and table entries stay from their first use on. `None` where that is not known: where pages are limited or pinned or fetched
+    /// ahead, and where a line may lack pages.
+    pub fn with_endless_memory(&self, counts: &Counts, known_pages: u64) -> Option<Counts> {
+        let limited = match self.design {
+            DesignConfig::Hierarchical(config) => config.tables_in_memory.is_some(),
+            DesignConfig::DynamicHandle(config) => config.high_water_bytes.is_some(),
+            _ => false,
+        };
+        let long_lines = self.cache().is_some_and(|cache| cache.line_entries > 1)
+            && !matches!(self.design, DesignConfig::DynamicHandle(_));
+        let ahead = self.prefetch() > 1 || self.rules.prepin_pages > 1;
+        if limited || long_lines || ahead || self.rules.limit != PinLimit::Unlimited {
+            return None;
+        }
+        let misses = PathMisses {
+            send_other: 0,
+            receive_other: 0,
+            ..counts.misses
+        };
+        let nic_misses = misses.sum();
+        let endless = Counts {
+            misses,
+            nic_misses,
+            ..*counts
+        };
+        Some(match self.design {
+            DesignConfig::PerProcess(_) => Counts {
+                check_misses: known_pages,
+                pins: known_pages,
+                unpins: 0,
+                ..*counts
+            },
+            DesignConfig::Interrupt(_) => Counts {
+                interrupts: nic_misses,
+                pins: nic_misses,
+                unpins: 0,
+                ..endless
+            },
+            DesignConfig::DynamicHandle(_) => Counts {
+                interrupts: nic_misses,
+                ..endless
+            },
+            _ => endless,
+        })
+    }
+
     /// Whether a fully associative cache beside the real one tells capacity from conflict misses. Not where the entries are of a
     /// table that the library orders, and not where a miss decides what is pinned under a limit.
     pub fn has_causes(&self) -> bool {
@@ -114,7 +200,7 @@ impl fmt::Display for Configuration {
             write!(f, " limit={pages}")?;
         }
         if self.has_policy() {
-            write!(f, " policy={}", self.rules.policy)?;
+            write!(f, " policy={}", self.policy())?;
         }
         if self.rules.prepin_pages > 1 {
             write!(f, " prepin={}", self.rules.prepin_pages)?;

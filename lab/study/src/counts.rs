@@ -25,6 +25,9 @@ pub struct Counts {
     pub buffer_misses: u64,
     /// Handles of processes (PCH) that the NIC looked up and did not have.
     pub process_misses: u64,
+    /// Installed pages at the end whose entry in their process's table does not follow that of the page before them (UTLB §3.3): 0
+    /// in designs whose tables are indexed by page.
+    pub fragmented_pages: u64,
 }
 
 /// NIC misses by cause, each miss by itself as DineroIV does it: the three sum up to the misses. Beside the cache stands a fully
@@ -130,5 +133,6 @@ impl AddAssign for Counts {
         self.interrupts += other.interrupts;
         self.buffer_misses += other.buffer_misses;
         self.process_misses += other.process_misses;
+        self.fragmented_pages += other.fragmented_pages;
     }
 }

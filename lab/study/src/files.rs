@@ -1,10 +1,11 @@
 //! Studies of trace files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use mapwire_trace::{Damage, Metadata, ReadError, TraceReader};
+use mapwire_trace::{Block, Damage, Metadata, ReadError, TraceReader};
 
+use crate::choosers::{Chooser, Knowledge, Learner};
 use crate::study::{Allowed, Findings, Request, Study, StudyError};
 
 /// What was found out about one trace.
@@ -23,16 +24,9 @@ pub struct TraceFindings {
 impl TraceFindings {
     /// The file's name without folder and ending.
     pub fn name(&self) -> String {
-        name_of(&self.path)
+        let name = self.path.file_stem().unwrap_or(self.path.as_os_str());
+        name.to_string_lossy().into_owned()
     }
-}
-
-/// The name of a trace: that of its file, without folder and ending.
-pub(crate) fn name_of(path: &Path) -> String {
-    path.file_stem()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// Why a trace was not studied.
@@ -72,18 +66,8 @@ pub enum FileError {
     },
 }
 
-impl FileError {
-    /// That of a file without a lookup, or without one in its good part.
-    pub(crate) fn no_lookup(file: String, records: u64, damage: Option<Damage>) -> Self {
-        match damage {
-            None => FileError::Empty { file, records },
-            Some(damage) => FileError::NothingGood(damage),
-        }
-    }
-}
-
 /// Studies the files, several at once if there are threads for it; each is read once or, where the trace needs other engines
-/// than were tried first, again. `progress` is told how many bytes of all files have been read.
+/// than were tried first, or a policy needs to know its future, again. `progress` is told how many bytes of all files have been read.
 ///
 /// # Errors
 /// That of the first file that has one.
@@ -146,54 +130,76 @@ fn study_file(
     request: &Request,
     progress: &dyn Fn(u64),
 ) -> Result<TraceFindings, FileError> {
-    let file = path.display().to_string();
+    let knowledge = Arc::new(learn(path, request, progress)?);
     let mut allowed = Allowed::ALL;
     loop {
-        match try_study(path, request, allowed, progress) {
+        let mut study = Study::new(request.clone(), allowed)
+            .map_err(in_file(path))?
+            .knowing(Arc::clone(&knowledge));
+        let studied = each_block(path, progress, |block| study.take(block));
+        let studied = studied.and_then(|read| Ok((read, study.finish().map_err(in_file(path))?)));
+        match studied {
             Err(FileError::Study {
                 cause: StudyError::Again(less),
                 ..
             }) if less != allowed => allowed = less,
-            Ok(found) if found.findings.totals().lookups == 0 => {
-                return Err(FileError::no_lookup(
-                    file,
-                    found.findings.records,
-                    found.damage,
-                ));
+            Ok(((_, damage), findings)) if findings.totals().lookups == 0 => {
+                return Err(match damage {
+                    Some(damage) => FileError::NothingGood(damage),
+                    None => FileError::Empty {
+                        file: path.display().to_string(),
+                        records: findings.records,
+                    },
+                });
             }
-            other => return other,
+            Ok(((metadata, damage), findings)) => {
+                return Ok(TraceFindings {
+                    path: path.to_owned(),
+                    metadata,
+                    findings,
+                    damage,
+                });
+            }
+            Err(error) => return Err(error),
         }
     }
 }
 
-fn try_study(
-    path: &Path,
-    request: &Request,
-    allowed: Allowed,
-    progress: &dyn Fn(u64),
-) -> Result<TraceFindings, FileError> {
-    let file = path.display().to_string();
-    let wrong = |cause| FileError::Study {
-        file: file.clone(),
+/// What the policies of the request must know of the trace beforehand.
+fn learn(path: &Path, request: &Request, progress: &dyn Fn(u64)) -> Result<Knowledge, FileError> {
+    let next_uses = request.has(Chooser::Optimum);
+    if !next_uses && !request.has(Chooser::Released) {
+        return Ok(Knowledge::default());
+    }
+    let mut learner = Learner::new(request.selection, next_uses);
+    each_block(path, progress, |block| learner.take(block))?;
+    Ok(learner.finish())
+}
+
+fn in_file(path: &Path) -> impl Fn(StudyError) -> FileError {
+    move |cause| FileError::Study {
+        file: path.display().to_string(),
         cause,
-    };
+    }
+}
+
+/// Reads a trace, and returns what it says of itself and where its good part ends, if that is not its end.
+fn each_block(
+    path: &Path,
+    progress: &dyn Fn(u64),
+    mut take: impl FnMut(&Block<'_>) -> Result<(), StudyError>,
+) -> Result<(Metadata, Option<Damage>), FileError> {
     let mut reader = TraceReader::open(path)?.keep_good_part();
     let metadata = reader.metadata().clone();
     if metadata.page_bytes != mapwire_translation::PAGE_BYTES as u64 {
         return Err(FileError::PageSize {
-            file,
+            file: path.display().to_string(),
             page_bytes: metadata.page_bytes,
         });
     }
-    let mut study = Study::new(request.clone(), allowed).map_err(wrong)?;
     while let Some(block) = reader.next_block()? {
-        study.take(&block).map_err(wrong)?;
+        take(&block).map_err(in_file(path))?;
         progress(reader.position_bytes());
     }
-    Ok(TraceFindings {
-        path: path.to_owned(),
-        metadata,
-        findings: study.finish().map_err(wrong)?,
-        damage: reader.damage().cloned(),
-    })
+    Ok((metadata, reader.damage().cloned()))
 }

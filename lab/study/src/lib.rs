@@ -5,16 +5,17 @@
 //! | [`sweep`] | lists of values, and their product |
 //! | [`study`], [`files`] | many configurations on one trace, on files |
 //! | [`config`], [`counts`] | a configuration, and what it counts |
+//! | [`choosers`] | policies of applications for unpinning, and the optimum |
 //! | [`decode`] | from a trace to lookups |
 //! | [`fast`] | engines for the common configurations, hundreds of millions of lookups a second |
 //! | [`replay`], [`shadow`] | every configuration, by the firmware's own code |
 //! | [`cost`] | what a lookup costs: UTLB's equations, profiles |
 //! | [`memory`] | what a NIC's memory holds, structure by structure |
 //! | [`published`], [`tables`] | the papers' tables and figures as data; ours beside them |
-//! | [`questions`] | what the papers leave open, put to traces |
 //! | [`rows`] | outcomes as rows |
 #![forbid(unsafe_code)]
 
+pub mod choosers;
 pub mod config;
 pub mod cost;
 pub mod counts;
@@ -24,7 +25,6 @@ pub mod files;
 mod handles;
 pub mod memory;
 pub mod published;
-pub mod questions;
 pub mod replay;
 pub mod rows;
 pub mod shadow;

@@ -1,14 +1,19 @@
 //! What a NIC's memory holds under a design, structure by structure (dynamic handle lookup §V.A, Figure 3): the firmware itself is
 //! given the processes, exports, imports and pages, and asked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use mapwire_nic::{Config, Delivery, Export, Import, Nic, NicError};
+use mapwire_translation::table::TABLE_ENTRIES;
 use mapwire_translation::{
-    AnyDesign, CacheError, DesignConfig, HostError, HostSide, PAGE_BYTES, Page, PageRange,
+    AnyDesign, CacheError, DesignConfig, Frame, HostError, HostSide, PAGE_BYTES, Page, PageRange,
     PinRules, Process, SimulatedPinner, TranslationDesign,
 };
 use mapwire_wire::{ExportId, Key, NodeId, ProcessId, Rights};
+
+use crate::config::Configuration;
+use crate::decode::Pages;
 
 /// What a NIC serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,6 +179,53 @@ fn fits(outcome: Result<(), HostError<Infallible, NicError>>) -> Result<bool, Ni
     }
 }
 
+/// Most entries of a cache or table that is built to be asked for its bytes.
+const MOST_ENTRIES: usize = 1 << 24;
+
+/// What the processes of a node have its NIC translate, as a trace tells it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Footprint {
+    /// The distinct pages of each process.
+    pub pages: BTreeMap<Process, u64>,
+    /// Second-level tables that the processes need (UTLB §3.3), by page number / 1024.
+    tables: BTreeSet<(Process, u64)>,
+}
+
+impl Footprint {
+    /// That of the pages.
+    pub fn of(pages: &Pages) -> Self {
+        let mut footprint = Footprint::default();
+        for id in 0..pages.len() {
+            let (process, page) = pages.name(id as u32);
+            *footprint.pages.entry(process).or_default() += 1;
+            let table = page.0 / TABLE_ENTRIES as u64;
+            footprint.tables.insert((process, table));
+        }
+        footprint
+    }
+
+    /// Bytes of NIC memory that the design takes with all processes open, as it charges a memory budget; with the directories of their
+    /// tables, where those are in the NIC. `None` for a design that cannot be built, or not without hundreds of megabytes.
+    pub fn nic_bytes(&self, design: &DesignConfig) -> Option<u64> {
+        let entries = Configuration::new(*design).entries()?;
+        if entries > MOST_ENTRIES {
+            return None;
+        }
+        let mut nic = AnyDesign::new(design).ok()?;
+        for process in self.pages.keys() {
+            // Each process is there once, so none is open already.
+            let _ = nic.open(*process);
+        }
+        if let DesignConfig::Hierarchical(_) = design {
+            for (process, table) in &self.tables {
+                // Pages of a trace lie in the address space.
+                let _ = nic.install(*process, Page(table * TABLE_ENTRIES as u64), Frame(0));
+            }
+        }
+        Some(nic.nic_memory().map(|(_, bytes)| bytes as u64).sum())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,5 +292,20 @@ mod tests {
         };
         let error = nic_memory(&DesignConfig::default(), load).unwrap_err();
         assert!(error.to_string().contains("0 nodes"), "{error}");
+    }
+
+    #[test]
+    fn footprints_are_of_processes_and_their_tables_take_nic_memory() {
+        let mut pages = Pages::default();
+        for (process, page) in [(0, 1), (0, 2), (0, 3), (1, 1), (0, 2)] {
+            pages.id(Process(process), Page(page));
+        }
+        let footprint = Footprint::of(&pages);
+        assert_eq!(footprint.pages[&Process(0)], 3);
+        let bytes = |text: &str| footprint.nic_bytes(&text.parse().unwrap()).unwrap();
+        // Two tables of 8 bytes an entry, and a list of two processes.
+        assert_eq!(bytes("per-process,entries=64"), 2 * 64 * 8 + 2 * 32);
+        assert_eq!(bytes("shared-cache,entries=64"), 64 * 16 + 2 * 32);
+        assert!(bytes("hierarchical,entries=64") > bytes("shared-cache,entries=64"));
     }
 }

@@ -1,13 +1,15 @@
 //! The reference: a node's lookups by the very code of the firmware, for every design, policy and limit.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use mapwire_translation::{
-    AbsentRuns, AnyDesign, CacheError, ChooseVictims, Counters, DesignConfig, Frame, HostError,
-    Hosts, Lookup, Page, PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner,
-    TranslationDesign, TranslationError,
+    AbsentRuns, AnyDesign, CacheError, Counters, DesignConfig, Frame, HostError, Hosts, Lookup,
+    Page, PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign,
+    TranslationError,
 };
 
+use crate::choosers::Knowledge;
 use crate::config::Configuration;
 use crate::counts::{Cause, Causes, Counts};
 use crate::decode::{Chunk, Event, FIRST, HostEvent, PAGE_ID, Pages, RECEIVE};
@@ -127,12 +129,6 @@ impl Kept {
     }
 }
 
-/// Gives each process of a node a policy of its own (UTLB §3.4).
-pub trait PolicyOfProcess: std::fmt::Debug + Send {
-    /// The policy of a process that opens; `None` leaves it that of the configuration.
-    fn policy_of(&mut self, process: Process) -> Option<Box<dyn ChooseVictims>>;
-}
-
 /// One node under one configuration.
 #[derive(Debug)]
 pub struct Replay {
@@ -152,7 +148,8 @@ pub struct Replay {
     causes: Causes,
     /// What a design with caches of handles looks up there.
     handles: Option<Handles>,
-    policies: Option<Box<dyn PolicyOfProcess>>,
+    /// What is known of the node's future, and the node's number there.
+    known: Option<(u16, Arc<Knowledge>)>,
 }
 
 impl Replay {
@@ -182,16 +179,16 @@ impl Replay {
             causes: Causes::default(),
             handles: matches!(configuration.design, DesignConfig::DynamicHandle(_))
                 .then(Handles::default),
-            policies: None,
+            known: None,
             configuration,
         })
     }
 
-    /// The same with policies of the application. They matter under a limit only.
+    /// The same of a node whose future is known, for policies that go by it.
     #[must_use]
-    pub fn with_policies(self, policies: Box<dyn PolicyOfProcess>) -> Self {
+    pub fn knowing(self, node: u16, knowledge: Arc<Knowledge>) -> Self {
         Replay {
-            policies: Some(policies),
+            known: Some((node, knowledge)),
             ..self
         }
     }
@@ -239,6 +236,7 @@ impl Replay {
             interrupts: nic.interrupts,
             buffer_misses: nic.handles.buffer_misses,
             process_misses: nic.handles.process_misses,
+            fragmented_pages: self.design.fragmented_pages(),
             check_misses: host.check_misses,
             pins: host.pins,
             unpins: host.unpins,
@@ -254,21 +252,17 @@ impl Replay {
         })
     }
 
-    /// The NIC's side, to report on.
-    pub fn design(&self) -> &AnyDesign {
-        &self.design
-    }
-
     fn open(&mut self, process: Process) -> Result<(), ReplayError> {
         if self.opened.insert(process) {
             let rules = self.configuration.rules;
             self.hosts
                 .open(&mut self.design, process, rules)
                 .map_err(ReplayError::Nic)?;
-            let policies = self.policies.as_deref_mut();
-            if let Some(policy) = policies.and_then(|policies| policies.policy_of(process)) {
+            if let Some(chooser) = self.configuration.chooser {
+                let known = self.known.as_ref();
+                let future = known.map(|(node, knowledge)| knowledge.of(*node, process));
                 let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
-                side.set_chooser(policy);
+                side.set_chooser(chooser.with_future(future.unwrap_or_default()));
             }
         }
         Ok(())

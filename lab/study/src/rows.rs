@@ -1,12 +1,18 @@
 //! The outcome of a configuration as a row: names, values, and what kind of value each column has.
 
+use std::collections::HashMap;
+
 use mapwire_translation::{DesignConfig, PinLimit};
 use serde_json::{Map, Value, json};
 
 use crate::config::Configuration;
 use crate::cost::{CostProfile, CostRange};
+use crate::counts::Counts;
 use crate::files::TraceFindings;
 use crate::study::Outcome;
+
+/// The name under which rows stand that are sums over all traces.
+pub const ALL_TRACES: &str = "all traces";
 
 /// What the values of a column are. Any may be missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +60,8 @@ pub const COLUMNS: &[(&str, Kind)] = &[
     ("interrupts", Kind::Count),
     ("cbh_misses", Kind::Count),
     ("pch_misses", Kind::Count),
+    ("fragmented_pages", Kind::Count),
+    ("nic_bytes", Kind::Count),
     ("check_miss_rate", Kind::Rate),
     ("nic_miss_rate", Kind::Rate),
     ("unpin_rate", Kind::Rate),
@@ -61,10 +69,11 @@ pub const COLUMNS: &[(&str, Kind)] = &[
     ("cost_us", Kind::Rate),
     ("cost_low_us", Kind::Rate),
     ("cost_high_us", Kind::Rate),
+    ("unlimited_cost_us", Kind::Rate),
     ("cost_profile", Kind::Text),
 ];
 
-/// One configuration on one trace.
+/// One configuration on one trace, or on all of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// The trace's name.
@@ -75,13 +84,65 @@ pub struct Row {
     pub nodes: u64,
     /// What it counted.
     pub outcome: Outcome,
+    /// What it would count with unlimited NIC memory, if that is known.
+    pub unlimited: Option<Counts>,
+    /// Bytes of NIC memory, of the node that needs most.
+    pub nic_bytes: Option<u64>,
     /// Mean cost of a lookup in microseconds, if the profile has all costs that it needs.
     pub cost: Option<CostRange>,
+    /// The same of [`unlimited`](Self::unlimited).
+    pub unlimited_cost: Option<CostRange>,
     /// The profile's name.
     pub profile: String,
 }
 
 impl Row {
+    /// The outcome of a configuration, by its place, on a trace; `None` if it cannot do what the trace does.
+    fn of_trace(trace: &TraceFindings, configuration: &Configuration, at: usize) -> Option<Self> {
+        let (findings, totals) = (&trace.findings, trace.findings.totals());
+        let outcome = findings.outcomes[at];
+        let unlimited = match totals.receive_lookups + totals.exports {
+            0 => configuration.with_endless_memory(&outcome.counts, totals.known_pages),
+            _ => None,
+        };
+        findings.failure(at).is_none().then(|| Row {
+            trace: trace.name(),
+            configuration: *configuration,
+            nodes: findings.nodes.len() as u64,
+            outcome,
+            unlimited,
+            nic_bytes: None,
+            cost: None,
+            unlimited_cost: None,
+            profile: String::new(),
+        })
+    }
+
+    fn price(&mut self, profile: &CostProfile) {
+        let equation = self.configuration.equation();
+        self.cost = equation.cost(profile, &self.outcome.counts);
+        let unlimited = self.unlimited.as_ref();
+        self.unlimited_cost = unlimited.and_then(|counts| equation.cost(profile, counts));
+        self.profile.clone_from(&profile.name);
+    }
+
+    /// Adds the same configuration on another trace.
+    fn add(&mut self, other: &Row) {
+        self.nodes += other.nodes;
+        self.outcome += other.outcome;
+        self.unlimited = self.unlimited.zip(other.unlimited).map(|(mut sum, more)| {
+            sum += more;
+            sum
+        });
+        self.nic_bytes = self.nic_bytes.max(other.nic_bytes);
+    }
+
+    /// By what part a lookup costs more than with unlimited NIC memory.
+    fn excess(&self) -> Option<f64> {
+        let (cost, unlimited) = (self.cost?.middle_us(), self.unlimited_cost?.middle_us());
+        (unlimited > 0.0).then(|| cost / unlimited - 1.0)
+    }
+
     /// Events per lookup.
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 / self.outcome.counts.lookups.max(1) as f64
@@ -97,6 +158,10 @@ impl Row {
         let (counts, causes) = (outcome.counts, outcome.causes);
         let cache = configuration.cache();
         let has_handles = matches!(configuration.design, DesignConfig::DynamicHandle(_));
+        let has_slots = matches!(
+            configuration.design,
+            DesignConfig::SharedCache(_) | DesignConfig::PerProcess(_)
+        );
         let of_handles = |count: u64| has_handles.then_some(count);
         let limit = match configuration.rules.limit {
             PinLimit::Unlimited => None,
@@ -115,7 +180,7 @@ impl Row {
             json!(
                 configuration
                     .has_policy()
-                    .then(|| configuration.rules.policy.to_string())
+                    .then(|| configuration.policy().to_string())
             ),
             json!(configuration.rules.prepin_pages),
             json!(self.nodes),
@@ -136,6 +201,8 @@ impl Row {
             json!(counts.interrupts),
             json!(of_handles(counts.buffer_misses)),
             json!(of_handles(counts.process_misses)),
+            json!(has_slots.then_some(counts.fragmented_pages)),
+            json!(self.nic_bytes),
             json!(rounded(self.rate(counts.check_misses))),
             json!(rounded(self.rate(counts.nic_misses))),
             json!(rounded(self.rate(counts.unpins))),
@@ -143,6 +210,7 @@ impl Row {
             json!(self.cost.map(|cost| rounded(cost.middle_us()))),
             json!(self.cost.map(|cost| rounded(cost.low.us()))),
             json!(self.cost.map(|cost| rounded(cost.high.us()))),
+            json!(self.unlimited_cost.map(|cost| rounded(cost.middle_us()))),
             json!(self.profile),
         ]
     }
@@ -159,28 +227,94 @@ fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-/// The rows of studied traces, trace by trace, in the order of the configurations.
+/// The rows of studied traces, trace by trace, in the order of the configurations. Those that cannot do what a trace does have none.
 pub fn rows(
     traces: &[TraceFindings],
     configurations: &[Configuration],
     profile: &CostProfile,
 ) -> Vec<Row> {
-    let row = |trace: &TraceFindings, configuration: &Configuration, outcome: &Outcome| Row {
-        trace: trace.name(),
-        configuration: *configuration,
-        nodes: trace.findings.nodes.len() as u64,
-        outcome: *outcome,
-        cost: configuration.equation().cost(profile, &outcome.counts),
-        profile: profile.name.clone(),
-    };
-    let of_trace = |trace| {
-        let findings: &TraceFindings = trace;
-        configurations
-            .iter()
-            .zip(&findings.findings.outcomes)
-            .map(move |(configuration, outcome)| row(findings, configuration, outcome))
-    };
-    traces.iter().flat_map(of_trace).collect()
+    let mut rows = Vec::new();
+    for trace in traces {
+        let mut bytes = HashMap::new();
+        for (at, configuration) in configurations.iter().enumerate() {
+            if let Some(mut row) = Row::of_trace(trace, configuration, at) {
+                let design = configuration.design;
+                let bytes = bytes.entry(design);
+                row.nic_bytes = *bytes.or_insert_with(|| trace.findings.nic_bytes(&design));
+                row.price(profile);
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+/// The rows of all traces together, of configurations that have a row for each of so many traces. Counts are summed up; of NIC memory,
+/// it is the most that a trace needs.
+pub fn sums(rows: &[Row], traces: usize, profile: &CostProfile) -> Vec<Row> {
+    let mut sums: Vec<(usize, Row)> = Vec::new();
+    let mut places = HashMap::new();
+    for row in rows {
+        match places.get(&row.configuration) {
+            Some(&at) => {
+                let (count, sum): &mut (usize, Row) = &mut sums[at];
+                *count += 1;
+                sum.add(row);
+            }
+            None => {
+                places.insert(row.configuration, sums.len());
+                let trace = ALL_TRACES.to_owned();
+                sums.push((
+                    1,
+                    Row {
+                        trace,
+                        ..row.clone()
+                    },
+                ));
+            }
+        }
+    }
+    let whole = sums.into_iter().filter(|(count, _)| *count == traces);
+    whole
+        .map(|(_, mut sum)| {
+            sum.price(profile);
+            sum
+        })
+        .collect()
+}
+
+/// Of the rows of a trace whose configurations differ in their entries only, that with the fewest with which a lookup costs at most
+/// a part `within` more than with unlimited NIC memory. Where there is none, why.
+pub fn smallest(rows: Vec<Row>, within: f64) -> (Vec<Row>, Vec<String>) {
+    let mut families: Vec<Vec<Row>> = Vec::new();
+    for row in rows {
+        let is_of = |family: &&mut Vec<Row>| {
+            family[0].trace == row.trace
+                && family[0].configuration.without_entries() == row.configuration.without_entries()
+        };
+        match families.iter_mut().find(is_of) {
+            Some(family) => family.push(row),
+            None => families.push(vec![row]),
+        }
+    }
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for mut family in families {
+        family.sort_by_key(|row| row.configuration.entries());
+        let is_enough = |row: &Row| row.excess().is_some_and(|excess| excess <= within);
+        let largest = &family[family.len() - 1];
+        let named = format!("{}, {}", largest.trace, largest.configuration);
+        match (family.iter().position(is_enough), largest.excess()) {
+            (Some(at), _) => found.push(family.swap_remove(at)),
+            (None, Some(excess)) => missing.push(format!(
+                "{named}: more entries are needed; with these, a lookup costs {:.1} % more than with unlimited NIC memory",
+                100.0 * excess
+            )),
+            (None, None) => missing.push(format!(
+                "{named}: what unlimited NIC memory would cost is known without receives, limits, prefetch and pre-pinning only"
+            )),
+        }
+    }
+    (found, missing)
 }
 
 #[cfg(test)]
@@ -206,7 +340,10 @@ mod tests {
                     ..Causes::default()
                 }),
             },
+            unlimited: None,
+            nic_bytes: Some(1 << 14),
             cost: Some(CostRange::exactly(Cost::new(123_456_789, 100))),
+            unlimited_cost: None,
             profile: "papers".to_owned(),
         };
         let values = row.values();

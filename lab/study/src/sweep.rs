@@ -1,10 +1,13 @@
 //! Lists of values, and the product of all of them.
 
 use std::collections::HashSet;
+use std::str::FromStr;
 
-use mapwire_translation::{DesignConfig, ParseDesignError, PinLimit, PinRules, Policy};
+use mapwire_translation::{DesignConfig, ParseDesignError, PinLimit, PinRules, Policy, size};
 
+use crate::choosers::UnpinPolicy;
 use crate::config::Configuration;
+use crate::cost::Equation;
 
 /// Values to try of each option. An empty list leaves the option as the design has it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -15,11 +18,64 @@ pub struct Sweep {
     /// is.
     pub options: Vec<(&'static str, Vec<String>)>,
     /// Limits on pinned pages of a process.
-    pub limits: Vec<PinLimit>,
+    pub limits: Vec<Limit>,
     /// Policies for unpinning. They do not matter where nothing is unpinned: without a limit, in designs whose tables grow.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<UnpinPolicy>,
     /// Pages that a check miss pins.
     pub prepins: Vec<u64>,
+}
+
+/// A limit on the pinned pages of a process. As text `none`, a size (`4MiB`), or a fraction (`1/16`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// As it is.
+    Is(PinLimit),
+    /// A part of the largest footprint that a process has, rounded up to whole pages.
+    Share {
+        /// So many
+        parts: u64,
+        /// of so many equal parts.
+        of: u64,
+    },
+}
+
+impl Limit {
+    /// The limit, where the largest footprint of a process has so many pages.
+    pub fn of_footprint(self, pages: u64) -> PinLimit {
+        match self {
+            Limit::Is(limit) => limit,
+            Limit::Share { parts, of } => {
+                let part = (u128::from(pages) * u128::from(parts)).div_ceil(u128::from(of));
+                PinLimit::Pages(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+            }
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Limit::Is(PinLimit::Unlimited));
+        }
+        if let Some((parts, of)) = text.split_once('/') {
+            let number = |text: &str| {
+                text.parse()
+                    .ok()
+                    .filter(|number| (1..10_000).contains(number))
+            };
+            return match (number(parts), number(of)) {
+                (Some(parts), Some(of)) if parts <= of => Ok(Limit::Share { parts, of }),
+                _ => Err(format!(
+                    "`{text}` is no part of a footprint; write a fraction above 0 and up to 1 with numbers below 10000: 1/16, 3/4"
+                )),
+            };
+        }
+        let bytes = size::parse(text).map_err(|error| error.to_string())?;
+        let limit = PinLimit::from_bytes(bytes).map_err(|error| error.to_string())?;
+        Ok(Limit::Is(limit))
+    }
 }
 
 /// A list that makes no configurations.
@@ -45,6 +101,16 @@ pub enum SweepError {
         /// The designs.
         designs: String,
     },
+    /// A policy that cannot choose what the design unpins.
+    #[error(
+        "--policy {policy}, for {design}: it pins on a miss, and its host does not see the uses that the policy goes by; choose lru, mru, lfu, mfu or random, or another design"
+    )]
+    Policy {
+        /// The policy.
+        policy: UnpinPolicy,
+        /// The design's name.
+        design: &'static str,
+    },
     /// Values that do not go together.
     #[error("{text} cannot be built: {cause}")]
     Together {
@@ -56,12 +122,18 @@ pub enum SweepError {
 }
 
 impl Sweep {
+    /// Whether a limit is a part of a footprint.
+    pub fn needs_footprint(&self) -> bool {
+        let mut limits = self.limits.iter();
+        limits.any(|limit| matches!(limit, Limit::Share { .. }))
+    }
+
     /// All configurations, designs slowest, then options in their order, then limits, policies, and pre-pinning. None is there
-    /// twice.
+    /// twice. `footprint_pages` is the largest footprint of a process, of which limits may be parts.
     ///
     /// # Errors
     /// A value that does not suit.
-    pub fn configurations(&self) -> Result<Vec<Configuration>, SweepError> {
+    pub fn configurations(&self, footprint_pages: u64) -> Result<Vec<Configuration>, SweepError> {
         let designs = match self.designs.as_slice() {
             [] => &[DesignConfig::default()],
             designs => designs,
@@ -102,31 +174,40 @@ impl Sweep {
                 );
             }
         }
+        let mut product = Vec::new();
+        for design in all {
+            product.extend(self.with_rules(design, footprint_pages)?);
+        }
         let mut seen = HashSet::new();
-        let product = all.into_iter().flat_map(|design| {
-            self.rules(design)
-                .into_iter()
-                .map(move |rules| Configuration { design, rules })
-        });
-        Ok(product
-            .filter(|configuration| seen.insert(*configuration))
-            .collect())
+        product.retain(|configuration| seen.insert(*configuration));
+        Ok(product)
     }
 
-    /// Rules of pinning for the design. Where nothing is ever unpinned, one policy stands for all.
-    fn rules(&self, design: DesignConfig) -> Vec<PinRules> {
+    /// The design with all rules of pinning. Where nothing is ever unpinned, one policy stands for all.
+    fn with_rules(
+        &self,
+        design: DesignConfig,
+        footprint_pages: u64,
+    ) -> Result<Vec<Configuration>, SweepError> {
         let mut all = Vec::new();
-        for &limit in or(&self.limits, &[PinLimit::Unlimited]) {
-            let rules = PinRules::default().with_limit(limit);
-            let matters = Configuration { design, rules }.has_policy();
+        for limit in or(&self.limits, &[Limit::Is(PinLimit::Unlimited)]) {
+            let rules = PinRules::default().with_limit(limit.of_footprint(footprint_pages));
+            let configuration = Configuration::new(design).with_rules(rules);
+            let checks = matches!(configuration.equation(), Equation::Utlb { .. });
+            let matters = configuration.has_policy();
             let policies = if matters { &self.policies[..] } else { &[] };
-            for &policy in or(policies, &[Policy::Lru]) {
+            for &policy in or(policies, &[UnpinPolicy::Library(Policy::Lru)]) {
+                if matches!(policy, UnpinPolicy::Application(_)) && !checks {
+                    let design = design.name();
+                    return Err(SweepError::Policy { policy, design });
+                }
                 for &prepin in or(&self.prepins, &[1]) {
-                    all.push(rules.with_policy(policy).with_prepin_pages(prepin));
+                    let rules = rules.with_prepin_pages(prepin);
+                    all.push(configuration.with_rules(rules).with_policy(policy));
                 }
             }
         }
-        all
+        Ok(all)
     }
 }
 
@@ -186,21 +267,67 @@ mod tests {
                 ("entries", list(&["1K", "2K", "1024"])),
                 ("ways", list(&["1", "4"])),
             ],
-            limits: vec![PinLimit::Unlimited, PinLimit::Pages(9)],
-            policies: vec![Policy::Lru, Policy::Mru],
+            limits: list(&["none", "1/111"])
+                .iter()
+                .map(|it| it.parse().unwrap())
+                .collect(),
+            policies: list(&["lru", "mru"])
+                .iter()
+                .map(|it| it.parse().unwrap())
+                .collect(),
             ..Sweep::default()
         };
-        let all = sweep.configurations().unwrap();
+        let all = sweep.configurations(1000).unwrap();
         // 2 sizes × 2 ways × (no limit + a limit with 2 policies)
         assert_eq!(all.len(), 12);
         assert_eq!(all[0].to_string(), "hierarchical,entries=1K");
         assert_eq!(
             all[2].to_string(),
-            "hierarchical,entries=1K limit=9 policy=mru"
+            "hierarchical,entries=1K limit=10 policy=mru"
         );
         assert_eq!(
             all[11].to_string(),
-            "hierarchical,entries=2K,ways=4 limit=9 policy=mru"
+            "hierarchical,entries=2K,ways=4 limit=10 policy=mru"
+        );
+    }
+
+    #[test]
+    fn parts_of_a_footprint_are_rounded_up_to_whole_pages_and_are_never_nothing() {
+        for (text, footprint, pages) in [
+            ("1/16", 4096, 256),
+            ("1/3", 100, 34),
+            ("1/16", 3, 1),
+            ("1/1", 7, 7),
+            ("4MiB", 9, 1024),
+        ] {
+            let limit: Limit = text.parse().unwrap();
+            assert_eq!(
+                limit.of_footprint(footprint),
+                PinLimit::Pages(pages),
+                "{text}"
+            );
+        }
+        assert_eq!("none".parse(), Ok(Limit::Is(PinLimit::Unlimited)));
+        for text in [
+            "0/4", "5/4", "1/0", "a/b", "1/2/3", "-1/4", "1/10000", "half", "100", "",
+        ] {
+            let error = text.parse::<Limit>().unwrap_err();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_application_chooses_only_where_the_library_sees_uses() {
+        let sweep = Sweep {
+            designs: parse_designs("interrupt").unwrap(),
+            limits: vec![Limit::Is(PinLimit::Pages(9))],
+            policies: vec!["sweep".parse().unwrap()],
+            ..Sweep::default()
+        };
+        let error = sweep.configurations(0).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--policy sweep, for interrupt: it pins on a miss"),
+            "{error}"
         );
     }
 
@@ -208,14 +335,14 @@ mod tests {
     fn a_table_of_fixed_size_has_a_row_for_each_policy_without_a_limit() {
         let sweep = Sweep {
             designs: parse_designs("per-process,entries=64,hierarchical").unwrap(),
-            policies: vec![Policy::Lru, Policy::Mru],
+            policies: vec!["lru".parse().unwrap(), "optimum".parse().unwrap()],
             ..Sweep::default()
         };
-        let all = sweep.configurations().unwrap();
+        let all = sweep.configurations(1000).unwrap();
         let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
         let rows = [
             "per-process,entries=64 policy=lru",
-            "per-process,entries=64 policy=mru",
+            "per-process,entries=64 policy=optimum",
             "hierarchical",
         ];
         assert_eq!(texts, rows);
@@ -232,14 +359,14 @@ mod tests {
             ..Sweep::default()
         };
         assert_eq!(
-            sweep.configurations().unwrap()[0].to_string(),
+            sweep.configurations(1000).unwrap()[0].to_string(),
             "hierarchical,entries=64,ways=2,line=32"
         );
         let sweep = Sweep {
             options: vec![("entries", list(&["64"])), ("ways", list(&["128"]))],
             ..Sweep::default()
         };
-        let error = sweep.configurations().unwrap_err().to_string();
+        let error = sweep.configurations(1000).unwrap_err().to_string();
         assert!(
             error.contains("entries=64,ways=128") && error.contains("128 ways do not divide"),
             "{error}"
@@ -254,7 +381,7 @@ mod tests {
                 options,
                 ..Sweep::default()
             }
-            .configurations()
+            .configurations(1000)
             .unwrap_err()
             .to_string()
         };

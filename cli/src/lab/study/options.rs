@@ -102,15 +102,24 @@ pub(crate) struct Studied {
 }
 
 impl Studied {
-    /// Tells of traces of which only a part was good, or which never met a NIC.
+    /// Tells of traces of which only a part was good, or which never met a NIC, and of configurations that cannot do what they do.
     pub(crate) fn warn(&self) -> Result<(), LabError> {
         for trace in &self.traces {
             if let Some(note) = direct_note(&trace.name(), &trace.findings.totals()) {
                 eprintln!("mapwire: note: {note}");
             }
         }
+        let failures = self.traces.iter().flat_map(|trace| {
+            let failures = trace.findings.failures.iter();
+            failures.map(|(_, why)| format!("{}: {why}", trace.path.display()))
+        });
+        let failures: Vec<_> = failures.collect();
         let damaged = self.traces.iter().filter_map(|it| it.damage.as_ref());
-        DamagedError::tell(&damaged.map(ToString::to_string).collect::<Vec<_>>())
+        let damaged = DamagedError::tell(&damaged.map(ToString::to_string).collect::<Vec<_>>());
+        match failures.as_slice() {
+            [] => damaged,
+            failures => Err(failures.join("\nmapwire: ").into()),
+        }
     }
 }
 
@@ -159,7 +168,6 @@ impl TraceOptions {
             configurations,
             selection: self.all(),
             causes,
-            tolerant: false,
             threads: self.threads(),
         };
         Ok(Studied {

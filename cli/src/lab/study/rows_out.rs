@@ -43,7 +43,9 @@ fn table(rows: &[Row]) -> String {
         "pins",
         "unpins",
         "interrupts",
+        "NIC bytes",
         "us/lookup",
+        "unlimited",
     ];
     let rate =
         |row: &Row, count: f64| format!("{:.4}", count / row.outcome.counts.lookups.max(1) as f64);
@@ -64,11 +66,20 @@ fn table(rows: &[Row]) -> String {
                 rate(row, counts.pins as f64),
                 rate(row, counts.unpins as f64),
                 rate(row, counts.interrupts as f64),
+                or_dash(row.nic_bytes.map(grouped)),
                 or_dash(row.cost.map(cost_text)),
+                or_dash(row.unlimited_cost.map(cost_text)),
             ]
         })
         .collect();
-    let mut text = output::table(&headings, &cells);
+    // A column without a value in any row is left out.
+    let has_value = |at: &usize| cells.is_empty() || cells.iter().any(|row| row[*at] != "-");
+    let shown: Vec<usize> = (0..headings.len()).filter(has_value).collect();
+    let headings: Vec<_> = shown.iter().map(|at| headings[*at]).collect();
+    let cells = cells
+        .iter()
+        .map(|row| shown.iter().map(|at| row[*at].clone()).collect());
+    let mut text = output::table(&headings, &cells.collect::<Vec<_>>());
     if let Some(row) = rows.first() {
         text.push_str(&format!("counts are per lookup; costs: {}\n", row.profile));
     }
@@ -82,13 +93,8 @@ fn cost_text(cost: CostRange) -> String {
     }
 }
 
-fn csv(rows: &[Row]) -> String {
-    let names = COLUMNS.iter().map(|column| column.0);
-    csv_of(&names.collect::<Vec<_>>(), rows.iter().map(Row::values))
-}
-
 /// Rows of values under their names; what is missing is left out, what needs quotes has them.
-pub(crate) fn csv_of(names: &[&str], rows: impl Iterator<Item = Vec<Value>>) -> String {
+fn csv(rows: &[Row]) -> String {
     let field = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) if text.contains([',', '"', '\n', '\r']) => {
@@ -97,9 +103,10 @@ pub(crate) fn csv_of(names: &[&str], rows: impl Iterator<Item = Vec<Value>>) -> 
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
+    let names: Vec<_> = COLUMNS.iter().map(|column| column.0).collect();
     let mut text = names.join(",") + "\n";
     for row in rows {
-        let fields: Vec<_> = row.iter().map(field).collect();
+        let fields: Vec<_> = row.values().iter().map(field).collect();
         text.push_str(&fields.join(","));
         text.push('\n');
     }
@@ -195,7 +202,10 @@ mod tests {
                 configuration: Configuration::new("hierarchical,ways=2".parse().unwrap()),
                 nodes: 1,
                 outcome,
+                unlimited: None,
+                nic_bytes: None,
                 cost: None,
+                unlimited_cost: None,
                 profile: "papers".to_owned(),
             }
         };

@@ -16,8 +16,6 @@ use crate::replay::Replay;
 pub(super) enum Kind {
     /// The library pins before a transfer.
     Utlb,
-    /// As that, into a table in NIC memory that never misses.
-    Table,
     /// A miss interrupts the host, which pins; what leaves the cache is unpinned.
     Interrupt,
     /// A miss has the host pin the line, which then stays pinned.
@@ -144,7 +142,7 @@ impl Unlimited {
                 ..Counts::default()
             };
             let counts = match member.kind {
-                Kind::Utlb | Kind::Table => Counts {
+                Kind::Utlb => Counts {
                     check_misses: totals.known_pages,
                     pins: totals.known_pages,
                     ..counts
@@ -219,8 +217,7 @@ fn handle_replays(members: &[Member]) -> Vec<((usize, usize), HandleReplay)> {
 pub(super) struct UnderLimit {
     keys: Keys,
     pins: Pins,
-    /// A table has no cache.
-    caches: Vec<(Member, Option<Limited>)>,
+    caches: Vec<(Member, Limited)>,
     stream: KeyStream,
     cold: PathMisses,
     allowed: Allowed,
@@ -243,12 +240,7 @@ impl UnderLimit {
             pins: Pins::new(limit_pages),
             caches: members
                 .into_iter()
-                .map(|member| {
-                    (
-                        member,
-                        (member.kind != Kind::Table).then(|| Limited::new(member.shape)),
-                    )
-                })
+                .map(|member| (member, Limited::new(member.shape)))
                 .collect(),
             stream: KeyStream::default(),
             cold: PathMisses::default(),
@@ -272,13 +264,14 @@ impl UnderLimit {
         } = self;
         let configuration = caches[0].0.configuration;
         pins.run(&node.chunk, &node.pages, keys, |steps| {
-            let caches = caches.iter_mut().filter_map(|(_, cache)| cache.as_mut());
-            caches.for_each(|cache| cache.run(steps, keys.most_slot()));
+            for (_, cache) in &mut *caches {
+                cache.run(steps, keys.most_slot());
+            }
         })
         .map_err(|cause| StudyError::Limit {
             configuration: Box::new(configuration),
             node: node.number,
-            cause: DoesNotFit::fast(&configuration, cause),
+            cause: DoesNotFit::fast(cause),
         })?;
         Ok(())
     }
@@ -286,14 +279,11 @@ impl UnderLimit {
     fn report(&self, totals: &Totals, sink: &mut Sink<'_>) {
         let pinned = self.pins.counts();
         for (member, cache) in &self.caches {
-            let mut misses = PathMisses::default();
-            if let Some(cache) = cache {
-                misses = cache.misses();
-                misses.send_cold = self.cold.send_cold;
-                misses.send_other -= self.cold.send_cold;
-                misses.receive_cold = self.cold.receive_cold;
-                misses.receive_other -= self.cold.receive_cold;
-            }
+            let mut misses = cache.misses();
+            misses.send_cold = self.cold.send_cold;
+            misses.send_other -= self.cold.send_cold;
+            misses.receive_cold = self.cold.receive_cold;
+            misses.receive_other -= self.cold.receive_cold;
             let counts = Counts {
                 lookups: totals.lookups,
                 receive_lookups: totals.receive_lookups,

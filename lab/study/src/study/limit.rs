@@ -25,13 +25,13 @@ pub struct DoesNotFit {
 }
 
 impl DoesNotFit {
-    /// What a fast engine found of the configuration. There are no exports then.
-    pub(super) fn fast(configuration: &Configuration, error: LimitTooSmall) -> Self {
+    /// What a fast engine found. There are no exports and no tables then.
+    pub(super) fn fast(error: LimitTooSmall) -> Self {
         DoesNotFit {
             needed_pages: error.needed_pages,
             limit_pages: error.limit_pages,
             held_pages: 0,
-            is_table: is_table(configuration, error.limit_pages),
+            is_table: false,
             receives: false,
         }
     }

@@ -8,21 +8,25 @@ mod groups;
 mod limit;
 mod plan;
 
-use std::sync::Mutex;
+use std::ops::AddAssign;
+use std::sync::{Arc, Mutex};
 
 use mapwire_trace::Block;
-use mapwire_translation::CacheError;
+use mapwire_translation::{CacheError, DesignConfig};
 
 pub use limit::DoesNotFit;
 pub use plan::Allowed;
 
+use crate::choosers::{Chooser, Knowledge};
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts};
 use crate::decode::{DecodeError, Decoder, Node, Selection, Totals};
+use crate::memory::Footprint;
 use crate::replay::ReplayError;
 use groups::Group;
 
-/// What a study is to find out.
+/// What a study is to find out. A configuration that cannot do what the trace does is left out of the outcomes, and named in
+/// [`Findings::failures`]; so only sends and fetches should count where an application chooses, since exports stay pinned whoever does.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The configurations, in the order of the outcomes.
@@ -31,11 +35,16 @@ pub struct Request {
     pub selection: Selection,
     /// Whether NIC misses are to be split by cause.
     pub causes: bool,
-    /// Whether a configuration that cannot do what the trace does is left out, and named in [`Findings::failures`]; otherwise the
-    /// study ends with the error.
-    pub tolerant: bool,
     /// Threads to use at most.
     pub threads: usize,
+}
+
+impl Request {
+    /// Whether a configuration has such a chooser.
+    pub(crate) fn has(&self, chooser: Chooser) -> bool {
+        let mut all = self.configurations.iter();
+        all.any(|it| it.chooser == Some(chooser))
+    }
 }
 
 /// What one configuration did on one trace, all nodes together.
@@ -45,6 +54,16 @@ pub struct Outcome {
     pub counts: Counts,
     /// NIC misses by cause, if that was asked for and the design has a cache for which it can be told.
     pub causes: Option<Causes>,
+}
+
+impl AddAssign for Outcome {
+    fn add_assign(&mut self, other: Self) {
+        self.counts += other.counts;
+        self.causes = self.causes.zip(other.causes).map(|(mut sum, causes)| {
+            sum += causes;
+            sum
+        });
+    }
 }
 
 /// Why a study ends without outcomes.
@@ -81,6 +100,14 @@ pub enum StudyError {
         /// What is wrong.
         cause: DoesNotFit,
     },
+    /// More uses of pages than can be kept.
+    #[error(
+        "it uses pages more than {most} times, and the optimum keeps the next use of each in memory (4 bytes); leave `optimum` out of --policy"
+    )]
+    TooLong {
+        /// How many there may be.
+        most: u64,
+    },
     /// The trace does what a fast engine was not made for. To be tried again with less allowed.
     #[error("the trace needs slower engines")]
     Again(Allowed),
@@ -94,6 +121,7 @@ pub struct Study {
     decoder: Decoder,
     /// Groups of each node.
     groups: Vec<Vec<Group>>,
+    knowledge: Arc<Knowledge>,
     failures: Vec<(usize, String)>,
 }
 
@@ -104,9 +132,11 @@ pub struct Findings {
     pub outcomes: Vec<Outcome>,
     /// Each node's number and totals, by number.
     pub nodes: Vec<(u16, Totals)>,
+    /// What each node's processes have its NIC translate, in the same order.
+    pub footprints: Vec<Footprint>,
     /// Records of the trace.
     pub records: u64,
-    /// Configurations that were left out, by their places in the request, and why. Their outcomes mean nothing.
+    /// Configurations that cannot do what the trace does, by their places in the request, and why. Their outcomes mean nothing.
     pub failures: Vec<(usize, String)>,
 }
 
@@ -127,6 +157,25 @@ impl Findings {
                 processes: sum.processes.max(node.processes),
             })
     }
+
+    /// Pages of the process that has most.
+    pub fn footprint_pages(&self) -> u64 {
+        let nodes = self.footprints.iter();
+        let pages = nodes.flat_map(|node| node.pages.values().copied());
+        pages.max().unwrap_or(0)
+    }
+
+    /// Bytes of NIC memory that a design takes on the node that needs most; see [`Footprint::nic_bytes`].
+    pub fn nic_bytes(&self, design: &DesignConfig) -> Option<u64> {
+        let each = self.footprints.iter().map(|node| node.nic_bytes(design));
+        each.max().flatten()
+    }
+
+    /// Why a configuration, by its place in the request, cannot do what the trace does.
+    pub fn failure(&self, at: usize) -> Option<&str> {
+        let failure = self.failures.iter().find(|failure| failure.0 == at);
+        failure.map(|failure| failure.1.as_str())
+    }
 }
 
 impl Study {
@@ -138,17 +187,24 @@ impl Study {
         let study = Study {
             decoder: Decoder::new(request.selection),
             groups: Vec::new(),
+            knowledge: Arc::default(),
             failures: Vec::new(),
             allowed,
             request,
         };
         // Configurations that cannot be built are found before the trace is read.
-        study.plan()?;
+        study.plan(0)?;
         Ok(study)
     }
 
-    fn plan(&self) -> Result<Vec<Group>, StudyError> {
-        plan::groups(&self.request, self.allowed)
+    /// The same of a trace whose future is known, for choosers that go by it.
+    #[must_use]
+    pub fn knowing(self, knowledge: Arc<Knowledge>) -> Self {
+        Study { knowledge, ..self }
+    }
+
+    fn plan(&self, node: u16) -> Result<Vec<Group>, StudyError> {
+        plan::groups(&self.request, self.allowed, node, &self.knowledge)
     }
 
     /// Takes the records of a block.
@@ -179,28 +235,22 @@ impl Study {
         for (node, groups) in self.decoder.nodes().iter().zip(&self.groups) {
             for group in groups {
                 group.report(&node.totals, &mut |at, counts, causes| {
-                    let sum = &mut outcomes[at];
-                    sum.counts += counts;
-                    sum.causes = match (sum.causes, causes) {
-                        (Some(mut sum), Some(causes)) => {
-                            sum += causes;
-                            Some(sum)
-                        }
-                        _ => None,
-                    };
+                    outcomes[at] += Outcome { counts, causes };
                 });
             }
         }
-        let mut nodes: Vec<_> = self
-            .decoder
-            .nodes()
-            .iter()
-            .map(|node| (node.number, node.totals))
-            .collect();
-        nodes.sort_unstable_by_key(|node| node.0);
+        let mut nodes: Vec<_> = self.decoder.nodes().iter().collect();
+        nodes.sort_unstable_by_key(|node| node.number);
         Ok(Findings {
             outcomes,
-            nodes,
+            nodes: nodes
+                .iter()
+                .map(|node| (node.number, node.totals))
+                .collect(),
+            footprints: nodes
+                .iter()
+                .map(|node| Footprint::of(&node.pages))
+                .collect(),
             records: self.decoder.records(),
             failures: self.failures,
         })
@@ -208,7 +258,8 @@ impl Study {
 
     fn run_chunk(&mut self) -> Result<(), StudyError> {
         while self.groups.len() < self.decoder.nodes().len() {
-            self.groups.push(self.plan()?);
+            let number = self.decoder.nodes()[self.groups.len()].number;
+            self.groups.push(self.plan(number)?);
         }
         let nodes = self.decoder.nodes();
         let tasks: Vec<(&Node, &mut Group)> = nodes
@@ -219,7 +270,6 @@ impl Study {
             .collect();
         let threads = self.request.threads.clamp(1, tasks.len().max(1));
         let tasks = Mutex::new(tasks.into_iter());
-        let tolerant = self.request.tolerant;
         let failures = Mutex::new(Vec::new());
         let work = || -> Result<(), StudyError> {
             loop {
@@ -228,9 +278,7 @@ impl Study {
                     return Ok(());
                 };
                 match group.run(node) {
-                    Err(error @ (StudyError::Limit { .. } | StudyError::Configuration { .. }))
-                        if tolerant =>
-                    {
+                    Err(error @ (StudyError::Limit { .. } | StudyError::Configuration { .. })) => {
                         if let Ok(mut failures) = failures.lock() {
                             failures.extend(
                                 group

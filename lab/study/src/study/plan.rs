@@ -1,9 +1,12 @@
 //! Which engine takes which configuration.
 
+use std::sync::Arc;
+
 use mapwire_translation::{CacheError, DesignConfig, PinLimit, Policy};
 
 use super::groups::{Group, Kind, Member, UnderLimit, Unlimited};
 use super::{Request, StudyError};
+use crate::choosers::Knowledge;
 use crate::config::Configuration;
 use crate::fast::{Shape, keys};
 use crate::replay::Replay;
@@ -62,8 +65,13 @@ enum Common {
     },
 }
 
-/// Groups for one node, in an order that starts the longest work first.
-pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, StudyError> {
+/// Groups for the node of that number, in an order that starts the longest work first.
+pub(super) fn groups(
+    request: &Request,
+    allowed: Allowed,
+    node: u16,
+    knowledge: &Arc<Knowledge>,
+) -> Result<Vec<Group>, StudyError> {
     let mut fast: Vec<(Common, Vec<Member>)> = Vec::new();
     let mut groups = Vec::new();
     for (at, &configuration) in request.configurations.iter().enumerate() {
@@ -86,7 +94,7 @@ pub(super) fn groups(request: &Request, allowed: Allowed) -> Result<Vec<Group>, 
                 groups.push(Group::Replayed {
                     at,
                     configuration,
-                    replay: Box::new(replay),
+                    replay: Box::new(replay.knowing(node, Arc::clone(knowledge))),
                 });
             }
         }
@@ -144,7 +152,6 @@ fn fast_engine(
     let kind = match configuration.design {
         // The host is asked for tables that are paged out.
         DesignConfig::Hierarchical(config) if config.tables_in_memory.is_none() => Kind::Utlb,
-        DesignConfig::PerProcess(_) => Kind::Table,
         DesignConfig::Interrupt(_) if allowed.interrupts => Kind::Interrupt,
         DesignConfig::DynamicHandle(config)
             if config.high_water_bytes.is_none() && allowed.whole_lines =>
@@ -154,32 +161,9 @@ fn fast_engine(
         _ => return None,
     };
     // Pinning ahead is only for designs that check.
-    let checks = matches!(kind, Kind::Utlb | Kind::Table);
-    if !allowed.keys || configuration.prefetch() > 1 || checks && rules.prepin_pages > 1 {
+    if !allowed.keys || configuration.prefetch() > 1 || kind == Kind::Utlb && rules.prepin_pages > 1
+    {
         return None;
-    }
-    if kind == Kind::Table {
-        let table = configuration.entries()? as u64;
-        let limit_pages = match rules.limit {
-            PinLimit::Unlimited => table,
-            PinLimit::Pages(pages) => pages.min(table),
-        };
-        let member = Member {
-            at,
-            configuration,
-            kind,
-            shape: Shape { sets: 1, ways: 1 },
-            entries: 1,
-            line_entries: 1,
-        };
-        let taken = allowed.limits && rules.policy == Policy::Lru;
-        return taken.then_some((
-            Common::UnderLimit {
-                offset: false,
-                limit_pages,
-            },
-            member,
-        ));
     }
     let cache = configuration.cache()?;
     let member = Member {

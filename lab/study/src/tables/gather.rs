@@ -72,12 +72,8 @@ impl Part {
             .position(|it| it == configuration);
         let outcome = |trace: &TraceFindings| {
             let at = at?;
-            let failed = trace
-                .findings
-                .failures
-                .iter()
-                .any(|failure| failure.0 == at);
-            (!failed).then_some(trace.findings.outcomes[at])
+            let done = trace.findings.failure(at).is_none();
+            done.then_some(trace.findings.outcomes[at])
         };
         self.traces.iter().map(outcome).collect()
     }
@@ -207,7 +203,6 @@ pub fn gather(
                 configurations: configurations.clone(),
                 selection,
                 causes,
-                tolerant: true,
                 threads,
             };
             let traces = source.study(request)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mapwire_translation::{Candidates, ChooseVictims, Page, PageRange};
 
-use super::super::knowledge::Future;
+use super::{Future, NEVER};
 
 /// Unpins the page that is needed furthest in the future. No choice of victims pins or unpins less, where nothing is pinned ahead.
 /// It does not look at the NIC's cache, so that another may have fewer NIC misses.
@@ -45,7 +45,7 @@ impl ChooseVictims for Optimum {
             self.forget(page);
             // Beyond what is known nothing is needed.
             let next = self.future.next.get(self.at).copied();
-            let next = next.unwrap_or(super::super::knowledge::NEVER);
+            let next = next.unwrap_or(NEVER);
             self.at += 1;
             self.next.insert(page, next);
             self.order.insert((next, page));
@@ -65,24 +65,17 @@ impl ChooseVictims for Optimum {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::knowledge::{NEVER, knowledge};
-    use super::super::super::testing::{Made, sends};
     use super::super::driven::unpinned;
+    use super::super::knowledge::learned;
     use super::*;
-    use crate::decode::Selection;
+    use crate::testing::sends;
     use mapwire_translation::Process;
     use proptest::prelude::*;
-    use std::collections::HashMap;
 
     fn future(operations: &[(u64, u64)]) -> Arc<Future> {
-        let records: Vec<_> = operations
-            .iter()
-            .map(|(first, count)| (0, 0, *first, *count))
-            .collect();
-        let mut made = Made::new(vec![sends(&records)]);
-        knowledge(&mut made, 0, Selection::SEND_SIDE, true)
-            .unwrap()
-            .of(0, Process(0))
+        let record = |(first, count): &(u64, u64)| (0, 0, *first, *count);
+        let records: Vec<_> = operations.iter().map(record).collect();
+        learned(&sends(&records), true).of(0, Process(0))
     }
 
     /// Fewest pins of all ways to choose, tried one by one. Pages are bits of a set.

@@ -4,13 +4,13 @@
 //! an operation of whose pages not all are held. Each lookup of such an operation is a use.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use mapwire_trace::Block;
 use mapwire_translation::{Page, PageRange, Process};
 
-use super::{QuestionError, Source};
-use crate::decode::{Event, FIRST, HostEvent, Node, PAGE_ID, Pages, Selection};
+use crate::decode::{Decoder, Event, FIRST, HostEvent, Node, PAGE_ID, Pages, Selection};
+use crate::study::StudyError;
 
 /// In place of a next use where there is none.
 pub const NEVER: u32 = u32::MAX;
@@ -164,46 +164,74 @@ impl Seen {
 }
 
 /// Goes through a trace once. Last uses take memory for each page; next uses, if asked for, besides 4 bytes for each use.
-///
-/// # Errors
-/// A trace that cannot be read, or with more than [`MOST_USES`] if next uses are asked for.
-pub fn knowledge(
-    source: &mut impl Source,
-    trace: usize,
-    selection: Selection,
+#[derive(Debug)]
+pub struct Learner {
+    decoder: Decoder,
+    seen: HashMap<u16, Seen>,
     next_uses: bool,
-) -> Result<Knowledge, QuestionError> {
-    let mut seen: HashMap<u16, Seen> = HashMap::new();
-    let mut uses = 0;
-    let passed = source.pass(trace, selection, &mut |nodes| {
-        for node in nodes {
-            seen.entry(node.number).or_default().take(node, next_uses);
+}
+
+impl Learner {
+    /// Knows nothing yet.
+    pub fn new(selection: Selection, next_uses: bool) -> Self {
+        Learner {
+            decoder: Decoder::new(selection),
+            seen: HashMap::new(),
+            next_uses,
         }
-        uses = seen.values().map(|seen| seen.uses).sum();
-        match next_uses && uses > MOST_USES {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    })?;
-    if next_uses && uses > MOST_USES {
-        return Err(QuestionError::TooLong {
-            trace: passed.name,
-            most: MOST_USES,
-        });
     }
-    let futures = seen.into_iter().flat_map(|(node, seen)| {
-        seen.finish()
-            .map(move |(process, future)| ((node, process), Arc::new(future)))
-    });
-    Ok(Knowledge {
-        futures: futures.collect(),
-    })
+
+    /// Takes the records of a block.
+    ///
+    /// # Errors
+    /// A record that cannot be studied; more than [`MOST_USES`] if next uses are asked for.
+    pub fn take(&mut self, block: &Block<'_>) -> Result<(), StudyError> {
+        let mut done = 0;
+        while done < block.len() {
+            done = self.decoder.take(block, done)?;
+            if self.decoder.is_full() {
+                self.learn();
+            }
+        }
+        let uses: u64 = self.seen.values().map(|seen| seen.uses).sum();
+        match self.next_uses && uses > MOST_USES {
+            true => Err(StudyError::TooLong { most: MOST_USES }),
+            false => Ok(()),
+        }
+    }
+
+    /// What is known of the whole trace.
+    pub fn finish(mut self) -> Knowledge {
+        self.learn();
+        let futures = self.seen.into_iter().flat_map(|(node, seen)| {
+            seen.finish()
+                .map(move |(process, future)| ((node, process), Arc::new(future)))
+        });
+        Knowledge {
+            futures: futures.collect(),
+        }
+    }
+
+    fn learn(&mut self) {
+        for node in self.decoder.nodes() {
+            let seen = self.seen.entry(node.number).or_default();
+            seen.take(node, self.next_uses);
+        }
+        self.decoder.clear();
+    }
+}
+
+#[cfg(test)]
+pub(super) fn learned(records: &[crate::testing::Record], next_uses: bool) -> Knowledge {
+    let mut learner = Learner::new(Selection::SEND_SIDE, next_uses);
+    crate::testing::blocks(records, |block| learner.take(block)).unwrap();
+    learner.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Made, sends};
     use super::*;
+    use crate::testing::sends;
     use mapwire_wire::TraceOp;
 
     #[test]
@@ -218,9 +246,7 @@ mod tests {
             (send, 1, 1),
         ];
         let trace = operations.map(|(op, page, count)| (0, 0, op, page, count));
-        let mut made = Made::new(vec![trace.to_vec()]);
-        let known = knowledge(&mut made, 0, Selection::SEND_SIDE, true).unwrap();
-        let future = known.of(0, Process(0));
+        let future = learned(&trace, true).of(0, Process(0));
         // Preparations: the hold of 1 and 2; the send of 2 and 3, as 3 is not held; the last send.
         assert_eq!(future.next, [3, 2, NEVER, NEVER, NEVER]);
         assert_eq!(future.last[&Page(2)], 2);
@@ -228,22 +254,16 @@ mod tests {
 
     #[test]
     fn next_and_last_uses_are_counted_in_preparations_of_a_process() {
-        let trace = sends(&[
-            (0, 0, 1, 2),
-            (0, 1, 1, 1),
-            (0, 0, 2, 1),
-            (0, 0, 1, 1),
-            (0, 0, 2, 1),
-        ]);
-        let mut made = Made::new(vec![trace]);
-        let known = knowledge(&mut made, 0, Selection::SEND_SIDE, true).unwrap();
+        let trace = [(0, 1, 2), (1, 1, 1), (0, 2, 1), (0, 1, 1), (0, 2, 1)];
+        let trace = trace.map(|(process, page, count)| (0, process, page, count));
+        let known = learned(&sends(&trace), true);
         let future = known.of(0, Process(0));
         assert_eq!(future.next, [3, 2, 4, NEVER, NEVER]);
         assert_eq!((future.last[&Page(1)], future.last[&Page(2)]), (3, 4));
         assert_eq!(known.of(0, Process(1)).next, [NEVER]);
         assert!(known.of(7, Process(0)).next.is_empty());
-        let known = knowledge(&mut made, 0, Selection::SEND_SIDE, false).unwrap();
-        assert!(known.of(0, Process(0)).next.is_empty());
-        assert_eq!(known.of(0, Process(0)).last, future.last);
+        let without = learned(&sends(&trace), false).of(0, Process(0));
+        assert!(without.next.is_empty());
+        assert_eq!(without.last, future.last);
     }
 }

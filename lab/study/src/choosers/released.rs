@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mapwire_translation::{Candidates, ChooseVictims, Page, PageRange};
 
-use super::super::knowledge::Future;
+use super::Future;
 
 /// Unpins pages that the program does not need again, in the order in which it was done with them; without any, the page used least
 /// recently. What a program can tell that frees its buffers, or that has learned from an earlier run of itself: here the trace tells
