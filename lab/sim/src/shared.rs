@@ -1,23 +1,24 @@
 //! Programs that use the shared memory, and what is checked of it: each load gives what the last store left, no two ranks may store at
 //! once nor load while another may, locks exclude, barriers let nobody pass before all have arrived, and no operation waits for ever.
 
+mod litmus;
+mod scenario;
+
+pub use litmus::{LITMUS, Litmus, Op, Seen, VARIABLES, Variant, allowed};
+pub use scenario::{SharedScenario, SharedWanted};
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use mapwire_dsm::{
-    Access as Wanted, Address, Config, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress,
-};
+use mapwire_dsm::{Access as Wanted, Address, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress};
 use mapwire_node::{Act, Ask, SharedMemory, Told};
 use mapwire_service::{Access, Region};
-use mapwire_translation::{DesignConfig, PinRules};
-use mapwire_wire::{Endpoint, HandlerId, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
+use mapwire_wire::{Endpoint, HandlerId, NodeId};
 use thiserror::Error;
 
 use crate::canary::SharedCanary;
-use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Moved, Observer, Step, Violation,
-};
+use crate::cluster::{Cluster, ClusterError, Moved, Observer, Violation};
 use crate::random::Random;
-use crate::rules::{Rule, Shape};
+use litmus::Tests;
 
 /// The handler id of the shared memory.
 const SHARED: HandlerId = HandlerId(3);
@@ -97,6 +98,8 @@ struct Programs {
     canary: Option<SharedCanary>,
     /// Draws when the bug shows.
     random: Random,
+    /// Litmus tests, which alone say then whether memory is as it must be.
+    tests: Option<Tests>,
     violation: Option<(u64, Violation)>,
 }
 
@@ -123,6 +126,8 @@ pub struct SharedOutcome {
     pub violation: Option<(u64, Violation)>,
     /// Packets delivered.
     pub packets: u64,
+    /// What the loads of litmus tests gave.
+    pub seen: Vec<Seen>,
 }
 
 impl Programs {
@@ -236,40 +241,25 @@ impl Programs {
             }
             return;
         }
+        if let Some(tests) = &mut self.tests {
+            return match tests.next(rank) {
+                Some((round, op)) => self.test(cluster, rank, round, op),
+                None => self.programs[rank].doing = Doing::Finished,
+            };
+        }
         let program = &mut self.programs[rank];
         if program.steps_left == 0 {
-            let phase = program.phase;
-            if phase == phases {
+            if program.phase == phases {
                 program.doing = Doing::Finished;
                 return;
             }
-            program.doing = Doing::Waiting;
-            program.phase += 1;
             program.steps_left = steps;
-            self.arrived[phase as usize].insert(rank);
-            if let Some(Err(error)) = self.call(cluster, rank, |dsm| dsm.barrier(THREAD, phase % 3))
-            {
-                self.fail(now_ns, "barriers", format!("rank {rank}: {error}"));
-            }
-            return;
+            return self.meet(cluster, rank);
         }
         program.steps_left -= 1;
         if program.random.chance(30) {
             let lock = program.random.below(locks.into()) as u32;
-            program.doing = Doing::Locking(lock);
-            match self.call(cluster, rank, |dsm| dsm.lock(THREAD, lock)) {
-                Some(Ok(Progress::Done)) => {
-                    self.programs[rank].is_pending = false;
-                    self.locked(cluster, rank, lock);
-                }
-                Some(Ok(Progress::Pending)) => {}
-                other => self.fail(
-                    now_ns,
-                    "locks",
-                    format!("rank {rank}: a lock gave {other:?}"),
-                ),
-            }
-            return;
+            return self.lock(cluster, rank, lock);
         }
         let (first, count) = (u64::from(locks), u64::from(allocations - locks));
         let allocation = (first + program.random.below(count)) as usize;
@@ -283,12 +273,91 @@ impl Programs {
         self.again(cluster, rank, 500);
     }
 
+    /// A rank waits for all others.
+    fn meet(&mut self, cluster: &mut Cluster, rank: usize) {
+        let program = &mut self.programs[rank];
+        let phase = program.phase;
+        program.doing = Doing::Waiting;
+        program.phase += 1;
+        self.arrived[phase as usize].insert(rank);
+        if let Some(Err(error)) = self.call(cluster, rank, |dsm| dsm.barrier(THREAD, phase % 3)) {
+            self.fail(
+                cluster.now_ns(),
+                "barriers",
+                format!("rank {rank}: {error}"),
+            );
+        }
+    }
+
+    fn lock(&mut self, cluster: &mut Cluster, rank: usize, lock: u32) {
+        self.programs[rank].doing = Doing::Locking(lock);
+        match self.call(cluster, rank, |dsm| dsm.lock(THREAD, lock)) {
+            Some(Ok(Progress::Done)) => {
+                self.programs[rank].is_pending = false;
+                self.locked(cluster, rank, lock);
+            }
+            Some(Ok(Progress::Pending)) => {}
+            other => {
+                let text = format!("rank {rank}: a lock gave {other:?}");
+                self.fail(cluster.now_ns(), "locks", text);
+            }
+        }
+    }
+
+    fn unlock(&mut self, cluster: &mut Cluster, rank: usize, lock: u32) {
+        self.holders[lock as usize] = None;
+        let unlocked = self.call(cluster, rank, |dsm| dsm.unlock(THREAD, lock));
+        self.programs[rank].is_pending = false;
+        if let Some(Err(error)) = unlocked {
+            self.fail(cluster.now_ns(), "locks", format!("rank {rank}: {error}"));
+        }
+    }
+
+    /// A rank does what a litmus test has it do next.
+    fn test(&mut self, cluster: &mut Cluster, rank: usize, round: usize, op: Op) {
+        let touch = |variable: u8, store| {
+            Doing::Touching(Touch {
+                allocation: (self.shape.locks + u32::from(variable)) as usize,
+                offset: 0,
+                store,
+                lock: None,
+            })
+        };
+        self.programs[rank].doing = match op {
+            Op::Load(variable) => touch(variable, None),
+            Op::Store(variable, value) => touch(variable, Some(Tests::stored(round, value))),
+            Op::Lock => return self.lock(cluster, rank, 0),
+            Op::Barrier => return self.meet(cluster, rank),
+            Op::Unlock => {
+                self.unlock(cluster, rank, 0);
+                return self.tested(cluster, rank);
+            }
+        };
+        self.again(cluster, rank, 10);
+    }
+
+    /// A rank has done what a litmus test had it do.
+    fn tested(&mut self, cluster: &mut Cluster, rank: usize) {
+        self.programs[rank].doing = Doing::Nothing;
+        let Some(tests) = &mut self.tests else {
+            return;
+        };
+        let most_ns = tests.most_ns;
+        if let Some(text) = tests.note_done(rank) {
+            self.fail(cluster.now_ns(), "litmus", text);
+        }
+        self.again(cluster, rank, most_ns);
+    }
+
     /// A rank has a lock, and adds to its word.
     fn locked(&mut self, cluster: &mut Cluster, rank: usize, lock: u32) {
         let holder = self.holders[lock as usize].replace(rank);
         if let Some(other) = holder {
             let text = format!("lock {lock} is held by rank {rank} and by rank {other}");
             self.fail(cluster.now_ns(), "locks", text);
+        }
+        if self.tests.is_some() {
+            return self.tested(cluster, rank);
         }
         self.programs[rank].doing = Doing::Touching(Touch {
             allocation: lock as usize,
@@ -308,7 +377,7 @@ impl Programs {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
         let found = word(&self.programs[rank].memory[range.clone()]);
         let expected = word(&self.truth[range.clone()]);
-        if found != expected {
+        if found != expected && self.tests.is_none() {
             let text = format!(
                 "rank {rank} finds {found:#x} at {start:#x}, and {expected:#x} was stored last"
             );
@@ -318,6 +387,12 @@ impl Programs {
             self.programs[rank].memory[range.clone()].copy_from_slice(&value.to_le_bytes());
             self.truth[range].copy_from_slice(&value.to_le_bytes());
         }
+        if let Some(tests) = &mut self.tests {
+            if touch.store.is_none() {
+                tests.note_loaded(rank, found);
+            }
+            return self.tested(cluster, rank);
+        }
         self.programs[rank].doing = Doing::Nothing;
         match (touch.lock, touch.store) {
             (Some(_), None) => {
@@ -326,12 +401,7 @@ impl Programs {
             }
             (Some(lock), Some(_)) => {
                 self.additions[lock as usize] += 1;
-                self.holders[lock as usize] = None;
-                let unlocked = self.call(cluster, rank, |dsm| dsm.unlock(THREAD, lock));
-                self.programs[rank].is_pending = false;
-                if let Some(Err(error)) = unlocked {
-                    self.fail(now_ns, "locks", format!("rank {rank}: {error}"));
-                }
+                self.unlock(cluster, rank, lock);
             }
             (None, _) => {}
         }
@@ -369,6 +439,10 @@ impl Programs {
                             "rank {rank} passes barrier {phase}, and {arrived} ranks have arrived"
                         );
                         self.fail(now_ns, "barriers", text);
+                    }
+                    if self.tests.is_some() {
+                        self.tested(cluster, rank);
+                        continue;
                     }
                     self.programs[rank].doing = Doing::Nothing;
                     self.again(cluster, rank, 2_000);
@@ -444,6 +518,10 @@ impl Observer for Programs {
             rights.insert(rank, access);
             let has = |wanted| rights.values().filter(|has| **has == wanted).count();
             let (readers, writers) = (has(Access::Read), has(Access::Write));
+            // Litmus tests judge by what was loaded.
+            if self.tests.is_some() {
+                return;
+            }
             if writers > 1 || (writers == 1 && readers > 0) {
                 let text = format!(
                     "{readers} ranks may load and {writers} store at view {view}, {offset:#x}"
@@ -478,132 +556,4 @@ impl Observer for Programs {
     fn violated(&mut self, now_ns: u64, violation: Violation) {
         self.violation.get_or_insert((now_ns, violation));
     }
-}
-
-/// Runs the programs that a seed names, with the faults of some rules; crashes and restarts end a shared memory, and must not be among
-/// them. Where a rule needs it, the transport may lose packets. `canary` puts a bug in.
-///
-/// # Errors
-/// [`SharedError`].
-pub fn run(
-    seed: u64,
-    rules: &[Rule],
-    canary: Option<SharedCanary>,
-) -> Result<SharedOutcome, SharedError> {
-    let mut random = Random::new(seed);
-    let nodes = random.spread(2, 8) as u16;
-    let processes = random.spread(1, 2) as u16;
-    let locks = random.within(1, 4) as u32;
-    let shape = SharedShape {
-        ranks: nodes * processes,
-        processes,
-        allocations: locks + random.within(1, 12) as u32,
-        locks,
-        phases: random.within(1, 5) as u32,
-        steps: random.spread(1, 40) as u32,
-        hold_ns: random.spread(2_000, 20_000),
-    };
-    let delivery = match rules.iter().any(|rule| rule.is_lossy) {
-        false => Delivery::Lossless,
-        true => Delivery::Lossy {
-            paths: random.within(1, 3) as u8,
-            dead_after_ns: 1_000_000_000,
-            tells_of_crashes: true,
-        },
-    };
-    let config = ClusterConfig {
-        nodes,
-        processes,
-        delivery,
-        link: LinkConfig {
-            latency_ns: random.spread(500, 50_000),
-            bits_per_second: 100_000_000_000,
-            queue_packets: random.spread(16, 256) as u32,
-        },
-        design: DesignConfig::default(),
-        pin_rules: PinRules::default(),
-        words: 1,
-        nic_memory_bytes: 64 << 20,
-        max_payload_bytes: MAX_PAYLOAD_BYTES,
-    };
-    let mut cluster = Cluster::new(config, Random::new(seed ^ 0x5eed))?;
-    let heal_ns = random.spread(500_000, 10_000_000);
-    let faults = rules
-        .iter()
-        .flat_map(|rule| (rule.draw)(&mut random, &Shape { nodes, heal_ns }));
-    cluster.set_faults(faults.collect());
-    let bytes = PAGES as usize * PAGE_BYTES as usize;
-    let endpoint = |rank: u16| Endpoint {
-        node: NodeId(rank / processes),
-        process: ProcessId(rank % processes),
-    };
-    let mut programs = Vec::new();
-    for rank in 0..shape.ranks {
-        let at = endpoint(rank);
-        let dsm = Dsm::new(Config {
-            locks,
-            barriers: 3,
-            chunk_pages: 2,
-            hold_ns: shape.hold_ns,
-            ..Config::new(rank, shape.ranks, 1, PAGES, 8)
-        })?;
-        let mut shared = SharedMemory::new(dsm, processes);
-        for other in 0..shape.ranks {
-            shared.hear(endpoint(other));
-        }
-        let (node, _) = cluster.parts(at.node);
-        node.register(at.process, SHARED, Box::new(shared))?;
-        programs.push(Program {
-            at,
-            memory: vec![0; bytes],
-            doing: Doing::Nothing,
-            is_pending: false,
-            steps_left: shape.steps,
-            phase: 0,
-            random: Random::new(random.next()),
-        });
-    }
-    let mut programs = Programs {
-        shape,
-        programs,
-        truth: vec![0; bytes],
-        allocations: Vec::new(),
-        rights: BTreeMap::new(),
-        holders: vec![None; locks as usize],
-        additions: vec![0; locks as usize],
-        arrived: vec![BTreeSet::new(); shape.phases as usize],
-        canary,
-        random: Random::new(random.next()),
-        violation: None,
-    };
-    cluster.set_canary(canary.and_then(SharedCanary::of_cluster));
-    cluster.schedule(0, 0);
-    while programs.violation.is_none() {
-        match cluster.step(&mut programs) {
-            Step::Inside => {}
-            Step::Program(rank) => {
-                let at = programs.programs[rank as usize].at;
-                let busy_ns = cluster.busy_until_ns(at.node);
-                if busy_ns > cluster.now_ns() {
-                    cluster.schedule(busy_ns, rank);
-                } else {
-                    programs.go(&mut cluster, rank as usize);
-                }
-            }
-            Step::Rest => {
-                programs.check_rest(cluster.now_ns());
-                break;
-            }
-        }
-        programs.follow_up(&mut cluster);
-        if cluster.totals().events > MOST_EVENTS {
-            let text = "things still happen after millions of events".to_owned();
-            programs.fail(cluster.now_ns(), "liveness", text);
-        }
-    }
-    Ok(SharedOutcome {
-        shape,
-        violation: programs.violation,
-        packets: cluster.totals().packets,
-    })
 }

@@ -2,7 +2,18 @@
 
 use mapwire_sim::canary::SharedCanary;
 use mapwire_sim::parse_rules;
-use mapwire_sim::shared::run;
+use mapwire_sim::shared::{LITMUS, SharedOutcome, SharedScenario, SharedWanted, Variant};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn run(seed: u64, rules: &str, litmus: bool, canary: Option<SharedCanary>) -> SharedOutcome {
+    let wanted = SharedWanted {
+        rules: parse_rules(rules).unwrap(),
+        litmus,
+        canary,
+        ..SharedWanted::default()
+    };
+    SharedScenario::draw(seed, &wanted).run().unwrap()
+}
 
 #[test]
 fn loads_see_the_last_store_locks_exclude_and_barriers_hold_under_faults() {
@@ -12,9 +23,8 @@ fn loads_see_the_last_store_locks_exclude_and_barriers_hold_under_faults() {
         "delay,partition,path,pause,slow",
         "delay,partition,path,pause,slow,drop,duplicate,reorder,corrupt",
     ] {
-        let rules = parse_rules(rules).unwrap();
         for seed in 0..150 {
-            let outcome = run(seed, &rules, None).unwrap();
+            let outcome = run(seed, rules, false, None);
             assert!(outcome.violation.is_none(), "seed {seed}: {outcome:?}");
             packets += outcome.packets;
         }
@@ -26,10 +36,65 @@ fn loads_see_the_last_store_locks_exclude_and_barriers_hold_under_faults() {
 }
 
 #[test]
+fn litmus_tests_show_what_sequential_consistency_allows_and_no_more() {
+    let mut seen: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for seed in 0..200 {
+        let rules = [
+            "none",
+            "delay,partition,path,pause,slow,drop,duplicate,reorder",
+        ];
+        let outcome = run(seed, rules[seed as usize % 2], true, None);
+        assert!(outcome.violation.is_none(), "seed {seed}: {outcome:?}");
+        for (test, variant, loaded) in outcome.seen {
+            seen.entry((test, variant)).or_default().insert(loaded);
+        }
+    }
+    // The programs race: much of what is allowed is seen.
+    for test in &LITMUS {
+        for variant in Variant::ALL {
+            let allowed = mapwire_sim::shared::allowed(&test.threads(variant)).len();
+            let found = seen.get(&(test.name, variant)).map_or(0, BTreeSet::len);
+            assert!(
+                3 * found >= allowed,
+                "{} {variant}: {found} of {allowed}",
+                test.name
+            );
+        }
+    }
+}
+
+#[test]
 fn every_bug_that_is_put_into_the_shared_memory_is_found_within_20_seeds() {
-    let rules = parse_rules("delay,pause").unwrap();
     for (name, canary) in SharedCanary::ALL {
-        let fails = |seed| run(seed, &rules, Some(canary)).unwrap().violation.is_some();
-        assert!((0..20).any(fails), "{name} is not found");
+        for litmus in [false, true] {
+            let fails = |seed| {
+                let outcome = run(seed, "delay,pause", litmus, Some(canary));
+                outcome.violation.is_some()
+            };
+            assert!(
+                (0..20).any(fails),
+                "{name} is not found, litmus tests: {litmus}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_shared_memory_of_too_few_or_too_many_ranks_is_an_error() {
+    for nodes in [0, 1, 2_000] {
+        let wanted = SharedWanted {
+            nodes: Some(nodes),
+            ..SharedWanted::default()
+        };
+        // Of one process a node.
+        let mut scenarios = (0..).map(|seed| SharedScenario::draw(seed, &wanted));
+        let single = scenarios.find(|scenario| scenario.shape.processes == 1);
+        let error = single.unwrap().run().unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!(
+                "invalid number of ranks `{nodes}`: expected 2 to 1024"
+            )),
+            "{error}"
+        );
     }
 }

@@ -1,0 +1,273 @@
+//! A run of the shared memory that a seed names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use mapwire_dsm::{Config, Dsm, MAX_RANKS, PAGE_BYTES};
+use mapwire_node::SharedMemory;
+use mapwire_translation::{DesignConfig, PinRules};
+use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
+
+use super::litmus::{Tests, VARIABLES};
+use super::{
+    Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedError, SharedOutcome, SharedShape,
+};
+use crate::canary::SharedCanary;
+use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Step};
+use crate::random::Random;
+use crate::rules::{Rule, Shape};
+
+/// What a run is to be like. What is `None` is drawn from the seed.
+#[derive(Clone, Debug, Default)]
+pub struct SharedWanted {
+    /// Nodes: 2 to 1,024.
+    pub nodes: Option<u16>,
+    /// Rules; empty: no faults. Crashes and restarts end a shared memory, and are left out.
+    pub rules: Vec<Rule>,
+    /// Whether the transport may lose packets; `None`: if a rule needs it.
+    pub lossy: Option<bool>,
+    /// Programs are litmus tests.
+    pub litmus: bool,
+    /// The bug to put in.
+    pub canary: Option<SharedCanary>,
+}
+
+/// A run as it was drawn.
+#[derive(Debug)]
+pub struct SharedScenario {
+    /// Its seed.
+    pub seed: u64,
+    /// The programs.
+    pub shape: SharedShape,
+    /// The cluster.
+    pub cluster: ClusterConfig,
+    /// Rules by name.
+    pub rules: Vec<Rule>,
+    /// When the last fault ends, in nanoseconds from the start.
+    pub heal_ns: u64,
+    /// Programs are litmus tests.
+    pub litmus: bool,
+    /// The bug that is put in.
+    pub canary: Option<SharedCanary>,
+    /// Draws faults and programs.
+    random: Random,
+}
+
+impl SharedScenario {
+    /// Draws a run.
+    #[must_use]
+    pub fn draw(seed: u64, wanted: &SharedWanted) -> Self {
+        let mut random = Random::new(seed);
+        let nodes = random.spread(2, 8) as u16;
+        let nodes = wanted.nodes.unwrap_or(nodes);
+        let processes = random.spread(1, 2) as u16;
+        let locks = random.within(1, 4) as u32;
+        let variables = match wanted.litmus {
+            true => VARIABLES.into(),
+            false => random.within(1, 12) as u32,
+        };
+        let shape = SharedShape {
+            ranks: nodes * processes,
+            processes,
+            allocations: locks + variables,
+            locks,
+            phases: random.within(1, 5) as u32,
+            steps: random.spread(1, 40) as u32,
+            hold_ns: random.spread(2_000, 20_000),
+        };
+        let is_lossy = wanted
+            .lossy
+            .unwrap_or_else(|| wanted.rules.iter().any(|rule| rule.is_lossy));
+        let delivery = match is_lossy {
+            false => Delivery::Lossless,
+            true => Delivery::Lossy {
+                paths: random.within(1, 3) as u8,
+                dead_after_ns: 1_000_000_000,
+                tells_of_crashes: true,
+            },
+        };
+        let cluster = ClusterConfig {
+            nodes,
+            processes,
+            delivery,
+            link: LinkConfig {
+                latency_ns: random.spread(500, 50_000),
+                bits_per_second: 100_000_000_000,
+                queue_packets: random.spread(16, 256) as u32,
+            },
+            design: DesignConfig::default(),
+            pin_rules: PinRules::default(),
+            words: 1,
+            nic_memory_bytes: 64 << 20,
+            max_payload_bytes: MAX_PAYLOAD_BYTES,
+        };
+        let stays = |rule: &&Rule| {
+            (is_lossy || !rule.is_lossy) && !["crash", "restart"].contains(&rule.name)
+        };
+        Self {
+            seed,
+            shape,
+            cluster,
+            rules: wanted.rules.iter().filter(stays).copied().collect(),
+            heal_ns: random.spread(500_000, 10_000_000),
+            litmus: wanted.litmus,
+            canary: wanted.canary,
+            random,
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The cluster or its shared memory cannot be made.
+    pub fn run(&self) -> Result<SharedOutcome, SharedError> {
+        let (mut shape, mut random) = (self.shape, self.random.clone());
+        let (processes, locks) = (shape.processes, shape.locks);
+        if !(2..=MAX_RANKS).contains(&shape.ranks) {
+            return Err(SharedError::Cluster(ClusterError::Size {
+                what: "ranks",
+                given: shape.ranks.into(),
+                least: 2,
+                most: MAX_RANKS.into(),
+            }));
+        }
+        let mut cluster = Cluster::new(self.cluster.clone(), Random::new(self.seed ^ 0x5eed))?;
+        let faults = Shape {
+            nodes: self.cluster.nodes,
+            heal_ns: self.heal_ns,
+        };
+        let faults = self
+            .rules
+            .iter()
+            .flat_map(|rule| (rule.draw)(&mut random, &faults));
+        cluster.set_faults(faults.collect());
+        let ranks = usize::from(shape.ranks);
+        let tests = self.litmus.then(|| Tests::draw(&mut random, ranks));
+        if let Some(tests) = &tests {
+            shape.phases = tests.barriers() as u32;
+        }
+        let bytes = PAGES as usize * PAGE_BYTES as usize;
+        let endpoint = |rank: u16| Endpoint {
+            node: NodeId(rank / processes),
+            process: ProcessId(rank % processes),
+        };
+        let mut programs = Vec::new();
+        for rank in 0..shape.ranks {
+            let at = endpoint(rank);
+            let dsm = Dsm::new(Config {
+                locks,
+                barriers: 3,
+                chunk_pages: 2,
+                hold_ns: shape.hold_ns,
+                ..Config::new(rank, shape.ranks, 1, PAGES, 8)
+            })?;
+            let mut shared = SharedMemory::new(dsm, processes);
+            for other in 0..shape.ranks {
+                shared.hear(endpoint(other));
+            }
+            let (node, _) = cluster.parts(at.node);
+            node.register(at.process, SHARED, Box::new(shared))?;
+            programs.push(Program {
+                at,
+                memory: vec![0; bytes],
+                doing: Doing::Nothing,
+                is_pending: false,
+                steps_left: shape.steps,
+                phase: 0,
+                random: Random::new(random.next()),
+            });
+        }
+        let mut programs = Programs {
+            shape,
+            programs,
+            truth: vec![0; bytes],
+            allocations: Vec::new(),
+            rights: BTreeMap::new(),
+            holders: vec![None; locks as usize],
+            additions: vec![0; locks as usize],
+            arrived: vec![BTreeSet::new(); shape.phases as usize],
+            canary: self.canary,
+            tests,
+            random: Random::new(random.next()),
+            violation: None,
+        };
+        cluster.set_canary(self.canary.and_then(SharedCanary::of_cluster));
+        cluster.schedule(0, 0);
+        while programs.violation.is_none() {
+            match cluster.step(&mut programs) {
+                Step::Inside => {}
+                Step::Program(rank) => {
+                    let at = programs.programs[rank as usize].at;
+                    let busy_ns = cluster.busy_until_ns(at.node);
+                    if busy_ns > cluster.now_ns() {
+                        cluster.schedule(busy_ns, rank);
+                    } else {
+                        programs.go(&mut cluster, rank as usize);
+                    }
+                }
+                Step::Rest => {
+                    programs.check_rest(cluster.now_ns());
+                    break;
+                }
+            }
+            programs.follow_up(&mut cluster);
+            if cluster.totals().events > MOST_EVENTS {
+                let text = "things still happen after millions of events".to_owned();
+                programs.fail(cluster.now_ns(), "liveness", text);
+            }
+        }
+        Ok(SharedOutcome {
+            shape,
+            violation: programs.violation,
+            packets: cluster.totals().packets,
+            seen: programs.tests.map_or_else(Vec::new, |tests| tests.seen),
+        })
+    }
+}
+
+impl fmt::Display for SharedScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SharedShape {
+            ranks,
+            processes,
+            allocations,
+            locks,
+            phases,
+            steps,
+            hold_ns,
+        } = self.shape;
+        let ClusterConfig { nodes, link, .. } = self.cluster;
+        writeln!(f, "seed {}", self.seed)?;
+        writeln!(
+            f,
+            "  nodes {nodes}, processes of each {processes}: {ranks} ranks"
+        )?;
+        let losses = match self.cluster.delivery {
+            Delivery::Lossless => "which loses nothing".to_owned(),
+            Delivery::Lossy { paths, .. } => format!("which may lose packets, {paths} paths"),
+        };
+        writeln!(
+            f,
+            "  link {} ns, {} bit/s, {} packets, {losses}",
+            link.latency_ns, link.bits_per_second, link.queue_packets
+        )?;
+        match self.litmus {
+            true => writeln!(f, "  litmus tests, rights are held for {hold_ns} ns")?,
+            false => writeln!(
+                f,
+                "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns"
+            )?,
+        }
+        let names: Vec<&str> = self.rules.iter().map(|rule| rule.name).collect();
+        let names = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(",")
+        };
+        writeln!(f, "  rules {names}, healed at {} ns", self.heal_ns)?;
+        match self.canary {
+            Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
+            None => Ok(()),
+        }
+    }
+}
