@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use mapwire_dsm::{Access as Wanted, Address, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress};
 use mapwire_node::{Act, Ask, SharedMemory, Told};
 use mapwire_service::{Access, Region};
-use mapwire_wire::{Endpoint, HandlerId, NodeId};
+use mapwire_vmmc::RequestId;
+use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId, Rights};
 use thiserror::Error;
 
 use crate::canary::SharedCanary;
-use crate::cluster::{Cluster, ClusterError, Moved, Observer, Violation};
+use crate::cluster::{Cluster, ClusterError, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
 use crate::random::Random;
 use litmus::Tests;
 
@@ -55,7 +56,6 @@ enum Doing {
 #[derive(Debug)]
 struct Program {
     at: Endpoint,
-    memory: Vec<u8>,
     doing: Doing,
     /// Its operation is under way in the shared memory.
     is_pending: bool,
@@ -95,6 +95,11 @@ struct Programs {
     holders: Vec<Option<usize>>,
     additions: Vec<u64>,
     arrived: Vec<BTreeSet<usize>>,
+    /// Imports of the memory of one rank by another, where the network interfaces store what is shared.
+    segments: BTreeMap<(usize, usize), ImportId>,
+    /// Imports that were asked for, with the exporter, and those that have an outcome.
+    asked: BTreeMap<(usize, RequestId), usize>,
+    over: Vec<(usize, RequestId)>,
     canary: Option<SharedCanary>,
     /// Draws when the bug shows.
     random: Random,
@@ -375,7 +380,11 @@ impl Programs {
         let start = (address.offset_bytes + touch.offset) as usize;
         let range = start..start + 8;
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        let found = word(&self.programs[rank].memory[range.clone()]);
+        let at = self.programs[rank].at;
+        let (_, memory) = cluster.parts(at.node);
+        let mut found = [0; 8];
+        memory.read(at.process.0, FIRST_ADDRESS + start as u64, &mut found);
+        let found = u64::from_le_bytes(found);
         let expected = word(&self.truth[range.clone()]);
         if found != expected && self.tests.is_none() {
             let text = format!(
@@ -384,7 +393,9 @@ impl Programs {
             self.fail(now_ns, "sequential consistency", text);
         }
         if let Some(value) = touch.store {
-            self.programs[rank].memory[range.clone()].copy_from_slice(&value.to_le_bytes());
+            let (_, memory) = cluster.parts(at.node);
+            let address = FIRST_ADDRESS + start as u64;
+            memory.write(at.process.0, address, &value.to_le_bytes());
             self.truth[range].copy_from_slice(&value.to_le_bytes());
         }
         if let Some(tests) = &mut self.tests {
@@ -408,8 +419,48 @@ impl Programs {
         self.again(cluster, rank, 2_000);
     }
 
+    /// Lets each rank import the memory of each other.
+    fn ask_imports(&mut self, cluster: &mut Cluster) {
+        for rank in 0..self.programs.len() {
+            let at = self.programs[rank].at;
+            for exporter in (0..self.programs.len()).filter(|other| *other != rank) {
+                let (from, now_ns) = (self.programs[exporter].at, cluster.clock_ns(at.node));
+                let (node, _) = cluster.parts(at.node);
+                let (name, rights) = ("shared", Rights::STORE);
+                let timeout_ns = 10_000_000_000;
+                match node.ask_import(now_ns, at.process, from, name, rights, None, timeout_ns) {
+                    Ok(request) => _ = self.asked.insert((rank, request), exporter),
+                    Err(error) => self.fail(0, "shared memory", error.to_string()),
+                }
+            }
+            cluster.settle(at.node, self);
+        }
+    }
+
+    /// Imports have their outcomes; with the last the programs begin.
+    fn enter_imports(&mut self, cluster: &mut Cluster) {
+        while let Some((rank, request)) = self.over.pop() {
+            let at = self.programs[rank].at;
+            let exporter = self.asked.remove(&(rank, request));
+            let (node, _) = cluster.parts(at.node);
+            match (exporter, node.enter_import(at.process, request)) {
+                (Some(exporter), Some(Ok((id, _)))) => {
+                    self.segments.insert((rank, exporter), id);
+                }
+                (_, outcome) => {
+                    let text = format!("rank {rank} cannot import: {outcome:?}");
+                    self.fail(cluster.now_ns(), "shared memory", text);
+                }
+            }
+            if self.asked.is_empty() {
+                cluster.schedule(cluster.now_ns(), 0);
+            }
+        }
+    }
+
     /// Operations of ranks may be over.
     fn follow_up(&mut self, cluster: &mut Cluster) {
+        self.enter_imports(cluster);
         for rank in 0..self.programs.len() {
             if !self.programs[rank].is_pending {
                 continue;
@@ -506,6 +557,9 @@ impl Observer for Programs {
             node: at,
             process: ask.process,
         });
+        if let Act::ImportOver { request } = ask.act {
+            self.over.push((rank, request));
+        }
         if let Act::Protect { region, access, .. } = ask.act {
             let Region { view, offset, .. } = region;
             if self.canary == Some(SharedCanary::LateInvalidation)
@@ -531,22 +585,22 @@ impl Observer for Programs {
         }
     }
 
-    fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> bool {
+    fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> StoreBy {
         let Act::Store { to, region, .. } = ask.act else {
-            return false;
+            return StoreBy::Nothing { is_claimed: false };
         };
+        if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
+            return StoreBy::Nothing { is_claimed: true };
+        }
         let from = self.rank(Endpoint {
             node: at,
             process: ask.process,
         });
-        let to = self.rank(to);
-        if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
-            return true;
+        let address = FIRST_ADDRESS + region.offset;
+        match self.segments.get(&(from, self.rank(to))) {
+            Some(import) => StoreBy::Import(*import, address),
+            None => StoreBy::Place(address),
         }
-        let range = region.offset as usize..(region.offset + region.bytes) as usize;
-        let bytes = self.programs[from].memory[range.clone()].to_vec();
-        self.programs[to].memory[range].copy_from_slice(&bytes);
-        true
     }
 
     fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}

@@ -13,8 +13,8 @@ use mapwire_nic::{BufferId, Config, Dma, NicError, Source, Verdict};
 use mapwire_node::{Act, Ask, Breach, NoPayload, Node, NodeConfig, Told};
 use mapwire_translation::{AnyDesign, CacheError, DesignConfig, PinRules};
 use mapwire_wire::{
-    Atomic, CommandRepr, Endpoint, HEADER_BYTES, Header, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId,
-    SignalOp, WireError, link::LINK_HEADER_BYTES,
+    Atomic, CommandRepr, Endpoint, HEADER_BYTES, Header, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId,
+    ProcessId, SignalOp, WireError, link::LINK_HEADER_BYTES,
 };
 use thiserror::Error;
 
@@ -181,6 +181,20 @@ pub struct Moved<'a> {
     pub update: Option<(Option<u64>, Atomic)>,
 }
 
+/// How bytes that a service asks to be stored get into a peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub enum StoreBy {
+    /// They do not; the service is told that they do, or that they are lost.
+    Nothing {
+        /// What it is told.
+        is_claimed: bool,
+    },
+    /// In place: the peer's memory is mapped here, and the region begins at this address there as here.
+    Place(u64),
+    /// By the network interface, through this import of the memory of which the region begins at this address here.
+    Import(ImportId, u64),
+}
+
 /// Sees all that happens in a cluster.
 pub trait Observer {
     /// Memory was moved.
@@ -189,9 +203,9 @@ pub trait Observer {
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told);
     /// A node asks for something.
     fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask);
-    /// A service asks for bytes to be stored in a peer's memory. Whether they are there now.
-    fn store(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) -> bool {
-        false
+    /// A service asks for bytes to be stored in a peer's memory.
+    fn store(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) -> StoreBy {
+        StoreBy::Nothing { is_claimed: false }
     }
     /// A page of a process was unpinned.
     fn unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64);
@@ -913,13 +927,35 @@ impl Cluster {
                 observer,
             );
         }
+        let mut stored = Vec::new();
         while let Some(ask) = host.node.poll_ask() {
             did = true;
-            if let Act::Store { .. } = ask.act {
-                let is_stored = observer.store(self.now_ns, number, &ask);
-                host.node.handle_stored(ask.process, is_stored);
+            if let Act::Store { to, region, .. } = ask.act {
+                match observer.store(self.now_ns, number, &ask) {
+                    StoreBy::Nothing { is_claimed } => {
+                        host.node.handle_stored(ask.process, is_claimed);
+                    }
+                    StoreBy::Place(address) => {
+                        let mut bytes = vec![0; region.bytes as usize];
+                        host.memory.read(ask.process.0, address, &mut bytes);
+                        host.node.handle_stored(ask.process, true);
+                        stored.push((to, address, bytes));
+                    }
+                    StoreBy::Import(import, address) => {
+                        let memory = &mut host.memory;
+                        // The service is told if it fails.
+                        let _ = host
+                            .node
+                            .store_by_import(ask.process, memory, import, address);
+                    }
+                }
             }
             observer.asked(self.now_ns, number, &ask);
+        }
+        // Nothing that was sent behind them has left yet.
+        for (to, address, bytes) in stored {
+            let peer = &mut self.hosts[usize::from(to.node.0)];
+            peer.memory.write(to.process.0, address, &bytes);
         }
         did
     }

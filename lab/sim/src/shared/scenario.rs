@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mapwire_dsm::{Config, Dsm, MAX_RANKS, PAGE_BYTES};
-use mapwire_node::SharedMemory;
+use mapwire_node::{ExportRequest, SharedMemory};
 use mapwire_translation::{DesignConfig, PinRules};
-use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
+use mapwire_vmmc::Importers;
+use mapwire_wire::{Endpoint, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId, Rights};
 
 use super::litmus::{Tests, VARIABLES};
 use super::{
     Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedError, SharedOutcome, SharedShape,
 };
 use crate::canary::SharedCanary;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Step};
+use crate::cluster::{
+    Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, LinkConfig, Step,
+};
 use crate::random::Random;
 use crate::rules::{Rule, Shape};
 
@@ -47,6 +50,8 @@ pub struct SharedScenario {
     pub heal_ns: u64,
     /// Programs are litmus tests.
     pub litmus: bool,
+    /// Minipages are stores of the network interfaces; otherwise each rank has mapped the memory of the others.
+    pub stores_by_nic: bool,
     /// The bug that is put in.
     pub canary: Option<SharedCanary>,
     /// Draws faults and programs.
@@ -101,8 +106,12 @@ impl SharedScenario {
             nic_memory_bytes: 64 << 20,
             max_payload_bytes: MAX_PAYLOAD_BYTES,
         };
+        let stores_by_nic = is_lossy || random.chance(50);
         let stays = |rule: &&Rule| {
-            (is_lossy || !rule.is_lossy) && !["crash", "restart"].contains(&rule.name)
+            let is_borne = is_lossy || !rule.is_lossy;
+            // Pages that a store needs must be had.
+            let is_had = !stores_by_nic || rule.name != "refuse-pins";
+            is_borne && is_had && !["crash", "restart"].contains(&rule.name)
         };
         Self {
             seed,
@@ -111,6 +120,7 @@ impl SharedScenario {
             rules: wanted.rules.iter().filter(stays).copied().collect(),
             heal_ns: random.spread(500_000, 10_000_000),
             litmus: wanted.litmus,
+            stores_by_nic,
             canary: wanted.canary,
             random,
         }
@@ -165,11 +175,23 @@ impl SharedScenario {
             for other in 0..shape.ranks {
                 shared.hear(endpoint(other));
             }
-            let (node, _) = cluster.parts(at.node);
+            let (node, memory) = cluster.parts(at.node);
             node.register(at.process, SHARED, Box::new(shared))?;
+            if self.stores_by_nic {
+                let request = ExportRequest {
+                    name: "shared".into(),
+                    key: Key([7; 16]),
+                    address: FIRST_ADDRESS,
+                    length: bytes as u64,
+                    rights: Rights::STORE,
+                    importers: Importers::Job,
+                    direct: None,
+                };
+                // The memory of a cluster that has just been made has room for all of it.
+                let _ = node.export(at.process, memory, request);
+            }
             programs.push(Program {
                 at,
-                memory: vec![0; bytes],
                 doing: Doing::Nothing,
                 is_pending: false,
                 steps_left: shape.steps,
@@ -186,13 +208,19 @@ impl SharedScenario {
             holders: vec![None; locks as usize],
             additions: vec![0; locks as usize],
             arrived: vec![BTreeSet::new(); shape.phases as usize],
+            segments: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            over: Vec::new(),
             canary: self.canary,
             tests,
             random: Random::new(random.next()),
             violation: None,
         };
         cluster.set_canary(self.canary.and_then(SharedCanary::of_cluster));
-        cluster.schedule(0, 0);
+        match self.stores_by_nic {
+            true => programs.ask_imports(&mut cluster),
+            false => cluster.schedule(0, 0),
+        }
         while programs.violation.is_none() {
             match cluster.step(&mut programs) {
                 Step::Inside => {}
@@ -251,6 +279,9 @@ impl fmt::Display for SharedScenario {
             "  link {} ns, {} bit/s, {} packets, {losses}",
             link.latency_ns, link.bits_per_second, link.queue_packets
         )?;
+        if self.stores_by_nic {
+            writeln!(f, "  minipages are stores of the network interfaces")?;
+        }
         match self.litmus {
             true => writeln!(f, "  litmus tests, rights are held for {hold_ns} ns")?,
             false => writeln!(
