@@ -6,6 +6,7 @@ mod flushes;
 mod hostile_peers;
 mod hostile_processes;
 mod leaving;
+mod links;
 mod memory;
 mod misses;
 mod sharing;

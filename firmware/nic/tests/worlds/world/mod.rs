@@ -140,6 +140,8 @@ pub(crate) struct World {
     pub(crate) harm_percent: u64,
     /// Longest payload that a wire carries.
     max_payload_bytes: usize,
+    /// Nodes that neither send nor receive.
+    cut: Vec<u16>,
     /// How often a page gets the frame behind that of the page pinned before, of 100.
     pub(crate) neighbours_percent: u64,
     /// How often a transport has no room, of 100.
@@ -253,6 +255,7 @@ impl World {
             now_ns: 1,
             lossy: drops,
             harm_percent: 0,
+            cut: Vec::new(),
             neighbours_percent: 0,
             wires: BTreeMap::new(),
             random,
@@ -467,6 +470,9 @@ impl World {
         let harmed = |random: &mut Random, percent| random.chance(percent);
         let (random, harm) = (&mut self.random, self.harm_percent);
         let wire = self.wires.entry((number, to)).or_default();
+        if self.cut.contains(&number) || self.cut.contains(&to) {
+            return true;
+        }
         if harm == 0 {
             wire.push_back(sent);
             return true;
@@ -482,6 +488,26 @@ impl World {
             false => wire.push_back(sent),
         }
         true
+    }
+
+    /// Nothing goes to a node or comes from it from here on.
+    pub(crate) fn cut(&mut self, node: u16) {
+        self.cut.push(node);
+    }
+
+    /// A node starts anew: its NIC knows nothing, and no process is open.
+    pub(crate) fn restart(&mut self, number: u16) {
+        let nodes = self.nodes.len();
+        let design = Forgetful::new(0, true, 0);
+        // Another epoch than the former's.
+        let delivery = lossy(number + 7_000, self.max_payload_bytes);
+        let bytes = self.max_payload_bytes;
+        let node = &mut self.nodes[usize::from(number)];
+        node.nic = nic_with(number, nodes, 1 << 24, bytes, design, delivery);
+        node.memory = Memory::default();
+        node.queues.clear();
+        node.moves.clear();
+        node.early.clear();
     }
 
     /// Lets time pass on all clocks.
