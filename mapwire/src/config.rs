@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use mapwire_driver::config::{DriverConfig, ParseChoiceError};
 use mapwire_host::faults::FaultBackend;
-use mapwire_translation::size;
+use mapwire_settings::{parse_design, size};
 use thiserror::Error;
 
 /// A setting that is not valid.
@@ -111,7 +111,7 @@ impl NodeConfig {
         set.parse("MAPWIRE_PATH", &mut config.path)?;
         set.parse("MAPWIRE_DRIVER", &mut driver.mode)?;
         set.parse("MAPWIRE_PINNER", &mut driver.pinner)?;
-        set.parse("MAPWIRE_TRANSLATION", &mut driver.translation)?;
+        set.read("MAPWIRE_TRANSLATION", parse_design, &mut driver.translation)?;
         set.parse("MAPWIRE_POLICY", &mut driver.policy)?;
         set.parse("MAPWIRE_PREPIN", &mut driver.prepin_pages)?;
         driver.trace = given("MAPWIRE_TRACE_FOLDER").map(Into::into);

@@ -300,7 +300,7 @@ fn many_configurations(
 }
 
 fn replayed(work: &Workload, effort: Effort, report: &mut Report) -> Result<(), BenchError> {
-    let configuration = Configuration::new("hierarchical".parse()?);
+    let configuration = Configuration::new(mapwire_translation::DesignConfig::default());
     let mut replay = Replay::new(configuration, false)?;
     let point = || work.rate(|chunk| Ok(replay.run(chunk, &work.node.pages)?));
     let figure = paired(effort, || work.read(), point);

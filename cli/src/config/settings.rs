@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mapwire_host::waiting::WaitStrategy;
-use mapwire_translation::{DesignConfig, Policy};
+use mapwire_translation::Policy;
 use mapwire_transport::board::MAX_RANKS;
 
 use super::layers::{ConfigError, Layers, OPTIONS};
 use crate::run::terminal::Stdout;
-use mapwire_translation::size;
+use mapwire_settings::{DesignText, parse_design, size};
 
 /// Where ranks may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +109,8 @@ fn check(key: &str, text: &str) -> Checked {
         },
         // `MAX_VIEWS` of the shared memory, which ranks check too.
         "views" => number(text, 1, 512),
-        "translation" => match text.parse::<DesignConfig>() {
-            Ok(design) => Ok(design.to_string()),
+        "translation" => match parse_design(text) {
+            Ok(design) => Ok(DesignText(design).to_string()),
             Err(error) => Err(error.to_string()),
         },
         "policy" => match text.parse::<Policy>() {

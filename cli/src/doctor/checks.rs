@@ -12,7 +12,7 @@ use mapwire_host::limits::Limits;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
-use mapwire_translation::size;
+use mapwire_settings::size;
 use mapwire_transport::rendezvous::{Broker, Client, Event};
 
 /// The usual shared memory of a job: what `mapwire run` asks for unless told otherwise.

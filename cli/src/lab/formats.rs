@@ -7,7 +7,7 @@ use clap::Args;
 use mapwire_trace::convert::{FORMATS, Format};
 
 use super::{LabError, UsageError};
-use mapwire_translation::size;
+use mapwire_settings::size;
 
 /// Options of formats that hold lookups.
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use mapwire_trace::generate::{Generator, Options, Pattern};
 
 use super::{LabError, UsageError, count, target};
 use crate::progress::Progress;
-use mapwire_translation::size;
+use mapwire_settings::size;
 
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArgs {

@@ -1,6 +1,7 @@
 //! `mapwire lab memory`: what a NIC's memory holds, structure by structure.
 
 use clap::Args;
+use mapwire_settings::DesignText;
 use mapwire_study::memory::{Load, Structure, nic_memory};
 use serde_json::json;
 
@@ -54,10 +55,10 @@ pub(crate) fn command(args: &MemoryArgs) -> Result<(), LabError> {
     };
     let mut all = Vec::new();
     for configuration in args.designs.sweep()?.configurations(0)? {
-        let design = configuration.design;
-        let structures =
-            nic_memory(&design, load).map_err(|error| UsageError(format!("{design}: {error}")))?;
-        all.push((design.to_string(), structures));
+        let design = DesignText(configuration.design).to_string();
+        let structures = nic_memory(&configuration.design, load)
+            .map_err(|error| UsageError(format!("{design}: {error}")))?;
+        all.push((design, structures));
     }
     match args.json {
         true => print(&json_lines(&all)),

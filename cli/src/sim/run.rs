@@ -60,7 +60,7 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
         "queue_packets": cluster.link.queue_packets,
         "delivery": delivery(cluster.delivery),
         "max_payload_bytes": cluster.max_payload_bytes,
-        "translation": cluster.design.to_string(),
+        "translation": mapwire_settings::DesignText(cluster.design).to_string(),
         "pin_limit": cluster.pin_rules.limit.to_string(),
         "prepin_pages": cluster.pin_rules.prepin_pages,
         "words": cluster.words,

@@ -2,23 +2,82 @@
 
 use crate::Counters;
 use crate::cache::CacheError;
-use crate::choice::DesignConfig;
 use crate::design::{HandleLookup, Lookup, Pinning, TranslationDesign, TranslationError};
-use crate::dynamic_handle::DynamicHandle;
-use crate::hierarchical::Hierarchical;
-use crate::indexed::Indexed;
-use crate::interrupt::Interrupt;
+use crate::dynamic_handle::{DynamicHandle, DynamicHandleConfig};
+use crate::hierarchical::{Hierarchical, HierarchicalConfig};
+use crate::indexed::{Indexed, IndexedConfig};
+use crate::interrupt::{Interrupt, InterruptConfig};
 use crate::page::{Frame, Page, PageRange, Process};
-use crate::per_process::PerProcess;
+use crate::per_process::{PerProcess, PerProcessConfig};
 use alloc::vec::Vec;
+
+/// Which design, in which shape.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DesignConfig {
+    /// [`Hierarchical`].
+    Hierarchical(HierarchicalConfig),
+    /// [`Indexed`].
+    SharedCache(IndexedConfig),
+    /// [`PerProcess`].
+    PerProcess(PerProcessConfig),
+    /// [`Interrupt`].
+    Interrupt(InterruptConfig),
+    /// [`DynamicHandle`].
+    DynamicHandle(DynamicHandleConfig),
+}
+
+impl Default for DesignConfig {
+    fn default() -> Self {
+        DesignConfig::Hierarchical(HierarchicalConfig::default())
+    }
+}
+
+impl DesignConfig {
+    /// The design's name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            DesignConfig::Hierarchical(_) => "hierarchical",
+            DesignConfig::SharedCache(_) => "shared-cache",
+            DesignConfig::PerProcess(_) => "per-process",
+            DesignConfig::Interrupt(_) => "interrupt",
+            DesignConfig::DynamicHandle(_) => "dynamic-handle",
+        }
+    }
+
+    /// Every design in its default shape.
+    pub fn all() -> [DesignConfig; 5] {
+        [
+            DesignConfig::Hierarchical(HierarchicalConfig::default()),
+            DesignConfig::SharedCache(IndexedConfig::default()),
+            DesignConfig::PerProcess(PerProcessConfig::default()),
+            DesignConfig::Interrupt(InterruptConfig::default()),
+            DesignConfig::DynamicHandle(DynamicHandleConfig::default()),
+        ]
+    }
+
+    /// Itself, if such a design can be built.
+    ///
+    /// # Errors
+    /// The number that must be changed.
+    pub fn checked(self) -> Result<Self, CacheError> {
+        match &self {
+            DesignConfig::Hierarchical(config) => config.checked().map(drop)?,
+            DesignConfig::SharedCache(config) => config.checked().map(drop)?,
+            DesignConfig::PerProcess(config) => config.checked().map(drop)?,
+            DesignConfig::Interrupt(config) => config.checked().map(drop)?,
+            DesignConfig::DynamicHandle(config) => config.checked().map(drop)?,
+        }
+        Ok(self)
+    }
+}
 
 /// One of the designs. A call costs one branch more than that of the design itself.
 ///
 /// ```
-/// use mapwire_translation::{AnyDesign, DesignConfig, TranslationDesign};
-/// let config: DesignConfig = "hierarchical,entries=1K,ways=4".parse()?;
+/// use mapwire_translation::{AnyDesign, CacheConfig, DesignConfig, TranslationDesign};
+/// let config = DesignConfig::Hierarchical(CacheConfig::default().with_entries(1024).with_ways(4).into());
 /// assert_eq!(AnyDesign::new(&config)?.name(), "hierarchical");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), mapwire_translation::CacheError>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]

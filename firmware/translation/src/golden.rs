@@ -41,7 +41,7 @@ fn steps(trace: &str) -> Vec<Step> {
 }
 
 fn run(design: &str, rules: PinRules, trace: &str) -> Counters {
-    let mut nic = AnyDesign::new(&design.parse().unwrap()).unwrap();
+    let mut nic = AnyDesign::new(&crate::words::parse_design(design).unwrap()).unwrap();
     let (mut hosts, mut pinner) = (Hosts::new(), SimulatedPinner::default());
     for process in [Process(0), Process(1)] {
         hosts.open(&mut nic, process, rules).unwrap();
@@ -320,7 +320,7 @@ fn every_structure_in_nic_memory_is_listed_with_its_bytes() {
             ],
         ),
     ] {
-        let mut nic = AnyDesign::new(&design.parse().unwrap()).unwrap();
+        let mut nic = AnyDesign::new(&crate::words::parse_design(design).unwrap()).unwrap();
         nic.open(Process(0)).unwrap();
         nic.open(Process(1)).unwrap();
         let listed: Vec<_> = nic.nic_memory().collect();

@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 ///
 /// ```
 /// use mapwire_translation::*;
-/// let mut nic = AnyDesign::new(&"interrupt,entries=2".parse()?)?;
+/// let cache = CacheConfig::default().with_entries(2);
+/// let mut nic = AnyDesign::new(&DesignConfig::Interrupt(InterruptConfig::default().with_cache(cache)))?;
 /// let mut hosts = Hosts::new();
 /// let mut pinner = SimulatedPinner::default();
 /// hosts.open(&mut nic, Process(0), PinRules::default())?;

@@ -16,7 +16,7 @@
 //! | [`Interrupt`] (UTLB §6.2) | `interrupt` | cache in the NIC, nowhere else | on a miss; unpinned as it leaves the cache |
 //! | [`DynamicHandle`] | `dynamic-handle` | cache in the NIC, tables of the host | on a miss, of sends and receives |
 //!
-//! [`AnyDesign`] is any of them, described by words: [`DesignConfig`]. All caches are of one kind ([`SharedCache`]), whose shape
+//! [`AnyDesign`] is any of them, in the shape that a [`DesignConfig`] describes. All caches are of one kind ([`SharedCache`]), whose shape
 //! ([`CacheConfig`]) also tells where a translation may stand.
 //!
 //! The parts: which pages are pinned ([`PinMap`]); which to give up first ([`PinnedPages`], by a [`Policy`] or the application's
@@ -28,8 +28,8 @@
 //! ```
 //! use mapwire_translation::*;
 //!
-//! let design: DesignConfig = "hierarchical,entries=4K,ways=2".parse()?;
-//! let mut nic = AnyDesign::new(&design)?;
+//! let cache = CacheConfig::default().with_entries(4096).with_ways(2);
+//! let mut nic = AnyDesign::new(&DesignConfig::Hierarchical(cache.into()))?;
 //! let process = Process(1);
 //! nic.open(process)?;
 //! let rules = PinRules::default().with_limit(PinLimit::from_bytes(4 << 20)?);
@@ -59,12 +59,13 @@
 
 extern crate alloc;
 #[cfg(test)]
+extern crate self as mapwire_translation;
+#[cfg(test)]
 extern crate std;
 
 pub mod absent;
 pub mod any;
 pub mod cache;
-pub mod choice;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod counters;
@@ -87,7 +88,6 @@ pub mod per_process;
 pub mod pin_map;
 pub mod pinned_pages;
 pub mod policy;
-pub mod size;
 mod slots;
 mod sparse;
 pub mod table;
@@ -95,11 +95,12 @@ pub mod table;
 mod testing;
 pub mod user;
 mod waiting;
+#[cfg(test)]
+mod words;
 
 pub use absent::AbsentRuns;
-pub use any::AnyDesign;
+pub use any::{AnyDesign, DesignConfig};
 pub use cache::{CacheConfig, CacheError, SharedCache};
-pub use choice::{DesignConfig, ParseDesignError};
 pub use counters::{Counters, HandleCounters};
 pub use design::{
     HandleLookup, HostRequest, Lookup, NicSide, Pinning, TranslationDesign, TranslationError,

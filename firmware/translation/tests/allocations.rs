@@ -1,5 +1,7 @@
 //! A hit allocates nothing, in any design; nor does a check that finds everything pinned.
 
+extern crate alloc;
+
 use counting::calls;
 use mapwire_translation::{
     AnyDesign, HandleLookup, Hosts, Lookup, Page, PageRange, PinLimit, PinRules, Policy, Process,
@@ -8,6 +10,8 @@ use mapwire_translation::{
 
 #[path = "../../../tests/allocations.rs"]
 mod counting;
+#[path = "../src/words.rs"]
+mod words;
 
 /// How often `work` allocates or frees memory.
 fn allocations_of(work: impl FnOnce()) -> u64 {
@@ -23,7 +27,7 @@ const RANGE: PageRange = PageRange {
 };
 
 fn prepared(design: &str, rules: PinRules) -> (AnyDesign, Hosts, SimulatedPinner) {
-    let mut nic = AnyDesign::new(&design.parse().unwrap()).unwrap();
+    let mut nic = AnyDesign::new(&words::parse_design(design).unwrap()).unwrap();
     let (mut hosts, mut pinner) = (Hosts::new(), SimulatedPinner::default());
     for process in (0..PROCESSES).map(Process) {
         hosts.open(&mut nic, process, rules).unwrap();

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use mapwire_settings::{DesignText, parse_design};
 use mapwire_translation::{
     AnyDesign, DesignConfig, PinLimit, PinRules, Pinning, TranslationDesign,
 };
@@ -82,7 +83,7 @@ pub enum ScenarioError {
     Cluster(#[from] ClusterError),
     /// The design.
     #[error(transparent)]
-    Design(#[from] mapwire_translation::ParseDesignError),
+    Design(#[from] mapwire_settings::ParseDesignError),
 }
 
 /// How a run went.
@@ -127,13 +128,13 @@ impl Scenario {
             // What has no room is lost where it can be; a link sends up to 64 at once.
             queue_packets: random.spread(if is_lossy { 16 } else { 1 }, 256) as u32,
         };
-        let design: DesignConfig = random.pick(&DESIGNS).parse()?;
+        let design = parse_design(random.pick::<&str>(&DESIGNS))?;
         let limit = match random.below(3) {
             0 => PinLimit::Unlimited,
             _ => PinLimit::Pages(random.spread(150, 400)),
         };
         let (design, limit) = match &wanted.translation {
-            Some((design, limit)) => (design.parse()?, *limit),
+            Some((design, limit)) => (parse_design(design)?, *limit),
             None => (design, limit),
         };
         let prepin = random.spread(1, 8);
@@ -334,8 +335,10 @@ impl fmt::Display for Scenario {
         }
         writeln!(
             f,
-            "  translation {design}, {}, {} pages at once, NIC memory {nic_memory_bytes} B",
-            pin_rules.limit, pin_rules.prepin_pages
+            "  translation {}, {}, {} pages at once, NIC memory {nic_memory_bytes} B",
+            DesignText(*design),
+            pin_rules.limit,
+            pin_rules.prepin_pages
         )?;
         writeln!(
             f,

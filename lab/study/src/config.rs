@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use mapwire_settings::DesignText;
 use mapwire_translation::{CacheConfig, DesignConfig, PinLimit, PinRules, Policy};
 
 use crate::choosers::{Chooser, UnpinPolicy};
@@ -114,7 +115,6 @@ impl Configuration {
             DesignConfig::SharedCache(config) => &mut config.cache.entries,
             DesignConfig::Interrupt(config) => &mut config.cache.entries,
             DesignConfig::DynamicHandle(config) => &mut config.cache.entries,
-            _ => return self,
         } = 0;
         self
     }
@@ -195,7 +195,7 @@ fn unpins_by_policy(design: DesignConfig) -> bool {
 
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.design)?;
+        write!(f, "{}", DesignText(self.design))?;
         if let PinLimit::Pages(pages) = self.rules.limit {
             write!(f, " limit={pages}")?;
         }

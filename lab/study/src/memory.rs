@@ -82,7 +82,7 @@ const FIRST_PAGE: Page = Page(1 << 20);
 ///
 /// ```
 /// use mapwire_study::memory::{Load, nic_memory};
-/// let structures = nic_memory(&"dynamic-handle,entries=8K".parse()?, Load::default())?;
+/// let structures = nic_memory(&mapwire_settings::parse_design("dynamic-handle,entries=8K")?, Load::default())?;
 /// assert_eq!(structures[0].name, "VMH cache");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -229,9 +229,10 @@ impl Footprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mapwire_settings::parse_design;
 
     fn bytes(design: &str, load: Load) -> (u64, u64) {
-        let structures = nic_memory(&design.parse().unwrap(), load).unwrap();
+        let structures = nic_memory(&parse_design(design).unwrap(), load).unwrap();
         let lookup = structures.iter().filter(|it| it.is_lookup);
         (
             lookup.map(|it| it.bytes).sum(),
@@ -274,7 +275,7 @@ mod tests {
                 exports,
                 ..Load::default()
             };
-            let structures = nic_memory(&design.parse().unwrap(), load).unwrap();
+            let structures = nic_memory(&parse_design(design).unwrap(), load).unwrap();
             let found = structures
                 .iter()
                 .find(|it| it.name == "translations of exports");
@@ -302,7 +303,7 @@ mod tests {
         }
         let footprint = Footprint::of(&pages);
         assert_eq!(footprint.pages[&Process(0)], 3);
-        let bytes = |text: &str| footprint.nic_bytes(&text.parse().unwrap()).unwrap();
+        let bytes = |text: &str| footprint.nic_bytes(&parse_design(text).unwrap()).unwrap();
         // Two tables of 8 bytes an entry, and a list of two processes.
         assert_eq!(bytes("per-process,entries=64"), 2 * 64 * 8 + 2 * 32);
         assert_eq!(bytes("shared-cache,entries=64"), 64 * 16 + 2 * 32);

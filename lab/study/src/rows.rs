@@ -327,7 +327,9 @@ mod tests {
     fn a_row_has_a_value_of_its_kind_for_every_column() {
         let row = Row {
             trace: "fft".to_owned(),
-            configuration: Configuration::new("hierarchical,entries=1K".parse().unwrap()),
+            configuration: Configuration::new(
+                mapwire_settings::parse_design("hierarchical,entries=1K").unwrap(),
+            ),
             nodes: 4,
             outcome: Outcome {
                 counts: Counts {

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
-use mapwire_translation::{DesignConfig, ParseDesignError, PinLimit, PinRules, Policy, size};
+use mapwire_settings::{DesignText, ParseDesignError, parse_design, size};
+use mapwire_translation::{DesignConfig, PinLimit, PinRules, Policy};
 
 use crate::choosers::UnpinPolicy;
 use crate::config::Configuration;
@@ -150,7 +151,7 @@ impl Sweep {
         let mut all = Vec::new();
         for design in designs {
             // Values are put together as text and checked as a whole: one by one they may not suit the defaults of the others.
-            let mut texts = vec![design.to_string()];
+            let mut texts = vec![DesignText(*design).to_string()];
             for (option, values) in &self.options {
                 if values.is_empty() || !has(*design, option) {
                     continue;
@@ -168,10 +169,8 @@ impl Sweep {
                     .collect();
             }
             for text in texts {
-                all.push(
-                    text.parse::<DesignConfig>()
-                        .map_err(|cause| SweepError::Together { text, cause })?,
-                );
+                let design = parse_design(&text);
+                all.push(design.map_err(|cause| SweepError::Together { text, cause })?);
             }
         }
         let mut product = Vec::new();
@@ -217,13 +216,13 @@ fn or<'a, T>(list: &'a [T], default: &'a [T]) -> &'a [T] {
 
 /// Whether the design has the option.
 fn has(design: DesignConfig, option: &str) -> bool {
-    let tried = format!("{},{option}=", design.name()).parse::<DesignConfig>();
+    let tried = parse_design(&format!("{},{option}=", design.name()));
     !matches!(tried, Err(ParseDesignError::Option { .. }))
 }
 
 /// A value that is none of the option at all is told apart from values that do not suit each other.
 fn check_alone(design: DesignConfig, option: &'static str, value: &str) -> Result<(), SweepError> {
-    match format!("{},{option}={value}", design.name()).parse::<DesignConfig>() {
+    match parse_design(&format!("{},{option}={value}", design.name())) {
         Err(cause @ ParseDesignError::Value { .. }) => Err(SweepError::Value {
             option,
             value: value.to_owned(),
@@ -249,7 +248,7 @@ pub fn parse_designs(text: &str) -> Result<Vec<DesignConfig>, ParseDesignError> 
             _ => designs.push(word.to_owned()),
         }
     }
-    designs.iter().map(|design| design.parse()).collect()
+    designs.iter().map(|design| parse_design(design)).collect()
 }
 
 #[cfg(test)]
@@ -394,7 +393,10 @@ mod tests {
     #[test]
     fn commas_part_designs_and_their_options() {
         let designs = parse_designs("hierarchical,entries=1K,ways=2,hierarchical").unwrap();
-        let texts: Vec<_> = designs.iter().map(ToString::to_string).collect();
+        let texts: Vec<_> = designs
+            .iter()
+            .map(|it| DesignText(*it).to_string())
+            .collect();
         assert_eq!(texts, ["hierarchical,entries=1K,ways=2", "hierarchical"]);
         assert!(parse_designs("hierarchical,fast").is_err());
         assert!(parse_designs("").is_err());

@@ -24,6 +24,7 @@ pub const ORDER: &[Place] = &[
     place("mapwire-gms", "services/gms"),
     place("mapwire-rpc", "services/rpc"),
     place("mapwire-node", "services/node"),
+    place("mapwire-settings", "settings"),
     place("mapwire-host", "machine/host"),
     place("mapwire-transport", "machine/transport"),
     place("mapwire-driver", "machine/driver"),

@@ -199,7 +199,9 @@ mod tests {
             outcome.counts.lookups = lookups;
             Row {
                 trace: trace.to_owned(),
-                configuration: Configuration::new("hierarchical,ways=2".parse().unwrap()),
+                configuration: Configuration::new(
+                    mapwire_settings::parse_design("hierarchical,ways=2").unwrap(),
+                ),
                 nodes: 1,
                 outcome,
                 unlimited: None,

@@ -37,7 +37,7 @@ fn every_design_conforms_in_every_shape() {
         "dynamic-handle,entries=16,line=16,ways=1,high-water=16KiB",
         "dynamic-handle,entries=32,line=1,ways=32,offset=on,high-water=1",
     ] {
-        let config = text.parse().unwrap();
+        let config = crate::words::parse_design(text).unwrap();
         let conforms = || suite(|| AnyDesign::new(&config).unwrap());
         let outcome = catch_unwind(AssertUnwindSafe(conforms));
         assert!(outcome.is_ok(), "{text} does not conform; see above");
@@ -256,7 +256,7 @@ fn the_suite_notices_every_fault_and_passes_a_design_without() {
         ("interrupt,entries=16", &[HidesWhatItEvicts, FillsNothing]),
         ("dynamic-handle", &[FillsNothing, LosesBuffers]),
     ] {
-        let config = text.parse().unwrap();
+        let config = crate::words::parse_design(text).unwrap();
         let everywhere = text != "per-process,entries=6";
         for &fault in anywhere.iter().filter(|_| everywhere).chain(faults) {
             let make = || Faulty {

@@ -65,7 +65,7 @@ impl World {
     }
 
     fn of(design: &str, rules: PinRules) -> Self {
-        let mut nic = AnyDesign::new(&design.parse().unwrap()).unwrap();
+        let mut nic = AnyDesign::new(&crate::words::parse_design(design).unwrap()).unwrap();
         nic.open(Process(0)).unwrap();
         let host = HostSide::new(Process(0), rules, &nic);
         let memory = Memory {

@@ -1,5 +1,6 @@
 //! Fast engines against the firmware's code, on random traces; and golden counts.
 
+use mapwire_settings::parse_design;
 use mapwire_translation::{
     CacheConfig, DesignConfig, DynamicHandleConfig, HierarchicalConfig, IndexedConfig,
     InterruptConfig, PerProcessConfig, PinLimit, PinRules, Policy,
@@ -331,14 +332,14 @@ proptest! {
             let sized = |size: &str| {
                 let line = if design.name() == "dynamic-handle" { ",line=1" } else { "" };
                 let text = format!("{}{size}{line}", design.name());
-                Configuration::new(text.parse().unwrap())
+                Configuration::new(parse_design(&text).unwrap())
             };
             let table = design.name() == "per-process";
             let rows = [sized(",entries=8"), sized(if table { ",entries=64K" } else { ",entries=64K,ways=8" })];
             let found = study(&records, &rows, false, Allowed::ALL).unwrap();
             let endless = rows[0].with_endless_memory(&found.outcomes[0].counts, found.totals().known_pages);
             let cost = |counts: &Counts| rows[0].equation().cost(&crate::cost::CostProfile::papers(), counts);
-            prop_assert_eq!(endless.as_ref().map(cost), Some(cost(&found.outcomes[1].counts)), "{}", design);
+            prop_assert_eq!(endless.as_ref().map(cost), Some(cost(&found.outcomes[1].counts)), "{}", design.name());
         }
     }
 
@@ -516,7 +517,7 @@ fn caches_of_handles_are_replayed_in_every_size() {
         records.push((0, 0, Send, 0, 1));
     }
     let of = |handles: &str| {
-        Configuration::new(format!("dynamic-handle,line=8{handles}").parse().unwrap())
+        Configuration::new(parse_design(&format!("dynamic-handle,line=8{handles}")).unwrap())
     };
     let rows = [of(""), of(",cbh=4"), of(",pch=1"), of(",cbh=4,pch=1")];
     for allowed in [Allowed::ALL, Allowed::NONE] {
@@ -549,7 +550,7 @@ fn an_export_that_ended_gives_its_number_to_another_buffer() {
         (0, 0, Receive, 70, 1),
         (0, 0, Receive, 80, 1),
     ];
-    let rows = [Configuration::new("dynamic-handle".parse().unwrap())];
+    let rows = [Configuration::new(parse_design("dynamic-handle").unwrap())];
     for allowed in [Allowed::ALL, Allowed::NONE] {
         let found = study(&records, &rows, false, allowed).unwrap();
         assert_eq!(found.outcomes[0].counts.buffer_misses, 3);

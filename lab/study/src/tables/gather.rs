@@ -121,7 +121,7 @@ pub fn direct_note(name: &str, totals: &Totals) -> Option<String> {
 
 /// The design of that text, which is one of this module's.
 fn design(text: &str) -> Option<DesignConfig> {
-    text.parse().ok()
+    mapwire_settings::parse_design(text).ok()
 }
 
 /// UTLB's cache of that size.

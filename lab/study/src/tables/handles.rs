@@ -57,7 +57,7 @@ pub(super) fn figure_3() -> Comparison {
         remarks,
     };
     let structures = FIGURE_3_DESIGNS.map(|text| {
-        let design = text.parse().ok();
+        let design = mapwire_settings::parse_design(text).ok();
         design
             .and_then(|design| nic_memory(&design, load).ok())
             .unwrap_or_default()

@@ -24,7 +24,10 @@ use mapwire_dsm::{Config as DsmConfig, Dsm, Minipage};
 use mapwire_nic::link::LinkConfig;
 use mapwire_nic::{BufferId, Config, Datagram, DatagramBody, Delivery, Piece, Source, Verdict};
 use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, SharedMemory, Told};
-use mapwire_translation::{AnyDesign, DesignConfig, PinLimit, PinRules};
+use mapwire_translation::{
+    AnyDesign, CacheConfig, DesignConfig, DynamicHandleConfig, InterruptConfig, PerProcessConfig,
+    PinLimit, PinRules,
+};
 use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::link::{LINK_HEADER_BYTES, LinkHeader, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::{
@@ -53,13 +56,18 @@ const NIC_BYTES: u64 = 4 << 20;
 const NODE_BYTES: i64 = 12 << 20;
 /// Imports of one export that may be held.
 const MOST_HOLDERS: usize = 3 * 1024;
-const DESIGNS: [&str; 5] = [
-    "hierarchical,entries=64",
-    "shared-cache,entries=64",
-    "per-process,entries=64",
-    "interrupt,entries=64",
-    "dynamic-handle",
-];
+
+/// All designs, with little NIC memory.
+fn designs() -> [DesignConfig; 5] {
+    let cache = CacheConfig::default().with_entries(64);
+    [
+        DesignConfig::Hierarchical(cache.into()),
+        DesignConfig::SharedCache(cache.into()),
+        DesignConfig::PerProcess(PerProcessConfig::default().with_entries(64)),
+        DesignConfig::Interrupt(InterruptConfig::default().with_cache(cache)),
+        DesignConfig::DynamicHandle(DynamicHandleConfig::default()),
+    ]
+}
 
 /// An export that stands.
 #[derive(Clone, Debug)]
@@ -104,7 +112,7 @@ impl Attack {
     pub(crate) fn new(mut random: Random) -> Self {
         let lossy = random.chance(40);
         let flips = [0, 0, 1, 3][random.below(4) as usize];
-        let design: DesignConfig = DESIGNS[random.below(5) as usize].parse().unwrap();
+        let design = designs()[random.below(5) as usize];
         let limit = match random.chance(30) {
             true => PinLimit::Unlimited,
             false => PinLimit::Pages(random.within(6, 40)),

@@ -1,0 +1,13 @@
+//! How settings are written, on command lines, in variables and in files: sizes ([`size`]), and translation designs with their shape
+//! ([`parse_design`]).
+//!
+//! The programs' library, the command and the laboratory read them by this crate. The firmware knows the values, and not the words.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod design;
+pub mod size;
+
+pub use design::{DesignText, ParseDesignError, parse_design};
