@@ -10,6 +10,7 @@ pub mod checks;
 pub mod cluster;
 pub mod pump;
 pub mod random;
+pub mod replay;
 pub mod rules;
 pub mod scenario;
 pub mod shared;
@@ -21,5 +22,6 @@ pub use cluster::{
     Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Observer, Step, Violation,
 };
 pub use random::Random;
+pub use replay::{Replay, ReplayError};
 pub use rules::{RULES, Rule, RuleError, parse_rules};
 pub use scenario::{Outcome, Scenario};

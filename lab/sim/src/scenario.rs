@@ -12,6 +12,7 @@ use crate::canary::Canary;
 use crate::checks::liveness;
 use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Step, Violation};
 use crate::random::Random;
+use crate::replay::{LANE_BYTES, Replay, ReplayError};
 use crate::rules::{Fault, Rule, Shape};
 use crate::workload::{Call, Made, Workload, WorkloadConfig};
 
@@ -23,6 +24,9 @@ const REST_NS: u64 = 10_000_000_000;
 const DEAD_AFTER_NS: u64 = 300_000_000;
 /// Events of a run at most, for each call.
 const EVENTS_A_CALL: u64 = 20_000;
+
+/// After which a program makes a call of a trace again that found no room.
+const AGAIN_NS: u64 = 1_000;
 
 /// Nodes of a cluster at most.
 pub const MOST_NODES: u16 = 4096;
@@ -46,6 +50,8 @@ pub struct Wanted {
     pub rules: Vec<Rule>,
     /// Calls of all programs.
     pub calls: Option<u32>,
+    /// The calls are those of a trace, whatever else is wanted of them.
+    pub replay: Option<Replay>,
     /// How network interfaces translate, as a command line writes it, and how many pages each process may pin.
     pub translation: Option<(String, PinLimit)>,
     /// Whether the transport may lose packets.
@@ -69,6 +75,8 @@ pub struct Scenario {
     pub heal_ns: u64,
     /// The calls of programs, in order of time.
     pub calls: Vec<Call>,
+    /// Records of the trace that is replayed.
+    pub replayed: Option<u64>,
     /// The bug that is put in.
     pub canary: Option<Canary>,
     /// Draws the faults.
@@ -84,6 +92,9 @@ pub enum ScenarioError {
     /// The design.
     #[error(transparent)]
     Design(#[from] mapwire_settings::ParseDesignError),
+    /// The trace.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
 }
 
 /// How a run went.
@@ -109,8 +120,11 @@ impl Scenario {
     pub fn draw(seed: u64, wanted: &Wanted) -> Result<Self, ScenarioError> {
         let mut random = Random::new(seed);
         let nodes = random.spread(2, 16) as u16;
-        let nodes = wanted.nodes.unwrap_or(nodes);
         let processes = random.spread(1, 3) as u16;
+        let (nodes, processes) = match &wanted.replay {
+            Some(replay) => replay.shape(wanted.nodes)?,
+            None => (wanted.nodes.unwrap_or(nodes), processes),
+        };
         let is_lossy = random.chance(50);
         let by_canary = wanted.canary.and_then(Canary::is_lossy);
         let is_lossy = wanted.lossy.or(by_canary).unwrap_or(is_lossy);
@@ -143,6 +157,15 @@ impl Scenario {
         let calls = random.spread(50, 1_500) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let heal_ns = random.spread(500_000, 50_000_000);
+        let replayed = wanted
+            .replay
+            .as_ref()
+            .map(|replay| replay.calls_of(&mut random, nodes));
+        let (lane_bytes, heal_ns) = match &replayed {
+            // Faults end before the trace does.
+            Some((_, last_ns)) => (LANE_BYTES, last_ns - last_ns / (AFTER_HEALING + 1)),
+            None => (lane_bytes, heal_ns),
+        };
         let (pins_on_miss, pins_exports) = habits(&design)?;
         let refuses = wanted.rules.iter().any(|rule| rule.name == "refuse-pins");
         let is_limited = limit != PinLimit::Unlimited;
@@ -168,14 +191,20 @@ impl Scenario {
         };
         let count = u64::from(nodes) * u64::from(processes);
         let end_ns = heal_ns + heal_ns / AFTER_HEALING;
-        let mut drawn: Vec<Call> = (0..calls)
-            .map(|_| Call {
-                at_ns: random.below(end_ns),
-                process: random.below(count) as u32,
-                seed: random.next(),
-            })
-            .collect();
-        drawn.sort_by_key(|call| call.at_ns);
+        let calls = match replayed {
+            Some((calls, _)) => calls,
+            None => {
+                let draw = |_| Call {
+                    at_ns: random.below(end_ns),
+                    process: random.below(count) as u32,
+                    seed: random.next(),
+                    deed: None,
+                };
+                let mut drawn: Vec<Call> = (0..calls).map(draw).collect();
+                drawn.sort_by_key(|call| call.at_ns);
+                drawn
+            }
+        };
         Ok(Self {
             seed,
             cluster,
@@ -187,7 +216,8 @@ impl Scenario {
                 .copied()
                 .collect(),
             heal_ns,
-            calls: drawn,
+            calls,
+            replayed: wanted.replay.as_ref().map(Replay::records),
             canary: wanted.canary,
             fault_seed: random.next(),
         })
@@ -255,7 +285,10 @@ impl Scenario {
                     if cluster.is_alive(node) && busy_ns > cluster.now_ns() {
                         cluster.schedule(busy_ns, number);
                     } else {
-                        workload.call(&mut cluster, call);
+                        let again = workload.call(&mut cluster, call);
+                        if again {
+                            cluster.schedule(cluster.now_ns() + AGAIN_NS, number);
+                        }
                     }
                 }
                 Step::Rest => {
@@ -346,6 +379,9 @@ impl fmt::Display for Scenario {
             self.calls.len(),
             self.workload.lane_bytes
         )?;
+        if let Some(records) = self.replayed {
+            writeln!(f, "  which replay {records} records of a trace")?;
+        }
         writeln!(
             f,
             "  rules {}, healed at {} ns",

@@ -8,7 +8,7 @@ use mapwire_wire::{
     SignalOp, Width,
 };
 
-use super::{Call, Held, Program, Workload, keeps_place, place_of_buffer, place_of_export};
+use super::{Call, Deed, Held, Program, Workload, keeps_place, place_of_buffer, place_of_export};
 use crate::canary::Canary;
 use crate::checks::atomics::Adds;
 use crate::checks::bounds::{Instance, LANE_DATA, LANES_OFFSET, SLOTS, STATIC_BYTES, WORD_OFFSET};
@@ -24,31 +24,53 @@ const USED: u8 = 0xa5;
 const MOST_QUEUED: usize = 16;
 
 impl Workload {
-    /// A program makes a call. What it is depends on the call's seed and on what the program has.
-    pub fn call(&mut self, cluster: &mut Cluster, call: &Call) {
+    /// A program makes a call. What it is depends on the call's seed and on what the program has, unless the call says so itself.
+    /// Whether the program must make it again, later: other transfers have all it needs.
+    pub fn call(&mut self, cluster: &mut Cluster, call: &Call) -> bool {
         let program = call.process as usize;
         let at = self.programs[program].at;
         if !cluster.is_alive(at.node) {
-            return;
+            return false;
         }
         let mut random = Random::new(call.seed);
         self.revoke_late(cluster, program);
         self.give_back_dead(cluster, program);
-        let drawn = random.below(100);
-        match drawn {
-            0..15 => self.export(cluster, program, &mut random),
-            15..18 => self.unexport(cluster, program, &mut random),
-            18..20 => self.redirect(cluster, program, &mut random),
-            20..40 => self.import(cluster, program, &mut random),
-            40..42 => self.release(cluster, program, &mut random),
-            42..58 => self.short_send(cluster, program, &mut random),
-            58..76 => self.long_send(cluster, program, &mut random),
-            76..86 => self.fetch(cluster, program, &mut random),
-            86..91 => self.flush(cluster, program, &mut random),
-            _ => self.add(cluster, program, &mut random),
+        let mut again = false;
+        match call.deed {
+            None => self.drawn(cluster, program, &mut random),
+            Some(Deed::Export) => self.export(cluster, program, &mut random),
+            Some(Deed::Import) => self.import(cluster, program, &mut random),
+            Some(Deed::Send { .. } | Deed::Fetch { .. })
+                if self.programs[program].words.free().is_none()
+                    || cluster.queued_commands(at) >= MOST_QUEUED =>
+            {
+                again = true;
+            }
+            Some(Deed::Send { length, shift }) => {
+                self.long_send(cluster, program, &mut random, Some((length, shift)));
+            }
+            Some(Deed::Fetch { length, shift }) => {
+                self.fetch(cluster, program, &mut random, Some((length, shift)));
+            }
         }
         cluster.settle(at.node, self);
         self.follow_up(cluster);
+        again
+    }
+
+    fn drawn(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        match random.below(100) {
+            0..15 => self.export(cluster, program, random),
+            15..18 => self.unexport(cluster, program, random),
+            18..20 => self.redirect(cluster, program, random),
+            20..40 => self.import(cluster, program, random),
+            40..42 => self.release(cluster, program, random),
+            42..58 => self.short_send(cluster, program, random),
+            58..76 => self.long_send(cluster, program, random, None),
+            76..86 => self.fetch(cluster, program, random, None),
+            86..91 => self.flush(cluster, program, random),
+            _ => self.add(cluster, program, random),
+        }
     }
 
     fn export(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -311,13 +333,15 @@ impl Workload {
         program: usize,
         held: &Held,
         most: u64,
+        exactly: Option<u64>,
         random: &mut Random,
     ) -> (u64, u64, bool, Option<Signal>) {
         let exporter = self.index(held.grant.from);
         let lane = self.lane_of(exporter, program).unwrap_or_default() as u64;
         let start = LANES_OFFSET + lane * self.config.lane_bytes;
         let room = self.config.lane_bytes - LANE_DATA;
-        let mut length = random.spread(1, most.min(room));
+        let drawn = random.spread(1, most.min(room));
+        let mut length = exactly.map_or(drawn, |exactly| exactly.clamp(1, room));
         let offset = start + LANE_DATA + random.below(room - length + 1);
         let notify = random.chance(20);
         let signal = random.chance(30).then(|| Signal {
@@ -348,7 +372,7 @@ impl Workload {
             return;
         };
         let (offset, length, notify, signal) =
-            self.draw_send(program, &held, SHORT_BYTES as u64, random);
+            self.draw_send(program, &held, SHORT_BYTES as u64, None, random);
         let seed = random.next();
         let mut data = [0; SHORT_BYTES];
         let data = &mut data[..length as usize];
@@ -385,7 +409,7 @@ impl Workload {
         cluster: &mut Cluster,
         program: usize,
         length: u64,
-        random: &mut Random,
+        shift: u64,
     ) -> Option<(u32, u64)> {
         let Program { at, words, .. } = &self.programs[program];
         let at = *at;
@@ -393,7 +417,7 @@ impl Workload {
         if cluster.queued_commands(at) >= MOST_QUEUED {
             return None;
         }
-        let address = place_of_buffer(word, random.below(512) * 8);
+        let address = place_of_buffer(word, shift);
         let range = PageRange::covering(address, length).ok()?;
         let (node, memory) = cluster.parts(at.node);
         // The limit on pinned pages, or a pinner that refuses: the program tries something else.
@@ -421,14 +445,27 @@ impl Workload {
         }
     }
 
-    fn long_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+    /// Sends; if `wanted`, so many bytes, from so far behind the start of a page.
+    fn long_send(
+        &mut self,
+        cluster: &mut Cluster,
+        program: usize,
+        random: &mut Random,
+        wanted: Option<(u64, u64)>,
+    ) {
         let at = self.programs[program].at;
         let Some(held) = self.pick(program, Rights::STORE, random) else {
             return;
         };
-        let (offset, length, notify, signal) =
-            self.draw_send(program, &held, self.config.lane_bytes, random);
-        let Some((word, address)) = self.hold(cluster, program, length, random) else {
+        let (offset, length, notify, signal) = self.draw_send(
+            program,
+            &held,
+            self.config.lane_bytes,
+            wanted.map(|it| it.0),
+            random,
+        );
+        let shift = wanted.map_or_else(|| random.below(512) * 8, |it| it.1);
+        let Some((word, address)) = self.hold(cluster, program, length, shift) else {
             return;
         };
         let seed = random.next();
@@ -467,14 +504,23 @@ impl Workload {
         self.count(cluster.now_ns(), program, "long send");
     }
 
-    fn fetch(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+    /// Fetches; if `wanted`, so many bytes, to so far behind the start of a page.
+    fn fetch(
+        &mut self,
+        cluster: &mut Cluster,
+        program: usize,
+        random: &mut Random,
+        wanted: Option<(u64, u64)>,
+    ) {
         let at = self.programs[program].at;
         let Some(held) = self.pick(program, Rights::FETCH, random) else {
             return;
         };
-        let length = random.spread(1, STATIC_BYTES);
+        let drawn = random.spread(1, STATIC_BYTES);
+        let length = wanted.map_or(drawn, |it| it.0.clamp(1, STATIC_BYTES));
         let offset = random.below(STATIC_BYTES - length + 1);
-        let Some((word, address)) = self.hold(cluster, program, length, random) else {
+        let shift = wanted.map_or_else(|| random.below(512) * 8, |it| it.1);
+        let Some((word, address)) = self.hold(cluster, program, length, shift) else {
             return;
         };
         let used = vec![USED; length as usize];
@@ -539,7 +585,7 @@ impl Workload {
         if !keeps_place(self.instances[held.instance].slot) {
             return;
         }
-        let Some((word, address)) = self.hold(cluster, program, 8, random) else {
+        let Some((word, address)) = self.hold(cluster, program, 8, random.below(512) * 8) else {
             return;
         };
         self.instances[held.instance].adds.submitted += 1;

@@ -44,6 +44,31 @@ pub struct Call {
     pub process: u32,
     /// Draws what it is and how it goes.
     pub seed: u64,
+    /// What it is, if that is not drawn.
+    pub deed: Option<Deed>,
+}
+
+/// What a program is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Export a buffer.
+    Export,
+    /// Import one of a neighbour.
+    Import,
+    /// Send so many bytes of memory that begins so far behind the start of a page.
+    Send {
+        /// Bytes.
+        length: u64,
+        /// Bytes behind the start of a page, a multiple of 8.
+        shift: u64,
+    },
+    /// Fetch so many bytes to memory that begins so far behind the start of a page.
+    Fetch {
+        /// Bytes.
+        length: u64,
+        /// Bytes behind the start of a page, a multiple of 8.
+        shift: u64,
+    },
 }
 
 /// An import that a program holds.
