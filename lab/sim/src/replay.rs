@@ -129,7 +129,7 @@ impl Replay {
                 at_ns: record.time_ns.get().saturating_sub(self.first_ns),
                 node,
                 process,
-                deed: deed(length, address % 4096 & !7),
+                deed: deed(length, (address % 4096) & !7),
             });
             (address, left) = (address.wrapping_add(length), left - length);
         }

@@ -866,6 +866,8 @@ impl Cluster {
             did |= self.drain(number, observer);
             did |= self.transmit(number, observer);
             did |= self.serve_misses(number);
+            // A command may have failed as it was cut.
+            did |= self.hosts[usize::from(number.0)].node.has_told();
             if !did {
                 break;
             }
