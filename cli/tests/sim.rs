@@ -13,7 +13,7 @@ fn a_seed_gives_the_same_run_again_and_says_first_what_it_drew() {
     let rows = json_rows(&first);
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0]["seed"], 3);
-    assert_eq!(rows[0]["rules"].as_array().unwrap().len(), 7);
+    assert_eq!(rows[0]["rules"].as_array().unwrap().len(), 12);
     assert!(rows[1]["violation"].is_null() && rows[1]["packets"].as_u64() > Some(0));
     let text = place.run(&["sim", "run", "--seed", "0x3"]).code(0).out();
     assert!(text.starts_with("seed 3\n"), "{text}");
@@ -47,6 +47,99 @@ fn a_run_that_fails_is_shrunk_and_says_how_to_repeat_it() {
 }
 
 #[test]
+fn a_shared_memory_runs_too_and_its_bugs_are_found() {
+    let place = Place::new();
+    for workload in ["shared", "litmus"] {
+        let args = ["sim", "run", "--workload", workload, "--rules", "delay"];
+        let run = |more: &[&str]| place.run(&[&args[..], more].concat());
+        let text = run(&["--seed", "3", "--nodes", "5"]).code(0).out();
+        assert!(text.starts_with("seed 3\n  nodes 5, "), "{text}");
+        assert!(text.ends_with("no violation\n"), "{text}");
+        let rows = json_rows(&run(&["--seed", "3", "--json"]).code(0));
+        assert_eq!(rows[0]["litmus"], workload == "litmus");
+        let tests = rows[1]["litmus_tests"].as_u64();
+        assert_eq!(tests > Some(0), workload == "litmus", "{rows:?}");
+        let bug = [
+            "sim",
+            "vopr",
+            "--minutes",
+            "1",
+            "--seed",
+            "0",
+            "--bug",
+            "lost-store",
+        ];
+        let failed = place.run(&[&bug[..], &args[2..]].concat()).code(1).out();
+        let repeats = failed.lines().last().unwrap();
+        assert!(failed.contains("VIOLATION"), "{failed}");
+        let command = repeats.strip_prefix("Repeat it: mapwire ").unwrap();
+        let again: Vec<&str> = command.split(' ').collect();
+        assert!(
+            failed.contains(&place.run(&again).code(1).out()),
+            "{failed}"
+        );
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_and_one_that_is_damaged_is_named() {
+    let place = Place::new();
+    let made = [
+        "lab",
+        "generate",
+        "zipf",
+        "-o",
+        "z.mwt",
+        "--records",
+        "2K",
+        "--seed",
+        "3",
+    ];
+    place.run(&made).code(0);
+    let run = |file: &str, more: &[&str]| {
+        let args = [
+            "sim", "run", "--seed", "4", "--rules", "delay", "--trace", file,
+        ];
+        place.run(&[&args[..], more].concat())
+    };
+    let text = run("z.mwt", &[]).code(0).out();
+    assert!(
+        text.contains("which replay 2000 records of a trace"),
+        "{text}"
+    );
+    assert!(text.ends_with("no violation\n"), "{text}");
+    let rows = json_rows(&run("z.mwt", &["--json", "--calls", "100"]).code(0));
+    let records = rows[0]["trace_records"].as_u64();
+    assert!(records >= Some(100) && records < Some(2_000), "{rows:?}");
+    let failed = run("z.mwt", &["--bug", "lost-completion"]).code(1).out();
+    assert!(
+        failed.contains("Repeat it: mapwire sim run --seed 4 --rules delay --trace z.mwt"),
+        "{failed}"
+    );
+    let whole = std::fs::read(place.folder.join("z.mwt")).unwrap();
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    for (bytes, says) in [
+        (&whole[..whole.len() - 100], "is good for "),
+        (&changed, "was changed: its checksum is "),
+        (
+            &b"time,node\n"[..],
+            "cut.mwt is no trace file of mapwire: it begins with time,nod",
+        ),
+    ] {
+        std::fs::write(place.folder.join("cut.mwt"), bytes).unwrap();
+        run("cut.mwt", &[]).code(1).says(says);
+    }
+    run("none.mwt", &[]).code(1).says("cannot read none.mwt");
+    run("z.mwt", &["--nodes", "2"])
+        .code(1)
+        .says("the trace has 4 nodes, more than the 2");
+    run("z.mwt", &["--workload", "shared"])
+        .code(2)
+        .says("cannot be used with");
+}
+
+#[test]
 fn new_seeds_run_for_the_time_given() {
     let place = Place::new();
     let done = place.run(&["sim", "vopr", "--minutes", "0.005"]).code(0);
@@ -73,7 +166,6 @@ fn what_makes_no_sense_is_named() {
             ["--rules", "delay,flood"],
             "unknown rule `flood`: expected all, none or some of delay,",
         ),
-        (["--rules", "drop"], "rule `drop` is not available"),
         (
             ["--bug", "none"],
             "unknown bug: expected one of lost-packet,",
@@ -90,4 +182,16 @@ fn what_makes_no_sense_is_named() {
         .code(2)
         .says("expected a number of minutes");
     place.run(&["sim", "vopr"]).code(2).says("--minutes");
+    place
+        .run(&["sim", "run", "--rules", "drop", "--delivery", "lossless"])
+        .code(1)
+        .says("rule `drop` needs a transport that may lose packets");
+    let shared = ["sim", "run", "--workload", "shared"];
+    let run = |more: &[&str]| place.run(&[&shared[..], more].concat());
+    run(&["--bug", "lost-signal"])
+        .code(1)
+        .says("bug `lost-signal` is not one of this workload: expected one of late-invalidation,");
+    run(&["--nodes", "3000"])
+        .code(1)
+        .says("invalid number of ranks `3000`: expected 2 to 1024");
 }

@@ -3,17 +3,23 @@
 //! | module | command |
 //! |---|---|
 //! | [`run`] | `mapwire sim run`: one seed, shrunk if it fails |
+//! | [`shared`] | the same of a shared memory |
 //! | [`vopr`] | `mapwire sim vopr`: new seeds for a time |
 
 mod run;
+mod shared;
 mod vopr;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
+use mapwire_sim::canary::SharedCanary;
 use mapwire_sim::scenario::{MOST_NODES, Wanted};
-use mapwire_sim::{Canary, RULES, Rule, Scenario, parse_rules};
+use mapwire_sim::shared::SharedWanted;
+use mapwire_sim::{Canary, RULES, Replay, Rule, parse_rules};
+use mapwire_trace::TraceReader;
 
 /// What went wrong, for the user.
 pub(crate) type SimError = Box<dyn std::error::Error>;
@@ -25,12 +31,12 @@ pub(crate) enum SimCommand {
     /// Cluster, faults and programs are drawn from the seed, which repeats a run to the last event. Seed and all that was drawn are printed
     /// first. Of a run that fails, the fewest faults and calls are found that still fail. The exit code is 1 then.
     #[command(
-        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json"
+        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json\n  mapwire sim run --workload litmus --rules delay,drop\n  mapwire sim run --trace job.mwt --seed 7"
     )]
     Run(run::RunArgs),
     /// Run new seeds for some minutes, up to the first that fails
     #[command(
-        after_help = "Examples:\n  mapwire sim vopr --minutes 10\n  mapwire sim vopr --minutes 0.5 --nodes 16 --rules delay,pause --seed 1000"
+        after_help = "Examples:\n  mapwire sim vopr --minutes 10\n  mapwire sim vopr --minutes 0.5 --nodes 16 --rules delay,pause --seed 1000\n  mapwire sim vopr --minutes 1 --workload shared"
     )]
     Vopr(vopr::VoprArgs),
 }
@@ -48,12 +54,36 @@ pub(crate) struct DrawArgs {
     /// Whether the transport may lose packets (default: drawn, or as the rules need it)
     #[arg(long)]
     delivery: Option<DeliveryArg>,
-    /// Calls of all programs together, up to 10,000,000 (default: drawn)
+    /// What programs do
+    #[arg(long, value_enum, default_value_t = Workload::Calls)]
+    workload: Workload,
+    /// Programs send and fetch what those of a trace (.mwt) did, when they did; to whom is drawn, as traces do not say
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    trace: Option<PathBuf>,
+    /// Calls of all programs together, up to 10,000,000; of a trace, those at its beginning (default: drawn; all of a trace)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     calls: Option<u32>,
     /// Put a bug in, to see that it is found
     #[arg(long, value_name = "BUG", value_parser = bug)]
-    bug: Option<Canary>,
+    bug: Option<String>,
+}
+
+/// What `--workload` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Workload {
+    /// All calls of exports and imports
+    Calls,
+    /// Loads, stores, locks and barriers of a shared memory; crashes and restarts, which end it, are left out
+    Shared,
+    /// Litmus tests of a shared memory, judged by the outcomes that sequential consistency allows
+    Litmus,
+}
+
+/// What runs are drawn by.
+#[derive(Debug)]
+enum Wants {
+    Calls(Box<Wanted>),
+    Shared(SharedWanted),
 }
 
 /// What `--delivery` takes.
@@ -66,7 +96,7 @@ enum DeliveryArg {
 }
 
 impl DrawArgs {
-    fn wanted(&self) -> Result<Wanted, SimError> {
+    fn wanted(&self) -> Result<Wants, SimError> {
         let rules = parse_rules(&self.rules)?;
         // All rules: those that the transport bears.
         let needs = rules
@@ -84,14 +114,54 @@ impl DrawArgs {
             (None, None) => None,
             (delivery, needs) => Some(delivery == Some(DeliveryArg::Lossy) || needs.is_some()),
         };
-        Ok(Wanted {
+        if self.workload != Workload::Calls {
+            return Ok(Wants::Shared(SharedWanted {
+                nodes: self.nodes,
+                rules,
+                lossy,
+                litmus: self.workload == Workload::Litmus,
+                canary: self.bug_of(&SharedCanary::ALL)?,
+            }));
+        }
+        Ok(Wants::Calls(Box::new(Wanted {
             nodes: self.nodes,
             rules,
             lossy,
             calls: self.calls,
-            canary: self.bug,
+            replay: self.trace.as_ref().map(|_| self.replay()).transpose()?,
+            canary: self.bug_of(&Canary::ALL)?,
             ..Wanted::default()
+        })))
+    }
+
+    /// The bug, of those that the workload knows.
+    fn bug_of<T: Copy>(&self, all: &[(&'static str, T)]) -> Result<Option<T>, SimError> {
+        let Some(wanted) = &self.bug else {
+            return Ok(None);
+        };
+        let found = all.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, bug)| Some(*bug)).ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+            let names = names.join(", ");
+            format!("bug `{wanted}` is not one of this workload: expected one of {names}").into()
         })
+    }
+
+    /// The beginning of the trace, or all of it.
+    fn replay(&self) -> Result<Replay, SimError> {
+        let mut replay = Replay::default();
+        let Some(path) = &self.trace else {
+            return Ok(replay);
+        };
+        let most = self.calls.map_or(usize::MAX, |calls| calls as usize);
+        for record in TraceReader::open(path)?.records() {
+            if replay.calls() >= most {
+                break;
+            }
+            let pushed = replay.push(&record?);
+            pushed.map_err(|error| format!("cannot replay {}: {error}", path.display()))?;
+        }
+        Ok(replay)
     }
 }
 
@@ -103,7 +173,10 @@ pub(crate) fn rule_names() -> Vec<&'static str> {
 
 /// The names that `--bug` takes.
 pub(crate) fn bug_names() -> Vec<&'static str> {
-    Canary::ALL.iter().map(|(name, _)| *name).collect()
+    let shared = SharedCanary::ALL.iter().map(|(name, _)| *name);
+    let mut names: Vec<&str> = Canary::ALL.iter().map(|(name, _)| *name).collect();
+    names.extend(shared.filter(|name| !Canary::ALL.iter().any(|(other, _)| other == name)));
+    names
 }
 
 fn nodes(text: &str) -> Result<u16, String> {
@@ -122,11 +195,14 @@ fn seed(text: &str) -> Result<u64, String> {
     number.map_err(|_| "expected a seed: a number below 2^64, decimal or behind 0x".to_owned())
 }
 
-fn bug(text: &str) -> Result<Canary, String> {
-    let found = Canary::ALL.iter().find(|(name, _)| *name == text);
-    found
-        .map(|(_, bug)| *bug)
-        .ok_or_else(|| format!("unknown bug: expected one of {}", bug_names().join(", ")))
+fn bug(text: &str) -> Result<String, String> {
+    match bug_names().contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "unknown bug: expected one of {}",
+            bug_names().join(", ")
+        )),
+    }
 }
 
 /// A seed that no run before had, in all likelihood.
@@ -138,11 +214,16 @@ fn new_seed() -> u64 {
 }
 
 /// The command that repeats a run.
-fn repeats(scenario: &Scenario, args: &DrawArgs) -> String {
-    let mut command = format!(
-        "mapwire sim run --seed {} --rules {}",
-        scenario.seed, args.rules
-    );
+fn repeats(seed: u64, args: &DrawArgs) -> String {
+    let mut command = format!("mapwire sim run --seed {seed} --rules {}", args.rules);
+    match args.workload {
+        Workload::Calls => {}
+        Workload::Shared => command.push_str(" --workload shared"),
+        Workload::Litmus => command.push_str(" --workload litmus"),
+    }
+    if let Some(path) = &args.trace {
+        command.push_str(&format!(" --trace {}", path.display()));
+    }
     match args.delivery {
         None => {}
         Some(DeliveryArg::Lossless) => command.push_str(" --delivery lossless"),
@@ -154,8 +235,8 @@ fn repeats(scenario: &Scenario, args: &DrawArgs) -> String {
     if let Some(calls) = args.calls {
         command.push_str(&format!(" --calls {calls}"));
     }
-    if let Some((name, _)) = Canary::ALL.iter().find(|(_, bug)| Some(*bug) == args.bug) {
-        command.push_str(&format!(" --bug {name}"));
+    if let Some(bug) = &args.bug {
+        command.push_str(&format!(" --bug {bug}"));
     }
     command
 }

@@ -7,7 +7,7 @@ use mapwire_sim::shrink::{Shrunk, shrink};
 use mapwire_sim::{Delivery, Outcome, Scenario};
 use serde_json::json;
 
-use super::{DrawArgs, SimError, new_seed, repeats, seed};
+use super::{DrawArgs, SimError, Wants, new_seed, repeats, seed, shared};
 
 /// Runs that shrinking takes at most.
 const SHRINK_RUNS: u32 = 5_000;
@@ -26,9 +26,28 @@ pub(crate) struct RunArgs {
 
 /// `mapwire sim run`.
 pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
-    let wanted = args.draw.wanted()?;
-    let scenario = Scenario::draw(args.seed.unwrap_or_else(new_seed), &wanted)?;
-    match args.json {
+    let wants = args.draw.wanted()?;
+    show(
+        &wants,
+        args.seed.unwrap_or_else(new_seed),
+        &args.draw,
+        args.json,
+    )
+}
+
+/// Runs a seed, and says what was drawn and how it went.
+pub(super) fn show(
+    wants: &Wants,
+    seed: u64,
+    args: &DrawArgs,
+    json: bool,
+) -> Result<ExitCode, SimError> {
+    let wanted = match wants {
+        Wants::Calls(wanted) => wanted,
+        Wants::Shared(wanted) => return shared::show(wanted, seed, args, json),
+    };
+    let scenario = Scenario::draw(seed, wanted)?;
+    match json {
         true => println!("{}", drawn(&scenario)),
         false => println!("{}", scenario.to_string().trim_end()),
     }
@@ -37,9 +56,9 @@ pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
         Some(_) => shrink(&scenario, SHRINK_RUNS)?,
         None => None,
     };
-    match args.json {
+    match json {
         true => println!("{}", went(&scenario, &outcome, shrunk.as_ref())),
-        false => tell(&scenario, &outcome, shrunk.as_ref(), &args.draw),
+        false => tell(&scenario, &outcome, shrunk.as_ref(), args),
     }
     Ok(match outcome.violation {
         Some(_) => ExitCode::FAILURE,
@@ -66,6 +85,7 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
         "words": cluster.words,
         "lane_bytes": scenario.workload.lane_bytes,
         "calls": scenario.calls.len(),
+        "trace_records": scenario.replayed,
         "rules": rules,
         "heal_ns": scenario.heal_ns,
         "bug": scenario.canary.map(|bug| format!("{bug:?}")),
@@ -73,7 +93,7 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
 }
 
 /// What the transport does, for programs.
-fn delivery(delivery: Delivery) -> serde_json::Value {
+pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
     match delivery {
         Delivery::Lossless => json!("lossless"),
         Delivery::Lossy {
@@ -122,12 +142,7 @@ fn went(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>) -> serd
 }
 
 /// How it went, for people.
-pub(super) fn tell(
-    scenario: &Scenario,
-    outcome: &Outcome,
-    shrunk: Option<&Shrunk>,
-    args: &DrawArgs,
-) {
+fn tell(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>, args: &DrawArgs) {
     println!(
         "{} calls, {} packets, {} events in {} ns of virtual time",
         outcome.history.len(),
@@ -160,5 +175,5 @@ pub(super) fn tell(
         }
         println!("  {:>12} ns  {}", shrunk.at_ns, shrunk.violation.text);
     }
-    println!("Repeat it: {}", repeats(scenario, args));
+    println!("Repeat it: {}", repeats(scenario.seed, args));
 }

@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mapwire_sim::Scenario;
-use mapwire_sim::shrink::shrink;
+use mapwire_sim::shared::SharedScenario;
 
-use super::{DrawArgs, SimError, new_seed, run, seed};
+use super::{DrawArgs, SimError, Wants, new_seed, run, seed};
 
-/// Runs that shrinking takes at most.
-const SHRINK_RUNS: u32 = 5_000;
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -35,7 +33,7 @@ fn minutes(text: &str) -> Result<f64, String> {
 
 /// `mapwire sim vopr`.
 pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
-    let wanted = args.draw.wanted()?;
+    let wants = args.draw.wanted()?;
     let first = args.seed.unwrap_or_else(new_seed);
     println!("first seed {first}, rules {}", args.draw.rules);
     let start = Instant::now();
@@ -51,26 +49,32 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
         );
     };
     loop {
-        let scenario = Scenario::draw(first.wrapping_add(seeds), &wanted)?;
-        let outcome = scenario.run()?;
+        let seed = first.wrapping_add(seeds);
+        let (has_failed, delivered) = match &wants {
+            Wants::Calls(wanted) => {
+                let outcome = Scenario::draw(seed, wanted)?.run()?;
+                (outcome.violation.is_some(), outcome.packets)
+            }
+            Wants::Shared(wanted) => {
+                let outcome = SharedScenario::draw(seed, wanted).run()?;
+                (outcome.violation.is_some(), outcome.packets)
+            }
+        };
         seeds += 1;
-        packets += outcome.packets;
-        if outcome.violation.is_some() {
-            tell(seeds, packets, scenario.seed);
-            println!("{}", scenario.to_string().trim_end());
-            let shrunk = shrink(&scenario, SHRINK_RUNS)?;
-            run::tell(&scenario, &outcome, shrunk.as_ref(), &args.draw);
-            return Ok(ExitCode::FAILURE);
+        packets += delivered;
+        if has_failed {
+            tell(seeds, packets, seed);
+            return run::show(&wants, seed, &args.draw, false);
         }
         let passed = start.elapsed();
         if passed >= end {
-            tell(seeds, packets, scenario.seed);
+            tell(seeds, packets, seed);
             println!("no violation");
             return Ok(ExitCode::SUCCESS);
         }
         if passed >= shown + PROGRESS {
             shown = passed;
-            tell(seeds, packets, scenario.seed);
+            tell(seeds, packets, seed);
         }
     }
 }

@@ -26,7 +26,7 @@ const DEAD_AFTER_NS: u64 = 300_000_000;
 const EVENTS_A_CALL: u64 = 20_000;
 
 /// After which a program makes a call of a trace again that found no room.
-const AGAIN_NS: u64 = 1_000;
+const AGAIN_NS: u64 = 20_000;
 
 /// Nodes of a cluster at most.
 pub const MOST_NODES: u16 = 4096;

@@ -65,7 +65,10 @@ impl SharedScenario {
         let mut random = Random::new(seed);
         let nodes = random.spread(2, 8) as u16;
         let nodes = wanted.nodes.unwrap_or(nodes);
-        let processes = random.spread(1, 2) as u16;
+        let processes = match random.spread(1, 2) as u16 {
+            2 if nodes <= MAX_RANKS / 2 => 2,
+            _ => 1,
+        };
         let locks = random.within(1, 4) as u32;
         let variables = match wanted.litmus {
             true => VARIABLES.into(),
