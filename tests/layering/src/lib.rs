@@ -3,7 +3,7 @@
 //! | module | checks |
 //! |---|---|
 //! | [`order`] | a crate uses only what stands above it; `lab` never uses the machine; no unknown crate is used |
-//! | [`purity`] | pure crates are `no_std` and forbid unsafe code; every other crate denies it |
+//! | [`purity`] | pure crates are `no_std`, forbid unsafe code and keep their fields private; every other crate denies unsafe code |
 //! | [`unsafe_code`] | unsafe code is allowed only at the places of a list |
 //! | [`documents`] | documents name only files and functions that are there |
 //!
@@ -79,6 +79,16 @@ pub enum Violation {
         file: String,
         /// The attribute.
         attribute: &'static str,
+    },
+    /// A field of a pure crate is open to other modules.
+    #[error(
+        "{file} opens the field `{field}` to other modules; give its type a method, or make the whole type a record of `pub` fields"
+    )]
+    OpenField {
+        /// The file, from the workspace's root.
+        file: String,
+        /// Its line.
+        field: String,
     },
     /// Unsafe code is allowed where nobody expects it.
     #[error(

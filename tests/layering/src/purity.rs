@@ -28,6 +28,25 @@ pub fn check(folder: &str, file: &str, text: &str) -> Vec<Violation> {
     found
 }
 
+/// Checks a file of a crate in `folder`: in a pure crate no other module of the crate reaches into a type's fields.
+#[must_use]
+pub fn check_fields(folder: &str, file: &str, text: &str) -> Vec<Violation> {
+    if !lies_in(folder, PURE) {
+        return Vec::new();
+    }
+    let code = code_of(text);
+    let open = code.lines().filter(|line| {
+        let field = line.trim().strip_prefix("pub(crate) ");
+        let name = field.and_then(|field| field.split_once(": "));
+        name.is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+    });
+    let violation = |line: &str| Violation::OpenField {
+        file: file.to_owned(),
+        field: line.trim().to_owned(),
+    };
+    open.map(violation).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +90,15 @@ mod tests {
         assert!(lacking("cli", "#![deny(unsafe_code)]").is_empty());
         assert!(lacking("cli", "#![forbid(unsafe_code)]").is_empty());
         assert_eq!(lacking("cli", "fn main() {}"), ["#![deny(unsafe_code)]"]);
+    }
+
+    #[test]
+    fn fields_of_pure_crates_are_not_open_to_other_modules() {
+        let text = "struct A {\n    pub(crate) count: u32,\n}\npub(crate) const B: u32 = 1;\n";
+        assert_eq!(check_fields("firmware/nic", "a.rs", text).len(), 1);
+        assert!(check_fields("machine/host", "a.rs", text).is_empty());
+        let closed =
+            "struct A {\n    count: u32,\n}\nimpl A {\n    pub(crate) fn count(&self) -> u32 {";
+        assert!(check_fields("firmware/nic", "a.rs", closed).is_empty());
     }
 }

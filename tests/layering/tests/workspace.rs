@@ -63,6 +63,20 @@ fn pure_crates_are_without_std_and_every_crate_guards_against_unsafe_code() {
 }
 
 #[test]
+fn fields_of_pure_crates_are_private_to_their_modules() {
+    let mut violations = Vec::new();
+    for found in crates() {
+        let sources = format!("{}/src/", found.folder);
+        for (file, text) in files() {
+            if file.starts_with(&sources) {
+                violations.extend(purity::check_fields(&found.folder, &file, &text));
+            }
+        }
+    }
+    assert_none(&violations);
+}
+
+#[test]
 fn unsafe_code_is_allowed_only_at_the_places_of_the_list() {
     let found: Vec<_> = files()
         .into_iter()
