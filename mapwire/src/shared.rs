@@ -446,7 +446,7 @@ impl Inner {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push((local.id, local.grant));
-            let mapped = local.mapped.ok_or(SharedError::NotOpen)?;
+            let mapped = local.mapped.ok_or(SharedError::Apart(peer))?;
             self.check_segment(peer, &mapped)?;
             let segment = local.grant.export;
             engine.lock().set_shared_peer(peer, segment, mapped)?;

@@ -135,6 +135,11 @@ impl<F: Fabric> Driver<F> {
             uid: fabric.uid(),
         };
         let mut node = Node::new(node_config, AnyDesign::new(&config.translation)?)?;
+        for peer in (0..nodes).map(|node| NodeId(node as u16)) {
+            if !fabric.passes_memory(peer) {
+                node.set_apart(peer);
+            }
+        }
         let (pins, rules) = Pins::new(config.pinner.open()?, config);
         node.open_process(PROCESS, rules, WORDS)?;
         let capture = match &config.trace {

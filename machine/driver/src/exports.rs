@@ -116,9 +116,11 @@ impl<F: Fabric> Driver<F> {
     /// # Errors
     /// Empty range, no rights, name taken, limit on pinned pages, NIC memory. Nothing is exported then.
     pub fn export(&mut self, mut request: ExportRequest) -> Result<ExportId, DriverError> {
-        if let Some(DirectMemory::Buffer(buffer)) = &request.direct
-            && (self.is_direct(buffer) || !self.fabric.passes_memory())
-        {
+        let is_taken = match &request.direct {
+            Some(DirectMemory::Buffer(buffer)) => self.is_direct(buffer),
+            _ => false,
+        };
+        if is_taken || !self.passes_memory() {
             request.direct = None;
         }
         if request.length > 0
@@ -171,6 +173,12 @@ impl<F: Fabric> Driver<F> {
                 export_bytes,
             },
         }
+    }
+
+    /// Whether anybody can map what this process exports.
+    fn passes_memory(&self) -> bool {
+        let mut all = (0..self.fabric.size()).map(|node| NodeId(node as u16));
+        all.any(|node| self.fabric.passes_memory(node))
     }
 
     /// How many imports of an export are held.

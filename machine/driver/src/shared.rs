@@ -79,6 +79,12 @@ pub enum SharedError {
     /// Shared memory is not open.
     #[error("the shared memory of this process is not open, or no longer")]
     NotOpen,
+    /// A rank passes no memory that could be mapped here.
+    #[error(
+        "rank {} offers its shared memory by packets only, and it must be mapped here: open it in a job whose ranks are on one host",
+        rank(.0)
+    )]
+    Apart(NodeId),
     /// More threads than were announced.
     #[error("more than {0} threads of this process use the shared memory")]
     TooManyThreads(usize),

@@ -1,7 +1,7 @@
 //! What a process is given besides packets: its place in the job, news of its peers, bells, and memory that neighbours pass.
 //!
 //! A [`Fabric`] is a [`Transport`] with all of that. The one of a single host is [`crate::local::Local`]. What a fabric does not have it
-//! answers by "no": one that cannot pass memory says so, and imports over it go by packets.
+//! answers by "no", peer by peer: where it cannot pass memory, imports go by packets.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -100,8 +100,9 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// The bells.
     fn bells(&self) -> &Arc<Self::Bells>;
 
-    /// Whether importers can map what this process exports.
-    fn passes_memory(&self) -> bool;
+    /// Whether a peer, which may be this process, can map what this process exports: [`pass`](Self::pass) reaches it. Known from the
+    /// start, and never changes.
+    fn passes_memory(&self, to: NodeId) -> bool;
 
     /// Whether [`poll_news`](Self::poll_news) has something. No system call.
     fn has_news(&self) -> bool;
@@ -118,7 +119,7 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Passes a descriptor to a peer.
     ///
     /// # Errors
-    /// Whoever passes descriptors is gone, or the kernel refuses, or the fabric passes none.
+    /// Whoever passes descriptors is gone, or the kernel refuses, or nothing can be [passed](Self::passes_memory) to this peer.
     fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError>;
 
     /// Leaves the job in good order: peers learn that this process left, rather than died.

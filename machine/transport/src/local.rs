@@ -263,7 +263,7 @@ impl Fabric for Local {
         &self.bells
     }
 
-    fn passes_memory(&self) -> bool {
+    fn passes_memory(&self, _: NodeId) -> bool {
         true
     }
 

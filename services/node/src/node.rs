@@ -552,6 +552,12 @@ impl<D: TranslationDesign> Node<D> {
         self.handle_peer_gone(0, node);
     }
 
+    /// Says that memory cannot be passed to a peer. It imports without the direct path: what it stores and fetches goes by packets. To be
+    /// called before a process exports anything, since exports are pinned for packets of such peers.
+    pub fn set_apart(&mut self, node: NodeId) {
+        self.peers.note_apart(node);
+    }
+
     /// Whether a peer is gone.
     #[inline]
     #[must_use]

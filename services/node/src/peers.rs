@@ -52,6 +52,8 @@ pub(crate) struct Peers {
     gone: Box<[bool]>,
     /// Those that broke the rules: they do not come back.
     broken: Box<[bool]>,
+    /// Those that memory cannot be passed to.
+    apart: Box<[bool]>,
 }
 
 impl Peers {
@@ -60,6 +62,7 @@ impl Peers {
         Self {
             gone: vec![false; nodes].into(),
             broken: vec![false; nodes].into(),
+            apart: vec![false; nodes].into(),
         }
     }
 
@@ -87,6 +90,23 @@ impl Peers {
     /// Whether a peer broke the rules.
     pub(crate) fn is_broken(&self, node: NodeId) -> bool {
         self.broken.get(usize::from(node.0)) == Some(&true)
+    }
+
+    /// Notes that memory cannot be passed to a peer.
+    pub(crate) fn note_apart(&mut self, node: NodeId) {
+        if let Some(apart) = self.apart.get_mut(usize::from(node.0)) {
+            *apart = true;
+        }
+    }
+
+    /// Whether there are peers that memory cannot be passed to.
+    pub(crate) fn has_apart(&self) -> bool {
+        self.apart.contains(&true)
+    }
+
+    /// Whether a peer maps memory that it is passed.
+    pub(crate) fn maps(&self, node: NodeId) -> bool {
+        self.apart.get(usize::from(node.0)) == Some(&false)
     }
 
     /// Notes that a new incarnation of a peer is there; false when none was gone.

@@ -202,8 +202,14 @@ impl Process {
     }
 
     /// Takes a control message. False when it is none.
-    pub(crate) fn take_control(&mut self, from: Endpoint, uid: u32, bytes: &[u8]) -> bool {
-        self.vmmc.handle_control(from, uid, bytes).is_ok()
+    pub(crate) fn take_control(
+        &mut self,
+        from: Endpoint,
+        uid: u32,
+        maps: bool,
+        bytes: &[u8],
+    ) -> bool {
+        self.vmmc.handle_control(from, uid, maps, bytes).is_ok()
     }
 
     /// Gives a message to the service that it is for; `None` when that is not there.

@@ -39,6 +39,7 @@ pub(crate) struct Offered {
 pub(crate) struct Waiting {
     pub from: Endpoint,
     pub uid: u32,
+    pub maps: bool,
     pub request: u32,
     pub name: String,
     pub rights: Rights,

@@ -155,7 +155,8 @@ impl Vmmc {
         }
     }
 
-    /// Takes a control message of process `from`, which is user `uid`'s, as the operating system says.
+    /// Takes a control message of process `from`, which is user `uid`'s, as the operating system says. Whether it `maps` memory that it
+    /// is passed; if not, it imports without the direct path.
     ///
     /// # Errors
     /// [`VmmcError::Malformed`] for bytes that are no control message; nothing has changed then. A message that is valid
@@ -164,6 +165,7 @@ impl Vmmc {
         &mut self,
         from: Endpoint,
         uid: u32,
+        maps: bool,
         bytes: &[u8],
     ) -> Result<(), VmmcError> {
         let message =
@@ -178,6 +180,7 @@ impl Vmmc {
                 let waiting = Waiting {
                     from,
                     uid,
+                    maps,
                     request,
                     name: name.to_string(),
                     rights,
@@ -384,6 +387,7 @@ impl Vmmc {
         let Waiting {
             from,
             uid,
+            maps,
             request,
             rights,
             token,
@@ -415,7 +419,7 @@ impl Vmmc {
         }
         let (export, key, length) = (offer.export, offer.key, offer.length);
         // A mapping that can be written can be read: what is mapped for storing carries both rights.
-        let direct = offer.direct;
+        let direct = offer.direct.filter(|_| maps);
         let rights = if direct.is_some() && rights.contains(Rights::STORE) {
             offer.rights
         } else {

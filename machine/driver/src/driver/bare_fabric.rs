@@ -1,4 +1,5 @@
-//! Two drivers of one process over a fabric that has packets and nothing else: no bells that wake, no passed memory, no news.
+//! Two drivers of one process over a fabric that has packets and nothing else: no bells that wake, no news, no memory passed to the
+//! other driver.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -65,6 +66,8 @@ struct Bare {
     queues: Arc<[Mutex<VecDeque<Sent>>; 2]>,
     head: Option<Sent>,
     bells: Arc<Silent>,
+    /// Memory can be passed to this process itself, as where some peers are on its host.
+    passes_to_itself: bool,
     peers: [NodeId; 2],
 }
 
@@ -135,8 +138,8 @@ impl Fabric for Bare {
     fn bells(&self) -> &Arc<Silent> {
         &self.bells
     }
-    fn passes_memory(&self) -> bool {
-        false
+    fn passes_memory(&self, to: NodeId) -> bool {
+        self.passes_to_itself && to == self.me
     }
     fn has_news(&self) -> bool {
         false
@@ -147,8 +150,8 @@ impl Fabric for Bare {
     fn request_connection(&mut self, _: NodeId) -> Result<(), RendezvousError> {
         Ok(())
     }
-    fn pass(&mut self, _: NodeId, _: u64, _: BorrowedFd<'_>) -> Result<(), RendezvousError> {
-        Err(RendezvousError::JobEnded)
+    fn pass(&mut self, to: NodeId, _: u64, _: BorrowedFd<'_>) -> Result<(), RendezvousError> {
+        panic!("{to} was promised memory that cannot be passed to it")
     }
     fn leave(&mut self) -> Result<(), RendezvousError> {
         Ok(())
@@ -171,7 +174,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    fn new(passes_to_itself: bool) -> Self {
         let queues = Arc::default();
         let words = [(); 2].map(|()| Arc::new(CompletionWords::new()));
         let driver = |number: u16| {
@@ -180,6 +183,7 @@ impl Pair {
                 queues: Arc::clone(&queues),
                 head: None,
                 bells: Arc::new(Silent),
+                passes_to_itself,
                 peers: [NodeId(0), NodeId(1)],
             };
             let peers = (0..2).map(|_| Arc::default()).collect();
@@ -216,7 +220,15 @@ impl Pair {
 
 #[test]
 fn over_a_fabric_that_passes_no_memory_imports_go_by_packets_and_all_works() {
-    let mut pair = Pair::new();
+    store_fetch_and_notify(Pair::new(false));
+}
+
+#[test]
+fn imports_go_by_packets_for_the_peers_that_memory_cannot_be_passed_to() {
+    store_fetch_and_notify(Pair::new(true));
+}
+
+fn store_fetch_and_notify(mut pair: Pair) {
     let buffer = Arc::new(Mutex::new(SharedBuffer::allocate("bare", BYTES).unwrap()));
     let address = buffer.lock().unwrap().as_ptr().addr() as u64;
     let told = Arc::new(Mutex::new(Vec::new()));

@@ -13,7 +13,8 @@ impl<D: TranslationDesign> Node<D> {
     /// Exports memory of a process.
     ///
     /// Pages that packets are stored to are pinned first (VMMC §4.4): all, or those at the edges of what importers map. What they map
-    /// is not pinned: the mappings keep its pages, and the MMU translates.
+    /// is not pinned: the mappings keep its pages, and the MMU translates. Where memory [cannot be passed](Self::set_apart) to some peers,
+    /// all is pinned for their packets.
     ///
     /// # Errors
     /// Empty range, no rights, name taken, limit on pinned pages, NIC memory. Nothing is exported then.
@@ -28,7 +29,8 @@ impl<D: TranslationDesign> Node<D> {
         };
         // Importers that wait for the name are answered at the next look at the actions.
         self.has_actions = true;
-        state.export(&mut self.nic, &mut self.trace, pinner, request)
+        let pins_all = self.peers.has_apart();
+        state.export(&mut self.nic, &mut self.trace, pinner, request, pins_all)
     }
 
     /// Takes an export back, at once: packets for it are refused from here on.

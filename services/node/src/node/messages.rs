@@ -100,7 +100,8 @@ impl<D: TranslationDesign> Node<D> {
     pub(super) fn take_control(&mut self, from: Endpoint, to: ProcessId, bytes: &[u8]) -> bool {
         self.has_actions = true;
         let process = self.processes.get_mut(to);
-        process.is_none_or(|process| process.take_control(from, self.uid, bytes))
+        let maps = self.peers.maps(from.node);
+        process.is_none_or(|process| process.take_control(from, self.uid, maps, bytes))
     }
 
     /// Takes word of a message on the direct path: what does not show the export's key, or names a range outside it, is dropped.

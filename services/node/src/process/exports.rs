@@ -59,6 +59,7 @@ impl Process {
         trace: &mut Trace,
         pinner: &mut P,
         request: ExportRequest,
+        pins_all: bool,
     ) -> Result<ExportId, ExportError<P::Error>> {
         if request.length == 0 {
             return Err(ExportError::Empty);
@@ -66,7 +67,7 @@ impl Process {
         if request.rights.is_empty() {
             return Err(ExportError::NoRights);
         }
-        let edges = match request.direct {
+        let edges = match request.direct.filter(|_| !pins_all) {
             None => [(0, request.length), (0, 0)],
             Some(part) => {
                 let end = part.offset + part.bytes;

@@ -19,7 +19,9 @@ fn exchange(exporter: &mut Vmmc, importer: &mut Vmmc) -> Vec<(Endpoint, Action)>
                 Action::Send {
                     to: IMPORTER,
                     message,
-                } => importer.handle_control(EXPORTER, 0, &message).unwrap(),
+                } => importer
+                    .handle_control(EXPORTER, 0, true, &message)
+                    .unwrap(),
                 action => seen.push((EXPORTER, action)),
             }
         }
@@ -29,7 +31,9 @@ fn exchange(exporter: &mut Vmmc, importer: &mut Vmmc) -> Vec<(Endpoint, Action)>
                 Action::Send {
                     to: EXPORTER,
                     message,
-                } => exporter.handle_control(IMPORTER, 1000, &message).unwrap(),
+                } => exporter
+                    .handle_control(IMPORTER, 1000, true, &message)
+                    .unwrap(),
                 action => seen.push((IMPORTER, action)),
             }
         }
@@ -259,6 +263,39 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
 }
 
 #[test]
+fn who_cannot_map_memory_is_promised_none_and_gets_no_rights_beyond_those_it_asked_for() {
+    let mut exporter = Vmmc::new();
+    let request = ControlMessage::ImportRequest {
+        request: 5,
+        name: "mapped",
+        rights: Rights::STORE,
+        token: None,
+    };
+    let mut bytes = [0; MAX_CONTROL_BYTES];
+    let length = request.emit(&mut bytes).unwrap();
+    // One asks before the name is there, one when it is.
+    let waits = exporter.handle_control(IMPORTER, 0, false, &bytes[..length]);
+    waits.unwrap();
+    let direct = Some(PART);
+    let named = offer("mapped");
+    exporter.offer(Offer { direct, ..named }).unwrap();
+    let asks = exporter.handle_control(OTHER, 0, false, &bytes[..length]);
+    asks.unwrap();
+    for importer in [IMPORTER, OTHER] {
+        let Some(Action::Send { to, message }) = exporter.poll_action() else {
+            panic!("it is asked for something else than a message");
+        };
+        let Ok(ControlMessage::ImportGranted { rights, direct, .. }) =
+            ControlMessage::parse(&message)
+        else {
+            panic!("it grants nothing");
+        };
+        assert_eq!((to, rights, direct), (importer, Rights::STORE, None));
+    }
+    assert_eq!(exporter.poll_action(), None);
+}
+
+#[test]
 fn holders_are_told_once_when_an_export_is_withdrawn() {
     let (mut exporter, mut importer) = (Vmmc::new(), Vmmc::new());
     exporter.offer(offer("shared")).unwrap();
@@ -370,7 +407,9 @@ fn ask_as_many(exporter: &mut Vmmc, count: u16, name: &dyn Fn(u16) -> String) ->
         };
         let mut bytes = [0; MAX_CONTROL_BYTES];
         let length = request.emit(&mut bytes).unwrap();
-        exporter.handle_control(from, 0, &bytes[..length]).unwrap();
+        exporter
+            .handle_control(from, 0, true, &bytes[..length])
+            .unwrap();
         while let Some(Action::Send { message, .. }) = exporter.poll_action() {
             let reason = Refusal::Busy;
             let is_refusal = |answer| matches!(answer, Ok(ControlMessage::ImportRefused { reason: other, .. }) if other == reason);
@@ -399,7 +438,7 @@ fn bytes_that_are_no_message_change_nothing() {
     for length in 0..64 {
         assert!(
             exporter
-                .handle_control(IMPORTER, 0, &vec![0xa5; length])
+                .handle_control(IMPORTER, 0, true, &vec![0xa5; length])
                 .is_err()
         );
     }
