@@ -363,6 +363,9 @@ impl<D: TranslationDesign> Nic<D> {
             Lookup::Hit(frame) | Lookup::Miss(frame) => frame,
             Lookup::Host(request) => {
                 self.stalled.ask(request);
+                if self.stalled.is_crowded() {
+                    self.stalled.note_found(owner, page);
+                }
                 return Err(Unfound::Host);
             }
         };

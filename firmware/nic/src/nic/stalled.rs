@@ -21,6 +21,10 @@ const MAX_FOUND: usize = 256;
 /// fewer pages may be pinned than a packet has.
 const MAX_TRIES: u32 = 256;
 
+/// Tries of a packet after which the pages that it lacks are noted as they are asked for, and then taken from where they are pinned:
+/// what other peers' packets lack pushes them out of the cache before it is tried again.
+const MANY_TRIES: u32 = 16;
+
 /// What waits for the host.
 #[derive(Debug, Default)]
 pub(crate) struct Stalled {
@@ -98,6 +102,12 @@ impl Stalled {
         if !self.tries.is_empty() {
             self.tries.retain(|tries| tries.0 != from);
         }
+    }
+
+    /// Whether a packet has been tried so often that others seem to push out what the host supplies for it.
+    #[cold]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.tries.iter().any(|tries| tries.1 >= MANY_TRIES)
     }
 
     /// Whether the next packet of a peer is to be given up if it lacks anything.
