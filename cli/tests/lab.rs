@@ -443,7 +443,7 @@ fn options_that_make_no_sense_are_refused_by_name() {
         ),
         (
             &["export", "t.mwt", "-o", "x.csv", "--time-unit", "h"],
-            "`h` is no unit of time",
+            "invalid value 'h' for '--time-unit",
         ),
         (
             &["import", "t.txt", "-o", "x.mwt"],

@@ -1,12 +1,11 @@
 //! `mapwire lab export`: traces to other formats.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use mapwire_trace::convert::{ConvertError, ExportOptions, Exported, Format, export};
-use mapwire_trace::{ReadError, TraceReader, WholeFile};
+use mapwire_trace::{TraceReader, WholeFile};
 use serde_json::json;
 
 use super::formats::{self, FormatOptions};
@@ -48,17 +47,8 @@ pub(crate) struct ExportArgs {
 pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
     let format = formats::of(args.to, &args.output, "--to")?;
     let name = args.trace.display().to_string();
-    let file = File::open(&args.trace).map_err(|source| ReadError::Io {
-        file: name.clone(),
-        at: 0,
-        source,
-    })?;
-    let length = file
-        .metadata()
-        .ok()
-        .filter(std::fs::Metadata::is_file)
-        .map(|m| m.len());
-    let progress = Progress::bytes("exporting", length);
+    let file = formats::open_trace(&args.trace)?;
+    let progress = Progress::bytes("exporting", formats::length(&file));
     let mut reader = TraceReader::new(progress.watch(file), name.as_str())?;
     if args.good_part {
         reader = reader.keep_good_part();

@@ -1,9 +1,10 @@
 //! What import and export have in common on the command line.
 
+use std::fs::{File, Metadata};
 use std::path::Path;
-use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use mapwire_trace::ReadError;
 use mapwire_trace::convert::{FORMATS, Format};
 
 use super::{LabError, UsageError};
@@ -19,34 +20,38 @@ pub(super) struct FormatOptions {
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = page_size)]
     pub(super) page: u64,
     /// Unit of the times of oracleGeneral
-    #[arg(long, value_name = "ns|us|ms|s", default_value = "s")]
+    #[arg(long, default_value = "s")]
     pub(super) time_unit: TimeUnit,
 }
 
 /// A unit of time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TimeUnit(u64);
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum TimeUnit {
+    Ns,
+    Us,
+    Ms,
+    S,
+}
 
 impl TimeUnit {
     pub(super) const fn ns(self) -> u64 {
-        self.0
+        1000_u64.pow(self as u32)
     }
 }
 
-impl FromStr for TimeUnit {
-    type Err = String;
+/// Opens a trace to be read once, from its beginning.
+pub(super) fn open_trace(path: &Path) -> Result<File, ReadError> {
+    File::open(path).map_err(|source| ReadError::Io {
+        file: path.display().to_string(),
+        at: 0,
+        source,
+    })
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "ns" => Ok(Self(1)),
-            "us" => Ok(Self(1_000)),
-            "ms" => Ok(Self(1_000_000)),
-            "s" => Ok(Self(1_000_000_000)),
-            _ => Err(format!(
-                "`{text}` is no unit of time; it is one of ns, us, ms, s"
-            )),
-        }
-    }
+/// The length of a file, if it is one.
+pub(super) fn length(file: &File) -> Option<u64> {
+    let metadata = file.metadata().ok().filter(Metadata::is_file);
+    metadata.map(|it| it.len())
 }
 
 /// Reads the size of a page.

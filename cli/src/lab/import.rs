@@ -66,12 +66,7 @@ pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
         let progress = Progress::records("importing", Some(reader.rows()));
         write(args, format, reader, Some(progress))?
     } else {
-        let length = file
-            .metadata()
-            .ok()
-            .filter(std::fs::Metadata::is_file)
-            .map(|m| m.len());
-        let progress = Progress::bytes("importing", length);
+        let progress = Progress::bytes("importing", formats::length(&file));
         let reader = import(
             format,
             file,

@@ -1,16 +1,15 @@
 //! `mapwire lab info`: what a trace is made of.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::path::PathBuf;
 
 use clap::Args;
 use mapwire_trace::info::{Info, OPS, OpCount, info};
-use mapwire_trace::{ReadError, TraceReader, format};
+use mapwire_trace::{TraceReader, format};
 use serde_json::{Value, json};
 
 use super::LabError;
-use super::formats::page_size;
+use super::formats::{length, open_trace, page_size};
 use super::output::{date, grouped, print, span, table};
 use crate::progress::Progress;
 
@@ -30,17 +29,8 @@ pub(crate) struct InfoArgs {
 /// `mapwire lab info`.
 pub(crate) fn command(args: &InfoArgs) -> Result<(), LabError> {
     let name = args.trace.display().to_string();
-    let file = File::open(&args.trace).map_err(|source| ReadError::Io {
-        file: name.clone(),
-        at: 0,
-        source,
-    })?;
-    let bytes = file
-        .metadata()
-        .ok()
-        .filter(std::fs::Metadata::is_file)
-        .map(|m| m.len());
-    let progress = Progress::bytes("reading", bytes);
+    let file = open_trace(&args.trace)?;
+    let progress = Progress::bytes("reading", length(&file));
     let reader = TraceReader::new(progress.watch(file), name.clone())?;
     let said = reader.metadata().page_bytes;
     let page_bytes = match args.page {

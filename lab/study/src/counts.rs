@@ -100,6 +100,18 @@ impl PathMisses {
         self.send_cold + self.send_other + self.receive_cold + self.receive_other
     }
 
+    /// Those of a cache of which only all misses by path are known, where the first lookup of a line, so many of which there are, always
+    /// misses.
+    #[must_use]
+    pub fn with_cold(self, cold: &PathMisses) -> Self {
+        PathMisses {
+            send_cold: cold.send_cold,
+            send_other: self.send_other - cold.send_cold,
+            receive_cold: cold.receive_cold,
+            receive_other: self.receive_other - cold.receive_cold,
+        }
+    }
+
     /// Counts a miss.
     #[inline]
     pub fn count(&mut self, receive: bool, cold: bool) {

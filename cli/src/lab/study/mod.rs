@@ -45,7 +45,7 @@ pub(crate) struct StudyArgs {
     #[arg(long)]
     sum: bool,
     /// How the rows are written
-    #[arg(long, value_name = "table|csv|json|parquet", default_value = "table")]
+    #[arg(long, default_value = "table")]
     format: Format,
     /// One JSON object a line for each row: --format json
     #[arg(long, conflicts_with = "format")]

@@ -1,10 +1,9 @@
 //! What all commands that study traces take: the traces, which operations count, what a lookup costs.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Mutex;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mapwire_study::config::Configuration;
 use mapwire_study::cost::{CostProfile, from_bench_rows};
 use mapwire_study::decode::Selection;
@@ -20,10 +19,10 @@ pub(crate) struct TraceOptions {
     /// Trace files
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Which operations are lookups: send, fetch, recv
+    /// Which operations are lookups
     #[arg(long, value_name = "OP,...", value_delimiter = ',')]
     ops: Vec<Op>,
-    /// Which paths count: ring (through the NIC), direct (by mapped memory)
+    /// Which paths count
     #[arg(long, value_name = "PATH,...", value_delimiter = ',')]
     paths: Vec<PathKind>,
     /// What the parts of a lookup cost: `papers`, or a file with what `mapwire bench lookup|pin|notify-latency --json` printed
@@ -34,65 +33,29 @@ pub(crate) struct TraceOptions {
     threads: Option<usize>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Op {
     Send,
     Fetch,
+    #[value(name = "recv")]
     Receive,
 }
 
-impl FromStr for Op {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "send" => Ok(Op::Send),
-            "fetch" => Ok(Op::Fetch),
-            "recv" => Ok(Op::Receive),
-            _ => Err(format!("`{text}` is none of send, fetch, recv")),
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum PathKind {
+    /// Through the NIC.
     Ring,
+    /// By mapped memory.
     Direct,
 }
 
-impl FromStr for PathKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "ring" => Ok(PathKind::Ring),
-            "direct" => Ok(PathKind::Direct),
-            _ => Err(format!("`{text}` is none of ring, direct")),
-        }
-    }
-}
-
 /// How rows are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Format {
     Table,
     Csv,
     Json,
     Parquet,
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "table" => Ok(Format::Table),
-            "csv" => Ok(Format::Csv),
-            "json" => Ok(Format::Json),
-            "parquet" => Ok(Format::Parquet),
-            _ => Err(format!("`{text}` is none of table, csv, json, parquet")),
-        }
-    }
 }
 
 /// What was found out about the traces.

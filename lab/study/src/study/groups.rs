@@ -126,14 +126,10 @@ impl Unlimited {
 
     fn report(&self, totals: &Totals, sink: &mut Sink<'_>) {
         for member in &self.members {
-            let Some(mut misses) = self.levels.misses(member.shape) else {
+            let Some(misses) = self.levels.misses(member.shape) else {
                 continue;
             };
-            // The first lookup of a line always misses.
-            misses.send_cold = self.cold.send_cold;
-            misses.send_other -= self.cold.send_cold;
-            misses.receive_cold = self.cold.receive_cold;
-            misses.receive_other -= self.cold.receive_cold;
+            let misses = misses.with_cold(&self.cold);
             let counts = Counts {
                 lookups: totals.lookups,
                 receive_lookups: totals.receive_lookups,
@@ -279,11 +275,7 @@ impl UnderLimit {
     fn report(&self, totals: &Totals, sink: &mut Sink<'_>) {
         let pinned = self.pins.counts();
         for (member, cache) in &self.caches {
-            let mut misses = cache.misses();
-            misses.send_cold = self.cold.send_cold;
-            misses.send_other -= self.cold.send_cold;
-            misses.receive_cold = self.cold.receive_cold;
-            misses.receive_other -= self.cold.receive_cold;
+            let misses = cache.misses().with_cold(&self.cold);
             let counts = Counts {
                 lookups: totals.lookups,
                 receive_lookups: totals.receive_lookups,
