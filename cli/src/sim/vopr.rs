@@ -42,9 +42,10 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     let mut shown = Duration::ZERO;
     let tell = |seeds: u64, packets: u64, last: u64| {
         let seconds = start.elapsed().as_secs_f64().max(1e-9);
+        let rate = seeds as f64 / seconds;
+        let digits = if rate < 10.0 { 2 } else { 0 };
         println!(
-            "{seeds} seeds up to {last} in {seconds:.1} s: {:.0} seeds/s, {:.0} packets/s",
-            seeds as f64 / seconds,
+            "{seeds} seeds up to {last} in {seconds:.1} s: {rate:.digits$} seeds/s, {:.0} packets/s",
             packets as f64 / seconds
         );
     };

@@ -27,8 +27,8 @@ const SHARED: HandlerId = HandlerId(3);
 const PAGES: u32 = 128;
 /// The one thread of each rank.
 const THREAD: u16 = 0;
-/// Events of a run at most.
-const MOST_EVENTS: u64 = 5_000_000;
+/// Events of a run at most, for each rank.
+const MOST_EVENTS: u64 = 1_000_000;
 
 /// A load or store of a word.
 #[derive(Clone, Copy, Debug)]

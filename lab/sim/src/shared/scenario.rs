@@ -242,7 +242,7 @@ impl SharedScenario {
                 }
             }
             programs.follow_up(&mut cluster);
-            if cluster.totals().events > MOST_EVENTS {
+            if cluster.totals().events > MOST_EVENTS * u64::from(shape.ranks) {
                 let text = "things still happen after millions of events".to_owned();
                 programs.fail(cluster.now_ns(), "liveness", text);
             }
