@@ -241,6 +241,17 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.offer()
     }
 
+    /// Whether long commands or answers wait to be cut into packets.
+    #[must_use]
+    pub fn has_uncut(&self) -> bool {
+        self.processes.has_turns() || self.answers.has_turns()
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit), but cuts nothing: only what is a packet already.
+    pub fn poll_queued(&mut self) -> Option<&Transmit> {
+        self.outbound.offer()
+    }
+
     /// The packet that [`poll_transmit`](Self::poll_transmit) gave for `to` is out, and its source read.
     #[inline]
     pub fn handle_transmitted(&mut self, to: NodeId) {

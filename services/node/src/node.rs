@@ -372,6 +372,13 @@ impl<D: TranslationDesign> Node<D> {
     pub fn poll_transmit(&mut self) -> Option<&Transmit> {
         if self.confinement.is_on() {
             self.leave_messages();
+            if self.trace.is_on() {
+                // What is cut is looked up, and noted in memory that may grow.
+                if self.nic.has_uncut() {
+                    self.confinement.leave();
+                }
+                return self.nic.poll_queued();
+            }
         }
         self.nic.poll_transmit()
     }
@@ -380,7 +387,11 @@ impl<D: TranslationDesign> Node<D> {
     #[cold]
     fn leave_messages(&mut self) {
         loop {
-            let to = match self.nic.poll_transmit() {
+            let packet = match self.trace.is_on() {
+                true => self.nic.poll_queued(),
+                false => self.nic.poll_transmit(),
+            };
+            let to = match packet {
                 Some(packet) if matches!(packet.source, Source::Message(_)) => packet.to,
                 _ => return,
             };

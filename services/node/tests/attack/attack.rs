@@ -267,8 +267,10 @@ impl Attack {
     }
 
     fn confine(&mut self, on: bool) {
-        // A trace grows by what is transmitted; and what waits is transmitted before anything else happens.
-        self.on(|node, _| node.set_tracing(false));
+        // What waits is transmitted before anything else happens. Over links a trace grows by that, also later.
+        if self.lossy {
+            self.on(|node, _| node.set_tracing(false));
+        }
         self.transmit(1_000);
         self.is_confined = on;
         let now_ns = self.now_ns;
