@@ -4,9 +4,9 @@ use mapwire_dsm::{Config, Dsm, Message};
 use mapwire_nic::BufferId;
 use mapwire_node::{NoPayload, Node, SharedMemory};
 use mapwire_service::Service;
-use mapwire_translation::Hierarchical;
+use mapwire_translation::{Hierarchical, PageRange};
 use mapwire_wire::{
-    ControlMessage, Endpoint, HandlerId, Header, Key, NodeId, ProcessId, Repr, Rights,
+    CommandRepr, ControlMessage, Endpoint, HandlerId, Header, Key, NodeId, ProcessId, Repr, Rights,
 };
 
 use crate::allocations::calls;
@@ -183,4 +183,55 @@ fn services_that_allocate_hear_of_a_peers_end_when_the_node_is_free() {
     node.handle_peer_gone(0, PEER);
     assert_eq!(counter(node), 1);
     assert!(node.is_gone(at(1, 0).node));
+}
+
+#[test]
+fn a_confined_node_that_is_traced_cuts_nothing_and_leaves_that_to_others() {
+    const BYTES: u64 = 10_000;
+    let mut world = World::new(2, 1);
+    let (own, peer) = (at(0, 0), at(1, 0));
+    crate::processes::export(&mut world, peer, "inbox");
+    let (import, _) = crate::processes::import(&mut world, own, peer, "inbox").unwrap();
+    let World {
+        nodes, memories, ..
+    } = &mut world;
+    let (node, memory) = (&mut nodes[0], &mut memories[0]);
+    node.set_tracing(true);
+    let range = PageRange::covering(0, BYTES).unwrap();
+    node.hold(own.process, memory, 1, range).unwrap();
+    let command = CommandRepr::LongSend {
+        import,
+        offset: 0,
+        address: 0,
+        length: BYTES,
+        notify: false,
+        signal: None,
+        completion: 1,
+    };
+    node.handle_own_command(own.process, &command, &[]);
+    // The peer has no room, so that most of it waits uncut.
+    while let Some(packet) = node.poll_transmit() {
+        let to = packet.to;
+        node.handle_transmit_blocked(to);
+    }
+    while node.poll_event().is_some() {}
+    node.set_confined(true);
+    node.retry_blocked();
+    let before = calls();
+    let mut sent = 0;
+    while let Some(packet) = node.poll_transmit() {
+        let to = packet.to;
+        node.handle_transmitted(to);
+        sent += 1;
+    }
+    assert_eq!(calls(), before, "after {sent} packets");
+    assert!(node.has_left());
+    node.set_confined(false);
+    node.make_up(0);
+    while let Some(packet) = node.poll_transmit() {
+        let to = packet.to;
+        node.handle_transmitted(to);
+        sent += 1;
+    }
+    assert!((3..=6).contains(&sent), "{sent} packets");
 }
