@@ -42,6 +42,8 @@ use crate::transmit::{Transmit, Work};
 
 /// Bytes of one process's command queue, which lies in NIC memory (VMMC §4.5): 64 entries of 192 B.
 const COMMAND_QUEUE_BYTES: u64 = 64 * 192;
+/// Bytes of the longest piece of a transfer at the least.
+const MIN_PIECE_BYTES: usize = INLINE_BYTES;
 /// Pages that the longest payload touches at most.
 const MOST_PIECES: usize = CHUNK_BYTES / PAGE_BYTES + 1;
 /// Nodes that a [`NodeId`] can name.
@@ -57,6 +59,7 @@ pub enum Delivery {
     /// It delivers each packet once, in order: [`Nic::poll_transmit`], [`Nic::handle_packet`].
     Lossless,
     /// It may lose, repeat, reorder and delay datagrams: [`Nic::poll_datagram`], [`Nic::handle_datagram`]. Links as these recover.
+    /// Packets to peers named by [`Nic::set_lossless`] go otherwise.
     Lossy(LinkConfig),
 }
 
@@ -235,10 +238,27 @@ impl<D: TranslationDesign> Nic<D> {
     /// may be given again. `None` when nothing waits, or all that waits is blocked. For a lossless transport.
     #[inline]
     pub fn poll_transmit(&mut self) -> Option<&Transmit> {
-        if !self.outbound.has_ready() && !self.cut_next() {
-            return None;
+        // What is cut may be for a peer with a link.
+        while !self.outbound.has_ready() {
+            if !self.cut_next() {
+                return None;
+            }
         }
         self.outbound.offer()
+    }
+
+    /// Packets to `node` and from it go by a lossless transport, although those of others may be lost: [`poll_transmit`](Self::poll_transmit)
+    /// and [`handle_packet`](Self::handle_packet) are for them. To be called before anything is sent to it.
+    pub fn set_lossless(&mut self, node: NodeId) {
+        self.outbound.set_lossless(node);
+    }
+
+    /// Packets to `node` carry at most `bytes` of a transfer from here on: what its path takes. Messages of services may be longer.
+    pub fn set_max_payload(&mut self, node: NodeId, bytes: usize) {
+        let bytes = bytes
+            .saturating_sub(SIGNAL_TRAILER_BYTES)
+            .max(MIN_PIECE_BYTES);
+        self.outbound.set_most_bytes(node, bytes as u32);
     }
 
     /// Whether long commands or answers wait to be cut into packets.

@@ -46,11 +46,15 @@ struct Peer {
     open_messages: u8,
     /// Fetches asked and not answered.
     fetching: u8,
+    /// A link stands below: packets to it may be lost.
+    linked: bool,
+    /// Bytes of the longest piece of a transfer in one of its packets.
+    most_bytes: u32,
 }
 
 impl Peer {
     /// One that has never been spoken with, with a queue of `places` from its first use on.
-    const fn new(places: usize) -> Self {
+    const fn new(places: usize, linked: bool) -> Self {
         Self {
             queue: Queue::new(places),
             out: 0,
@@ -61,6 +65,8 @@ impl Peer {
             due: 0,
             open_messages: 0,
             fetching: 0,
+            linked,
+            most_bytes: u32::MAX,
         }
     }
 
@@ -75,9 +81,11 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct Outbound {
     peers: Vec<Peer>,
-    /// Peers that have a packet waiting and are not blocked; over links, those that may have something to send.
+    /// Peers without a link that have a packet waiting and are not blocked.
     ready: Turns,
-    /// There when the transport may lose packets.
+    /// Peers with a link that may have something to send.
+    linked: Turns,
+    /// There when packets to some peers may be lost.
     lossy: Option<Lossy>,
 }
 
@@ -92,10 +100,11 @@ impl Outbound {
             0
         };
         let places = (2 * QUEUE_LIMIT + unacked).next_power_of_two();
-        peers.resize_with(nodes, || Peer::new(places));
+        peers.resize_with(nodes, || Peer::new(places, link.is_some()));
         Self {
             peers,
             ready: Turns::new(nodes),
+            linked: Turns::new(if link.is_some() { nodes } else { 0 }),
             lossy: link.map(|config| Lossy::new(config, nodes)),
         }
     }
@@ -105,9 +114,50 @@ impl Outbound {
         self.lossy.as_ref()?.next_timer()
     }
 
-    /// The links, where the transport may lose packets.
+    /// The links, where packets to some peers may be lost.
     pub(crate) fn lossy(&mut self) -> Option<&mut Lossy> {
         self.lossy.as_mut()
+    }
+
+    /// The links, if one of them stands below the queue of `node`.
+    pub(crate) fn lossy_to(&mut self, node: NodeId) -> Option<&mut Lossy> {
+        match self.peer(node)?.linked {
+            true => self.lossy.as_mut(),
+            false => None,
+        }
+    }
+
+    /// Packets to `node` are not lost. Nothing was sent to it yet.
+    pub(crate) fn set_lossless(&mut self, node: NodeId) {
+        if let Some(peer) = self.peer_mut(node) {
+            *peer = Peer {
+                most_bytes: peer.most_bytes,
+                ..Peer::new((2 * QUEUE_LIMIT).next_power_of_two(), false)
+            };
+        }
+    }
+
+    /// Bytes of the longest piece of a transfer in one packet to `node`.
+    #[inline]
+    pub(crate) fn most_bytes(&self, node: NodeId) -> usize {
+        self.peer(node)
+            .map_or(usize::MAX, |peer| peer.most_bytes as usize)
+    }
+
+    /// Packets to `node` carry at most `bytes` of a transfer each.
+    pub(crate) fn set_most_bytes(&mut self, node: NodeId, bytes: u32) {
+        if let Some(peer) = self.peer_mut(node) {
+            peer.most_bytes = bytes;
+        }
+    }
+
+    /// Whose turns the peer with this number takes.
+    #[inline]
+    fn turns(&mut self, index: usize) -> &mut Turns {
+        match self.peers[index].linked {
+            true => &mut self.linked,
+            false => &mut self.ready,
+        }
     }
 
     #[inline]
@@ -188,7 +238,10 @@ impl Outbound {
         let index = usize::from(to.0);
         let peer = &mut self.peers[index];
         if !peer.blocked {
-            self.ready.insert(index);
+            match peer.linked {
+                true => self.linked.insert(index),
+                false => self.ready.insert(index),
+            }
         }
         let sequence = peer.next_sequence.wrapping_add(peer.queue.len() as u32);
         let transmit = peer.queue.push();
@@ -284,9 +337,9 @@ impl Outbound {
         peer.blocked = blocked;
         if blocked {
             peer.offered = false;
-            self.ready.remove(index);
-        } else if peer.waiting() > 0 || self.lossy.is_some() {
-            self.ready.insert(index);
+            self.turns(index).remove(index);
+        } else if peer.waiting() > 0 || peer.linked {
+            self.turns(index).insert(index);
         }
     }
 
@@ -336,10 +389,9 @@ impl Outbound {
 
     /// Lets the link know whether answers are awaited.
     fn await_answers(&mut self, node: NodeId) {
-        if let Some(lossy) = &mut self.lossy
-            && let Some(peer) = self.peers.get(usize::from(node.0))
-        {
-            lossy.link_mut(node).set_awaiting(peer.fetching > 0);
+        let is_awaiting = self.peer(node).is_some_and(|peer| peer.fetching > 0);
+        if let Some(lossy) = self.lossy_to(node) {
+            lossy.link_mut(node).set_awaiting(is_awaiting);
         }
     }
 
@@ -366,7 +418,7 @@ impl Outbound {
                 sequence = sequence.wrapping_add(u32::from(kept));
                 kept
             });
-            if peer.waiting() == 0 && self.lossy.is_none() {
+            if peer.waiting() == 0 && !peer.linked {
                 self.ready.remove(index);
             }
         }
@@ -405,7 +457,7 @@ impl Outbound {
         while let Some(transmit) = peer.queue.pop() {
             lost(transmit.work());
         }
-        self.ready.remove(index);
+        self.turns(index).remove(index);
         self.await_answers(node);
         true
     }
@@ -432,16 +484,16 @@ impl Outbound {
         if self
             .peers
             .get(index)
-            .is_some_and(|peer| !peer.blocked || peer.gone)
+            .is_some_and(|peer| peer.linked && (!peer.blocked || peer.gone))
         {
-            self.ready.insert(index);
+            self.linked.insert(index);
         }
     }
 
     /// What the links send next at `now_ns`, and to whom.
     pub(crate) fn next_datagram(&mut self, now_ns: u64) -> Option<(NodeId, Datagram)> {
         let lossy = self.lossy.as_mut()?;
-        while let Some(index) = self.ready.first() {
+        while let Some(index) = self.linked.first() {
             let node = NodeId(index as u16);
             let peer = &mut self.peers[index];
             let waiting = peer.queue.get_mut(peer.out);
@@ -451,10 +503,10 @@ impl Outbound {
                 if let Body::Packet { again: false, .. } = datagram.body {
                     peer.out += 1;
                 }
-                self.ready.served(index);
+                self.linked.served(index);
                 return Some((node, datagram));
             }
-            self.ready.remove(index);
+            self.linked.remove(index);
             lossy.arm(node);
         }
         None
@@ -501,6 +553,10 @@ impl Outbound {
     pub(crate) fn bytes(&self) -> usize {
         let queues: usize = self.peers.iter().map(|peer| peer.queue.bytes()).sum();
         let lossy = self.lossy.as_ref().map_or(0, Lossy::bytes);
-        queues + self.peers.capacity() * size_of::<Peer>() + self.ready.bytes() + lossy
+        queues
+            + self.peers.capacity() * size_of::<Peer>()
+            + self.ready.bytes()
+            + self.linked.bytes()
+            + lossy
     }
 }

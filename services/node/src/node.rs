@@ -569,6 +569,16 @@ impl<D: TranslationDesign> Node<D> {
         self.peers.note_apart(node);
     }
 
+    /// Packets to `node` and from it are not lost: see [`Nic::set_lossless`].
+    pub fn set_lossless(&mut self, node: NodeId) {
+        self.nic.set_lossless(node);
+    }
+
+    /// Packets to `node` carry at most `bytes` of a transfer: see [`Nic::set_max_payload`].
+    pub fn set_max_payload(&mut self, node: NodeId, bytes: usize) {
+        self.nic.set_max_payload(node, bytes);
+    }
+
     /// Whether a peer is gone.
     #[inline]
     #[must_use]

@@ -63,8 +63,8 @@ impl<D: TranslationDesign> Nic<D> {
         let next = self.processes.next_long(|long| match long {
             Long::Send(sending) => {
                 // One page is one packet for sure.
-                let alone =
-                    self.bytes_of_page(sending.address, sending.remaining) == sending.remaining;
+                let alone = self.bytes_of_page(sending.to, sending.address, sending.remaining)
+                    == sending.remaining;
                 self.outbound.can_cut(sending.to)
                     && (sending.begun || alone || self.outbound.may_open(sending.to))
             }
@@ -79,7 +79,13 @@ impl<D: TranslationDesign> Nic<D> {
                 next: Next::Unknown,
             },
             Long::Send(cut) => {
-                match self.chunk(process, cut.address, cut.remaining, cut.ahead, Path::Send) {
+                match self.chunk(
+                    cut.to,
+                    process,
+                    (cut.address, cut.remaining),
+                    cut.ahead,
+                    Path::Send,
+                ) {
                     Ok(chunk) => chunk,
                     Err(lack) => return Some(self.stop_cutting(process, lack)),
                 }
@@ -265,9 +271,9 @@ impl<D: TranslationDesign> Nic<D> {
             return true;
         }
         let found = self.chunk(
+            to,
             cut.process,
-            cut.address,
-            cut.remaining,
+            (cut.address, cut.remaining),
             cut.ahead,
             Path::Receive,
         );
@@ -401,18 +407,18 @@ impl<D: TranslationDesign> Nic<D> {
         pinning == Pinning::OnMiss
     }
 
-    /// The next chunk of a transfer of which `remaining` bytes from `address` on are left: pages in consecutive frames, as many
-    /// as a packet carries. Each page is looked up once: `ahead` is what the last chunk has found of the first.
+    /// The next chunk of a transfer to `to` of which `remaining` bytes from `address` on are left: pages in consecutive frames, as many
+    /// as a packet carries, or a part of one or two where it carries less than a page. Each page is looked up once: `ahead` is what the last chunk has found of the first.
     #[inline]
     fn chunk(
         &mut self,
+        to: NodeId,
         process: ProcessId,
-        address: u64,
-        remaining: u64,
+        (address, remaining): (u64, u64),
         ahead: Option<Frame>,
         path: Path,
     ) -> Result<Chunk, Lack> {
-        let length = self.bytes_of_page(address, remaining) as u32;
+        let length = self.bytes_of_page(to, address, remaining) as u32;
         let mut piece = match ahead {
             None => self.translate(process, address, length, path)?,
             Some(frame) => Piece {
@@ -421,8 +427,11 @@ impl<D: TranslationDesign> Nic<D> {
                 length,
             },
         };
-        let pages_bytes = (self.chunk_bytes - self.chunk_bytes % PAGE_BYTES) as u64;
-        let most = remaining.min(pages_bytes.saturating_sub(u64::from(piece.offset)));
+        let carried = self.chunk_bytes_to(to);
+        let most = remaining.min(match (carried - carried % PAGE_BYTES) as u64 {
+            0 => carried as u64,
+            pages_bytes => pages_bytes.saturating_sub(u64::from(piece.offset)),
+        });
         let mut next = Next::Unknown;
         while u64::from(piece.length) < most {
             let page = address + u64::from(piece.length);
@@ -437,12 +446,18 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(Chunk { piece, next })
     }
 
-    /// Bytes of a transfer up to the next page boundary (VMMC §4.5), as many as a packet carries.
+    /// Bytes of the longest piece of a transfer in one packet to `to`.
     #[inline]
-    fn bytes_of_page(&self, address: u64, remaining: u64) -> u64 {
+    fn chunk_bytes_to(&self, to: NodeId) -> usize {
+        self.chunk_bytes.min(self.outbound.most_bytes(to))
+    }
+
+    /// Bytes of a transfer to `to` up to the next page boundary (VMMC §4.5), as many as a packet carries.
+    #[inline]
+    fn bytes_of_page(&self, to: NodeId, address: u64, remaining: u64) -> u64 {
         remaining
             .min(PAGE_BYTES as u64 - address % PAGE_BYTES as u64)
-            .min(self.chunk_bytes as u64)
+            .min(self.chunk_bytes_to(to) as u64)
     }
 
     /// Finds where the `length` bytes from `address` on are, the payload of a packet, and leaves that in `scattered`: a piece for

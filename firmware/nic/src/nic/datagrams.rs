@@ -111,7 +111,7 @@ impl<D: TranslationDesign> Nic<D> {
                 Received::Packet
             }
         };
-        let link = self.outbound.lossy()?.link_mut(from);
+        let link = self.outbound.lossy_to(from)?.link_mut(from);
         let arrival = link.handle_datagram(now_ns, &header, received);
         for _ in 0..link.poll_over() {
             if let Some(work) = self.outbound.pop_acked(from) {
@@ -154,7 +154,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// The next packet of `from` that came before its turn, when its turn has come: its header and payload. Give it to
     /// [`handle_packet`](Self::handle_packet), again and again while that says [`Verdict::Wait`].
     pub fn poll_early(&mut self, from: NodeId) -> Option<Box<[u8]>> {
-        let packet = self.outbound.lossy()?.take_early(from)?;
+        let packet = self.outbound.lossy_to(from)?.take_early(from)?;
         debug_assert!(packet.len() >= HEADER_BYTES, "it was checked");
         Some(packet)
     }

@@ -196,9 +196,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// A node is gone for good: what waits for it fails, and so do fetches from it. Commands to it fail from here on, and packets
     /// from it are dropped; over a lossy transport until a new incarnation of it comes.
     pub fn handle_peer_gone(&mut self, node: NodeId) {
-        if self.outbound.has(node)
-            && let Some(lossy) = self.outbound.lossy()
-        {
+        if let Some(lossy) = self.outbound.lossy_to(node) {
             lossy.close(node);
         }
         self.forget_peer(node);
