@@ -104,8 +104,8 @@ pub(crate) struct JobOptions {
         allow_negative_numbers = true
     )]
     pub(crate) ranks: Option<String>,
-    /// How ranks reach each other
-    #[arg(long, value_name = "shm")]
+    /// How ranks of one host reach each other; udp is for trials of what several hosts would do
+    #[arg(long, value_name = "shm|udp")]
     pub(crate) transport: Option<String>,
     /// How a rank waits: spin, sleep, or spin briefly (for NS nanoseconds, or what a wake-up costs here) and then sleep
     #[arg(long, value_name = "poll|event|adaptive[:NS]")]

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 pub(crate) use layers::Layers;
 #[cfg(test)]
 pub(crate) use settings::is_possible;
-pub(crate) use settings::{Bind, Settings};
+pub(crate) use settings::{Bind, Settings, Transport};
 
 use crate::args::ConfigArgs;
 use crate::fail;

@@ -20,11 +20,21 @@ pub(crate) enum Bind {
     Core,
 }
 
+/// How ranks of one host reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// By shared memory.
+    Shm,
+    /// As if each were on a host of its own.
+    Udp,
+}
+
 /// What a job gets.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Number of ranks, if given.
     pub(crate) ranks: Option<u32>,
+    pub(crate) transport: Transport,
     /// A rank that is stopped for this long ends the job.
     pub(crate) stop_grace: Duration,
     pub(crate) bind: Bind,
@@ -69,15 +79,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(value))
 }
 
-fn transport(text: &str) -> Checked {
-    match text {
-        "udp" | "ofi" => Err(format!(
-            "transport `{text}` joins hosts, which this version does not do; use shm"
-        )),
-        _ => one_of(&["shm"], text),
-    }
-}
-
 /// Checks one option and gives the text that ranks read.
 fn check(key: &str, text: &str) -> Checked {
     match key {
@@ -91,7 +92,7 @@ fn check(key: &str, text: &str) -> Checked {
                 "`{text}` is not a number of ranks from 1 to {MAX_RANKS}"
             )),
         },
-        "transport" => transport(text),
+        "transport" => one_of(&["shm", "udp"], text),
         "wait" => match text.trim().parse::<WaitStrategy>() {
             Ok(strategy) => Ok(strategy.to_string()),
             Err(error) => Err(error.to_string()),
@@ -150,6 +151,10 @@ impl Settings {
         let tag = text("tag") != Some("false");
         Ok(Self {
             ranks: text("ranks").and_then(|t| t.parse().ok()),
+            transport: match text("transport") {
+                Some("udp") => Transport::Udp,
+                _ => Transport::Shm,
+            },
             stop_grace: text("stop_grace")
                 .and_then(|t| seconds(t).ok())
                 .unwrap_or_default(),
@@ -188,7 +193,7 @@ mod tests {
             ("ranks", "-3", "`-3` is not a number of ranks"),
             ("wait", "spin", "poll, event, adaptive"),
             ("wait", "adaptive:", "adaptive:N"),
-            ("transport", "udp", "use shm"),
+            ("transport", "tcp", "shm, udp"),
             ("path", "both", "direct, ring"),
             ("shared", "4X", "--shared"),
             ("views", "0", "from 1 to 512"),

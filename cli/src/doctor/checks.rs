@@ -140,7 +140,7 @@ fn try_rendezvous() -> Result<Duration, String> {
         let stop = stop.clone();
         std::thread::spawn(move || {
             let no_channel = Box::new(|_, _| Err(std::io::ErrorKind::Unsupported.into()));
-            match Broker::new(1, no_channel) {
+            match Broker::new(&[0], no_channel) {
                 Ok(mut broker) => {
                     let _ = tell.send(Ok(broker.address().clone()));
                     while !stop.load(Ordering::Acquire) {

@@ -144,7 +144,7 @@ impl Launcher {
         start::raise_descriptor_limit(job.ranks);
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|errno| format!("cannot become a child subreaper: {errno}"))?;
-        let broker = start::broker(job.ranks)?;
+        let broker = start::broker(job)?;
         let loop_error =
             |error: io::Error| format!("cannot set up the event loop: {}", start::explain(&error));
         let os = |errno: Errno| loop_error(errno.into());

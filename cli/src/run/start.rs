@@ -17,12 +17,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::Job;
 use super::launcher::{Launcher, Pipe, Rank, rank_variables};
 use super::{spawn, terminal};
-use crate::config::Bind;
+use crate::config::{Bind, Transport};
 
 /// The broker of the job, which makes channels of the usual size.
-pub(super) fn broker(ranks: u32) -> Result<Broker, String> {
+pub(super) fn broker(job: &Job) -> Result<Broker, String> {
     let make = |_, _| Channel::create(&RingConfig::default()).map_err(as_io);
-    Broker::new(ranks, Box::new(make)).map_err(|error| error.to_string())
+    let hosts: Vec<u32> = match job.settings.transport {
+        Transport::Shm => vec![0; job.ranks as usize],
+        Transport::Udp => (0..job.ranks).collect(),
+    };
+    Broker::new(&hosts, Box::new(make)).map_err(|error| error.to_string())
 }
 
 /// The system's own error where there is one: the broker waits while there are no descriptors.

@@ -42,7 +42,7 @@ pub const NAP: Duration = Duration::from_millis(200);
 pub const MAX_RANKS: u32 = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWBD");
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// What the broker knows of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,6 +131,7 @@ const NEWS_LINE_BYTES: usize = 64;
 const STATE: usize = 0;
 const MAIL: usize = 4;
 const PID: usize = 8;
+const HOST: usize = 12;
 
 /// The descriptors of a board, which [`Board::open`] takes in the ranks.
 #[derive(Debug)]
@@ -169,12 +170,13 @@ fn os(call: &'static str) -> impl Fn(Errno) -> BoardError {
 }
 
 impl BrokersBoard {
-    /// Makes the board of a job, all ranks absent. The descriptors are what [`Board::open`] takes in
+    /// Makes the board of a job with a rank on each of `hosts`, all ranks absent. The descriptors are what [`Board::open`] takes in
     /// the other processes; the memory lives as long as one mapping or descriptor does.
     ///
     /// # Errors
     /// A number of ranks out of range, or no memory or descriptor left.
-    pub fn create(ranks: u32) -> Result<(Self, BoardFiles), BoardError> {
+    pub fn create(hosts: &[u32]) -> Result<(Self, BoardFiles), BoardError> {
+        let ranks = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         if ranks == 0 || ranks > MAX_RANKS {
             return Err(BoardError::Ranks(ranks));
         }
@@ -189,6 +191,13 @@ impl BrokersBoard {
             ranks,
             pollers: AtomicU32::new(0),
         };
+        for (rank, host) in hosts.iter().enumerate() {
+            let line = HEAD_BYTES + rank * NEWS_LINE_BYTES;
+            board
+                .news
+                .word32(line + HOST)
+                .store(*host, Ordering::Relaxed);
+        }
         // From now on the broker's mapping is the only one that can be written through.
         memfd::finish(&news, Writers::Present)?;
         let head = |word| board.news.word32(word);
@@ -420,6 +429,13 @@ impl Board {
     pub fn mail(&self, rank: u32) -> u32 {
         self.news_of(rank, MAIL)
             .map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Number of the host that `rank` is on; never changes.
+    #[must_use]
+    pub fn host(&self, rank: u32) -> u32 {
+        self.news_of(rank, HOST)
+            .map_or(u32::MAX, |word| word.load(Ordering::Relaxed))
     }
 
     /// Process id of `rank` as the kernel told the broker, 0 before it joined.

@@ -120,7 +120,8 @@ impl Local {
     /// # Errors
     /// When its board cannot be made.
     pub fn without_broker(size: u32) -> Result<Self, JoinError> {
-        let (board, _files) = BrokersBoard::create(size).map_err(RendezvousError::from)?;
+        let (board, _files) =
+            BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
         Self::new(None, Arc::new(board.into_board()), 0, size)
     }
 
@@ -193,6 +194,8 @@ impl Local {
             Event::NoDescriptor { from, tag: None } => News::NoDescriptor(node(from)),
             Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
             Event::PeerGone { peer } => News::Gone(node(peer)),
+            // Nothing asks for cards yet.
+            Event::Card { peer, .. } => News::Gone(node(peer)),
             Event::JobEnded => {
                 let all = (0..self.size).map(|rank| News::Gone(node(rank)));
                 self.found.extend(all.skip(1));

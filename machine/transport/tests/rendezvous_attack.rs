@@ -7,8 +7,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use mapwire_transport::rendezvous::message::{BYTES, Refusal, ToBroker, ToRank};
-use mapwire_transport::rendezvous::{Broker, Client, Event, JobAddress};
+use mapwire_transport::rendezvous::message::{MAX_BYTES, Refusal, ToBroker, ToRank};
+use mapwire_transport::rendezvous::{Broker, Card, Client, Event, JobAddress, Secret};
 use random::Random;
 use rustix::fs::MemfdFlags;
 use rustix::io::{IoSlice, IoSliceMut};
@@ -27,7 +27,7 @@ fn memory() -> OwnedFd {
 }
 
 fn broker() -> Broker {
-    Broker::new(RANKS, Box::new(|_, _| Ok(memory()))).unwrap()
+    Broker::new(&[0; RANKS as usize], Box::new(|_, _| Ok(memory()))).unwrap()
 }
 
 /// Where the broker of a job listens, and its token.
@@ -61,7 +61,7 @@ fn send(socket: &OwnedFd, record: &[u8], fds: &[OwnedFd]) {
 
 /// The next record and its descriptors, if one waits.
 fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
-    let mut bytes = [0; 2 * BYTES];
+    let mut bytes = [0; 2 * MAX_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -83,7 +83,7 @@ fn spoil(random: &mut Random, record: &mut Vec<u8>) {
             let bit = random.below(8 * record.len() as u64) as usize;
             record[bit / 8] ^= 1 << (bit % 8);
         }
-        1 => record.resize(1 + random.below(BYTES as u64 + 10) as usize, 0),
+        1 => record.resize(1 + random.below(MAX_BYTES as u64 + 10) as usize, 0),
         _ => {}
     }
 }
@@ -138,7 +138,7 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
                 let mut shown = token;
                 let is_wrong = random.chance(10);
                 shown[random.below(16) as usize] ^= u8::from(is_wrong);
-                let message = match random.below(8) {
+                let message = match random.below(9) {
                     0..3 => ToBroker::Hello {
                         rank: if is_wrong { LATE } else { rank },
                         pid: 1,
@@ -148,6 +148,9 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
                     5 | 6 => ToBroker::Pass {
                         to: rank,
                         tag: random.next(),
+                    },
+                    7 => ToBroker::Publish {
+                        card: Card::new(&random.next().to_le_bytes()).unwrap(),
                     },
                     _ => ToBroker::Leave,
                 };
@@ -232,7 +235,8 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
                     | Event::PeerGone { peer: rank }
                     | Event::Passed { from: rank, .. }
                     | Event::NoDescriptor { from: rank, .. }
-                    | Event::PassLost { to: rank, .. },
+                    | Event::PassLost { to: rank, .. }
+                    | Event::Card { peer: rank, .. },
                 ) => assert!(rank < RANKS, "rank {rank} is believed to be in the job"),
                 Err(error) => panic!("a client does not see that its broker has gone: {error}"),
             }
@@ -253,10 +257,11 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
             };
             genuine
         } else {
-            let message = match random.below(8) {
+            let message = match random.below(9) {
                 0 => ToRank::Welcome {
                     rank: 0,
                     size: peer,
+                    secret: Secret([1; 32]),
                 },
                 1 => ToRank::Refused(Refusal::Taken),
                 2 | 3 => ToRank::Channel { peer },
@@ -264,6 +269,10 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
                 5 | 6 => ToRank::Passed {
                     from: peer,
                     tag: random.next(),
+                },
+                7 => ToRank::Card {
+                    peer,
+                    card: Card::new(&random.next().to_le_bytes()).unwrap(),
                 },
                 _ => ToRank::PassLost { to: peer, tag: 1 },
             };

@@ -9,7 +9,7 @@ fn second_mapping(files: &BoardFiles) -> Board {
 
 #[test]
 fn lines_of_two_ranks_share_no_cache_line() {
-    let (board, _files) = BrokersBoard::create(3).unwrap();
+    let (board, _files) = BrokersBoard::create(&[0; 3]).unwrap();
     let at = |word: &AtomicU32| word.as_ptr().addr();
     let bell = |rank| at(board.bell_of(rank, POLLING).unwrap());
     assert_eq!(bell(1) % 128, 0);
@@ -21,7 +21,7 @@ fn lines_of_two_ranks_share_no_cache_line() {
 
 #[test]
 fn what_the_broker_writes_the_ranks_read() {
-    let (board, files) = BrokersBoard::create(3).unwrap();
+    let (board, files) = BrokersBoard::create(&[0; 3]).unwrap();
     let other = second_mapping(&files);
     assert_eq!(other.ranks(), 3);
     assert_eq!(other.state(2), RankState::Absent);
@@ -49,7 +49,7 @@ fn reopened(fd: &OwnedFd) -> OwnedFd {
 
 #[test]
 fn a_rank_cannot_write_the_news_whatever_it_does_with_the_descriptor() {
-    let (board, files) = BrokersBoard::create(2).unwrap();
+    let (board, files) = BrokersBoard::create(&[0; 2]).unwrap();
     let rank = second_mapping(&files);
     let page = rustix::param::page_size();
     for fd in [&files.news, &reopened(&files.news)] {
@@ -84,7 +84,7 @@ fn a_rank_cannot_write_the_news_whatever_it_does_with_the_descriptor() {
 
 #[test]
 fn what_a_hostile_rank_writes_into_the_bells_keeps_no_late_rank_out() {
-    let (board, files) = BrokersBoard::create(2).unwrap();
+    let (board, files) = BrokersBoard::create(&[0; 2]).unwrap();
     let hostile = second_mapping(&files);
     for word in (0..bells_bytes(2)).step_by(4) {
         hostile.bells.word32(word).store(u32::MAX, Ordering::SeqCst);
@@ -101,17 +101,20 @@ fn what_a_hostile_rank_writes_into_the_bells_keeps_no_late_rank_out() {
 
 #[test]
 fn a_job_of_no_ranks_or_absurdly_many_is_refused() {
-    assert!(matches!(BrokersBoard::create(0), Err(BoardError::Ranks(0))));
     assert!(matches!(
-        BrokersBoard::create(MAX_RANKS + 1),
+        BrokersBoard::create(&[0; 0]),
+        Err(BoardError::Ranks(0))
+    ));
+    assert!(matches!(
+        BrokersBoard::create(&[0; MAX_RANKS as usize + 1]),
         Err(BoardError::Ranks(_))
     ));
-    assert!(BrokersBoard::create(MAX_RANKS).is_ok());
+    assert!(BrokersBoard::create(&[0; MAX_RANKS as usize]).is_ok());
 }
 
 #[test]
 fn a_rank_outside_the_job_reads_as_absent_and_cannot_be_written() {
-    let (board, _files) = BrokersBoard::create(1).unwrap();
+    let (board, _files) = BrokersBoard::create(&[0; 1]).unwrap();
     board.set_state(1, RankState::Joined);
     board.set_state(u32::MAX, RankState::Joined);
     assert_eq!(board.state(1), RankState::Absent);
@@ -123,7 +126,7 @@ fn a_rank_outside_the_job_reads_as_absent_and_cannot_be_written() {
 
 #[test]
 fn a_sleeper_wakes_at_the_ring() {
-    let (board, files) = BrokersBoard::create(2).unwrap();
+    let (board, files) = BrokersBoard::create(&[0; 2]).unwrap();
     let board = Arc::new(board);
     let flag = Arc::new(AtomicBool::new(false));
     let sleeper = {
@@ -150,7 +153,7 @@ fn a_sleeper_wakes_at_the_ring() {
 
 #[test]
 fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
-    let (board, files) = BrokersBoard::create(1).unwrap();
+    let (board, files) = BrokersBoard::create(&[0; 1]).unwrap();
     let flag = Arc::new(AtomicBool::new(false));
     board
         .bell_of(0, POLLING)
@@ -175,7 +178,7 @@ fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
 
 #[test]
 fn an_unsealed_or_foreign_file_is_no_board() {
-    let (_board, files) = BrokersBoard::create(1).unwrap();
+    let (_board, files) = BrokersBoard::create(&[0; 1]).unwrap();
     let news = |fd: &OwnedFd| Board::open(files.bells.as_fd(), fd.as_fd()).map(drop);
     let memory = || memfd::create("x", 4096).unwrap();
     let unsealed = memory();

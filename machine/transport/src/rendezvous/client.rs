@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::message::{ToBroker, ToRank};
+use super::message::{Card, Secret, ToBroker, ToRank};
 use super::socket::{self, Received};
 use super::{JobAddress, RendezvousError};
 use crate::board::{Board, RankState};
@@ -58,6 +58,14 @@ pub enum Event {
         /// Its name.
         tag: u64,
     },
+    /// The answer to [`Client::connect`] for a rank of another host, once it has published its card. Comes once a peer and job,
+    /// whichever side asked.
+    Card {
+        /// The other end.
+        peer: u32,
+        /// What it has published, unchecked.
+        card: Card,
+    },
     /// The broker has gone: the job is over. Reported once.
     JobEnded,
 }
@@ -72,6 +80,7 @@ pub struct Client {
     socket: OwnedFd,
     board: Arc<Board>,
     rank: u32,
+    secret: Secret,
     /// The board's mail count up to which the socket has been emptied.
     seen_mail: u32,
     /// The broker has gone, and that was said.
@@ -129,7 +138,15 @@ impl Client {
             Err(errno) => return Err(RendezvousError::Unreachable(errno)),
         }
         let next = || Self::read_admission(&socket, rank, deadline, timeout);
-        let (ToRank::Welcome { rank: named, size }, news) = next()? else {
+        let (
+            ToRank::Welcome {
+                rank: named,
+                size,
+                secret,
+            },
+            news,
+        ) = next()?
+        else {
             return Err(RendezvousError::Protocol("no welcome"));
         };
         let (ToRank::Bells, bells) = next()? else {
@@ -148,6 +165,7 @@ impl Client {
             socket,
             board: Arc::new(board),
             rank,
+            secret,
             seen_mail: 0,
             reported_end: false,
         })
@@ -262,6 +280,9 @@ impl Client {
             (Ok(ToRank::PeerGone { peer }), None) if self.is_peer(peer) => {
                 Some(Event::PeerGone { peer })
             }
+            (Ok(ToRank::Card { peer, card }), None) if self.is_peer(peer) => {
+                Some(Event::Card { peer, card })
+            }
             (Ok(ToRank::PassLost { to, tag }), None) if to < self.size() => {
                 Some(Event::PassLost { to, tag })
             }
@@ -294,8 +315,22 @@ impl Client {
         })
     }
 
-    /// Asks for the channel to `peer`: [`Event::Channel`] or [`Event::PeerGone`] follows, unless the
-    /// channel has been reported already. `peer` need not have joined: the channel can be filled
+    /// What all ranks of the job know and nobody else.
+    #[must_use]
+    pub fn secret(&self) -> Secret {
+        self.secret
+    }
+
+    /// Tells the job how ranks of other hosts reach this one: once.
+    ///
+    /// # Errors
+    /// The broker has gone.
+    pub fn publish(&self, card: Card) -> Result<(), RendezvousError> {
+        self.request(&ToBroker::Publish { card }, None)
+    }
+
+    /// Asks for the channel to `peer`, or for its card where it is on another host: [`Event::Channel`], [`Event::Card`] or
+    /// [`Event::PeerGone`] follows, unless it has been reported already. `peer` need not have joined: the channel can be filled
     /// before.
     ///
     /// # Errors

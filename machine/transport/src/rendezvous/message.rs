@@ -1,19 +1,96 @@
 //! The records that travel between a rank and the broker.
 //!
-//! Each is [`BYTES`] long, little-endian: magic `u32`, version `u16`, kind `u16`, rank `u32`,
-//! number `u32`, tag `u64`, token 16 bytes, zero `u64`. Fields that a kind does not use are zero, and
-//! the parser insists on it, so that there is one encoding a message. Kinds that carry a
+//! Each begins with 48 bytes, little-endian: magic `u32`, version `u16`, kind `u16`, rank `u32`,
+//! number `u32`, tag `u64`, token 16 bytes, zero `u64`. The body follows: a [`Card`], a [`Secret`] or nothing. Fields that a
+//! kind does not use are zero, and the parser insists on it, so that there is one encoding a message. Kinds that carry a
 //! descriptor carry exactly one.
 
-/// Length of every record.
-pub const BYTES: usize = 48;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+/// Length of a record without its body.
+pub const HEAD_BYTES: usize = 48;
+/// Length of the longest record.
+pub const MAX_BYTES: usize = HEAD_BYTES + MAX_CARD_BYTES;
+/// Length of the longest [`Card`].
+pub const MAX_CARD_BYTES: usize = 448;
 /// Version of the records; a broker refuses another one by name.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWRV");
 
-/// A record on the socket.
-pub type Record = [u8; BYTES];
+/// A record on the socket: its bytes by `Deref`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    bytes: [u8; MAX_BYTES],
+    length: usize,
+}
+
+impl Record {
+    /// The record of these bytes; `None` when no record has as many.
+    #[must_use]
+    pub fn from_bytes(from: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_BYTES];
+        bytes.get_mut(..from.len())?.copy_from_slice(from);
+        let length = from.len();
+        (length >= HEAD_BYTES).then_some(Self { bytes, length })
+    }
+}
+
+impl Deref for Record {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl DerefMut for Record {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.length]
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its body may be a secret.
+        write!(f, "Record({} B)", self.length)
+    }
+}
+
+/// How peers on other hosts reach a rank: bytes that only ranks read, at most [`MAX_CARD_BYTES`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Card(Box<[u8]>);
+
+impl Card {
+    /// A card of these bytes; `None` when they are too many.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= MAX_CARD_BYTES).then(|| Self(bytes.into()))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Card({} B)", self.0.len())
+    }
+}
+
+/// What all ranks of a job know and nobody else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
 
 /// What a rank says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +119,11 @@ pub enum ToBroker {
     },
     /// The rank is done; nothing of it follows.
     Leave,
+    /// How peers on other hosts reach the rank.
+    Publish {
+        /// What they need to know.
+        card: Card,
+    },
 }
 
 /// What the broker says.
@@ -53,6 +135,8 @@ pub enum ToRank {
         rank: u32,
         /// Ranks in the job.
         size: u32,
+        /// The job's secret.
+        secret: Secret,
     },
     /// Carries the bells of the board, which all ranks write.
     Bells,
@@ -81,6 +165,13 @@ pub enum ToRank {
         to: u32,
         /// Its name.
         tag: u64,
+    },
+    /// How to reach `peer`, which is on another host.
+    Card {
+        /// The other end.
+        peer: u32,
+        /// What it has published.
+        card: Card,
     },
 }
 
@@ -124,14 +215,18 @@ pub enum ParseError {
     Descriptors,
 }
 
-/// Kind, rank, number, tag and token.
-type Fields = (u16, u32, u32, u64, [u8; 16]);
+/// Kind, rank, number, tag, token and body.
+type Fields<'a> = (u16, u32, u32, u64, [u8; 16], &'a [u8]);
 
 /// The token of messages that have none.
 const NONE: [u8; 16] = [0; 16];
 
-fn encode((kind, rank, number, tag, token): Fields) -> Record {
-    let mut record = [0; BYTES];
+fn encode((kind, rank, number, tag, token, body): Fields<'_>) -> Record {
+    let mut record = Record {
+        bytes: [0; MAX_BYTES],
+        length: HEAD_BYTES + body.len(),
+    };
+    record[HEAD_BYTES..].copy_from_slice(body);
     record[0..4].copy_from_slice(&MAGIC.to_le_bytes());
     record[4..6].copy_from_slice(&VERSION.to_le_bytes());
     record[6..8].copy_from_slice(&kind.to_le_bytes());
@@ -142,14 +237,16 @@ fn encode((kind, rank, number, tag, token): Fields) -> Record {
     record
 }
 
-fn array<const N: usize>(record: &Record, at: usize) -> [u8; N] {
+fn array<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&record[at..at + N]);
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Result<Fields, ParseError> {
-    let record: &Record = bytes.try_into().map_err(|_| ParseError::Malformed)?;
+fn decode(record: &[u8]) -> Result<Fields<'_>, ParseError> {
+    if !(HEAD_BYTES..=MAX_BYTES).contains(&record.len()) {
+        return Err(ParseError::Malformed);
+    }
     if u32::from_le_bytes(array(record, 0)) != MAGIC {
         return Err(ParseError::Malformed);
     }
@@ -157,7 +254,7 @@ fn decode(bytes: &[u8]) -> Result<Fields, ParseError> {
         VERSION => {}
         other => return Err(ParseError::Version(other)),
     }
-    if record[40..] != [0; 8] {
+    if record[40..HEAD_BYTES] != [0; 8] {
         return Err(ParseError::Malformed);
     }
     Ok((
@@ -166,6 +263,7 @@ fn decode(bytes: &[u8]) -> Result<Fields, ParseError> {
         u32::from_le_bytes(array(record, 12)),
         u64::from_le_bytes(array(record, 16)),
         array(record, 24),
+        &record[HEAD_BYTES..],
     ))
 }
 
@@ -179,11 +277,12 @@ impl ToBroker {
     /// The record.
     #[must_use]
     pub fn encode(&self) -> Record {
-        encode(match *self {
-            Self::Hello { rank, pid, token } => (1, rank, pid, 0, token),
-            Self::Connect { peer } => (2, peer, 0, 0, NONE),
-            Self::Pass { to, tag } => (3, to, 0, tag, NONE),
-            Self::Leave => (4, 0, 0, 0, NONE),
+        encode(match self {
+            Self::Hello { rank, pid, token } => (1, *rank, *pid, 0, *token, &[]),
+            Self::Connect { peer } => (2, *peer, 0, 0, NONE, &[]),
+            Self::Pass { to, tag } => (3, *to, 0, *tag, NONE, &[]),
+            Self::Leave => (4, 0, 0, 0, NONE, &[]),
+            Self::Publish { card } => (5, 0, 0, 0, NONE, card.bytes()),
         })
     }
 
@@ -192,7 +291,7 @@ impl ToBroker {
     /// # Errors
     /// Anything but the one encoding of a message.
     pub fn parse(bytes: &[u8], fds: usize) -> Result<Self, ParseError> {
-        let (kind, rank, number, tag, token) = decode(bytes)?;
+        let (kind, rank, number, tag, token, body) = decode(bytes)?;
         let message = match kind {
             1 => Self::Hello {
                 rank,
@@ -202,6 +301,9 @@ impl ToBroker {
             2 => Self::Connect { peer: rank },
             3 => Self::Pass { to: rank, tag },
             4 => Self::Leave,
+            5 => Self::Publish {
+                card: Card::new(body).ok_or(ParseError::Malformed)?,
+            },
             _ => return Err(ParseError::Malformed),
         };
         check(bytes, &message.encode(), fds, message.carries_fd())?;
@@ -222,14 +324,15 @@ impl ToRank {
     /// The record.
     #[must_use]
     pub fn encode(&self) -> Record {
-        encode(match *self {
-            Self::Welcome { rank, size } => (101, rank, size, 0, NONE),
-            Self::Refused(why) => (102, 0, why as u32, 0, NONE),
-            Self::Channel { peer } => (103, peer, 0, 0, NONE),
-            Self::PeerGone { peer } => (104, peer, 0, 0, NONE),
-            Self::Passed { from, tag } => (105, from, 0, tag, NONE),
-            Self::PassLost { to, tag } => (106, to, 0, tag, NONE),
-            Self::Bells => (107, 0, 0, 0, NONE),
+        encode(match self {
+            Self::Welcome { rank, size, secret } => (101, *rank, *size, 0, NONE, &secret.0),
+            Self::Refused(why) => (102, 0, *why as u32, 0, NONE, &[]),
+            Self::Channel { peer } => (103, *peer, 0, 0, NONE, &[]),
+            Self::PeerGone { peer } => (104, *peer, 0, 0, NONE, &[]),
+            Self::Passed { from, tag } => (105, *from, 0, *tag, NONE, &[]),
+            Self::PassLost { to, tag } => (106, *to, 0, *tag, NONE, &[]),
+            Self::Bells => (107, 0, 0, 0, NONE, &[]),
+            Self::Card { peer, card } => (108, *peer, 0, 0, NONE, card.bytes()),
         })
     }
 
@@ -238,15 +341,23 @@ impl ToRank {
     /// # Errors
     /// Anything but the one encoding of a message.
     pub fn parse(bytes: &[u8], fds: usize) -> Result<Self, ParseError> {
-        let (kind, rank, number, tag, _) = decode(bytes)?;
+        let (kind, rank, number, tag, _, body) = decode(bytes)?;
         let message = match kind {
-            101 => Self::Welcome { rank, size: number },
+            101 => Self::Welcome {
+                rank,
+                size: number,
+                secret: Secret(body.try_into().map_err(|_| ParseError::Malformed)?),
+            },
             102 => Self::Refused(Refusal::from_number(number).ok_or(ParseError::Malformed)?),
             103 => Self::Channel { peer: rank },
             104 => Self::PeerGone { peer: rank },
             105 => Self::Passed { from: rank, tag },
             106 => Self::PassLost { to: rank, tag },
             107 => Self::Bells,
+            108 => Self::Card {
+                peer: rank,
+                card: Card::new(body).ok_or(ParseError::Malformed)?,
+            },
             _ => return Err(ParseError::Malformed),
         };
         check(bytes, &message.encode(), fds, message.carries_fd())?;
@@ -255,7 +366,7 @@ impl ToRank {
 }
 
 /// One encoding a message: whatever does not encode back to the same bytes is malformed.
-fn check(bytes: &[u8], again: &Record, fds: usize, carries: bool) -> Result<(), ParseError> {
+fn check(bytes: &[u8], again: &[u8], fds: usize, carries: bool) -> Result<(), ParseError> {
     if bytes != again {
         return Err(ParseError::Malformed);
     }

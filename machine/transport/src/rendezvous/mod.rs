@@ -2,7 +2,8 @@
 //!
 //! The broker listens on an abstract Unix socket (SOCK_SEQPACKET, random 128-bit name, so nothing is
 //! left on disk). A rank joins with the job's token and gets the [board](crate::board); it asks for
-//! a channel to a peer, and both sides get the descriptor of the same memory; it passes descriptors
+//! a channel to a peer, and both sides get the descriptor of the same memory, or each other's cards where
+//! they are on different hosts; it passes descriptors
 //! of its own memory to peers. Nothing else travels here: data goes through channels and mapped
 //! memory, and the broker sleeps.
 //!
@@ -24,6 +25,7 @@ mod socket;
 pub use address::{JobAddress, JobAddressError};
 pub use client::{Client, Event};
 pub use error::RendezvousError;
+pub use message::{Card, Secret};
 pub use server::{Broker, BrokerStats, MakeChannel};
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use mapwire_host::descriptors::above_stdio;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::JobAddress;
-use super::message::{ParseError, Record, Refusal, ToBroker, ToRank};
+use super::message::{Card, ParseError, Record, Refusal, Secret, ToBroker, ToRank};
 use super::socket::{self, Received};
 use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
 use door::Door;
@@ -57,6 +58,8 @@ pub struct BrokerStats {
     pub silent: u64,
     /// Channels made.
     pub channels: u64,
+    /// Cards handed on.
+    pub cards: u64,
     /// Descriptors handed on.
     pub passed: u64,
     /// Descriptors that could not be handed on.
@@ -84,6 +87,10 @@ struct Rank {
     connection: Option<usize>,
     held: VecDeque<Outgoing>,
     lost_at: Option<Instant>,
+    /// How ranks of other hosts reach it.
+    card: Option<Card>,
+    /// Ranks that wait for its card.
+    awaited_by: Vec<u32>,
 }
 
 /// The broker of one job.
@@ -94,6 +101,7 @@ struct Rank {
 /// children. Never blocks. Dropping it ends the job: every client sees [`super::Event::JobEnded`].
 pub struct Broker {
     address: JobAddress,
+    secret: Secret,
     board: BrokersBoard,
     bells: Rc<OwnedFd>,
     news: Rc<OwnedFd>,
@@ -113,13 +121,18 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Opens the rendezvous of a job of `ranks` ranks.
+    /// Opens the rendezvous of a job with a rank on each of `hosts`, by rank: numbers that are equal for ranks of one host. Ranks of one
+    /// host are given channels, others each other's cards.
     ///
     /// # Errors
     /// A number of ranks that the board refuses, or no descriptors left.
-    pub fn new(ranks: u32, make_channel: MakeChannel) -> Result<Self, BoardError> {
+    pub fn new(hosts: &[u32], make_channel: MakeChannel) -> Result<Self, BoardError> {
         let os = |call| move |errno| BoardError::Os { call, errno };
-        let (board, BoardFiles { bells, news }) = BrokersBoard::create(ranks)?;
+        let (board, BoardFiles { bells, news }) = BrokersBoard::create(hosts)?;
+        let ranks = board.ranks();
+        let mut secret = Secret([0; 32]);
+        // Up to 256 bytes come whole.
+        getrandom(&mut secret.0, GetRandomFlags::empty()).map_err(os("getrandom"))?;
         let address = JobAddress::random().map_err(os("getrandom"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .and_then(above_stdio)
@@ -127,6 +140,7 @@ impl Broker {
         let door = Door::open(&address, &epoll)?;
         Ok(Self {
             address,
+            secret,
             board,
             bells: Rc::new(bells),
             news: Rc::new(news),
@@ -252,6 +266,7 @@ impl Broker {
             } else {
                 RankState::Dead
             },
+            now,
         );
     }
 
@@ -316,7 +331,12 @@ impl Broker {
                 self.pass(rank, to, tag, fd, now);
             }
             (Some(rank), Ok(ToBroker::Leave), None) => {
-                self.gone(rank, RankState::Left);
+                self.gone(rank, RankState::Left, now);
+            }
+            (Some(rank), Ok(ToBroker::Publish { card }), None)
+                if self.ranks[rank as usize].card.is_none() =>
+            {
+                self.publish(rank, card, now);
             }
             _ => self.broken(at, now),
         }
@@ -372,7 +392,9 @@ impl Broker {
         };
         connection.rank = Some(rank);
         let size = self.ranks.len() as u32;
-        let welcome = Outgoing::new(&ToRank::Welcome { rank, size }, Some(self.news.clone()));
+        let secret = self.secret;
+        let welcome = ToRank::Welcome { rank, size, secret };
+        let welcome = Outgoing::new(&welcome, Some(self.news.clone()));
         let bells = Outgoing::new(&ToRank::Bells, Some(self.bells.clone()));
         connection.queue.extend([welcome, bells]);
         let record = &mut self.ranks[rank as usize];
@@ -409,6 +431,12 @@ impl Broker {
         if self.pairs.contains(&pair) || self.pairs_due.contains(&pair) {
             return;
         }
+        if self.board.host(rank) != self.board.host(peer) {
+            self.pairs.insert(pair);
+            self.introduce(peer, rank, now);
+            self.introduce(rank, peer, now);
+            return;
+        }
         let fd = match (self.make_channel)(pair.0, pair.1) {
             Ok(fd) => Rc::new(fd),
             Err(error) if is_short(&error) => {
@@ -430,6 +458,26 @@ impl Broker {
         self.stats.channels += 1;
         self.deliver(rank, &ToRank::Channel { peer }, Some(fd.clone()), now);
         self.deliver(peer, &ToRank::Channel { peer: rank }, Some(fd), now);
+    }
+
+    /// Gives the card of `peer` to `rank`, now or when it is published.
+    fn introduce(&mut self, peer: u32, rank: u32, now: Instant) {
+        let record = &mut self.ranks[peer as usize];
+        match record.card.clone() {
+            Some(card) => {
+                self.stats.cards += 1;
+                self.deliver(rank, &ToRank::Card { peer, card }, None, now);
+            }
+            None => record.awaited_by.push(rank),
+        }
+    }
+
+    fn publish(&mut self, rank: u32, card: Card, now: Instant) {
+        let record = &mut self.ranks[rank as usize];
+        record.card = Some(card);
+        for other in std::mem::take(&mut record.awaited_by) {
+            self.introduce(rank, other, now);
+        }
     }
 
     fn pass(&mut self, from: u32, to: u32, tag: u64, fd: OwnedFd, now: Instant) {
@@ -471,10 +519,14 @@ impl Broker {
         }
     }
 
-    fn gone(&mut self, rank: u32, state: RankState) {
+    fn gone(&mut self, rank: u32, state: RankState, now: Instant) {
         let record = &mut self.ranks[rank as usize];
         record.lost_at = None;
         record.held.clear();
+        for other in std::mem::take(&mut record.awaited_by) {
+            self.deliver(other, &ToRank::PeerGone { peer: rank }, None, now);
+        }
+        let record = &mut self.ranks[rank as usize];
         if let Some(at) = record.connection.take() {
             self.connections[at] = None;
         }
@@ -490,7 +542,7 @@ impl Broker {
                 .lost_at
                 .is_some_and(|t| now >= t + LOST_GRACE)
             {
-                self.gone(rank as u32, RankState::Dead);
+                self.gone(rank as u32, RankState::Dead, now);
             }
         }
         self.expire_silent(now);

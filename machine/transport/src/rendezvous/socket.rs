@@ -11,11 +11,11 @@ use rustix::net::{
 
 use mapwire_host::descriptors::above_stdio;
 
-use super::message::{BYTES, Record};
+use super::message::{MAX_BYTES, Record};
 
 /// What one look at the socket gave.
 pub(super) enum Received {
-    /// A record of the right length with at most one descriptor. `fds` counts what came.
+    /// A record of a possible length with at most one descriptor. `fds` counts what came.
     Record {
         record: Record,
         fd: Option<OwnedFd>,
@@ -33,7 +33,7 @@ pub(super) enum Received {
 
 pub(super) fn send(
     socket: impl AsFd,
-    record: &Record,
+    record: &[u8],
     fd: Option<BorrowedFd<'_>>,
 ) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -57,7 +57,7 @@ pub(super) fn send(
 
 pub(super) fn receive(socket: impl AsFd) -> Received {
     // One byte more than a record, to tell a longer one.
-    let mut bytes = [0_u8; BYTES + 1];
+    let mut bytes = [0_u8; MAX_BYTES + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -95,7 +95,7 @@ pub(super) fn receive(socket: impl AsFd) -> Received {
     if got.flags.contains(ReturnFlags::TRUNC) || fds > 1 {
         return Received::Garbage;
     }
-    let Ok(record) = <Record>::try_from(&bytes[..got.bytes]) else {
+    let Some(record) = bytes.get(..got.bytes).and_then(Record::from_bytes) else {
         return Received::Garbage;
     };
     // There was room for another descriptor, so the kernel could not give it a number, or none above 2.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 
-use super::message::{BYTES, ParseError, Refusal, ToBroker, ToRank};
+use super::message::{MAX_CARD_BYTES, ParseError, Refusal, ToBroker, ToRank};
 use super::socket::{self, Received};
 use super::*;
 use crate::board::RankState;
@@ -48,6 +48,10 @@ fn text_of(fd: OwnedFd) -> String {
 
 impl Hall {
     fn open(ranks: u32) -> Self {
+        Self::over(vec![0; ranks as usize])
+    }
+
+    fn over(hosts: Vec<u32>) -> Self {
         let made = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let (orders, inbox) = mpsc::channel::<Order>();
@@ -59,7 +63,7 @@ impl Hall {
                     made.lock().unwrap().push((low, high));
                     Ok(memory(&format!("channel {low} {high}")))
                 });
-                let mut broker = Broker::new(ranks, make).unwrap();
+                let mut broker = Broker::new(&hosts, make).unwrap();
                 tell.send(broker.address().clone()).unwrap();
                 while !stop.load(Ordering::Acquire) {
                     for order in inbox.try_iter() {
@@ -159,6 +163,52 @@ fn passed(client: &mut Client, by: u32, under: u64) -> OwnedFd {
         Event::Passed { from, tag, fd } => ((from, tag) == (by, under)).then_some(fd),
         _ => None,
     })
+}
+
+fn card(client: &mut Client, of: u32) -> Vec<u8> {
+    next(client, |event| match event {
+        Event::Card { peer, card } => (peer == of).then(|| card.bytes().to_vec()),
+        Event::Channel { .. } => panic!("a channel between hosts"),
+        _ => None,
+    })
+}
+
+#[test]
+fn ranks_of_different_hosts_get_each_others_cards_and_no_channel() {
+    let hall = Hall::over(vec![0, 0, 7]);
+    let mut clients: Vec<Client> = (0..3).map(|rank| hall.join(rank)).collect();
+    let [first, second, far] = &mut clients[..] else {
+        unreachable!()
+    };
+    assert_eq!([0, 1, 2].map(|rank| far.board().host(rank)), [0, 0, 7]);
+    assert_eq!(first.secret(), far.secret());
+    assert_ne!(first.secret().0, [0; 32]);
+    let publish = |client: &Client, text: &[u8]| client.publish(Card::new(text).unwrap()).unwrap();
+    publish(far, b"far");
+    first.connect(2).unwrap();
+    assert_eq!(card(first, 2), b"far");
+    // Not before it is there; and to both.
+    publish(first, b"first");
+    assert_eq!(card(far, 0), b"first");
+    assert_eq!(text_of(channel(second, 0)), "channel 0 1");
+    second.connect(2).unwrap();
+    assert_eq!(card(second, 2), b"far");
+    // Whose card is awaited may die without one.
+    hall.ask(|broker| broker.handle_rank_exited(1, false, Instant::now()));
+    next(far, |event| {
+        matches!(event, Event::PeerGone { peer: 1 }).then_some(())
+    });
+}
+
+#[test]
+fn a_rank_that_publishes_two_cards_is_disconnected() {
+    let hall = Hall::over(vec![0, 1]);
+    let mut client = hall.join(0);
+    for _ in 0..2 {
+        client.publish(Card::new(b"one").unwrap()).unwrap();
+    }
+    assert!(matches!(client.wait(LONG), Ok(Event::JobEnded)));
+    assert_eq!(hall.ask(|broker| broker.stats().broken), 1);
 }
 
 #[test]
@@ -429,7 +479,7 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
     assert!(matches!(hears(&short), Received::Closed));
 
     let other_version = stranger(&hall);
-    let mut old = hello;
+    let mut old = hello.clone();
     old[4] = 77;
     socket::send(&other_version, &old, None).unwrap();
     match hears(&other_version) {
@@ -551,6 +601,11 @@ fn an_address_reads_back_and_hides_its_token_in_debug_output() {
     );
 }
 
+fn any_card() -> impl Strategy<Value = Card> {
+    prop::collection::vec(any::<u8>(), 0..=MAX_CARD_BYTES)
+        .prop_map(|bytes| Card::new(&bytes).unwrap())
+}
+
 fn to_broker() -> impl Strategy<Value = ToBroker> {
     prop_oneof![
         (any::<u32>(), any::<u32>(), any::<[u8; 16]>())
@@ -558,32 +613,37 @@ fn to_broker() -> impl Strategy<Value = ToBroker> {
         any::<u32>().prop_map(|peer| ToBroker::Connect { peer }),
         (any::<u32>(), any::<u64>()).prop_map(|(to, tag)| ToBroker::Pass { to, tag }),
         Just(ToBroker::Leave),
+        any_card().prop_map(|card| ToBroker::Publish { card }),
     ]
 }
 
 proptest! {
     #[test]
     fn a_message_reads_back_and_any_changed_byte_is_seen(
-        message in to_broker(), at in 0..BYTES, flip in 1..=255_u8,
+        message in to_broker(), at in any::<prop::sample::Index>(), flip in 1..=255_u8,
     ) {
         let fds = usize::from(message.carries_fd());
         let mut record = message.encode();
         prop_assert_eq!(ToBroker::parse(&record, fds), Ok(message.clone()));
         prop_assert_eq!(ToBroker::parse(&record, fds + 1), Err(ParseError::Descriptors));
+        let at = at.index(record.len());
         record[at] ^= flip;
         prop_assert_ne!(ToBroker::parse(&record, fds), Ok(message));
     }
 
     #[test]
-    fn random_bytes_never_panic_the_parsers(bytes in prop::collection::vec(any::<u8>(), 0..64), fds in 0..3_usize) {
+    fn random_bytes_never_panic_the_parsers(bytes in prop::collection::vec(any::<u8>(), 0..600), fds in 0..3_usize) {
         let _ = ToBroker::parse(&bytes, fds);
         let _ = ToRank::parse(&bytes, fds);
     }
 
     #[test]
-    fn what_the_broker_says_reads_back(rank in any::<u32>(), number in any::<u32>(), tag in any::<u64>()) {
+    fn what_the_broker_says_reads_back(
+        rank in any::<u32>(), number in any::<u32>(), tag in any::<u64>(), secret in any::<[u8; 32]>(), card in any_card(),
+    ) {
         for message in [
-            ToRank::Welcome { rank, size: number },
+            ToRank::Welcome { rank, size: number, secret: Secret(secret) },
+            ToRank::Card { peer: rank, card },
             ToRank::Bells,
             ToRank::Channel { peer: rank },
             ToRank::PeerGone { peer: rank },
