@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
 use mapwire_translation::ChooseVictims;
-use mapwire_transport::local::Local;
+use mapwire_transport::job::JobFabric;
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
@@ -64,14 +64,19 @@ impl Node {
     /// As [`join`](Self::join).
     pub fn with(config: NodeConfig) -> Result<Self> {
         let job = match &config.job {
-            None => Local::alone().map_err(DriverError::from)?,
+            None => JobFabric::alone().map_err(DriverError::from)?,
             Some(text) => {
                 let address: JobAddress = text.parse().map_err(|error| ConfigError {
                     name: "MAPWIRE_JOB".to_owned(),
                     value: text.clone(),
                     why: format!("{error}"),
                 })?;
-                let joined = Local::join(&address, config.rank, config.driver.timeout);
+                let joined = JobFabric::join(
+                    &address,
+                    config.rank,
+                    config.driver.timeout,
+                    &config.driver.net,
+                );
                 joined.map_err(DriverError::from)?
             }
         };

@@ -7,6 +7,7 @@ use core::time::Duration;
 pub use mapwire_host::pinning::PinnerKind;
 use mapwire_host::waiting::WaitStrategy;
 use mapwire_translation::{DesignConfig, Policy};
+pub use mapwire_transport::net::NetConfig;
 
 /// Who runs the duty cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct DriverConfig {
     pub nic_memory_bytes: u64,
     /// The folder in which this rank writes down what it communicates; `None`: it does not.
     pub trace: Option<std::path::PathBuf>,
+    /// The way to ranks of other hosts.
+    pub net: NetConfig,
     /// How long joining, connecting and collective set-up may take, and how long an import waits if it does not say.
     pub timeout: Duration,
 }
@@ -92,6 +95,7 @@ impl Default for DriverConfig {
             prepin_pages: 1,
             nic_memory_bytes: 4 << 20,
             trace: None,
+            net: NetConfig::default(),
             timeout: Duration::from_secs(30),
         }
     }

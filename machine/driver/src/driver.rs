@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod bare_fabric;
+mod datagrams;
 mod peers;
 mod receiving;
 mod sending;
@@ -22,7 +23,7 @@ use mapwire_service::Service;
 use mapwire_translation::{AnyDesign, ChooseVictims, Counters, PageRange, TranslationDesign};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::fabric::{Doorbells, Fabric};
-use mapwire_transport::local::Local;
+use mapwire_transport::job::JobFabric;
 use mapwire_wire::{HandlerId, Key, NodeId, ProcessId};
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -73,7 +74,7 @@ pub mod peer_flags {
 
 /// The state behind the lock. It runs a node over a fabric: packets, bells, passed memory.
 #[derive(Debug)]
-pub struct Driver<F: Fabric = Local> {
+pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) me: NodeId,
     pub(crate) node: Node<AnyDesign>,
     pub(crate) pins: Pins,
@@ -115,7 +116,7 @@ impl<F: Fabric> Driver<F> {
     /// When the pinner, the cache or the NIC cannot be as `config` says.
     pub(crate) fn new(
         config: &DriverConfig,
-        fabric: F,
+        mut fabric: F,
         peers: PeerWords,
         words: Arc<CompletionWords>,
     ) -> Result<Self, DriverError> {
@@ -124,13 +125,17 @@ impl<F: Fabric> Driver<F> {
         let reply_keys = (0..nodes)
             .map(|_| job_key())
             .collect::<Result<Vec<Key>, DriverError>>()?;
+        let delivery = match fabric.net() {
+            None => Delivery::Lossless,
+            Some(net) => Delivery::Lossy(datagrams::link_config(net)?),
+        };
         let node_config = NodeConfig {
             nic: Config {
                 node: me,
                 reply_keys,
                 memory_bytes: config.nic_memory_bytes,
                 max_payload_bytes: fabric.max_payload_bytes(),
-                delivery: Delivery::Lossless,
+                delivery,
             },
             uid: fabric.uid(),
         };
@@ -138,6 +143,9 @@ impl<F: Fabric> Driver<F> {
         for peer in (0..nodes).map(|node| NodeId(node as u16)) {
             if !fabric.passes_memory(peer) {
                 node.set_apart(peer);
+            }
+            if !fabric.is_remote(peer) {
+                node.set_lossless(peer);
             }
         }
         let (pins, rules) = Pins::new(config.pinner.open()?, config);
@@ -199,12 +207,14 @@ impl<F: Fabric> Driver<F> {
         worked |= self.queue.has_commands() && self.queue.serve(&mut self.node, PROCESS);
         worked |= !self.given_up.is_empty() && self.release_given_up();
         worked |= self.receive();
+        worked |= self.receive_datagrams();
         if self.has_news() {
             self.housekeep();
             worked = true;
         }
         worked |= self.serve_services();
         worked |= self.transmit();
+        worked |= self.transmit_datagrams();
         if self.node.has_misses() {
             worked |= self.handle_misses();
         }
@@ -225,8 +235,10 @@ impl<F: Fabric> Driver<F> {
     /// A turn in the page-fault handler: nothing of it allocates or frees.
     fn turn_in_handler(&mut self) -> bool {
         let mut worked = self.receive();
+        worked |= self.receive_datagrams();
         worked |= self.serve_services();
         worked |= self.transmit();
+        worked |= self.transmit_datagrams();
         self.tell();
         if worked {
             self.fire_events();

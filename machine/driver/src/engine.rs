@@ -23,7 +23,7 @@ use mapwire_host::waiting::{Patience, WaitStrategy};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::RankState;
 use mapwire_transport::fabric::{Doorbells, Fabric};
-use mapwire_transport::local::Local;
+use mapwire_transport::job::JobFabric;
 use mapwire_wire::{CommandRepr, NodeId};
 
 use crate::completions::CompletionWords;
@@ -38,7 +38,7 @@ use holding::Interrupts;
 
 /// The driver of a process, shared by its threads.
 #[derive(Debug)]
-pub struct Engine<F: Fabric = Local> {
+pub struct Engine<F: Fabric = JobFabric> {
     driver: SpinLock<Driver<F>>,
     pub(crate) bells: Arc<F::Bells>,
     pub(crate) me: NodeId,

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use mapwire_host::memory::MemoryError;
 use mapwire_nic::{CommandError, NicError};
-use mapwire_transport::local::JoinError;
+use mapwire_transport::job::JoinError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
 use mapwire_vmmc::VmmcError;
@@ -28,6 +28,9 @@ pub enum DriverError {
     /// A channel to a peer could not be set up.
     #[error(transparent)]
     Channel(#[from] ChannelError),
+    /// The way to other hosts.
+    #[error(transparent)]
+    Net(#[from] mapwire_transport::net::NetError),
     /// An export or import.
     #[error(transparent)]
     Vmmc(#[from] VmmcError),
@@ -161,6 +164,7 @@ impl From<JoinError> for DriverError {
         match error {
             JoinError::Rendezvous(error) => error.into(),
             JoinError::Channel(error) => error.into(),
+            JoinError::Net(error) => error.into(),
         }
     }
 }

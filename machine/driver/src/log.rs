@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use mapwire_nic::{CommandError, Rejection};
+use mapwire_transport::net::CardError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
 use mapwire_wire::{ExportId, NodeId, Refusal};
@@ -31,6 +32,13 @@ pub(crate) enum Line {
     ChannelUnusable {
         peer: NodeId,
         error: ChannelError,
+    },
+    BadCard {
+        peer: NodeId,
+        error: CardError,
+    },
+    Stuck {
+        from: NodeId,
     },
     NotConnected {
         to: NodeId,
@@ -93,6 +101,12 @@ impl Line {
             }
             Self::NotPassed { to, export, error } => {
                 tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+            }
+            Self::BadCard { peer, error } => {
+                tracing::error!(%peer, %error, "a peer cannot be reached");
+            }
+            Self::Stuck { from } => {
+                tracing::error!(%from, "a packet of a peer needs pages that do not stay pinned; the peer is given up");
             }
             Self::PassLost { to, tag } => {
                 tracing::warn!(%to, tag, "memory did not reach an importer: it is gone, too many descriptors wait for it, or the launcher has none left");

@@ -118,26 +118,28 @@ pub(crate) fn transmit(
     transport: &mut impl Transport,
     packet: &Transmit,
 ) -> Result<(), SendError> {
+    let payload = payload_of(pins, garbage, packet);
+    transport.send(packet.to, &packet.header, payload)
+}
+
+/// The payload of a packet.
+#[inline(always)]
+pub(crate) fn payload_of<'a>(
+    pins: &'a Pins,
+    garbage: &'a GarbagePage,
+    packet: &'a Transmit,
+) -> Payload<'a> {
     match &packet.source {
-        Source::Inline { bytes, length } => transport.send(
-            packet.to,
-            &packet.header,
-            Payload::one(&bytes[..usize::from(*length)]),
-        ),
-        Source::Message(bytes) => {
-            transport.send(packet.to, &packet.header, Payload::one(&bytes[..]))
-        }
+        Source::Inline { bytes, length } => Payload::one(&bytes[..usize::from(*length)]),
+        Source::Message(bytes) => Payload::one(&bytes[..]),
         Source::Memory { piece, trailer, .. } => {
             let from = source_of(pins, garbage, piece);
             // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
-            // process (`page_of` has checked each), so mapped and readable until the transport has copied it, which is before
-            // `send` returns; rings are never pinned.
+            // process (`page_of` has checked each), so mapped and readable while `pins` is borrowed; rings are never pinned.
             let bytes = unsafe { Bytes::from_raw(from, piece.length as usize) };
             match trailer {
-                None => transport.send(packet.to, &packet.header, Payload::one(bytes)),
-                Some(trailer) => {
-                    transport.send(packet.to, &packet.header, Payload::two(bytes, &trailer[..]))
-                }
+                None => Payload::one(bytes),
+                Some(trailer) => Payload::two(bytes, &trailer[..]),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a process is given besides packets: its place in the job, news of its peers, bells, and memory that neighbours pass.
 //!
-//! A [`Fabric`] is a [`Transport`] with all of that. The one of a single host is [`crate::local::Local`]. What a fabric does not have it
+//! A [`Fabric`] is a [`Transport`] with all of that. That of a job is [`crate::job::JobFabric`]. What a fabric does not have it
 //! answers by "no", peer by peer: where it cannot pass memory, imports go by packets.
 
 use core::fmt::Debug;
@@ -12,6 +12,7 @@ use mapwire_wire::NodeId;
 
 use crate::bells::{Sleeper, Slept, Wake};
 use crate::board::RankState;
+use crate::net::{CardError, Net};
 use crate::rendezvous::RendezvousError;
 use crate::shm::channel::ChannelError;
 use crate::transport::Transport;
@@ -57,6 +58,10 @@ pub trait Doorbells: Debug + Send + Sync {
 pub enum News {
     /// Packets can be sent to the peer.
     Connected(NodeId),
+    /// Datagrams can be sent to the peer, of so many bytes at most. More than once, when paths to it change.
+    Reached(NodeId, usize),
+    /// What the peer says of itself is of no use.
+    BadCard(NodeId, CardError),
     /// The connection to the peer is of no use.
     Unusable(NodeId, ChannelError),
     /// The peer has passed a descriptor under a tag; `None` when this process had no free one. What it names is unchecked.
@@ -103,6 +108,16 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Whether a peer, which may be this process, can map what this process exports: [`pass`](Self::pass) reaches it. Known from the
     /// start, and never changes.
     fn passes_memory(&self, to: NodeId) -> bool;
+
+    /// Whether only datagrams reach a peer. Known from the start, and never changes.
+    fn is_remote(&self, _peer: NodeId) -> bool {
+        false
+    }
+
+    /// The way to remote peers, where there are any.
+    fn net(&mut self) -> Option<&mut Net> {
+        None
+    }
 
     /// Whether [`poll_news`](Self::poll_news) has something. No system call.
     fn has_news(&self) -> bool;

@@ -4,7 +4,8 @@
 //! * [`shm`]: between processes of one host, through rings in shared memory;
 //! * `conformance`: the tests that every transport must pass (feature `conformance`);
 //! * [`board`]: who polls, who sleeps, who is alive;
-//! * [`fabric`]: what a process has besides packets, and [`local`]: that of one host;
+//! * [`net`]: between hosts, by datagrams;
+//! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job of `mapwire run`;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
 #![deny(unsafe_code)]
@@ -14,7 +15,8 @@ pub mod board;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod fabric;
-pub mod local;
+pub mod job;
+pub mod net;
 #[allow(unsafe_code)]
 pub mod payload;
 pub mod rendezvous;

@@ -122,7 +122,7 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::Pages(PagesError::System(error)) | DriverError::Pinner(error) => of_pin(error),
         DriverError::Pages(PagesError::Nic(error)) => of_nic(error),
         DriverError::Memory(error) => of_memory(error),
-        DriverError::Cache(_) => Kind::Config,
+        DriverError::Cache(_) | DriverError::Net(_) => Kind::Config,
         DriverError::NoDescriptor(_)
         | DriverError::PeerBroken {
             breach: mapwire_driver::breach::Breach::NoDescriptor,

@@ -21,6 +21,11 @@ impl<F: Fabric> Driver<F> {
         while let Some(news) = self.fabric.poll_news() {
             match news {
                 News::Connected(peer) => self.node.make_room(peer),
+                News::Reached(peer, bytes) => self.handle_reached(peer, bytes),
+                News::BadCard(peer, error) => {
+                    self.log.push(Line::BadCard { peer, error });
+                    self.handle_peer_gone(peer);
+                }
                 News::Unusable(peer, error) => {
                     self.log.push(Line::ChannelUnusable { peer, error });
                     self.handle_peer_gone(peer);

@@ -14,7 +14,7 @@ use crate::mover;
 const RECEIVE_BUDGET: usize = 64;
 
 /// A payload of the transport, for the node.
-struct Taken<'a>(Received<'a>);
+pub(super) struct Taken<'a>(pub(super) Received<'a>);
 
 impl Payload for Taken<'_> {
     #[inline(always)]

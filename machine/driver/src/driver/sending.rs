@@ -21,6 +21,7 @@ impl<F: Fabric> Driver<F> {
             .queue
             .submit_to(&mut self.node, PROCESS, command, data)?;
         self.transmit();
+        self.transmit_datagrams();
         if self.node.has_misses() {
             self.handle_misses();
         }

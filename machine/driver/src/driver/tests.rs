@@ -6,7 +6,7 @@ use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Me
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_service::{Action, Broken, Service};
-use mapwire_transport::local::Local;
+use mapwire_transport::job::JobFabric;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
 use super::{Driver, PROCESS, SHARED_HANDLER};
@@ -70,7 +70,7 @@ fn flood(driver: &mut Driver) {
 
 /// A driver whose peer is never connected.
 fn driver() -> Driver {
-    let local = Local::without_broker(2).unwrap();
+    let local = JobFabric::without_broker(2).unwrap();
     let peers: crate::driver::PeerWords = (0..2).map(|_| Arc::default()).collect();
     let words = Arc::new(CompletionWords::new());
     Driver::new(&DriverConfig::default(), local, peers, words).unwrap()

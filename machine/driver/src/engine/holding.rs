@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use mapwire_host::masking::{self, Mask};
 use mapwire_host::waiting::now_ns;
 use mapwire_transport::fabric::Fabric;
-use mapwire_transport::local::Local;
+use mapwire_transport::job::JobFabric;
 
 use super::Engine;
 use crate::driver::Driver;
@@ -126,7 +126,7 @@ impl Interrupts {
 
 /// The driver, held. Handlers that may want it are kept off this thread until it has been let go.
 #[derive(Debug)]
-pub struct DriverGuard<'a, F: Fabric = Local> {
+pub struct DriverGuard<'a, F: Fabric = JobFabric> {
     // Dropped in this order.
     driver: SpinGuard<'a, Driver<F>>,
     _mask: Option<Mask>,

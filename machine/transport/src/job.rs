@@ -1,4 +1,5 @@
-//! The fabric of one host: rings in shared memory, the broker's news, the board's bells, descriptors that the broker passes.
+//! The fabric of a job: to ranks of this host rings in shared memory, and descriptors that the broker passes; to those of others
+//! datagrams. The broker's news, and the board's bells.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,6 +11,7 @@ use mapwire_wire::{Header, NodeId};
 use crate::bells::{Sleeper, Slept, Wake};
 use crate::board::{Board, BrokersBoard, RankState};
 use crate::fabric::{Doorbells, Fabric, News};
+use crate::net::{Net, NetConfig, NetError};
 use crate::payload::Payload;
 use crate::rendezvous::{Client, Event, JobAddress, RendezvousError};
 use crate::shm::ShmTransport;
@@ -26,16 +28,19 @@ pub enum JoinError {
     /// The ring by which a process sends to itself.
     #[error(transparent)]
     Channel(#[from] ChannelError),
+    /// The way to other hosts.
+    #[error(transparent)]
+    Net(#[from] NetError),
 }
 
 /// The board, with the rank whose threads sleep by it.
 #[derive(Debug)]
-pub struct LocalBells {
+pub struct JobBells {
     board: Arc<Board>,
     rank: u32,
 }
 
-impl Doorbells for LocalBells {
+impl Doorbells for JobBells {
     #[inline]
     fn enter_polling(&self) {
         self.board.enter_polling(self.rank);
@@ -79,14 +84,16 @@ impl Doorbells for LocalBells {
     }
 }
 
-/// A process's place in a job of one host: by a launcher's broker, or alone.
+/// A process's place in a job: by a launcher's broker, or alone.
 #[derive(Debug)]
-pub struct Local {
+pub struct JobFabric {
     client: Option<Client>,
-    bells: Arc<LocalBells>,
+    bells: Arc<JobBells>,
     size: u32,
     ring: RingConfig,
     transport: ShmTransport,
+    /// There when some ranks are on other hosts.
+    net: Option<Box<Net>>,
     /// Peers that a connection has been asked for.
     requested: Vec<bool>,
     uid: u32,
@@ -95,16 +102,32 @@ pub struct Local {
     found: VecDeque<News>,
 }
 
-impl Local {
-    /// Joins the job at `address` as `rank`.
+impl JobFabric {
+    /// Joins the job at `address` as `rank`. `net` is for ranks on other hosts, if there are any.
     ///
     /// # Errors
-    /// When there is no broker, or it refuses, or does not answer within `timeout`.
-    pub fn join(address: &JobAddress, rank: u32, timeout: Duration) -> Result<Self, JoinError> {
+    /// When there is no broker, or it refuses, or does not answer within `timeout`; where the job has other hosts, [`NetError`].
+    pub fn join(
+        address: &JobAddress,
+        rank: u32,
+        timeout: Duration,
+        net: &NetConfig,
+    ) -> Result<Self, JoinError> {
         let client = Client::join(address, rank, timeout)?;
         let board = Arc::clone(client.board());
         let (rank, size) = (client.rank(), client.size());
-        Self::new(Some(client), board, rank, size)
+        let here = board.host(rank);
+        let has_others = (0..size).any(|peer| board.host(peer) != here);
+        let net = if has_others {
+            let net = Net::open(net, NodeId(rank as u16), size as usize, client.secret())?;
+            client.publish(net.card())?;
+            Some(Box::new(net))
+        } else {
+            None
+        };
+        let mut joined = Self::new(Some(client), board, rank, size)?;
+        joined.net = net;
+        Ok(joined)
     }
 
     /// A job of this process alone.
@@ -137,10 +160,11 @@ impl Local {
         Ok(Self {
             client,
             seen_events: board.events(),
-            bells: Arc::new(LocalBells { board, rank }),
+            bells: Arc::new(JobBells { board, rank }),
             size,
             ring,
             transport,
+            net: None,
             requested: vec![false; size as usize],
             uid: rustix::process::getuid().as_raw(),
             found: VecDeque::new(),
@@ -194,8 +218,14 @@ impl Local {
             Event::NoDescriptor { from, tag: None } => News::NoDescriptor(node(from)),
             Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
             Event::PeerGone { peer } => News::Gone(node(peer)),
-            // Nothing asks for cards yet.
-            Event::Card { peer, .. } => News::Gone(node(peer)),
+            Event::Card { peer, card } => match &mut self.net {
+                Some(net) => match net.introduce(node(peer), &card) {
+                    Ok(bytes) => News::Reached(node(peer), bytes),
+                    Err(error) => News::BadCard(node(peer), error),
+                },
+                // Of a rank on this host, which a broker does not say.
+                None => News::Gone(node(peer)),
+            },
             Event::JobEnded => {
                 let all = (0..self.size).map(|rank| News::Gone(node(rank)));
                 self.found.extend(all.skip(1));
@@ -205,10 +235,12 @@ impl Local {
     }
 }
 
-impl Transport for Local {
+impl Transport for JobFabric {
     #[inline]
     fn max_payload_bytes(&self) -> usize {
-        self.transport.max_payload_bytes()
+        let ring = self.transport.max_payload_bytes();
+        let net = self.net.as_ref().map(|net| net.max_payload_bytes());
+        net.map_or(ring, |net| net.min(ring))
     }
 
     #[inline(always)]
@@ -246,8 +278,8 @@ impl Transport for Local {
     }
 }
 
-impl Fabric for Local {
-    type Bells = LocalBells;
+impl Fabric for JobFabric {
+    type Bells = JobBells;
 
     #[inline]
     fn me(&self) -> NodeId {
@@ -262,12 +294,21 @@ impl Fabric for Local {
         self.uid
     }
 
-    fn bells(&self) -> &Arc<LocalBells> {
+    fn bells(&self) -> &Arc<JobBells> {
         &self.bells
     }
 
-    fn passes_memory(&self, _: NodeId) -> bool {
-        true
+    fn passes_memory(&self, to: NodeId) -> bool {
+        !self.is_remote(to)
+    }
+
+    fn is_remote(&self, peer: NodeId) -> bool {
+        self.net.is_some() && self.board().host(peer.0.into()) != self.board().host(self.bells.rank)
+    }
+
+    #[inline]
+    fn net(&mut self) -> Option<&mut Net> {
+        self.net.as_deref_mut()
     }
 
     #[inline]

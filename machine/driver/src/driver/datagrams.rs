@@ -1,0 +1,194 @@
+//! What goes to ranks of other hosts and comes from them: datagrams, which may be lost.
+
+use mapwire_nic::link::LinkConfig;
+use mapwire_nic::{BufferId, DatagramBody, Source, Verdict};
+use mapwire_transport::fabric::Fabric;
+use mapwire_transport::net::{Arrival, Net};
+use mapwire_transport::payload::{Payload, Received};
+use mapwire_wire::link::{LINK_HEADER_BYTES, MAX_ACK_BYTES};
+use mapwire_wire::{HEADER_BYTES, Header, INLINE_BYTES, NodeId};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::receiving::Taken;
+use super::{Driver, job_key, now_ns};
+use crate::error::DriverError;
+use crate::log::Line;
+use crate::mover;
+
+/// Datagrams taken in one turn, so that a busy peer does not keep a thread from its own work.
+const RECEIVE_BUDGET: usize = 64;
+
+/// Datagrams sent in one turn, so that what comes meanwhile is looked at.
+const SEND_BUDGET: usize = 64;
+
+/// How often a packet whose pages are not there is tried, before it is dropped: its sender sends it again.
+const TRIES: usize = 64;
+
+/// Bytes of the longest head of a datagram: what is not read from memory of a process.
+const HEAD_BYTES: usize = LINK_HEADER_BYTES
+    + if MAX_ACK_BYTES > HEADER_BYTES + INLINE_BYTES {
+        MAX_ACK_BYTES
+    } else {
+        HEADER_BYTES + INLINE_BYTES
+    };
+
+/// The links over `net`, of an epoch that this process has never had.
+pub(super) fn link_config(net: &Net) -> Result<LinkConfig, DriverError> {
+    let [a, b, c, d, e, f, g, h, ..] = job_key()?.0;
+    let epoch = u64::from_le_bytes([a, b, c, d, e, f, g, h]) | 1;
+    Ok(LinkConfig::new(epoch, net.max_datagram_bytes() as u32))
+}
+
+impl<F: Fabric> Driver<F> {
+    /// Takes what has come by datagrams. Whether there was anything.
+    #[inline]
+    pub(super) fn receive_datagrams(&mut self) -> bool {
+        self.fabric.net().is_some() && self.receive_some_datagrams()
+    }
+
+    fn receive_some_datagrams(&mut self) -> bool {
+        let mut received = false;
+        for _ in 0..RECEIVE_BUDGET {
+            let Some(arrival) = self.fabric.net().and_then(Net::poll) else {
+                break;
+            };
+            received = true;
+            let datagram = match arrival {
+                Arrival::Datagram(datagram) => datagram,
+                Arrival::Other => continue,
+                Arrival::Stranger(from) => {
+                    self.meet(from);
+                    continue;
+                }
+            };
+            let now_ns = now_ns();
+            let (from, bytes) = (datagram.from, &*datagram.bytes);
+            let payload = Taken(Received::Inline(
+                bytes.get(LINK_HEADER_BYTES + HEADER_BYTES..).unwrap_or(&[]),
+            ));
+            let (node, pins) = (&mut self.node, &mut self.pins);
+            let mut failed = Vec::new();
+            for _ in 0..TRIES {
+                match node.handle_datagram(now_ns, from, bytes, BufferId(0)) {
+                    Verdict::Taken => break,
+                    Verdict::Wait => {
+                        node.serve_misses(pins, |error| failed.push(error));
+                    }
+                }
+            }
+            while let Some(dma) = self.node.poll_move() {
+                let old = mover::deliver(&self.pins, &mut self.garbage, &dma, &payload.0);
+                self.node.handle_moved(&dma, old);
+            }
+            while let Some(told) = self.node.poll_told(&payload, super::now_ns) {
+                self.teller.tell(told, &self.exports, &mut self.log);
+            }
+            self.log_unserved(failed);
+            if self.node.end_packet(from) {
+                self.tell();
+            }
+            self.take_early(from);
+        }
+        received
+    }
+
+    /// Takes the packets of `from` that came before their turn, and whose turn has come.
+    fn take_early(&mut self, from: NodeId) {
+        while let Some(packet) = self.node.poll_early(from) {
+            // It was checked as it came.
+            let Ok((header, bytes)) = Header::ref_from_prefix(&packet) else {
+                continue;
+            };
+            let payload = Taken(Received::Inline(bytes));
+            let mut verdict = Verdict::Wait;
+            for _ in 0..TRIES {
+                verdict = self.node.handle_packet(from, header, &payload, BufferId(0));
+                if verdict == Verdict::Taken {
+                    break;
+                }
+                self.serve_misses();
+            }
+            if verdict == Verdict::Wait {
+                // It is acked, and so cannot be dropped.
+                self.log.push(Line::Stuck { from });
+                self.handle_peer_gone(from);
+                return;
+            }
+            while let Some(dma) = self.node.poll_move() {
+                let old = mover::deliver(&self.pins, &mut self.garbage, &dma, &payload.0);
+                self.node.handle_moved(&dma, old);
+            }
+            while let Some(told) = self.node.poll_told(&payload, now_ns) {
+                self.teller.tell(told, &self.exports, &mut self.log);
+            }
+            if self.node.end_packet(from) {
+                self.tell();
+            }
+        }
+    }
+
+    /// Sends the datagrams that are due. Whether there were any.
+    #[inline]
+    pub(super) fn transmit_datagrams(&mut self) -> bool {
+        self.fabric.net().is_some() && self.transmit_some_datagrams()
+    }
+
+    fn transmit_some_datagrams(&mut self) -> bool {
+        let now_ns = now_ns();
+        let mut sent = false;
+        for _ in 0..SEND_BUDGET {
+            let Some(datagram) = self.node.poll_datagram(now_ns) else {
+                break;
+            };
+            let Some(net) = self.fabric.net() else {
+                break;
+            };
+            sent = true;
+            let (to, path) = (datagram.to, datagram.header.path);
+            let mut head = [0; HEAD_BYTES];
+            head[..LINK_HEADER_BYTES].copy_from_slice(&datagram.header.emit());
+            let mut length = LINK_HEADER_BYTES;
+            let mut payload = Payload::EMPTY;
+            match datagram.body {
+                DatagramBody::None => {}
+                DatagramBody::Ack(ack) => {
+                    let mut bytes = [0; MAX_ACK_BYTES];
+                    let of = ack.emit(&mut bytes);
+                    head[length..][..of].copy_from_slice(&bytes[..of]);
+                    length += of;
+                }
+                DatagramBody::Packet(packet) => {
+                    head[length..][..HEADER_BYTES].copy_from_slice(packet.header.as_bytes());
+                    length += HEADER_BYTES;
+                    if let Source::Inline { bytes, length: of } = &packet.source {
+                        let bytes = &bytes[..usize::from(*of)];
+                        head[length..][..bytes.len()].copy_from_slice(bytes);
+                        length += bytes.len();
+                    } else {
+                        payload = mover::payload_of(&self.pins, &self.garbage, packet);
+                    }
+                }
+            }
+            if !net.send(to, path, &head[..length], payload) {
+                self.meet(to);
+            }
+        }
+        sent
+    }
+
+    /// Asks how a rank of another host is reached, once.
+    #[cold]
+    fn meet(&mut self, peer: NodeId) {
+        if let Err(error) = self.fabric.request_connection(peer) {
+            self.log.push(Line::NotConnected { to: peer, error });
+        }
+    }
+
+    /// Datagrams of `bytes` at most can be sent to `peer` now.
+    #[cold]
+    pub(super) fn handle_reached(&mut self, peer: NodeId, bytes: usize) {
+        self.node.make_room(peer);
+        let payload = bytes.saturating_sub(LINK_HEADER_BYTES + HEADER_BYTES);
+        self.node.set_max_payload(peer, payload);
+    }
+}

@@ -1,0 +1,178 @@
+//! What a rank tells those of other hosts of itself: its card.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | version, 1 |
+//! | 1 | addresses, 1 to 8 |
+//! | 2–33 | public key |
+//! | 34… | each address: family (4 or 6), port (little-endian), 4 or 16 bytes |
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::rendezvous::Card;
+
+/// Addresses of one rank at most.
+pub const MAX_ADDRESSES: usize = 8;
+
+const VERSION: u8 = 1;
+
+/// What a card says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// Where the rank takes datagrams, the preferred address first.
+    pub addresses: Vec<SocketAddr>,
+    /// The public half of the key by which it proves who it is.
+    pub key: [u8; 32],
+}
+
+/// Why a card is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CardError {
+    /// Another version.
+    #[error("a card of version {0}, not {VERSION}: all ranks must use one release of mapwire")]
+    Version(u8),
+    /// It ends early, goes on behind its end, or has a field that no rank writes.
+    #[error("malformed card")]
+    Malformed,
+}
+
+impl Contact {
+    /// The card that says it, with the first [`MAX_ADDRESSES`] addresses.
+    #[must_use]
+    pub fn to_card(&self) -> Card {
+        let addresses = &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)];
+        let mut bytes = vec![VERSION, addresses.len() as u8];
+        bytes.extend(self.key);
+        for address in addresses {
+            match address.ip() {
+                IpAddr::V4(ip) => {
+                    bytes.push(4);
+                    bytes.extend(address.port().to_le_bytes());
+                    bytes.extend(ip.octets());
+                }
+                IpAddr::V6(ip) => {
+                    bytes.push(6);
+                    bytes.extend(address.port().to_le_bytes());
+                    bytes.extend(ip.octets());
+                }
+            }
+        }
+        Card::new(&bytes).expect("eight addresses fit")
+    }
+
+    /// Reads a card, which another process has written.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn from_card(card: &Card) -> Result<Self, CardError> {
+        let (&[version, count], rest) = card
+            .bytes()
+            .split_first_chunk()
+            .ok_or(CardError::Malformed)?;
+        if version != VERSION {
+            return Err(CardError::Version(version));
+        }
+        let (&key, mut rest) = rest.split_first_chunk().ok_or(CardError::Malformed)?;
+        if count == 0 || usize::from(count) > MAX_ADDRESSES {
+            return Err(CardError::Malformed);
+        }
+        let mut addresses = Vec::with_capacity(count.into());
+        for _ in 0..count {
+            let (address, after) = read_address(rest).ok_or(CardError::Malformed)?;
+            addresses.push(address);
+            rest = after;
+        }
+        match rest {
+            [] => Ok(Self { addresses, key }),
+            _ => Err(CardError::Malformed),
+        }
+    }
+}
+
+fn read_address(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (&[family], rest) = bytes.split_first_chunk()?;
+    let (&port, rest) = rest.split_first_chunk()?;
+    let port = u16::from_le_bytes(port);
+    let (ip, rest): (IpAddr, _) = match family {
+        4 => {
+            let (&octets, rest) = rest.split_first_chunk::<4>()?;
+            (Ipv4Addr::from(octets).into(), rest)
+        }
+        6 => {
+            let (&octets, rest) = rest.split_first_chunk::<16>()?;
+            (Ipv6Addr::from(octets).into(), rest)
+        }
+        _ => return None,
+    };
+    let is_possible = port != 0 && !ip.is_unspecified() && !ip.is_multicast();
+    is_possible.then_some((SocketAddr::new(ip, port), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn contact() -> Contact {
+        Contact {
+            addresses: vec![
+                "10.0.0.1:5000".parse().unwrap(),
+                "[fd00::1]:5001".parse().unwrap(),
+            ],
+            key: [9; 32],
+        }
+    }
+
+    #[test]
+    fn a_card_reads_back_as_it_was_written() {
+        let contact = contact();
+        assert_eq!(Contact::from_card(&contact.to_card()), Ok(contact));
+    }
+
+    #[test]
+    fn a_card_of_another_version_is_told_from_a_malformed_one() {
+        let mut bytes = contact().to_card().bytes().to_vec();
+        bytes.push(0);
+        let longer = Card::new(&bytes).unwrap();
+        assert_eq!(Contact::from_card(&longer), Err(CardError::Malformed));
+        bytes[0] = 2;
+        let other = Card::new(&bytes).unwrap();
+        assert_eq!(Contact::from_card(&other), Err(CardError::Version(2)));
+    }
+
+    #[test]
+    fn a_card_that_names_no_or_an_impossible_address_is_refused() {
+        for address in ["0.0.0.0:1", "10.0.0.1:0", "224.0.0.1:7", "[::]:7"] {
+            let addresses = vec![address.parse().unwrap()];
+            let card = Contact {
+                addresses,
+                ..contact()
+            }
+            .to_card();
+            assert_eq!(
+                Contact::from_card(&card),
+                Err(CardError::Malformed),
+                "{address}"
+            );
+        }
+        let none = Contact {
+            addresses: vec![],
+            ..contact()
+        };
+        assert_eq!(
+            Contact::from_card(&none.to_card()),
+            Err(CardError::Malformed)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic_the_parser(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let card = Card::new(&bytes).unwrap();
+            if let Ok(contact) = Contact::from_card(&card) {
+                prop_assert_eq!(contact.to_card(), card);
+            }
+        }
+    }
+}
