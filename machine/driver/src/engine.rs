@@ -290,6 +290,11 @@ impl<F: Fabric> Engine<F> {
         {
             let _ = thread.join();
         }
+        self.lock().begin_leaving();
+        // Ranks of other hosts hear of it by datagrams, which may be lost.
+        let limit = self.timeout.min(LONGEST_FAREWELL);
+        let told = |driver: &mut Driver<F>| driver.has_said_farewell().then_some(());
+        self.wait_driver(Place::Program, Some(limit), told);
         self.lock().leave();
         self.end_events();
         while let Some(line) = self.next_line() {
@@ -302,6 +307,9 @@ impl<F: Fabric> Engine<F> {
         self.lock().log.pop()
     }
 }
+
+/// How long a rank that leaves waits for peers to hear of it.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
 
 /// Exit status of a rank of which a thread panicked that it cannot do without: as of a Rust program that panics.
 const EXIT_PANIC: i32 = 101;

@@ -11,7 +11,7 @@ use mapwire_wire::{Header, NodeId};
 use crate::bells::{Sleeper, Slept, Wake};
 use crate::board::{Board, BrokersBoard, RankState};
 use crate::fabric::{Doorbells, Fabric, News};
-use crate::net::{Net, NetConfig, NetError};
+use crate::net::{Alarm, Net, NetConfig, NetError};
 use crate::payload::Payload;
 use crate::rendezvous::{Client, Event, JobAddress, RendezvousError};
 use crate::shm::ShmTransport;
@@ -38,6 +38,8 @@ pub enum JoinError {
 pub struct JobBells {
     board: Arc<Board>,
     rank: u32,
+    /// There where datagrams come.
+    alarm: Option<Alarm>,
 }
 
 impl Doorbells for JobBells {
@@ -72,10 +74,19 @@ impl Doorbells for JobBells {
     fn sleep(
         &self,
         sleeper: Sleeper,
-        recheck: impl FnMut(bool) -> bool,
+        mut recheck: impl FnMut(bool) -> bool,
         timeout: Option<Duration>,
         nap: impl FnMut() -> Duration,
     ) -> Slept {
+        let Some(alarm) = &self.alarm else {
+            return self.board.sleep(self.rank, sleeper, recheck, timeout, nap);
+        };
+        let recheck = |was_nap| {
+            // Whatever the thread does next: what comes from here on is heard.
+            let found = recheck(was_nap);
+            alarm.arm();
+            found
+        };
         self.board.sleep(self.rank, sleeper, recheck, timeout, nap)
     }
 
@@ -125,9 +136,7 @@ impl JobFabric {
         } else {
             None
         };
-        let mut joined = Self::new(Some(client), board, rank, size)?;
-        joined.net = net;
-        Ok(joined)
+        Self::new(Some(client), board, rank, size, net)
     }
 
     /// A job of this process alone.
@@ -145,7 +154,7 @@ impl JobFabric {
     pub fn without_broker(size: u32) -> Result<Self, JoinError> {
         let (board, _files) =
             BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
-        Self::new(None, Arc::new(board.into_board()), 0, size)
+        Self::new(None, Arc::new(board.into_board()), 0, size, None)
     }
 
     fn new(
@@ -153,18 +162,29 @@ impl JobFabric {
         board: Arc<Board>,
         rank: u32,
         size: u32,
+        net: Option<Box<Net>>,
     ) -> Result<Self, JoinError> {
+        let alarm = match &net {
+            None => None,
+            Some(net) => {
+                let rung = Arc::clone(&board);
+                let ring = move || {
+                    rung.ring(rank);
+                };
+                Some(Alarm::start(&net.fds(), ring).map_err(NetError::Watch)?)
+            }
+        };
         let ring = RingConfig::default();
         let mut transport = ShmTransport::new(&ring);
         transport.connect_self(NodeId(rank as u16), &ring)?;
         Ok(Self {
             client,
             seen_events: board.events(),
-            bells: Arc::new(JobBells { board, rank }),
+            bells: Arc::new(JobBells { board, rank, alarm }),
             size,
             ring,
             transport,
-            net: None,
+            net,
             requested: vec![false; size as usize],
             uid: rustix::process::getuid().as_raw(),
             found: VecDeque::new(),

@@ -6,6 +6,8 @@ use super::ranges::Ranges;
 
 /// Packets in order after which an ack goes at once.
 const EVERY: u32 = 2;
+/// Packets that say what is expected next, after which one of that is not enough: only an ack tells the round-trip time.
+const MOST_CARRIED: u32 = 16;
 
 /// What the peer is owed.
 #[derive(Debug, Default)]
@@ -15,14 +17,24 @@ pub(super) struct Acks {
     newest_ns: u64,
     /// When an ack is due.
     due_ns: Option<u64>,
-    /// Packets since the last ack.
+    /// Packets since the last ack, or since one of ours told as much.
     since: u32,
+    /// Packets of ours that took the place of an ack since the last.
+    carried: u32,
 }
 
 impl Acks {
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
-        (self.due_ns, self.since) = (None, 0);
+        (self.due_ns, self.since, self.carried) = (None, 0, 0);
+    }
+
+    /// A packet goes to the peer, and says that all before a certain one have come. Where none is missing that is all an ack would say.
+    pub(super) const fn handle_carried(&mut self) {
+        if self.since > 0 && self.carried < MOST_CARRIED {
+            (self.due_ns, self.since) = (None, 0);
+            self.carried += 1;
+        }
     }
 
     /// Transmission `number` has come. One in order may wait for the next for `delay_ns`; what is repeated or early is told at once,
@@ -57,7 +69,7 @@ impl Acks {
         if self.due_ns? > now_ns {
             return None;
         }
-        (self.due_ns, self.since) = (None, 0);
+        (self.due_ns, self.since, self.carried) = (None, 0, 0);
         let delay_ns = now_ns.saturating_sub(self.newest_ns);
         LinkAck::new(
             u32::try_from(delay_ns).unwrap_or(u32::MAX),
@@ -82,5 +94,17 @@ mod tests {
         assert_eq!(acks.poll(1000), None);
         acks.handle_arrived(1000, 5, false, 50);
         assert_eq!(acks.poll(1000).unwrap().ranges(), [(5, 5), (1, 2)]);
+    }
+
+    #[test]
+    fn packets_of_ours_take_the_place_of_acks_for_a_while() {
+        let mut acks = Acks::default();
+        let mut told = 0;
+        for number in 1..=40 {
+            acks.handle_arrived(number, number, true, 50);
+            acks.handle_carried();
+            told += u32::from(acks.poll(number + 50).is_some());
+        }
+        assert_eq!(told, 2);
     }
 }

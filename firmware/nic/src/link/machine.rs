@@ -255,6 +255,12 @@ impl<T> Link<T> {
         if self.dead && (!greets || is_known) {
             if !is_known {
                 self.greeting.begin(now_ns);
+            } else if header.kind == LinkKind::Data
+                && header.peer_epoch == self.config.epoch
+                && self.reorder.arrival(header.sequence) == Arrival::Repeated
+            {
+                // It was taken while the link lived, and the peer waits for word of that before it leaves.
+                self.owe_ack(now_ns, header, false);
             }
             return Err(Ignored::Dead);
         }
@@ -318,9 +324,11 @@ impl<T> Link<T> {
     }
 
     /// The peer is known to be gone: nothing more is sent to it or taken of it, unless another incarnation of it introduces itself.
+    ///
+    /// What was taken of it is acked all the same: a peer that leaves waits until its word of that has come.
     pub fn close(&mut self) {
         self.sent.reset(self.first_sequence);
-        self.reorder = Reorder::new(self.first_sequence);
+        self.reorder.forget_early();
         self.greeting.cancel();
         self.welcome = None;
         self.owing_since_ns = None;
@@ -539,18 +547,24 @@ impl<T> Link<T> {
                 ));
             }
         }
-        let epoch = self.greeting.known().filter(|_| !self.dead)?;
-        if core::mem::take(&mut self.asks_again) {
-            let number = self.sent.take_number();
-            let path = self.reply_path;
-            return Some(self.datagram(LinkKind::Again, number, epoch, path, Body::None));
-        }
+        let epoch = self.greeting.known()?;
         if let Some(ack) = self.acks.poll(now_ns) {
             let number = self.sent.take_number();
             let path = self.reply_path;
             return Some(self.datagram(LinkKind::Ack, number, epoch, path, Body::Ack(ack)));
         }
+        if self.dead {
+            return None;
+        }
+        if core::mem::take(&mut self.asks_again) {
+            let number = self.sent.take_number();
+            let path = self.reply_path;
+            return Some(self.datagram(LinkKind::Again, number, epoch, path, Body::None));
+        }
         let (number, sequence, again) = self.poll_packet(now_ns, waiting_bytes)?;
+        if self.reorder.is_empty() {
+            self.acks.handle_carried();
+        }
         let body = Body::Packet { sequence, again };
         let path = self.paths.current();
         Some(self.datagram(LinkKind::Data, number, epoch, path, body))
@@ -628,7 +642,8 @@ impl<T> Link<T> {
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         if self.dead {
-            return self.greeting.next_ns();
+            let times = [self.greeting.next_ns(), self.acks.due_ns()];
+            return times.into_iter().flatten().min();
         }
         let paced = self.paced.then(|| self.pacer.next_ns());
         let times = [

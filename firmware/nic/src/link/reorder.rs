@@ -69,6 +69,11 @@ impl<T> Reorder<T> {
         self.early[at] = Some(item);
     }
 
+    /// Drops the early packets.
+    pub(super) fn forget_early(&mut self) {
+        self.early.clear();
+    }
+
     /// Bytes of the places for early packets.
     pub(super) fn bytes(&self) -> usize {
         self.early.capacity() * size_of::<Option<T>>()

@@ -420,6 +420,26 @@ fn a_peer_that_restarts_is_told_once_and_gets_nothing_of_what_was_meant_for_its_
 }
 
 #[test]
+fn what_was_taken_of_a_peer_before_its_link_was_closed_is_acked_when_it_is_repeated() {
+    let mut world = World::new(1, Rules::default());
+    world.send(0, 0..3);
+    world.run_until_over();
+    world.send(0, 3..4);
+    // The receiver takes word that its peer leaves, and its ack of that is lost.
+    world.run(10_000, |world| world.ends[1].got.len() == 4);
+    world.under_way.clear();
+    world.ends[1].link.close();
+    world.rules.drop = 0;
+    world.run_until_over();
+    assert_eq!(world.ends[0].over, 4);
+    assert_eq!(world.ends[1].got, [0, 1, 2, 3]);
+    // What it has not taken is not acked.
+    world.send(0, 4..5);
+    world.run(1_000, |world| world.ends[0].over == 5);
+    assert_eq!((world.ends[0].over, world.ends[1].got.len()), (4, 4));
+}
+
+#[test]
 fn a_peer_that_was_declared_dead_is_heard_again_only_as_another_incarnation() {
     let mut world = World::new(3, Rules::default());
     world.send(0, 0..10);

@@ -122,20 +122,40 @@ impl<F: Fabric> Driver<F> {
         is_gone(&self.peers, node)
     }
 
-    /// Tells the peers and the launcher that this rank leaves, and closes the channels.
-    pub(crate) fn leave(&mut self) {
-        let peers: Vec<NodeId> = self
-            .fabric
-            .peers()
-            .iter()
-            .copied()
-            .filter(|&peer| peer != self.me && !self.is_gone(peer))
-            .collect();
-        self.node.leave(peers.iter().copied());
+    /// Peers that live and that packets have gone to, or come from.
+    fn acquaintances(&mut self) -> Vec<NodeId> {
+        let (me, size) = (self.me, self.fabric.size());
+        let mut peers = self.fabric.peers().to_vec();
+        if let Some(net) = self.fabric.net() {
+            let all = (0..size).map(|node| NodeId(node as u16));
+            peers.extend(all.filter(|&node| net.knows(node)));
+        }
+        peers.retain(|&peer| peer != me && !self.is_gone(peer));
+        peers
+    }
+
+    /// Tells the peers that this rank leaves.
+    pub(crate) fn begin_leaving(&mut self) {
+        let peers = self.acquaintances();
+        self.node.leave(peers.into_iter());
         self.serve_services();
         self.transmit();
+        self.transmit_datagrams();
         self.ring_due();
-        for peer in peers {
+    }
+
+    /// Whether all peers on other hosts that live have heard of it.
+    pub(crate) fn has_said_farewell(&mut self) -> bool {
+        let peers = self.acquaintances();
+        let mut remote = peers
+            .into_iter()
+            .filter(|&peer| self.fabric.is_remote(peer));
+        remote.all(|peer| self.node.idle_towards(peer))
+    }
+
+    /// Closes the channels, and tells the launcher that this rank has left.
+    pub(crate) fn leave(&mut self) {
+        for peer in self.acquaintances() {
             self.fabric.disconnect(peer);
         }
         self.close_trace();

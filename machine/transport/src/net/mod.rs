@@ -1,12 +1,15 @@
 //! The way to ranks of other hosts: datagrams, which may be lost. The links of the network interface recover them.
 
+mod alarm;
 mod card;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, NodeId};
 
+pub(crate) use alarm::Alarm;
 pub use card::{CardError, Contact, MAX_ADDRESSES};
 
 use crate::payload::Payload;
@@ -47,6 +50,11 @@ pub enum NetError {
         /// Why.
         source: std::io::Error,
     },
+    /// The thread that watches the sockets cannot be had.
+    #[error(
+        "cannot watch for datagrams: {0}; raise the limits on threads and descriptors (ulimit -u, ulimit -n)"
+    )]
+    Watch(std::io::Error),
     /// No address was given.
     #[error("no address to take datagrams at; name some of this host (MAPWIRE_ADDRESSES)")]
     NoAddress,
@@ -150,6 +158,11 @@ impl Net {
             *entry = Some(contact.addresses.into());
         }
         Ok(self.max_datagram_bytes())
+    }
+
+    /// The sockets, to be watched.
+    pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.socket.as_fd()]
     }
 
     /// Whether `peer` has been introduced.

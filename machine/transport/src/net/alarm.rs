@@ -1,0 +1,174 @@
+//! Wakes threads of this process that sleep when datagrams come.
+//!
+//! Threads sleep on the words of the board, which peers on this host ring. Nobody rings for a datagram, so a thread of the alarm waits
+//! for the sockets, once they are [armed](Alarm::arm), and rings. A thread that polls finds datagrams itself: while one does, the
+//! alarm is not armed but every [`PAUSE`], so that it costs little and what comes after the last one has gone is heard within that time.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mapwire_host::descriptors::above_stdio;
+use mapwire_host::masking;
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+
+/// How long the alarm rests after it has rung, unless a thread that is about to sleep arms it before.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// The event of the descriptor by which the thread is told to end.
+const END: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Sockets {
+    epoll: OwnedFd,
+    sockets: Vec<OwnedFd>,
+}
+
+impl Sockets {
+    /// Lets the next datagram end the thread's wait, also one that is there already.
+    fn arm(&self) {
+        for (number, socket) in self.sockets.iter().enumerate() {
+            let data = epoll::EventData::new_u64(number as u64);
+            let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+            // It was added when this was made, and stays open.
+            let _ = epoll::modify(&self.epoll, socket, data, once);
+        }
+    }
+}
+
+/// See [the module](self).
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    sockets: std::sync::Arc<Sockets>,
+    end: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Alarm {
+    /// An alarm for `sockets` that calls `ring`.
+    pub(crate) fn start(
+        sockets: &[BorrowedFd<'_>],
+        ring: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let epoll = above_stdio(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
+        let end = above_stdio(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?;
+        epoll::add(
+            &epoll,
+            &end,
+            epoll::EventData::new_u64(END),
+            epoll::EventFlags::IN,
+        )?;
+        let copies: io::Result<Vec<OwnedFd>> = sockets
+            .iter()
+            .map(|socket| {
+                let copy = socket.try_clone_to_owned()?;
+                let data = epoll::EventData::new_u64(0);
+                epoll::add(&epoll, &copy, data, epoll::EventFlags::ONESHOT)?;
+                Ok(copy)
+            })
+            .collect();
+        let sockets = std::sync::Arc::new(Sockets {
+            epoll,
+            sockets: copies?,
+        });
+        let watched = std::sync::Arc::clone(&sockets);
+        // The thread starts with signals blocked: handlers of the program run on threads of the program.
+        let masked = masking::mask();
+        let thread = std::thread::Builder::new()
+            .name("mapwire-net".to_owned())
+            .spawn(move || {
+                masking::mask_for_good();
+                watch(&watched, ring);
+            })?;
+        drop(masked);
+        Ok(Self {
+            sockets,
+            end,
+            thread: Some(thread),
+        })
+    }
+
+    /// Rings for the next datagram, or at once where one waits: for a thread that is about to sleep, and has looked.
+    pub(crate) fn arm(&self) {
+        self.sockets.arm();
+    }
+}
+
+fn watch(sockets: &Sockets, ring: impl Fn()) {
+    let mut events: Vec<epoll::Event> = Vec::with_capacity(16);
+    loop {
+        events.clear();
+        match epoll::wait(&sockets.epoll, spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            // Nothing else can be wrong with a descriptor of ours.
+            Err(_) => return,
+        }
+        let is_end = |event: &epoll::Event| {
+            let data = event.data;
+            data.u64() == END
+        };
+        if events.iter().any(is_end) {
+            return;
+        }
+        if !events.is_empty() {
+            ring();
+            std::thread::sleep(PAUSE);
+            sockets.arm();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+
+    fn rings_at_least(rings: &AtomicU32, least: u32) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while rings.load(Ordering::SeqCst) < least {
+            assert!(Instant::now() < end, "nobody rings");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn an_alarm_rings_for_datagrams_that_come_once_it_is_armed_and_for_those_that_wait() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let rings = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&rings);
+        let ring = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
+        let alarm = Alarm::start(&[socket.as_fd()], ring).unwrap();
+        socket.send_to(b"one", to).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(rings.load(Ordering::SeqCst), 0, "it is not armed");
+        alarm.arm();
+        rings_at_least(&rings, 1);
+        // Nobody takes the datagram: it rings again after each pause, and not more often.
+        let start = Instant::now();
+        let before = rings.load(Ordering::SeqCst);
+        rings_at_least(&rings, before + 5);
+        assert!(start.elapsed() >= 4 * PAUSE);
+        socket.recv_from(&mut [0; 8]).unwrap();
+        drop(alarm);
+    }
+}
