@@ -119,6 +119,9 @@ pub trait Fabric: Transport + Debug + Send + 'static {
         None
     }
 
+    /// All that has come by datagrams is about to be taken: [`has_input`](Transport::has_input) is about what comes from here on.
+    fn begin_look(&self) {}
+
     /// Whether [`poll_news`](Self::poll_news) has something. No system call.
     fn has_news(&self) -> bool;
 

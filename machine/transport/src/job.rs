@@ -280,7 +280,7 @@ impl Transport for JobFabric {
 
     #[inline]
     fn has_input(&self) -> bool {
-        self.transport.has_input()
+        self.transport.has_input() || self.bells.alarm.as_ref().is_some_and(Alarm::is_due)
     }
 
     #[inline]
@@ -329,6 +329,13 @@ impl Fabric for JobFabric {
     #[inline]
     fn net(&mut self) -> Option<&mut Net> {
         self.net.as_deref_mut()
+    }
+
+    #[inline]
+    fn begin_look(&self) {
+        if let Some(alarm) = &self.bells.alarm {
+            alarm.begin_look();
+        }
     }
 
     #[inline]

@@ -48,6 +48,7 @@ impl<F: Fabric> Driver<F> {
 
     fn receive_some_datagrams(&mut self) -> bool {
         let mut received = false;
+        self.fabric.begin_look();
         for _ in 0..RECEIVE_BUDGET {
             let Some(arrival) = self.fabric.net().and_then(Net::poll) else {
                 break;

@@ -4,6 +4,7 @@
 //! for the sockets, once they are [armed](Alarm::arm), and rings. A thread that polls finds datagrams itself: while one does, the
 //! alarm is not armed but every [`PAUSE`], so that it costs little and what comes after the last one has gone is heard within that time.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -12,10 +13,10 @@ use std::time::Duration;
 use mapwire_host::descriptors::above_stdio;
 use mapwire_host::masking;
 use rustix::buffer::spare_capacity;
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-/// How long the alarm rests after it has rung, unless a thread that is about to sleep arms it before.
+/// How long the alarm rests after it has rung, unless a thread that is about to sleep arms it.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// The event of the descriptor by which the thread is told to end.
@@ -24,6 +25,8 @@ const END: u64 = u64::MAX;
 #[derive(Debug)]
 struct Sockets {
     epoll: OwnedFd,
+    /// It has rung, and nobody has looked since.
+    is_due: AtomicBool,
     sockets: Vec<OwnedFd>,
 }
 
@@ -72,6 +75,7 @@ impl Alarm {
             .collect();
         let sockets = std::sync::Arc::new(Sockets {
             epoll,
+            is_due: AtomicBool::new(false),
             sockets: copies?,
         });
         let watched = std::sync::Arc::clone(&sockets);
@@ -95,13 +99,30 @@ impl Alarm {
     pub(crate) fn arm(&self) {
         self.sockets.arm();
     }
+
+    /// Whether it has rung since the sockets were last looked at.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.sockets.is_due.load(Ordering::Acquire)
+    }
+
+    /// The sockets are looked at, from here on.
+    #[inline]
+    pub(crate) fn begin_look(&self) {
+        if self.is_due() {
+            self.sockets.is_due.store(false, Ordering::Release);
+        }
+    }
 }
 
 fn watch(sockets: &Sockets, ring: impl Fn()) {
     let mut events: Vec<epoll::Event> = Vec::with_capacity(16);
+    let pause = Timespec::try_from(PAUSE).ok();
+    let mut has_rung = false;
     loop {
         events.clear();
-        match epoll::wait(&sockets.epoll, spare_capacity(&mut events), None) {
+        let limit = pause.as_ref().filter(|_| has_rung);
+        match epoll::wait(&sockets.epoll, spare_capacity(&mut events), limit) {
             Ok(_) | Err(Errno::INTR) => {}
             // Nothing else can be wrong with a descriptor of ours.
             Err(_) => return,
@@ -114,10 +135,12 @@ fn watch(sockets: &Sockets, ring: impl Fn()) {
             return;
         }
         if !events.is_empty() {
+            sockets.is_due.store(true, Ordering::Release);
             ring();
-            std::thread::sleep(PAUSE);
+        } else if has_rung {
             sockets.arm();
         }
+        has_rung = !events.is_empty();
     }
 }
 

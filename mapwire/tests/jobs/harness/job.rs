@@ -136,6 +136,12 @@ impl Job {
         command
             .args(["run", "-n", &self.ranks.to_string()])
             .args(&self.options);
+        // To try tests that do not choose over another transport.
+        if let Ok(transport) = std::env::var("JOBS_TRANSPORT")
+            && !self.options.iter().any(|option| option == "--transport")
+        {
+            command.args(["--transport", &transport]);
+        }
         command.arg("--").arg(program);
         command.args([
             "--exact",
