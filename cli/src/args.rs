@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::config::Transport;
 use clap::{Args, Parser, Subcommand};
 
 use crate::lab::LabCommand;
@@ -107,6 +108,9 @@ pub(crate) struct JobOptions {
     /// How ranks of one host reach each other; udp is for trials of what several hosts would do
     #[arg(long, value_name = "shm|udp")]
     pub(crate) transport: Option<String>,
+    /// Neither seal nor authenticate what goes to other hosts: for measurements only
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// How a rank waits: spin, sleep, or spin briefly (for NS nanoseconds, or what a wake-up costs here) and then sleep
     #[arg(long, value_name = "poll|event|adaptive[:NS]")]
     pub(crate) wait: Option<String>,
@@ -216,6 +220,12 @@ pub(crate) struct BenchArgs {
     /// Fewer and shorter runs: shows that it works, the figures are rough
     #[arg(long)]
     pub(crate) quick: bool,
+    /// How the ranks reach each other
+    #[arg(long, value_enum, default_value = "shm")]
+    pub(crate) transport: Transport,
+    /// With udp: neither seal nor authenticate datagrams
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ pub const VARIABLES: &[&str] = &[
     "MAPWIRE_CONFIG",
     "MAPWIRE_DRIVER",
     "MAPWIRE_FAULTS",
+    "MAPWIRE_INSECURE",
     "MAPWIRE_JOB",
     "MAPWIRE_LOG",
     "MAPWIRE_NIC_MEMORY",

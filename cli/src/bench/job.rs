@@ -8,6 +8,7 @@ use mapwire::{Buffer, Export, Import, Node, Rights};
 use super::placement::quickest;
 use super::words::Words;
 use super::{BenchError, Plan};
+use crate::config::Transport;
 use crate::stdio;
 
 /// Set in the environment of the ranks: they measure rather than start a job.
@@ -65,6 +66,12 @@ impl Job<'_> {
         if plan.quick {
             command.arg("--quick");
         }
+        if plan.transport == Transport::Udp {
+            command.args(["--transport", "udp"]);
+        }
+        if plan.insecure {
+            command.arg("--insecure");
+        }
         command.env(ROLE, self.case);
         Ok(command)
     }
@@ -104,6 +111,8 @@ pub(crate) struct Steps {
 }
 
 enum Kept {
+    /// The caller's.
+    Nothing,
     Own(#[allow(dead_code)] Buffer, #[allow(dead_code)] Export),
     Others(#[allow(dead_code)] Import),
 }
@@ -145,6 +154,17 @@ impl Steps {
             turn: 0,
             _kept: kept,
         })
+    }
+
+    /// Steps in memory that all ranks have mapped otherwise, of zeros, and keep.
+    pub(crate) fn over(node: &Node, words: Words) -> Self {
+        Self {
+            rank: node.rank(),
+            size: node.size(),
+            words,
+            turn: 0,
+            _kept: Kept::Nothing,
+        }
     }
 
     /// Rank 0: tells the others what to do, and goes on at once.

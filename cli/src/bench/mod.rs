@@ -5,6 +5,7 @@
 //! after each point, points dropped when the machine changed meanwhile; [`pair`] runs the other
 //! half of a measurement in a process of its own.
 
+mod datagrams;
 mod exports;
 mod flags;
 pub(crate) mod job;
@@ -33,6 +34,7 @@ use std::process::ExitCode;
 use row::Report;
 
 use crate::args::BenchArgs;
+use crate::config::Transport;
 use crate::stdio;
 
 /// How a bench is to run.
@@ -40,6 +42,10 @@ use crate::stdio;
 pub(crate) struct Plan {
     /// Few and short runs: to show that the bench works, not to be quoted.
     pub(crate) quick: bool,
+    /// How the ranks reach each other.
+    pub(crate) transport: Transport,
+    /// Datagrams are not sealed.
+    pub(crate) insecure: bool,
 }
 
 /// What went wrong, for the user. The rows so far have been printed.
@@ -156,7 +162,23 @@ pub(crate) fn command(args: &BenchArgs) -> ExitCode {
         return ExitCode::from(2);
     };
     let mut report = Report::new(bench.name, args.json);
-    let outcome = (bench.run)(Plan { quick: args.quick }, &mut report);
+    let plan = Plan {
+        quick: args.quick,
+        transport: args.transport,
+        insecure: args.insecure,
+    };
+    let run = match (plan.transport, bench.name) {
+        (Transport::Shm, _) => bench.run,
+        (Transport::Udp, "send-latency") => datagrams::latency,
+        (Transport::Udp, "send-bandwidth") => datagrams::bandwidth,
+        (Transport::Udp, _) => {
+            eprintln!(
+                "mapwire: bench `{name}` runs over shared memory only; send-latency and send-bandwidth run over udp"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    let outcome = run(plan, &mut report);
     report.finish();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -141,6 +141,13 @@ impl Words {
         };
     }
 
+    /// Takes a datagram into all of it. Its bytes.
+    pub(crate) fn receive(&self, socket: &std::net::UdpSocket) -> std::io::Result<usize> {
+        // SAFETY: within the mapping; nobody else uses the bench's memory meanwhile.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(self.start, self.bytes) };
+        socket.recv(bytes)
+    }
+
     /// Copies all of `from`, other memory of the bench, to `offset`: memcpy.
     #[inline(always)]
     pub(crate) fn copy_from(&self, offset: usize, from: Self) {

@@ -21,7 +21,7 @@ pub(crate) enum Bind {
 }
 
 /// How ranks of one host reach each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Transport {
     /// By shared memory.
     Shm,
@@ -102,7 +102,7 @@ fn check(key: &str, text: &str) -> Checked {
         "pinner" => one_of(&["cheapest", "mlock", "io_uring"], text),
         "bind" => one_of(&["none", "core"], text),
         "stdout" => one_of(&["auto", "pty", "pipe"], text),
-        "tag" => one_of(&["true", "false"], text),
+        "tag" | "insecure" => one_of(&["true", "false"], text),
         "pin_limit" => Ok(bytes(text)?.to_string()),
         "shared" => match bytes(text)? {
             0 => Err("the shared memory cannot be empty".into()),

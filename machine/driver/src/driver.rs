@@ -127,7 +127,7 @@ impl<F: Fabric> Driver<F> {
             .collect::<Result<Vec<Key>, DriverError>>()?;
         let delivery = match fabric.net() {
             None => Delivery::Lossless,
-            Some(net) => Delivery::Lossy(datagrams::link_config(net)?),
+            Some(net) => Delivery::Lossy(datagrams::link_config(net, config)?),
         };
         let node_config = NodeConfig {
             nic: Config {

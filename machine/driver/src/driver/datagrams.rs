@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::receiving::Taken;
 use super::{Driver, job_key, now_ns};
+use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::mover;
@@ -33,10 +34,14 @@ const HEAD_BYTES: usize = LINK_HEADER_BYTES
     };
 
 /// The links over `net`, of an epoch that this process has never had.
-pub(super) fn link_config(net: &Net) -> Result<LinkConfig, DriverError> {
+pub(super) fn link_config(net: &Net, config: &DriverConfig) -> Result<LinkConfig, DriverError> {
     let [a, b, c, d, e, f, g, h, ..] = job_key()?.0;
     let epoch = u64::from_le_bytes([a, b, c, d, e, f, g, h]) | 1;
-    Ok(LinkConfig::new(epoch, net.max_datagram_bytes() as u32))
+    Ok(LinkConfig {
+        // The launcher tells of ranks that end. A link finds out what cannot be reached.
+        dead_after_ns: u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX),
+        ..LinkConfig::new(epoch, net.max_datagram_bytes() as u32)
+    })
 }
 
 impl<F: Fabric> Driver<F> {

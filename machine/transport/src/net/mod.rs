@@ -26,6 +26,8 @@ const MAX_UDP_BYTES: usize = 65_507;
 pub struct NetConfig {
     /// The addresses of this host that datagrams come to.
     pub addresses: Vec<IpAddr>,
+    /// Datagrams are neither sealed nor authenticated: for measurements.
+    pub insecure: bool,
 }
 
 impl Default for NetConfig {
@@ -33,6 +35,7 @@ impl Default for NetConfig {
     fn default() -> Self {
         Self {
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            insecure: false,
         }
     }
 }
