@@ -5,6 +5,7 @@
 //! * `conformance`: the tests that every transport must pass (feature `conformance`);
 //! * [`board`]: who polls, who sleeps, who is alive;
 //! * [`net`]: between hosts, by datagrams;
+//! * [`udp`]: the sockets that datagrams go through;
 //! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job of `mapwire run`;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
@@ -22,3 +23,4 @@ pub mod payload;
 pub mod rendezvous;
 pub mod shm;
 pub mod transport;
+pub mod udp;

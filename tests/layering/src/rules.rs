@@ -147,6 +147,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/transport/src/shm/mod.rs", "mod loom_tests"),
     ("machine/transport/src/shm/mod.rs", "mod prefetch"),
     ("machine/transport/src/shm/mod.rs", "mod ring"),
+    ("machine/transport/src/udp/mod.rs", "mod sys"),
     ("mapwire/src/lib.rs", "mod raw"),
     ("mapwire/src/lib.rs", "mod shared"),
     ("mapwire/src/lib.rs", "mod slice"),

@@ -1,0 +1,345 @@
+//! Sending: datagrams are gathered, those to one address that are equally long go to the kernel as one message, and many
+//! messages go by one call.
+
+use core::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use super::mtu;
+use super::socket::Socket;
+use super::sys::{Gather, MAX_MESSAGES, Message, Outbox};
+use crate::payload::Payload;
+
+/// Longest datagram, in bytes of UDP payload: what fits into an IPv4 packet.
+pub const MAX_DATAGRAM_BYTES: usize = 65_507;
+/// Datagrams in one message at most, as kernels since 4.18 have it.
+const MAX_SEGMENTS: usize = 64;
+/// Payloads up to here are copied behind their heads, which costs less than to hand over one more piece.
+const COPIED_BYTES: usize = 512;
+/// Bytes copied or made in a batch before it is flushed: four messages of sealed datagrams.
+const ARENA_BYTES: usize = 4 << 16;
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// Index of the socket that sends it.
+    pub via: usize,
+    /// Who receives it.
+    pub to: SocketAddr,
+    /// Whether it may be sent in fragments if the path's MTU is shorter: for one that was made before the path shrank.
+    /// Others are refused as too long then.
+    pub may_fragment: bool,
+}
+
+/// What became of the datagrams of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Datagrams that the kernel took.
+    pub sent: u32,
+    /// Datagrams not sent because the socket's buffer was full: the last ones pushed for this socket.
+    pub blocked: u32,
+    /// Datagrams not sent because a firewall forbids it (`EPERM`, `EACCES`).
+    pub forbidden: u32,
+    /// Datagrams not sent because no route leads there, or nobody answers at the next hop (`ENETUNREACH`, `EHOSTUNREACH`,
+    /// `ENETDOWN`, `EADDRNOTAVAIL`).
+    pub unreachable: u32,
+    /// Datagrams not sent because the receiver had refused earlier ones (`ECONNREFUSED`).
+    pub refused: u32,
+    /// Datagrams not sent for another reason: a socket that does not exist, an address of the other family.
+    pub failed: u32,
+    /// Datagrams not sent because they are longer than the path allows.
+    pub too_long: u32,
+    /// To whom one of those was addressed, and what the path allows.
+    pub shortened: Option<Shortened>,
+}
+
+/// A path that does not let long datagrams pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortened {
+    /// Index of the socket.
+    pub via: usize,
+    /// The address at the other end.
+    pub to: SocketAddr,
+    /// Longest datagram that passes, in bytes of UDP payload.
+    pub max_bytes: usize,
+}
+
+/// Room for batches, used anew by each.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    outbox: Outbox,
+    /// Never longer than [`MAX_MESSAGES`].
+    messages: Vec<Message>,
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Result<Self, Errno> {
+        Ok(Self {
+            outbox: Outbox::new(ARENA_BYTES)?,
+            messages: Vec::with_capacity(MAX_MESSAGES),
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn batch<'a>(&'a mut self, sockets: &'a mut [Socket]) -> Batch<'a> {
+        self.messages.clear();
+        Batch {
+            sockets,
+            gather: self.outbox.gather(),
+            messages: &mut self.messages,
+            via: 0,
+            may_fragment: false,
+            is_open: false,
+            blocked: 0,
+            outcome: Outcome::default(),
+        }
+    }
+}
+
+/// Datagrams to be sent, in order. A batch that is dropped unfinished sends no more of them.
+#[derive(Debug)]
+#[must_use = "what is gathered is sent by `finish`"]
+pub struct Batch<'a> {
+    sockets: &'a mut [Socket],
+    gather: Gather<'a>,
+    messages: &'a mut Vec<Message>,
+    /// The socket of all messages that wait here.
+    via: usize,
+    /// Whether they may be fragmented.
+    may_fragment: bool,
+    /// Whether the last message takes another datagram of the same length.
+    is_open: bool,
+    /// Bit of each socket whose buffer is full.
+    blocked: u64,
+    outcome: Outcome,
+}
+
+impl<'a> Batch<'a> {
+    /// Adds a datagram: `head`, which is copied, then `payload`, which is read while the batch is flushed.
+    #[inline(always)]
+    pub fn push(&mut self, destination: &Destination, head: &[u8], payload: Payload<'a>) {
+        let payload_bytes = payload.len_bytes();
+        let bytes = head.len().saturating_add(payload_bytes);
+        let is_copied = payload_bytes <= COPIED_BYTES;
+        let (made, pieces) = match is_copied {
+            true => (bytes, 1),
+            false => (head.len(), 3),
+        };
+        let Some(mut message) = self.begin(destination, bytes, made, pieces) else {
+            return;
+        };
+        let into = self.gather.reserve(&mut message, made);
+        into[..head.len()].copy_from_slice(head);
+        if is_copied {
+            let mut into = &mut into[head.len()..];
+            for piece in payload.pieces() {
+                let (this, rest) = into.split_at_mut(piece.len());
+                piece.copy_to_slice(this);
+                into = rest;
+            }
+        } else {
+            for &piece in payload.pieces() {
+                self.gather.lend(&mut message, piece);
+            }
+        }
+        self.messages.push(message);
+    }
+
+    /// Adds a datagram of `bytes` bytes, which the caller writes now: unwritten ones have any value. `None` if it is too long.
+    #[inline(always)]
+    pub fn reserve(&mut self, destination: &Destination, bytes: usize) -> Option<&mut [u8]> {
+        let mut message = self.begin(destination, bytes, bytes, 1)?;
+        let first = self.messages.len();
+        self.messages.push(message);
+        let into = self.gather.reserve(&mut message, bytes);
+        self.messages[first] = message;
+        Some(into)
+    }
+
+    /// Sends what waits, and tells what became of all datagrams.
+    #[inline(always)]
+    pub fn finish(mut self) -> Outcome {
+        self.flush();
+        self.outcome
+    }
+
+    /// The message that a datagram of `bytes` bytes belongs to, taken from the end of the queue or begun. There is room for
+    /// `made` bytes in the arena and for `pieces` pieces.
+    #[inline(always)]
+    fn begin(
+        &mut self,
+        destination: &Destination,
+        bytes: usize,
+        made: usize,
+        pieces: usize,
+    ) -> Option<Message> {
+        if bytes > MAX_DATAGRAM_BYTES {
+            self.count_too_long(destination.via, destination.to, 1);
+            return None;
+        }
+        let is_other = (self.via, self.may_fragment) != (destination.via, destination.may_fragment);
+        if is_other || !self.gather.has_room(pieces, made) {
+            self.flush();
+            self.via = destination.via;
+            self.may_fragment = destination.may_fragment;
+        }
+        if self.is_open
+            && let Some(last) = self.messages.last()
+            && let Some(joined) = joined(last, &destination.to, bytes)
+        {
+            let segment_bytes = usize::from(joined.segment_bytes);
+            self.is_open = bytes == segment_bytes
+                && joined.bytes + bytes < segment_bytes * MAX_SEGMENTS
+                && joined.bytes + bytes + segment_bytes <= MAX_DATAGRAM_BYTES;
+            self.messages.pop();
+            return Some(joined);
+        }
+        if self.messages.len() == MAX_MESSAGES {
+            self.flush();
+        }
+        let cuts = self.sockets.get(self.via).is_some_and(Socket::cuts);
+        self.is_open = cuts && !self.may_fragment && bytes > 0 && 2 * bytes <= MAX_DATAGRAM_BYTES;
+        Some(self.gather.message(destination.to))
+    }
+
+    /// Sends what waits.
+    #[inline(always)]
+    fn flush(&mut self) {
+        if !self.messages.is_empty() {
+            self.send();
+            self.messages.clear();
+            self.gather.clear();
+            self.is_open = false;
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self) {
+        let Some(socket) = self.sockets.get(self.via) else {
+            self.outcome.failed += datagrams(self.messages);
+            return;
+        };
+        if self.blocked & 1 << self.via != 0 {
+            self.outcome.blocked += datagrams(self.messages);
+            return;
+        }
+        if self.may_fragment && socket.set_fragmenting(true).is_err() {
+            self.outcome.failed += datagrams(self.messages);
+            return;
+        }
+        self.send_from(0);
+        if self.may_fragment {
+            // It was set when the socket was opened, so it can be set now.
+            let _ = self.sockets[self.via].set_fragmenting(false);
+        }
+    }
+
+    /// Sends the messages from `first` on.
+    #[inline(always)]
+    fn send_from(&mut self, mut first: usize) {
+        while first < self.messages.len() {
+            let socket = self.sockets[self.via].as_fd();
+            match self.gather.send(socket, &self.messages[first..]) {
+                Ok(count) => {
+                    let end = (first + count).min(self.messages.len());
+                    self.outcome.sent += datagrams(&self.messages[first..end]);
+                    first = end;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::NOBUFS) => {
+                    self.blocked |= 1 << self.via;
+                    self.outcome.blocked += datagrams(&self.messages[first..]);
+                    return;
+                }
+                Err(why) => {
+                    let message = self.messages[first];
+                    self.handle_error(&message, why);
+                    first += 1;
+                }
+            }
+        }
+    }
+
+    /// A message was not sent.
+    #[cold]
+    fn handle_error(&mut self, message: &Message, why: Errno) {
+        let may_be_cutting = matches!(why, Errno::INVAL | Errno::IO | Errno::OPNOTSUPP);
+        if message.segment_bytes > 0 && may_be_cutting {
+            return self.send_singly(message);
+        }
+        self.count_lost(message.to, datagrams(&[*message]), why);
+    }
+
+    /// A device that computes no checksums refuses a message that is to be cut; so do sockets and kernels with other limits.
+    fn send_singly(&mut self, message: &Message) {
+        let via = self.via;
+        let mut sent = 0;
+        let mut first_error = None;
+        let mut lost = 0;
+        let socket = self.sockets[via].as_fd();
+        self.gather
+            .send_singly(socket, message, |outcome| match outcome {
+                Ok(()) => sent += 1,
+                Err(why) => {
+                    lost += 1;
+                    first_error.get_or_insert(why);
+                }
+            });
+        self.outcome.sent += sent;
+        if let Some(why) = first_error {
+            self.count_lost(message.to, lost, why);
+        }
+        if sent > 0 {
+            self.sockets[via].stop_cutting();
+        }
+    }
+
+    fn count_lost(&mut self, to: SocketAddr, datagrams: u32, why: Errno) {
+        let counter = match why {
+            Errno::MSGSIZE => return self.count_too_long(self.via, to, datagrams),
+            Errno::AGAIN | Errno::NOBUFS => &mut self.outcome.blocked,
+            Errno::PERM | Errno::ACCESS => &mut self.outcome.forbidden,
+            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL => {
+                &mut self.outcome.unreachable
+            }
+            Errno::CONNREFUSED => &mut self.outcome.refused,
+            _ => &mut self.outcome.failed,
+        };
+        *counter += datagrams;
+    }
+
+    #[cold]
+    fn count_too_long(&mut self, via: usize, to: SocketAddr, datagrams: u32) {
+        self.outcome.too_long += datagrams;
+        let is_known = |known: Shortened| (known.via, known.to) == (via, to);
+        if !self.outcome.shortened.is_some_and(is_known)
+            && let Some(socket) = self.sockets.get(via)
+        {
+            let max_bytes = mtu::max_bytes(socket.address().ip(), &to);
+            self.outcome.shortened = Some(Shortened { via, to, max_bytes });
+        }
+    }
+}
+
+/// The message with a datagram of `bytes` bytes behind its own, if it may have one there.
+#[inline(always)]
+fn joined(last: &Message, to: &SocketAddr, bytes: usize) -> Option<Message> {
+    // The first datagram makes the length of all.
+    let segment_bytes = match last.segment_bytes {
+        0 => u16::try_from(last.bytes).ok()?,
+        segment_bytes => segment_bytes,
+    };
+    let fits = bytes > 0 && bytes <= usize::from(segment_bytes);
+    (fits && last.to == *to).then(|| last.cut(segment_bytes))
+}
+
+/// How many datagrams there are in messages.
+#[inline(always)]
+fn datagrams(messages: &[Message]) -> u32 {
+    let each = |message: &Message| match message.segment_bytes {
+        0 => 1,
+        segment_bytes => message.bytes.div_ceil(segment_bytes.into()) as u32,
+    };
+    messages.iter().map(each).sum()
+}

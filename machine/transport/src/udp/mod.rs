@@ -1,0 +1,152 @@
+//! The UDP sockets of a process: many datagrams by one system call, payloads sent from where they are and received where they
+//! can be changed. Loss, order and congestion are the link's affair.
+//!
+//! | step | call |
+//! |---|---|
+//! | open | [`Udp::bind`] |
+//! | send | [`Udp::batch`], then [`Batch::push`] or [`Batch::reserve`] for each datagram, [`Batch::finish`] |
+//! | receive | [`Udp::receive`] until it gives `None`; to sleep, poll [`Udp::fds`] |
+//! | ask | [`Udp::addresses`], [`Udp::max_bytes_towards`], [`Udp::buffers`], [`Udp::refused`], [`Udp::malformed`] |
+//!
+//! Sending and receiving allocate nothing.
+
+mod batch;
+mod config;
+mod mtu;
+mod receive;
+mod socket;
+#[allow(unsafe_code)]
+mod sys;
+#[cfg(test)]
+mod tests;
+
+use core::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::sockopt;
+
+pub use batch::{Batch, Destination, MAX_DATAGRAM_BYTES, Outcome, Shortened};
+pub use config::{MAX_SOCKETS, Refused, UdpConfig, UdpError};
+pub use receive::Datagram;
+
+use batch::Outgoing;
+use receive::Incoming;
+use socket::Socket;
+
+/// The sockets of a process.
+#[derive(Debug)]
+pub struct Udp {
+    sockets: Box<[Socket]>,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    refused: Vec<Refused>,
+}
+
+/// The buffers of a socket, in bytes as the kernel counts them: with its own overhead for each datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// For what waits to be sent.
+    pub send_bytes: usize,
+    /// For what waits to be received.
+    pub receive_bytes: usize,
+}
+
+impl Udp {
+    /// Opens one socket for each address.
+    ///
+    /// # Errors
+    /// [`UdpError`]. An option that is merely faster is no error if refused ([`refused`](Self::refused)).
+    pub fn bind(config: &UdpConfig) -> Result<Self, UdpError> {
+        match config.addresses.len() {
+            0 => return Err(UdpError::NoAddress),
+            1..=MAX_SOCKETS => {}
+            more => return Err(UdpError::TooManyAddresses(more)),
+        }
+        let mut refused = Vec::new();
+        let open = |&address| Socket::open(address, config, &mut refused);
+        let sockets: Box<[_]> = config
+            .addresses
+            .iter()
+            .map(open)
+            .collect::<Result<_, _>>()?;
+        let resources = |source| UdpError::Resources { source };
+        let incoming = Incoming::new(&sockets).map_err(resources)?;
+        let outgoing = Outgoing::new().map_err(resources)?;
+        Ok(Self {
+            sockets,
+            outgoing,
+            incoming,
+            refused,
+        })
+    }
+
+    /// The address of each socket with its port, in the order of the configuration.
+    pub fn addresses(&self) -> impl ExactSizeIterator<Item = SocketAddr> {
+        self.sockets.iter().map(Socket::address)
+    }
+
+    /// The descriptor of each socket, to be polled for input.
+    pub fn fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    /// Options that the kernel refused.
+    #[must_use]
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// The buffers that the kernel gave each socket.
+    pub fn buffers(&self) -> impl ExactSizeIterator<Item = Buffers> {
+        self.sockets.iter().map(|socket| Buffers {
+            send_bytes: sockopt::socket_send_buffer_size(socket).unwrap_or(0),
+            receive_bytes: sockopt::socket_recv_buffer_size(socket).unwrap_or(0),
+        })
+    }
+
+    /// Datagrams that came and were dropped: cut short, or from no address that could be answered.
+    #[must_use]
+    pub fn malformed(&self) -> u64 {
+        self.incoming.malformed()
+    }
+
+    /// Datagrams that came and that the kernel dropped, since their socket's buffer was full or their checksum wrong.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        let dropped = |socket| u64::from(sys::dropped(socket).unwrap_or(0));
+        self.sockets.iter().map(dropped).sum()
+    }
+
+    /// Longest datagram, in bytes of UDP payload, that passes from socket `via` to `to` unfragmented, as far as the kernel
+    /// knows: by the MTU of the route, and by what routers on the way have told. What every path lets pass if there is no
+    /// route. Five system calls.
+    #[must_use]
+    pub fn max_bytes_towards(&self, via: usize, to: &SocketAddr) -> usize {
+        let unspecified = || match to {
+            SocketAddr::V4(_) => core::net::Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let from = self
+            .sockets
+            .get(via)
+            .map_or_else(unspecified, |via| via.address().ip());
+        mtu::max_bytes(from, to)
+    }
+
+    /// Begins a batch of datagrams to be sent.
+    #[inline(always)]
+    pub fn batch(&mut self) -> Batch<'_> {
+        self.outgoing.batch(&mut self.sockets)
+    }
+
+    /// Takes the next datagram that has come. When nothing is there it costs one system call, however many sockets there are.
+    #[inline(always)]
+    pub fn receive(&mut self) -> Option<Datagram<'_>> {
+        let arrived = self.incoming.poll(&self.sockets)?;
+        Some(Datagram {
+            via: arrived.via,
+            from: arrived.from,
+            bytes: self.incoming.bytes(&arrived),
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! Receiving: buffers that the kernel fills.
+
+use core::net::SocketAddr;
+use core::ops::Range;
+use core::ptr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use super::address::{RAW_BYTES, RawAddress};
+use super::last_error;
+use super::memory::Slab;
+
+/// Buffers that one call fills at most.
+const MAX_SLOTS: usize = 16;
+/// Room for the control messages of a receive: the length of segments, and one more that nobody asks for.
+const CONTROL_WORDS: usize = 6;
+
+/// What the kernel put into a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Slot {
+    /// How many bytes.
+    pub(in super::super) bytes: usize,
+    /// Length of each datagram among them, the last may be shorter; 0 when they are one datagram.
+    pub(in super::super) segment_bytes: usize,
+    /// Who has sent them. `None` for none that could be answered.
+    pub(in super::super) from: Option<SocketAddr>,
+    /// Whether the buffer was too short for them.
+    pub(in super::super) is_truncated: bool,
+}
+
+/// Buffers for datagrams that come.
+#[derive(Debug)]
+pub(in super::super) struct Inbox {
+    slab: Slab,
+    buffer_bytes: usize,
+    slots: Box<[Slot]>,
+}
+
+impl Inbox {
+    /// `buffers` buffers of `buffer_bytes` bytes.
+    pub(in super::super) fn new(buffers: usize, buffer_bytes: usize) -> Result<Self, Errno> {
+        let empty = Slot {
+            bytes: 0,
+            segment_bytes: 0,
+            from: None,
+            is_truncated: false,
+        };
+        let buffers = buffers.min(MAX_SLOTS);
+        Ok(Self {
+            slab: Slab::new(buffers * buffer_bytes)?,
+            buffer_bytes,
+            slots: vec![empty; buffers].into(),
+        })
+    }
+
+    /// How many buffers it has.
+    pub(in super::super) fn buffers(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What is in buffer `slot`, as of the last receive that filled it.
+    #[inline(always)]
+    pub(in super::super) fn slot(&self, slot: usize) -> &Slot {
+        &self.slots[slot]
+    }
+
+    /// The bytes of `range` of buffer `slot`.
+    #[inline(always)]
+    pub(in super::super) fn slice(&mut self, slot: usize, range: Range<usize>) -> &mut [u8] {
+        assert!(range.start <= range.end && range.end <= self.buffer_bytes);
+        let base = slot * self.buffer_bytes;
+        self.slab.slice(base + range.start..base + range.end)
+    }
+
+    /// Fills up to `wanted` buffers from the first on, and says how many. [`Errno::AGAIN`] when nothing is there.
+    #[inline(always)]
+    pub(in super::super) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        wanted: usize,
+    ) -> Result<usize, Errno> {
+        match wanted.min(self.slots.len()) {
+            0 => Ok(0),
+            1 => self.receive_one(socket),
+            several => self.receive_many(socket, several),
+        }
+    }
+
+    #[inline(always)]
+    fn receive_one(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+        let mut name = RawAddress::zeroed();
+        let mut control = [0; CONTROL_WORDS];
+        let mut iovec = self.iovec(0);
+        let mut header = header(&mut name, &mut iovec, &mut control);
+        // SAFETY: the header describes `name`, `control` and the first buffer with their lengths; all live through the call.
+        let bytes = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
+        let bytes = usize::try_from(bytes).map_err(|_| last_error())?;
+        // SAFETY: that was a receive, and its buffers live.
+        self.slots[0] = unsafe { slot(bytes, &header) };
+        Ok(1)
+    }
+
+    #[inline(never)]
+    fn receive_many(&mut self, socket: BorrowedFd<'_>, wanted: usize) -> Result<usize, Errno> {
+        let mut names = [RawAddress::zeroed(); MAX_SLOTS];
+        let mut controls = [[0; CONTROL_WORDS]; MAX_SLOTS];
+        let mut iovecs: [_; MAX_SLOTS] =
+            core::array::from_fn(|at| self.iovec(at.min(self.slots.len() - 1)));
+        let mut headers: [libc::mmsghdr; MAX_SLOTS] = core::array::from_fn(|at| libc::mmsghdr {
+            msg_hdr: header(&mut names[at], &mut iovecs[at], &mut controls[at]),
+            msg_len: 0,
+        });
+        // SAFETY: `wanted` headers, each of which describes a name, a control buffer and a buffer of its own with their lengths;
+        // all live through the call.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                wanted as libc::c_uint,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| last_error())?;
+        for (to, filled) in self.slots.iter_mut().zip(&headers[..count]) {
+            // SAFETY: that was a receive, and its buffers live.
+            *to = unsafe { slot(filled.msg_len as usize, &filled.msg_hdr) };
+        }
+        Ok(count)
+    }
+
+    #[inline(always)]
+    fn iovec(&self, slot: usize) -> libc::iovec {
+        libc::iovec {
+            iov_base: self.slab.address(slot * self.buffer_bytes).cast(),
+            iov_len: self.buffer_bytes,
+        }
+    }
+}
+
+#[inline(always)]
+fn header(
+    name: &mut RawAddress,
+    iovec: &mut libc::iovec,
+    control: &mut [u64; CONTROL_WORDS],
+) -> libc::msghdr {
+    // SAFETY: a message header of zeros names nothing.
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
+    header.msg_name = ptr::from_mut(name).cast();
+    header.msg_namelen = RAW_BYTES;
+    header.msg_iov = iovec;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(control) as _;
+    header
+}
+
+/// What the kernel has written to the buffers that `header` describes.
+///
+/// # Safety
+/// The header's name and control buffer live, and the last use of it was a receive.
+#[inline(always)]
+unsafe fn slot(bytes: usize, header: &libc::msghdr) -> Slot {
+    // SAFETY: the name lives, by this function's contract; `header` made it point to a `RawAddress`.
+    let name = unsafe { &*header.msg_name.cast::<RawAddress>() };
+    let from = name.read(header.msg_namelen);
+    Slot {
+        bytes,
+        // SAFETY: this function's contract.
+        segment_bytes: unsafe { segment_bytes(header) },
+        from: from.filter(|from| from.port() != 0),
+        is_truncated: header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+    }
+}
+
+/// The length of segments that the control messages of a receive tell, or 0.
+///
+/// # Safety
+/// The header's control buffer lives, and the last use of it was a receive.
+#[inline(always)]
+unsafe fn segment_bytes(header: &libc::msghdr) -> usize {
+    // SAFETY: the control buffer lives, and holds as many bytes of messages as its length says since the kernel wrote both; an
+    // `int` follows a message of this type.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(header);
+        while let Some(message) = at.as_ref() {
+            if (message.cmsg_level, message.cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO) {
+                let value = libc::CMSG_DATA(at).cast::<i32>().read_unaligned();
+                return usize::try_from(value).unwrap_or(0);
+            }
+            at = libc::CMSG_NXTHDR(header, at);
+        }
+    }
+    0
+}
