@@ -198,9 +198,11 @@ impl<'a> Batch<'a> {
         if self.messages.len() == MAX_MESSAGES {
             self.flush();
         }
-        let cuts = self.sockets.get(self.via).is_some_and(Socket::cuts);
+        let socket = self.sockets.get(self.via);
+        let cuts = socket.is_some_and(Socket::cuts);
+        let is_named = socket.is_none_or(|socket| !socket.is_connected_to(&destination.to));
         self.is_open = cuts && !self.may_fragment && bytes > 0 && 2 * bytes <= MAX_DATAGRAM_BYTES;
-        Some(self.gather.message(destination.to))
+        Some(self.gather.message(destination.to, is_named))
     }
 
     /// Sends what waits.
@@ -238,6 +240,7 @@ impl<'a> Batch<'a> {
     /// Sends the messages from `first` on.
     #[inline(always)]
     fn send_from(&mut self, mut first: usize) {
+        let mut refused = None;
         while first < self.messages.len() {
             let socket = self.sockets[self.via].as_fd();
             match self.gather.send(socket, &self.messages[first..]) {
@@ -247,6 +250,9 @@ impl<'a> Batch<'a> {
                     first = end;
                 }
                 Err(Errno::INTR) => {}
+                // A connected socket tells so of what it sent before, once. Whether the receiver is there is not decided by that:
+                // anybody may send such a message.
+                Err(Errno::CONNREFUSED) if refused != Some(first) => refused = Some(first),
                 Err(Errno::AGAIN | Errno::NOBUFS) => {
                     self.blocked |= 1 << self.via;
                     self.outcome.blocked += datagrams(&self.messages[first..]);

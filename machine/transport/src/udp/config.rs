@@ -6,8 +6,10 @@ use core::ops::RangeInclusive;
 
 use rustix::io::Errno;
 
-/// Sockets of one process at most.
+/// Addresses at which one process receives at most.
 pub const MAX_SOCKETS: usize = 8;
+/// Receivers at most for which a process has a socket of their own ([`Udp::connect`](super::Udp::connect)).
+pub const MAX_CONNECTED: usize = 56;
 
 /// What the sockets of a process are opened with.
 #[derive(Clone, Debug)]

@@ -21,6 +21,8 @@ pub(super) struct Socket {
     address: SocketAddr,
     /// Whether the kernel cuts datagrams out of one message (`UDP_SEGMENT`).
     cuts: bool,
+    /// The only address that it sends to without being told.
+    peer: Option<SocketAddr>,
 }
 
 impl Socket {
@@ -40,8 +42,9 @@ impl Socket {
             fd,
             address,
             cuts: true,
+            peer: None,
         };
-        socket.set_buffers(config);
+        socket.set_buffers(config.send_buffer_bytes, config.receive_buffer_bytes);
         let mut ask = |option, outcome: Result<(), Errno>| {
             refused.extend(outcome.err().map(|why| Refused {
                 address,
@@ -67,8 +70,24 @@ impl Socket {
         Ok(socket)
     }
 
-    fn set_buffers(&self, config: &UdpConfig) {
-        let (send, receive) = (config.send_buffer_bytes, config.receive_buffer_bytes);
+    /// A socket that only sends, to `to`, from the address of `self` and another port.
+    pub(super) fn connect(&self, to: SocketAddr, send_buffer_bytes: usize) -> Result<Self, Errno> {
+        let fd = unbound(self.address.ip())?;
+        rustix::net::bind(&fd, &SocketAddr::new(self.address.ip(), 0))?;
+        rustix::net::connect(&fd, &to)?;
+        let socket = Self {
+            fd,
+            address: self.address,
+            cuts: self.cuts,
+            peer: Some(to),
+        };
+        socket.set_buffers(send_buffer_bytes, 0);
+        socket.set_fragmenting(false)?;
+        Ok(socket)
+    }
+
+    /// Sets the lengths of its buffers, in bytes, or what is nearest.
+    fn set_buffers(&self, send: usize, receive: usize) {
         // Privileged processes may go beyond the limits in net.core. What was given is asked for later.
         if sockopt::set_socket_send_buffer_size_force(self, send).is_err() {
             let _ = sockopt::set_socket_send_buffer_size(self, send);
@@ -90,6 +109,12 @@ impl Socket {
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether it was made by [`connect`](Self::connect) to `to`.
+    #[inline(always)]
+    pub(super) fn is_connected_to(&self, to: &SocketAddr) -> bool {
+        self.peer.as_ref() == Some(to)
     }
 
     #[inline(always)]

@@ -317,6 +317,72 @@ fn impossible_configurations_are_refused_by_name() {
 }
 
 #[test]
+fn a_connected_socket_sends_to_its_receiver_and_to_any_other() {
+    let (mut from, mut to, mut other) = (udp(&[V4]), udp(&[V4]), udp(&[V4]));
+    let via = from.connect(0, address(&to)).unwrap();
+    assert_eq!(from.connect(0, address(&to)), Ok(via));
+    let (content, far) = (content(1, 1200), address(&other));
+    let mut batch = from.batch();
+    for number in 0..100_u8 {
+        let to = [address(&to), far][usize::from(number % 10 == 9)];
+        let destination = Destination { via, ..towards(to) };
+        batch.push(&destination, &[number], Payload::one(&content[..]));
+    }
+    assert_eq!(batch.finish(), only_sent(100));
+    for number in 0..100_u8 {
+        let receiver = if number % 10 == 9 {
+            &mut other
+        } else {
+            &mut to
+        };
+        let (_, sender, bytes) = take(receiver);
+        assert_eq!((sender.ip(), bytes[0]), (V4, number));
+        assert!(bytes[1..] == content);
+    }
+    assert_eq!(from.connect(7, far), Err(Errno::BADF));
+}
+
+#[test]
+fn a_receiver_that_was_away_gets_the_first_datagram_after_its_return() {
+    let (mut from, to) = (udp(&[V4]), udp(&[V4]));
+    let home = address(&to);
+    let via = from.connect(0, home).unwrap();
+    let destination = Destination {
+        via,
+        ..towards(home)
+    };
+    drop(to);
+    // The kernel answers for the port that nobody has, so the next send fails at first.
+    let mut batch = from.batch();
+    batch.push(&destination, &[1], Payload::EMPTY);
+    assert_eq!(batch.finish(), only_sent(1));
+    let mut config = UdpConfig::new(vec![V4]);
+    config.ports = Some(home.port()..=home.port());
+    let mut to = Udp::bind(&config).unwrap();
+    let mut batch = from.batch();
+    batch.push(&destination, &[2], Payload::EMPTY);
+    assert_eq!(batch.finish(), only_sent(1));
+    assert_eq!(take(&mut to).2, [2]);
+}
+
+#[test]
+fn more_connected_sockets_than_may_be_replace_the_first_ones() {
+    let (mut from, mut to) = (udp(&[V4]), udp(&[V4]));
+    let others = (1..=MAX_CONNECTED as u16).map(|port| (V4, port).into());
+    let all = core::iter::once(address(&to)).chain(others);
+    let vias: Vec<_> = all.map(|to| from.connect(0, to).unwrap()).collect();
+    assert_eq!(vias[MAX_CONNECTED], vias[0]);
+    let destination = Destination {
+        via: vias[0],
+        ..towards(address(&to))
+    };
+    let mut batch = from.batch();
+    batch.push(&destination, &[3], Payload::EMPTY);
+    assert_eq!(batch.finish(), only_sent(1));
+    assert_eq!(take(&mut to).2, [3]);
+}
+
+#[test]
 fn the_loopback_passes_the_longest_datagrams() {
     let udp = udp(&[V4, V6]);
     let addresses: Vec<_> = udp.addresses().collect();
@@ -325,4 +391,50 @@ fn the_loopback_passes_the_longest_datagrams() {
     assert_eq!(udp.max_bytes_towards(1, &addresses[1]), 65_488);
     // No route: what every path lets pass.
     assert_eq!(udp.max_bytes_towards(0, &addresses[1]), 1_232);
+}
+
+/// What of 20,000 numbered datagrams comes through, in order.
+fn through(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, Struck) {
+    let (mut from, mut to) = (udp(&[V4]), udp(&[V4]));
+    let destination = towards(address(&to));
+    let mut lossy = Lossy::new(faults, seed);
+    let mut come = Vec::new();
+    for hundred in 0..200_u32 {
+        let mut batch = from.batch();
+        for number in hundred * 100..(hundred + 1) * 100 {
+            batch.push(&destination, &number.to_le_bytes(), Payload::EMPTY);
+        }
+        assert_eq!(batch.finish(), only_sent(100));
+        // More empty looks than faults, and than held datagrams wait for.
+        for _ in 0..500 {
+            come.extend(lossy.receive(&mut to).map(|one| one.bytes.to_vec()));
+        }
+    }
+    (come, lossy.struck())
+}
+
+#[test]
+fn injected_faults_strike_as_often_as_asked_and_the_same_ones_for_a_seed() {
+    let in_order: Vec<_> = (0..20_000_u32).map(|n| n.to_le_bytes().to_vec()).collect();
+    assert_eq!(through(Faults::default(), 1).0, in_order);
+    let faults = Faults {
+        drop: 20_000,
+        duplicate: 10_000,
+        reorder: 10_000,
+        corrupt: 5_000,
+    };
+    let (come, struck) = through(faults, 7);
+    let near = |count: u64, expected: u64| count > expected / 2 && count < expected * 2;
+    assert!(
+        near(struck.dropped, 400) && near(struck.duplicated, 200),
+        "{struck:?}"
+    );
+    assert!(
+        near(struck.reordered, 200) && near(struck.corrupted, 100),
+        "{struck:?}"
+    );
+    let expected = 20_000 - struck.dropped + struck.duplicated;
+    assert_eq!(come.len() as u64, expected);
+    assert_eq!(through(faults, 7), (come.clone(), struck));
+    assert_ne!(through(faults, 8).0, come);
 }

@@ -27,11 +27,23 @@ pub(in super::super) struct Message {
     pub(in super::super) bytes: usize,
     /// Length of each datagram, the last may be shorter; 0 for one datagram.
     pub(in super::super) segment_bytes: u16,
+    /// Whether the kernel is told the address, as it must be unless the socket is connected to it.
+    is_named: bool,
     first: usize,
     count: usize,
 }
 
 impl Message {
+    /// The address as the kernel is told it, and its length: 0 if it knows.
+    #[inline(always)]
+    fn name(&self) -> (RawAddress, libc::socklen_t) {
+        if self.is_named {
+            RawAddress::new(&self.to)
+        } else {
+            (RawAddress::zeroed(), 0)
+        }
+    }
+
     /// The same, to be cut into datagrams of `segment_bytes`.
     #[inline(always)]
     pub(in super::super) fn cut(self, segment_bytes: u16) -> Self {
@@ -105,9 +117,10 @@ impl<'a> Gather<'a> {
 
     /// Begins a message with the pieces that are added next.
     #[inline(always)]
-    pub(in super::super) fn message(&self, to: SocketAddr) -> Message {
+    pub(in super::super) fn message(&self, to: SocketAddr, is_named: bool) -> Message {
         Message {
             to,
+            is_named,
             bytes: 0,
             segment_bytes: 0,
             first: self.outbox.count,
@@ -181,7 +194,7 @@ impl<'a> Gather<'a> {
 
     #[inline(always)]
     fn send_one(&mut self, socket: BorrowedFd<'_>, message: &Message) -> Result<usize, Errno> {
-        let (name, name_bytes) = RawAddress::new(&message.to);
+        let (name, name_bytes) = message.name();
         let pieces = self.pieces(message);
         if let ([piece], 0) = (&*pieces, message.segment_bytes) {
             // SAFETY: the piece is readable, by the invariant, and `name` has the length that is given; both live through the call.
@@ -191,7 +204,7 @@ impl<'a> Gather<'a> {
                     piece.iov_base,
                     piece.iov_len,
                     0,
-                    (&raw const name).cast(),
+                    pointer(&name, name_bytes).cast(),
                     name_bytes,
                 )
             };
@@ -209,8 +222,7 @@ impl<'a> Gather<'a> {
     fn send_many(&mut self, socket: BorrowedFd<'_>, messages: &[Message]) -> Result<usize, Errno> {
         let count = messages.len().min(MAX_MESSAGES);
         let at = |at: usize| &messages[at.min(count - 1)];
-        let names: [_; MAX_MESSAGES] =
-            core::array::from_fn(|message| RawAddress::new(&at(message).to));
+        let names: [_; MAX_MESSAGES] = core::array::from_fn(|message| at(message).name());
         let mut controls: [_; MAX_MESSAGES] =
             core::array::from_fn(|message| Control::new(at(message).segment_bytes));
         let mut headers: [_; MAX_MESSAGES] = core::array::from_fn(|message| {
@@ -241,7 +253,7 @@ impl<'a> Gather<'a> {
         message: &Message,
         mut outcome: impl FnMut(Result<(), Errno>),
     ) {
-        let (name, name_bytes) = RawAddress::new(&message.to);
+        let (name, name_bytes) = message.name();
         let pieces = self.pieces(message);
         let mut rest = &mut *pieces;
         let mut left = message.bytes;
@@ -295,6 +307,12 @@ impl Control {
     }
 }
 
+/// Where the kernel finds a name of that length. It takes an address of memory for a name even if the length is 0.
+#[inline(always)]
+fn pointer(name: &RawAddress, name_bytes: libc::socklen_t) -> *const RawAddress {
+    if name_bytes == 0 { ptr::null() } else { name }
+}
+
 #[inline(always)]
 fn header(
     name: &RawAddress,
@@ -306,7 +324,7 @@ fn header(
     // SAFETY: a message header of zeros names nothing.
     let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
     // The kernel only reads the name.
-    header.msg_name = ptr::from_ref(name).cast_mut().cast();
+    header.msg_name = pointer(name, name_bytes).cast_mut().cast();
     header.msg_namelen = name_bytes;
     header.msg_iov = pieces.as_mut_ptr();
     header.msg_iovlen = pieces.len() as _;

@@ -1,0 +1,159 @@
+//! A bad network for tests and measurements: loses, repeats, delays and damages some of what is received.
+
+use core::net::SocketAddr;
+
+use super::Udp;
+use super::receive::Datagram;
+
+/// Datagrams that are held back at once.
+const HELD: usize = 16;
+/// Looks that find nothing until held datagrams are given all the same.
+const PATIENCE: u32 = 64;
+
+/// How often each fault strikes, in datagrams of a million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The datagram is lost.
+    pub drop: u32,
+    /// It comes once more, later.
+    pub duplicate: u32,
+    /// It comes after up to 8 later ones.
+    pub reorder: u32,
+    /// One of its bits is flipped.
+    pub corrupt: u32,
+}
+
+/// What faults have struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Struck {
+    /// Datagrams lost.
+    pub dropped: u64,
+    /// Datagrams given twice.
+    pub duplicated: u64,
+    /// Datagrams given late.
+    pub reordered: u64,
+    /// Datagrams damaged.
+    pub corrupted: u64,
+}
+
+/// Faults that strike by a seed: the same ones for the same datagrams in the same order. It allocates when made only.
+#[derive(Debug)]
+pub struct Lossy {
+    faults: Faults,
+    random: u64,
+    held: Box<[Held]>,
+    empty_looks: u32,
+    struck: Struck,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    bytes: Box<[u8]>,
+    length: usize,
+    via: usize,
+    from: SocketAddr,
+    /// Datagrams that go first; `None` for a free place.
+    after: Option<u64>,
+}
+
+impl Lossy {
+    /// Faults by `seed`.
+    #[must_use]
+    pub fn new(faults: Faults, seed: u64) -> Self {
+        let free = Held {
+            bytes: vec![0; 1 << 16].into(),
+            length: 0,
+            via: 0,
+            from: SocketAddr::from(([0; 4], 0)),
+            after: None,
+        };
+        Self {
+            faults,
+            random: seed,
+            held: vec![free; HELD].into(),
+            empty_looks: 0,
+            struck: Struck::default(),
+        }
+    }
+
+    /// What faults have struck so far.
+    #[must_use]
+    pub fn struck(&self) -> Struck {
+        self.struck
+    }
+
+    /// As [`Udp::receive`]; also `None` when what was there is lost or late.
+    pub fn receive<'a>(&'a mut self, udp: &'a mut Udp) -> Option<Datagram<'a>> {
+        if let Some(due) = self.due() {
+            return Some(self.give(due));
+        }
+        let Some(datagram) = udp.receive() else {
+            self.empty_looks += 1;
+            return None;
+        };
+        self.empty_looks = 0;
+        for held in &mut self.held {
+            held.after = held.after.map(|after| after.saturating_sub(1));
+        }
+        if self.strikes(self.faults.drop) {
+            self.struck.dropped += 1;
+            return None;
+        }
+        if self.strikes(self.faults.corrupt) && !datagram.bytes.is_empty() {
+            self.struck.corrupted += 1;
+            let at = self.below(datagram.bytes.len() as u64) as usize;
+            datagram.bytes[at] ^= 1 << self.below(8);
+        }
+        if self.strikes(self.faults.duplicate) && self.hold(&datagram) {
+            self.struck.duplicated += 1;
+        }
+        if self.strikes(self.faults.reorder) && self.hold(&datagram) {
+            self.struck.reordered += 1;
+            return None;
+        }
+        Some(datagram)
+    }
+
+    /// The place of a held datagram whose turn has come.
+    fn due(&mut self) -> Option<usize> {
+        let is_over = self.empty_looks >= PATIENCE;
+        let is_due = |held: &Held| held.after.is_some_and(|after| after == 0 || is_over);
+        self.held.iter().position(is_due)
+    }
+
+    fn give(&mut self, place: usize) -> Datagram<'_> {
+        let held = &mut self.held[place];
+        held.after = None;
+        Datagram {
+            via: held.via,
+            from: held.from,
+            bytes: &mut held.bytes[..held.length],
+        }
+    }
+
+    /// Keeps a copy for later. False when there is no place.
+    fn hold(&mut self, datagram: &Datagram<'_>) -> bool {
+        let after = 1 + self.below(8);
+        let Some(held) = self.held.iter_mut().find(|held| held.after.is_none()) else {
+            return false;
+        };
+        let length = datagram.bytes.len();
+        held.bytes[..length].copy_from_slice(datagram.bytes);
+        (held.length, held.via, held.from) = (length, datagram.via, datagram.from);
+        held.after = Some(after);
+        true
+    }
+
+    fn strikes(&mut self, of_a_million: u32) -> bool {
+        of_a_million > 0 && self.below(1_000_000) < u64::from(of_a_million)
+    }
+
+    /// A number below `end`, by SplitMix64 (Steele, Lea and Flood 2014).
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ mixed >> 31) % end
+    }
+}
