@@ -1,0 +1,109 @@
+//! What was rejected, and why.
+
+use core::fmt;
+
+/// Why a datagram had no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Cause {
+    /// No envelope: unknown type, wrong length, or a field with a value that it cannot have.
+    Malformed,
+    /// Plain where only sealed ones are taken, or sealed where only plain ones are.
+    Mode,
+    /// The code by the job's secret is wrong: a stranger made it.
+    Code,
+    /// Of another job, for another node, or from a node that the job has not.
+    Misdirected,
+    /// An initiate without a good cookie. It was answered with one.
+    NoCookie,
+    /// From a node whose key is not known here.
+    UnknownPeer,
+    /// A handshake that does not prove the peer's key.
+    Handshake,
+    /// A cookie or a respond that answers nothing.
+    Unasked,
+    /// An initiate that crossed one of this node, which goes first.
+    Crossed,
+    /// One of too many messages of a peer that cost computations.
+    Limited,
+    /// Sealed for a session that is not, or no longer.
+    UnknownSession,
+    /// The tag is wrong.
+    Tag,
+    /// It came before, or is too old to know.
+    Replay,
+}
+
+impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 13] = [
+        Self::Malformed,
+        Self::Mode,
+        Self::Code,
+        Self::Misdirected,
+        Self::NoCookie,
+        Self::UnknownPeer,
+        Self::Handshake,
+        Self::Unasked,
+        Self::Crossed,
+        Self::Limited,
+        Self::UnknownSession,
+        Self::Tag,
+        Self::Replay,
+    ];
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "malformed",
+            Self::Mode => "wrong mode",
+            Self::Code => "wrong code",
+            Self::Misdirected => "misdirected",
+            Self::NoCookie => "no cookie",
+            Self::UnknownPeer => "unknown peer",
+            Self::Handshake => "failed handshake",
+            Self::Unasked => "unasked",
+            Self::Crossed => "crossed",
+            Self::Limited => "limited",
+            Self::UnknownSession => "unknown session",
+            Self::Tag => "wrong tag",
+            Self::Replay => "replay",
+        })
+    }
+}
+
+/// Counters since the sessions were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    rejected: [u64; Cause::ALL.len()],
+    handshakes: u64,
+}
+
+impl Counters {
+    /// Datagrams that were rejected for `cause`.
+    #[must_use]
+    pub const fn rejected(&self, cause: Cause) -> u64 {
+        self.rejected[cause as usize]
+    }
+
+    /// Datagrams that were rejected.
+    #[must_use]
+    pub fn rejections(&self) -> u64 {
+        self.rejected.iter().sum()
+    }
+
+    /// Handshakes after which a session became current.
+    #[must_use]
+    pub const fn handshakes(&self) -> u64 {
+        self.handshakes
+    }
+
+    pub(crate) const fn reject(&mut self, cause: Cause) {
+        self.rejected[cause as usize] += 1;
+    }
+
+    pub(crate) const fn finish_handshake(&mut self) {
+        self.handshakes += 1;
+    }
+}

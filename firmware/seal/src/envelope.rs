@@ -1,0 +1,150 @@
+//! One face for jobs that seal and jobs that do not.
+
+use alloc::boxed::Box;
+
+use mapwire_wire::NodeId;
+
+use crate::aead::Aead;
+use crate::counters::Counters;
+use crate::keys::PublicKey;
+use crate::plain::Plain;
+use crate::sessions::{NotReady, Opened, Sessions};
+use crate::transmit::Transmit;
+use crate::wire::{PLAIN_FRONT_BYTES, SEALED_BACK_BYTES, SEALED_FRONT_BYTES};
+
+/// How datagrams between nodes are wrapped. The methods are those of [`Sessions`]; where nothing is sealed, every peer is ready, no
+/// key is wanted and there is nothing to transmit.
+#[expect(
+    missing_debug_implementations,
+    reason = "it holds secrets, which are never printed"
+)]
+pub enum Envelope<A> {
+    /// Unprotected.
+    Plain(Plain),
+    /// Authenticated, encrypted and opened once.
+    Sealed(Box<Sessions<A>>),
+}
+
+impl<A: Aead> Envelope<A> {
+    /// Bytes of room that [`seal`](Self::seal) needs in front.
+    #[must_use]
+    pub const fn front_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => PLAIN_FRONT_BYTES,
+            Self::Sealed(_) => SEALED_FRONT_BYTES,
+        }
+    }
+
+    /// Bytes of room that [`seal`](Self::seal) needs behind.
+    #[must_use]
+    pub const fn back_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Sealed(_) => SEALED_BACK_BYTES,
+        }
+    }
+
+    /// As [`Sessions::handle`].
+    #[inline]
+    pub fn handle(
+        &mut self,
+        now_ns: u64,
+        from: &[u8],
+        datagram: &mut [u8],
+        entropy: &mut dyn FnMut(&mut [u8]),
+    ) -> Opened {
+        match self {
+            Self::Plain(plain) => plain.handle(datagram),
+            Self::Sealed(sessions) => sessions.handle(now_ns, from, datagram, entropy),
+        }
+    }
+
+    /// As [`Sessions::seal`], with the room of [`front_bytes`](Self::front_bytes) and [`back_bytes`](Self::back_bytes).
+    ///
+    /// # Errors
+    /// [`NotReady`]: nothing was written.
+    #[inline]
+    pub fn seal(&mut self, now_ns: u64, to: NodeId, datagram: &mut [u8]) -> Result<(), NotReady> {
+        match self {
+            Self::Plain(plain) => plain.seal(to, datagram),
+            Self::Sealed(sessions) => sessions.seal(now_ns, to, datagram),
+        }
+    }
+
+    /// As [`Sessions::set_peer`].
+    pub fn set_peer(&mut self, node: NodeId, key: PublicKey) {
+        if let Self::Sealed(sessions) = self {
+            sessions.set_peer(node, key);
+        }
+    }
+
+    /// As [`Sessions::forget_peer`].
+    pub fn forget_peer(&mut self, node: NodeId) {
+        if let Self::Sealed(sessions) = self {
+            sessions.forget_peer(node);
+        }
+    }
+
+    /// As [`Sessions::poll_transmit`].
+    pub fn poll_transmit(
+        &mut self,
+        now_ns: u64,
+        entropy: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<Transmit> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Sealed(sessions) => sessions.poll_transmit(now_ns, entropy),
+        }
+    }
+
+    /// As [`Sessions::poll_wanted_key`].
+    pub fn poll_wanted_key(&mut self) -> Option<NodeId> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Sealed(sessions) => sessions.poll_wanted_key(),
+        }
+    }
+
+    /// As [`Sessions::handle_time`].
+    pub fn handle_time(&mut self, now_ns: u64) {
+        if let Self::Sealed(sessions) = self {
+            sessions.handle_time(now_ns);
+        }
+    }
+
+    /// As [`Sessions::poll_at`].
+    #[must_use]
+    pub fn poll_at(&self) -> Option<u64> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Sealed(sessions) => sessions.poll_at(),
+        }
+    }
+
+    /// As [`Sessions::is_ready`].
+    #[must_use]
+    pub fn is_ready(&self, now_ns: u64, node: NodeId) -> bool {
+        match self {
+            Self::Plain(plain) => plain.is_peer(node),
+            Self::Sealed(sessions) => sessions.is_ready(now_ns, node),
+        }
+    }
+
+    /// As [`Sessions::counters`].
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        match self {
+            Self::Plain(plain) => plain.counters(),
+            Self::Sealed(sessions) => sessions.counters(),
+        }
+    }
+
+    /// Bytes of memory in use.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => size_of::<Self>(),
+            Self::Sealed(sessions) => size_of::<Self>() + sessions.bytes(),
+        }
+    }
+}

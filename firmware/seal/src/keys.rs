@@ -1,0 +1,66 @@
+//! The secrets of a job and of a node. None of them is ever printed.
+
+use core::fmt;
+
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+
+/// The secret that all nodes of a job share, and nobody else has.
+#[derive(Clone)]
+pub struct JobSecret([u8; 32]);
+
+impl JobSecret {
+    /// Takes 32 random bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// The secret key of one node (X25519, RFC 7748).
+#[derive(Clone)]
+pub struct StaticKey([u8; 32]);
+
+impl StaticKey {
+    /// Takes 32 random bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The key that peers know the node by.
+    #[must_use]
+    pub fn public(&self) -> PublicKey {
+        let mut public = [0; 32];
+        // The resolver has this curve whenever the crate is built with the feature that Cargo.toml asks for.
+        if let Some(mut dh) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) {
+            dh.set(&self.0);
+            public.copy_from_slice(dh.pubkey());
+        }
+        PublicKey(public)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// The public key of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicKey(pub [u8; 32]);
+
+impl fmt::Debug for JobSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobSecret(..)")
+    }
+}
+
+impl fmt::Debug for StaticKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StaticKey(..)")
+    }
+}

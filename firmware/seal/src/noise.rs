@@ -1,0 +1,211 @@
+//! The handshake: `KKpsk0` of the Noise protocol framework (revision 34), by the crate `snow`.
+//!
+//! Both static keys are known beforehand, so each side proves its own and learns nothing new about the other. The job's secret is
+//! mixed in first, so that whoever lacks it learns nothing at all. Ephemeral keys make the keys of a session useless once it is gone.
+
+use alloc::boxed::Box;
+
+use snow::params::{CipherChoice, DHChoice, HashChoice};
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, HandshakeState};
+
+use crate::aead::KEY_BYTES;
+use crate::keys::{JobSecret, PublicKey, StaticKey};
+use crate::wire::{FIRST_BYTES, GRANT_BYTES, HEADER_BYTES, Header, SECOND_BYTES, u32_at};
+
+const PROTOCOL: &str = "Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s";
+const LABEL: &[u8; 12] = b"mapwire seal";
+/// What `snow` holds on the heap for one handshake, about.
+pub(crate) const HANDSHAKE_HEAP_BYTES: usize = 1_024;
+
+/// The keys of a session.
+pub(crate) struct Keys {
+    sealing: [u8; KEY_BYTES],
+    opening: [u8; KEY_BYTES],
+}
+
+impl Keys {
+    pub(crate) const fn sealing(&self) -> &[u8; KEY_BYTES] {
+        &self.sealing
+    }
+
+    pub(crate) const fn opening(&self) -> &[u8; KEY_BYTES] {
+        &self.opening
+    }
+
+    /// The keys that a finished handshake gives: of each 32 bytes of HKDF's output, the first 16.
+    fn of(mut handshake: HandshakeState) -> Option<Self> {
+        let initiator = handshake.is_initiator();
+        let (first, second) = handshake.dangerously_get_raw_split();
+        let (first, second) = (*first.first_chunk()?, *second.first_chunk()?);
+        let (sealing, opening) = if initiator {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        Some(Self { sealing, opening })
+    }
+}
+
+/// Who takes part.
+#[derive(Clone, Copy)]
+pub(crate) struct Parties<'a> {
+    secret: &'a JobSecret,
+    own: &'a StaticKey,
+    peer: &'a PublicKey,
+    initiate: &'a Header,
+}
+
+impl<'a> Parties<'a> {
+    /// The node with the key `own`, and its peer; `initiate` is the header of the datagram that the first message is in.
+    pub(crate) const fn new(
+        secret: &'a JobSecret,
+        own: &'a StaticKey,
+        peer: &'a PublicKey,
+        initiate: &'a Header,
+    ) -> Self {
+        Self {
+            secret,
+            own,
+            peer,
+            initiate,
+        }
+    }
+}
+
+/// A handshake whose first message is made.
+pub(crate) struct Started(HandshakeState);
+
+impl Started {
+    /// Makes the first message.
+    pub(crate) fn new(
+        parties: Parties<'_>,
+        entropy: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<(Self, [u8; FIRST_BYTES])> {
+        let mut handshake = build(parties, entropy, true)?;
+        let mut message = [0; FIRST_BYTES];
+        let length = handshake.write_message(&[], &mut message).ok()?;
+        (length == FIRST_BYTES).then_some((Self(handshake), message))
+    }
+
+    /// Takes the second message. One that is wrong changes nothing.
+    pub(crate) fn take(&mut self, message: &[u8; SECOND_BYTES]) -> Option<Grant> {
+        let mut payload = [0; SECOND_BYTES];
+        let length = self.0.read_message(message, &mut payload).ok()?;
+        (length == GRANT_BYTES).then(|| Grant {
+            index: u32_at(&payload, 0),
+            continues: payload[4] == 1,
+        })
+    }
+
+    /// The keys, once a message was taken.
+    pub(crate) fn finish(self) -> Option<Keys> {
+        self.0
+            .is_handshake_finished()
+            .then(|| Keys::of(self.0))
+            .flatten()
+    }
+}
+
+/// What a responder tells in the second message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    index: u32,
+    continues: bool,
+}
+
+impl Grant {
+    pub(crate) const fn new(index: u32, continues: bool) -> Self {
+        Self { index, continues }
+    }
+
+    /// The index of the responder's session.
+    pub(crate) const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Whether the responder has a session with the initiator, besides the new one.
+    pub(crate) const fn continues(&self) -> bool {
+        self.continues
+    }
+}
+
+/// Answers a first message with a second one, which carries `grant`; `None` if the first does not come from the peer.
+pub(crate) fn answer(
+    parties: Parties<'_>,
+    message: &[u8; FIRST_BYTES],
+    grant: Grant,
+    entropy: &mut dyn FnMut(&mut [u8]),
+) -> Option<([u8; SECOND_BYTES], Keys)> {
+    let mut handshake = build(parties, entropy, false)?;
+    handshake
+        .read_message(message, &mut [0; FIRST_BYTES])
+        .ok()?;
+    let mut answer = [0; SECOND_BYTES];
+    let mut payload = [0; GRANT_BYTES];
+    payload[..4].copy_from_slice(&grant.index.to_le_bytes());
+    payload[4] = grant.continues.into();
+    let length = handshake.write_message(&payload, &mut answer).ok()?;
+    if length != SECOND_BYTES {
+        return None;
+    }
+    Some((answer, Keys::of(handshake)?))
+}
+
+fn build(
+    parties: Parties<'_>,
+    entropy: &mut dyn FnMut(&mut [u8]),
+    initiator: bool,
+) -> Option<HandshakeState> {
+    // Binds version, job, both nodes, the initiator's index and whether it continues a session.
+    let mut prologue = [0; LABEL.len() + HEADER_BYTES];
+    prologue[..LABEL.len()].copy_from_slice(LABEL);
+    prologue[LABEL.len()..].copy_from_slice(&parties.initiate.emit());
+    let mut ephemeral = [0; 32];
+    entropy(&mut ephemeral);
+    let builder = Builder::with_resolver(PROTOCOL.parse().ok()?, Box::new(Lent(ephemeral)))
+        .psk(0, parties.secret.bytes())
+        .and_then(|builder| builder.local_private_key(parties.own.bytes()))
+        .and_then(|builder| builder.remote_public_key(&parties.peer.0))
+        .and_then(|builder| builder.prologue(&prologue))
+        .ok()?;
+    if initiator {
+        builder.build_initiator().ok()
+    } else {
+        builder.build_responder().ok()
+    }
+}
+
+/// `snow`'s algorithms with entropy that was drawn beforehand: a handshake draws once, for its ephemeral key.
+struct Lent([u8; 32]);
+
+impl CryptoResolver for Lent {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Once(Some(self.0))))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+/// Gives its bytes once, and fails after.
+struct Once(Option<[u8; 32]>);
+
+impl Random for Once {
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), snow::Error> {
+        let drawn = self.0.take().ok_or(snow::Error::Rng)?;
+        let from = drawn.get(..bytes.len()).ok_or(snow::Error::Rng)?;
+        bytes.copy_from_slice(from);
+        Ok(())
+    }
+}

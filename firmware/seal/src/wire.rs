@@ -1,0 +1,301 @@
+//! The layout of envelopes, little endian. Byte 0 is the type, byte 1 of a handshake the [`VERSION`].
+//!
+//! | bytes | 1: initiate | 2: respond | 3: cookie |
+//! |---|---|---|---|
+//! | 2–3 | node of the sender | the same | the same |
+//! | 4–5 | node of the receiver | the same | the same |
+//! | 6 | 1 if the sender has a session with the receiver, else 0 | 0 | 0 |
+//! | 7 | 0 | 0 | 0 |
+//! | 8–11 | job | the same | the same |
+//! | 12–15 | index of the session to be, drawn by the sender | that index | that index |
+//! | 16– | Noise message, 48 bytes | Noise message, 53 bytes: it carries the index that the responder drew, and 1 if the responder has a session with the initiator, else 0 | code of the initiate, 16 bytes; cookie, 24 bytes |
+//! | then | cookie, 24 bytes, zeros while there is none | | |
+//! | last 16 | code of all before, by the job's secret | the same | the same |
+//!
+//! Type 4, sealed: bytes 1–3 are 0, 4–7 the index of the receiver's session, 8–15 the counter; then the encrypted bytes and the
+//! tag, whose additional data are the first 16 bytes.
+//!
+//! Type 5, plain: byte 1 is 0, 2–3 the node of the sender, 4–7 the job; then the bytes.
+
+use mapwire_wire::NodeId;
+
+use crate::aead::{NONCE_BYTES, TAG_BYTES};
+use crate::cookie::COOKIE_BYTES;
+use crate::mac::{MAC_BYTES, MacKey};
+
+/// Version of the handshake.
+pub const VERSION: u8 = 1;
+/// Bytes before what a sealed envelope holds.
+pub const SEALED_FRONT_BYTES: usize = 16;
+/// Bytes behind what a sealed envelope holds.
+pub const SEALED_BACK_BYTES: usize = TAG_BYTES;
+/// Bytes before what a plain envelope holds.
+pub const PLAIN_FRONT_BYTES: usize = 8;
+
+/// Types of envelopes.
+pub(crate) const INITIATE: u8 = 1;
+pub(crate) const RESPOND: u8 = 2;
+pub(crate) const COOKIE: u8 = 3;
+pub(crate) const SEALED: u8 = 4;
+pub(crate) const PLAIN: u8 = 5;
+
+pub(crate) const HEADER_BYTES: usize = 16;
+/// Noise's first message: an ephemeral key, and the tag of nothing.
+pub(crate) const FIRST_BYTES: usize = 32 + 16;
+/// What Noise's second message carries: an index, and 1 if the responder has a session with the initiator.
+pub(crate) const GRANT_BYTES: usize = 5;
+/// Noise's second message: an ephemeral key, what it carries, and the tag of that.
+pub(crate) const SECOND_BYTES: usize = 32 + GRANT_BYTES + 16;
+
+/// Bytes of an initiate.
+pub const INITIATE_BYTES: usize = HEADER_BYTES + FIRST_BYTES + COOKIE_BYTES + MAC_BYTES;
+/// Bytes of a respond.
+pub const RESPOND_BYTES: usize = HEADER_BYTES + SECOND_BYTES + MAC_BYTES;
+/// Bytes of a cookie datagram.
+pub const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + MAC_BYTES + COOKIE_BYTES + MAC_BYTES;
+
+// What is sent to an address that is not proven is never longer than what came from there.
+const _: () = assert!(COOKIE_DATAGRAM_BYTES <= INITIATE_BYTES && RESPOND_BYTES <= INITIATE_BYTES);
+
+const FIRST_AT: usize = HEADER_BYTES;
+const COOKIE_AT: usize = FIRST_AT + FIRST_BYTES;
+
+/// The first 16 bytes of a handshake's datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    kind: u8,
+    from: NodeId,
+    to: NodeId,
+    continues: bool,
+    job: u32,
+    index: u32,
+}
+
+impl Header {
+    /// The header of an initiate of the session `index`.
+    pub(crate) const fn initiate(
+        from: NodeId,
+        to: NodeId,
+        job: u32,
+        index: u32,
+        continues: bool,
+    ) -> Self {
+        Self {
+            kind: INITIATE,
+            from,
+            to,
+            continues,
+            job,
+            index,
+        }
+    }
+
+    /// The header of an answer to an initiate with this header.
+    pub(crate) const fn answer(&self, kind: u8) -> Self {
+        Self {
+            kind,
+            from: self.to,
+            to: self.from,
+            continues: false,
+            job: self.job,
+            index: self.index,
+        }
+    }
+
+    pub(crate) const fn from(&self) -> NodeId {
+        self.from
+    }
+
+    pub(crate) const fn to(&self) -> NodeId {
+        self.to
+    }
+
+    pub(crate) const fn continues(&self) -> bool {
+        self.continues
+    }
+
+    pub(crate) const fn job(&self) -> u32 {
+        self.job
+    }
+
+    pub(crate) const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Reads a header, whose bytes all have values that are allowed.
+    fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
+        let header = Self {
+            kind: bytes[0],
+            from: NodeId(u16::from_le_bytes([bytes[2], bytes[3]])),
+            to: NodeId(u16::from_le_bytes([bytes[4], bytes[5]])),
+            continues: bytes[6] == 1,
+            job: u32_at(bytes, 8),
+            index: u32_at(bytes, 12),
+        };
+        let legal = header.index != 0 && (header.kind == INITIATE || !header.continues);
+        // Whatever was not read must have the one value that would be written.
+        (legal && header.emit() == *bytes).then_some(header)
+    }
+
+    pub(crate) fn emit(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = self.kind;
+        bytes[1] = VERSION;
+        bytes[2..4].copy_from_slice(&self.from.0.to_le_bytes());
+        bytes[4..6].copy_from_slice(&self.to.0.to_le_bytes());
+        bytes[6] = self.continues.into();
+        bytes[8..12].copy_from_slice(&self.job.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.index.to_le_bytes());
+        bytes
+    }
+}
+
+/// A handshake's datagram whose code is right: somebody with the job's secret made it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked<'a> {
+    header: Header,
+    body: &'a [u8],
+    code: [u8; MAC_BYTES],
+}
+
+/// Why a datagram is not of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotChecked {
+    Malformed,
+    Code,
+}
+
+impl<'a> Checked<'a> {
+    /// Checks length and header, then the code.
+    pub(crate) fn new(datagram: &'a [u8], key: &MacKey) -> Result<Self, NotChecked> {
+        let bytes = match datagram.first() {
+            Some(&INITIATE) => INITIATE_BYTES,
+            Some(&RESPOND) => RESPOND_BYTES,
+            Some(&COOKIE) => COOKIE_DATAGRAM_BYTES,
+            _ => return Err(NotChecked::Malformed),
+        };
+        let (covered, code) = datagram
+            .split_last_chunk()
+            .filter(|_| datagram.len() == bytes)
+            .ok_or(NotChecked::Malformed)?;
+        let (header, body) = covered.split_first_chunk().ok_or(NotChecked::Malformed)?;
+        let header = Header::parse(header).ok_or(NotChecked::Malformed)?;
+        if !key.verifies(covered, code) {
+            return Err(NotChecked::Code);
+        }
+        Ok(Self {
+            header,
+            body,
+            code: *code,
+        })
+    }
+
+    pub(crate) const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(crate) const fn code(&self) -> &[u8; MAC_BYTES] {
+        &self.code
+    }
+
+    /// Noise's message and the cookie of an initiate.
+    pub(crate) fn initiate(&self) -> Option<(&'a [u8; FIRST_BYTES], &'a [u8; COOKIE_BYTES])> {
+        let (first, cookie) = self.body.split_first_chunk()?;
+        Some((first, cookie.try_into().ok()?))
+    }
+
+    /// Noise's message in a respond.
+    pub(crate) fn respond(&self) -> Option<&'a [u8; SECOND_BYTES]> {
+        self.body.try_into().ok()
+    }
+
+    /// The code of the initiate that is answered, and the cookie.
+    pub(crate) fn cookie(&self) -> Option<(&'a [u8; MAC_BYTES], &'a [u8; COOKIE_BYTES])> {
+        let (code, cookie) = self.body.split_first_chunk()?;
+        Some((code, cookie.try_into().ok()?))
+    }
+}
+
+/// Writes an initiate.
+pub(crate) fn initiate(
+    header: &Header,
+    first: &[u8; FIRST_BYTES],
+    cookie: &[u8; COOKIE_BYTES],
+    key: &MacKey,
+) -> [u8; INITIATE_BYTES] {
+    let mut bytes = [0; INITIATE_BYTES];
+    bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
+    bytes[FIRST_AT..COOKIE_AT].copy_from_slice(first);
+    bytes[COOKIE_AT..COOKIE_AT + COOKIE_BYTES].copy_from_slice(cookie);
+    write_code(&mut bytes, key);
+    bytes
+}
+
+/// Writes a respond.
+pub(crate) fn respond(
+    header: &Header,
+    second: &[u8; SECOND_BYTES],
+    key: &MacKey,
+) -> [u8; RESPOND_BYTES] {
+    let mut bytes = [0; RESPOND_BYTES];
+    bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
+    bytes[FIRST_AT..FIRST_AT + SECOND_BYTES].copy_from_slice(second);
+    write_code(&mut bytes, key);
+    bytes
+}
+
+/// Writes a cookie datagram, which answers the initiate with the code `answered`.
+pub(crate) fn cookie(
+    header: &Header,
+    answered: &[u8; MAC_BYTES],
+    cookie: &[u8; COOKIE_BYTES],
+    key: &MacKey,
+) -> [u8; COOKIE_DATAGRAM_BYTES] {
+    let mut bytes = [0; COOKIE_DATAGRAM_BYTES];
+    bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
+    bytes[FIRST_AT..FIRST_AT + MAC_BYTES].copy_from_slice(answered);
+    bytes[FIRST_AT + MAC_BYTES..][..COOKIE_BYTES].copy_from_slice(cookie);
+    write_code(&mut bytes, key);
+    bytes
+}
+
+fn write_code(bytes: &mut [u8], key: &MacKey) {
+    if let Some((covered, code)) = bytes.split_last_chunk_mut() {
+        *code = key.of(covered);
+    }
+}
+
+/// The code of a handshake's datagram.
+pub(crate) fn code_of(datagram: &[u8]) -> [u8; MAC_BYTES] {
+    datagram.last_chunk().copied().unwrap_or_default()
+}
+
+/// Writes the first 16 bytes of a sealed envelope.
+#[inline]
+pub(crate) fn write_sealed(front: &mut [u8; SEALED_FRONT_BYTES], index: u32, counter: u64) {
+    let word = u64::from(index) << 32 | u64::from(SEALED);
+    front[..8].copy_from_slice(&word.to_le_bytes());
+    front[8..].copy_from_slice(&counter.to_le_bytes());
+}
+
+/// Index and counter of a sealed envelope.
+#[inline]
+pub(crate) fn read_sealed(front: &[u8; SEALED_FRONT_BYTES]) -> Option<(u32, u64)> {
+    let legal = u32_at(front, 0) == u32::from(SEALED);
+    let counter = u64::from_le_bytes(*front.last_chunk()?);
+    legal.then(|| (u32_at(front, 4), counter))
+}
+
+/// The nonce of a counter: no two datagrams of a key have the same.
+#[inline]
+pub(crate) fn nonce(counter: u64) -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    nonce
+}
+
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let field = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    field.map_or(0, |field| u32::from_le_bytes(*field))
+}
