@@ -299,6 +299,12 @@ impl Outbound {
         !self.ready.is_empty()
     }
 
+    /// Whether a link may have something to send.
+    #[inline]
+    pub(crate) fn has_linked(&self) -> bool {
+        !self.linked.is_empty()
+    }
+
     /// The next packet of the node whose turn it is.
     #[inline]
     pub(crate) fn offer(&mut self) -> Option<&Transmit> {

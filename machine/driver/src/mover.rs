@@ -124,25 +124,27 @@ pub(crate) fn transmit(
 
 /// The payload of a packet.
 #[inline(always)]
-pub(crate) fn payload_of<'a>(
-    pins: &'a Pins,
-    garbage: &'a GarbagePage,
-    packet: &'a Transmit,
-) -> Payload<'a> {
+fn payload_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, packet: &'a Transmit) -> Payload<'a> {
     match &packet.source {
         Source::Inline { bytes, length } => Payload::one(&bytes[..usize::from(*length)]),
         Source::Message(bytes) => Payload::one(&bytes[..]),
         Source::Memory { piece, trailer, .. } => {
-            let from = source_of(pins, garbage, piece);
-            // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
-            // process (`page_of` has checked each), so mapped and readable while `pins` is borrowed; rings are never pinned.
-            let bytes = unsafe { Bytes::from_raw(from, piece.length as usize) };
+            let bytes = bytes_of(pins, garbage, piece);
             match trailer {
                 None => Payload::one(bytes),
                 Some(trailer) => Payload::two(bytes, &trailer[..]),
             }
         }
     }
+}
+
+/// The bytes that a piece is sent from.
+#[inline(always)]
+pub(crate) fn bytes_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, piece: &Piece) -> Bytes<'a> {
+    let from = source_of(pins, garbage, piece);
+    // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
+    // process (`page_of` has checked each), so mapped and readable while `pins` is borrowed; rings are never pinned.
+    unsafe { Bytes::from_raw(from, piece.length as usize) }
 }
 
 /// Copies a minipage from this rank's privileged view, at `from`, to the same offset of a peer's.

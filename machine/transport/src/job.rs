@@ -259,8 +259,10 @@ impl Transport for JobFabric {
     #[inline]
     fn max_payload_bytes(&self) -> usize {
         let ring = self.transport.max_payload_bytes();
-        let net = self.net.as_ref().map(|net| net.max_payload_bytes());
-        net.map_or(ring, |net| net.min(ring))
+        match self.net {
+            None => ring,
+            Some(_) => ring.min(Net::max_payload_bytes()),
+        }
     }
 
     #[inline(always)]

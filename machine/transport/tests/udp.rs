@@ -31,17 +31,22 @@ fn exercise(from: &mut Udp, to: &mut Udp, lossy: &mut Lossy, payload: &[u8]) -> 
         let mut batch = from.batch();
         for length in [1, 1, 600, 1400, 1400, 1400, 9, 60_000, 3000, 65_000] {
             let (first, second) = payload[..length].split_at(length / 2);
-            batch.push(&destination, &payload[..30], Payload::two(first, second));
+            batch.push(
+                &destination,
+                &payload[..30],
+                Payload::two(first, second),
+                &[],
+            );
             let reserved = batch.reserve(&destination, length).unwrap();
             reserved.copy_from_slice(&payload[..length]);
         }
         // Too long, and to nobody.
-        batch.push(&destination, payload, Payload::EMPTY);
+        batch.push(&destination, payload, Payload::EMPTY, &[]);
         let nobody = Destination {
             via: 99,
             ..destination
         };
-        batch.push(&nobody, payload, Payload::EMPTY);
+        batch.push(&nobody, payload, Payload::EMPTY, &[]);
         let outcome = batch.finish();
         assert_eq!((outcome.sent, outcome.too_long), (20, 2));
         for _ in 0..200 {

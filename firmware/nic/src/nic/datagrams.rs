@@ -39,6 +39,13 @@ pub enum DatagramBody<'a> {
 }
 
 impl<D: TranslationDesign> Nic<D> {
+    /// Whether [`poll_datagram`](Self::poll_datagram) may have one.
+    #[inline]
+    #[must_use]
+    pub fn has_datagrams(&self) -> bool {
+        self.outbound.has_linked() || self.has_uncut()
+    }
+
     /// The next datagram to transmit. It counts as sent: keep it until the transport takes it, or lose it. Its source is read before
     /// the next call, and may be read again by a later datagram until the peer has acked it.
     ///

@@ -3,10 +3,10 @@
 use mapwire_nic::link::LinkConfig;
 use mapwire_nic::{BufferId, DatagramBody, Source, Verdict};
 use mapwire_transport::fabric::Fabric;
-use mapwire_transport::net::{Arrival, Net};
+use mapwire_transport::net::{Arrival, Lost, Net};
 use mapwire_transport::payload::{Payload, Received};
 use mapwire_wire::link::{LINK_HEADER_BYTES, MAX_ACK_BYTES};
-use mapwire_wire::{HEADER_BYTES, Header, INLINE_BYTES, NodeId};
+use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::receiving::Taken;
@@ -25,12 +25,12 @@ const SEND_BUDGET: usize = 64;
 /// How often a packet whose pages are not there is tried, before it is dropped: its sender sends it again.
 const TRIES: usize = 64;
 
-/// Bytes of the longest head of a datagram: what is not read from memory of a process.
+/// Bytes of the longest head of a datagram: that of the link, then a packet's or an ack.
 const HEAD_BYTES: usize = LINK_HEADER_BYTES
-    + if MAX_ACK_BYTES > HEADER_BYTES + INLINE_BYTES {
+    + if MAX_ACK_BYTES > HEADER_BYTES {
         MAX_ACK_BYTES
     } else {
-        HEADER_BYTES + INLINE_BYTES
+        HEADER_BYTES
     };
 
 /// The links over `net`, of an epoch that this process has never had.
@@ -40,7 +40,8 @@ pub(super) fn link_config(net: &Net, config: &DriverConfig) -> Result<LinkConfig
     Ok(LinkConfig {
         // The launcher tells of ranks that end. A link finds out what cannot be reached.
         dead_after_ns: u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX),
-        ..LinkConfig::new(epoch, net.max_datagram_bytes() as u32)
+        paths: net.paths(),
+        ..LinkConfig::new(epoch, Net::max_datagram_bytes() as u32)
     })
 }
 
@@ -55,12 +56,13 @@ impl<F: Fabric> Driver<F> {
         let mut received = false;
         self.fabric.begin_look();
         for _ in 0..RECEIVE_BUDGET {
-            let Some(arrival) = self.fabric.net().and_then(Net::poll) else {
+            let net = self.fabric.net();
+            let Some(arrival) = net.and_then(|net| net.poll(now_ns)) else {
                 break;
             };
             received = true;
-            let datagram = match arrival {
-                Arrival::Datagram(datagram) => datagram,
+            let (from, bytes) = match arrival {
+                Arrival::Datagram { from, bytes } => (from, &*bytes),
                 Arrival::Other => continue,
                 Arrival::Stranger(from) => {
                     self.meet(from);
@@ -68,7 +70,6 @@ impl<F: Fabric> Driver<F> {
                 }
             };
             let now_ns = now_ns();
-            let (from, bytes) = (datagram.from, &*datagram.bytes);
             let payload = Taken(Received::Inline(
                 bytes.get(LINK_HEADER_BYTES + HEADER_BYTES..).unwrap_or(&[]),
             ));
@@ -140,21 +141,25 @@ impl<F: Fabric> Driver<F> {
     }
 
     fn transmit_some_datagrams(&mut self) -> bool {
+        let Some(net) = self.fabric.net() else {
+            return false;
+        };
+        if !self.node.has_datagrams() && !net.is_due(now_ns) {
+            return false;
+        }
         let now_ns = now_ns();
-        let mut sent = false;
-        for _ in 0..SEND_BUDGET {
-            let Some(datagram) = self.node.poll_datagram(now_ns) else {
-                break;
-            };
-            let Some(net) = self.fabric.net() else {
-                break;
-            };
-            sent = true;
+        let mut outbound = net.begin(now_ns);
+        let mut sent = 0;
+        let mut stranger = None;
+        while sent < SEND_BUDGET
+            && let Some(datagram) = self.node.poll_datagram(now_ns)
+        {
+            sent += 1;
             let (to, path) = (datagram.to, datagram.header.path);
             let mut head = [0; HEAD_BYTES];
             head[..LINK_HEADER_BYTES].copy_from_slice(&datagram.header.emit());
             let mut length = LINK_HEADER_BYTES;
-            let mut payload = Payload::EMPTY;
+            let (mut payload, mut tail) = (Payload::EMPTY, &[][..]);
             match datagram.body {
                 DatagramBody::None => {}
                 DatagramBody::Ack(ack) => {
@@ -166,20 +171,29 @@ impl<F: Fabric> Driver<F> {
                 DatagramBody::Packet(packet) => {
                     head[length..][..HEADER_BYTES].copy_from_slice(packet.header.as_bytes());
                     length += HEADER_BYTES;
-                    if let Source::Inline { bytes, length: of } = &packet.source {
-                        let bytes = &bytes[..usize::from(*of)];
-                        head[length..][..bytes.len()].copy_from_slice(bytes);
-                        length += bytes.len();
-                    } else {
-                        payload = mover::payload_of(&self.pins, &self.garbage, packet);
+                    match &packet.source {
+                        Source::Inline { bytes, length } => tail = &bytes[..usize::from(*length)],
+                        Source::Message(bytes) => tail = bytes,
+                        Source::Memory { piece, trailer, .. } => {
+                            payload =
+                                Payload::one(mover::bytes_of(&self.pins, &self.garbage, piece));
+                            tail = trailer.as_ref().map_or(&[], |trailer| &trailer[..]);
+                        }
                     }
                 }
             }
-            if !net.send(to, path, &head[..length], payload) {
-                self.meet(to);
+            if outbound.push(to, path, &head[..length], payload, tail) == Err(Lost::Stranger) {
+                stranger = Some(to);
             }
         }
-        sent
+        outbound.finish();
+        if let Some(to) = stranger {
+            self.meet(to);
+        }
+        while let Some((peer, bytes)) = self.fabric.net().and_then(Net::poll_shortened) {
+            self.handle_reached(peer, bytes);
+        }
+        sent > 0
     }
 
     /// Asks how a rank of another host is reached, once.

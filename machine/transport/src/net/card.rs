@@ -31,6 +31,11 @@ pub enum CardError {
     /// Another version.
     #[error("a card of version {0}, not {VERSION}: all ranks must use one release of mapwire")]
     Version(u8),
+    /// It has no address that one of this rank's reaches.
+    #[error(
+        "no address of the same family, IPv4 or IPv6, on both sides: name more of them (MAPWIRE_ADDRESSES)"
+    )]
+    Family,
     /// It ends early, goes on behind its end, or has a field that no rank writes.
     #[error("malformed card")]
     Malformed,

@@ -1,33 +1,39 @@
-//! The way to ranks of other hosts: datagrams, which may be lost. The links of the network interface recover them.
+//! The way to ranks of other hosts: sealed datagrams over UDP, which may be lost. The links of the network interface recover them.
 
 mod alarm;
 mod card;
+mod outbound;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 
+use mapwire_seal::{
+    Config, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, SEALED_BACK_BYTES,
+    SEALED_FRONT_BYTES, Sessions, SoftAead as Cipher, StaticKey,
+};
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, NodeId};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 pub(crate) use alarm::Alarm;
 pub use card::{CardError, Contact, MAX_ADDRESSES};
+pub use outbound::{Lost, Outbound};
 
-use crate::payload::Payload;
 use crate::rendezvous::{Card, Secret};
+use crate::udp::{Destination, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
 
-/// Bytes of the envelope of a datagram that is not sealed.
-const PLAIN_BYTES: usize = 8;
-const PLAIN: u8 = 5;
-/// Longest datagram that UDP carries over IPv4.
-const MAX_UDP_BYTES: usize = 65_507;
+/// Bytes of a datagram that its envelope takes at most.
+const ENVELOPE_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
 
 /// What a rank's way to other hosts is made with.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
-    /// The addresses of this host that datagrams come to.
+    /// The addresses of this host that datagrams come to, the preferred one first.
     pub addresses: Vec<IpAddr>,
     /// Datagrams are neither sealed nor authenticated: for measurements.
     pub insecure: bool,
+    /// Microseconds for which the kernel polls the network device: see [`UdpConfig::busy_poll_us`].
+    pub busy_poll_us: Option<u32>,
 }
 
 impl Default for NetConfig {
@@ -36,6 +42,7 @@ impl Default for NetConfig {
         Self {
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
             insecure: false,
+            busy_poll_us: None,
         }
     }
 }
@@ -43,61 +50,116 @@ impl Default for NetConfig {
 /// Why there is no way to other hosts.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// An address cannot be used.
-    #[error(
-        "cannot take datagrams at {address}: {source}; name addresses of this host (MAPWIRE_ADDRESSES)"
-    )]
-    Bind {
-        /// The address.
-        address: IpAddr,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// The sockets.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
     /// The thread that watches the sockets cannot be had.
     #[error(
         "cannot watch for datagrams: {0}; raise the limits on threads and descriptors (ulimit -u, ulimit -n)"
     )]
     Watch(std::io::Error),
-    /// No address was given.
-    #[error("no address to take datagrams at; name some of this host (MAPWIRE_ADDRESSES)")]
-    NoAddress,
-}
-
-/// A datagram of a rank, without its envelope.
-#[derive(Debug)]
-pub struct Datagram<'a> {
-    /// Who has sent it.
-    pub from: NodeId,
-    /// What the links see.
-    pub bytes: &'a mut [u8],
+    /// The kernel gives no random bytes.
+    #[error("no random bytes for keys: {0}")]
+    Entropy(rustix::io::Errno),
 }
 
 /// What has come.
 #[derive(Debug)]
 pub enum Arrival<'a> {
-    /// A datagram.
-    Datagram(Datagram<'a>),
+    /// A datagram of `from`, without its envelope.
+    Datagram {
+        /// Who has sent it.
+        from: NodeId,
+        /// What the links see.
+        bytes: &'a mut [u8],
+    },
     /// Something from a rank whose card is not known yet.
     Stranger(NodeId),
     /// Nothing that concerns the links.
     Other,
 }
 
-/// Datagrams to and from ranks of other hosts.
+/// A rank of another host.
 #[derive(Debug)]
+struct Remote {
+    /// Where each of its paths leads.
+    paths: Vec<Path>,
+    /// Longest datagram that all paths take, in bytes with its envelope.
+    max_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    /// For most datagrams.
+    way: Destination,
+    /// By the socket whose address the peer knows.
+    main: Destination,
+}
+
+/// Datagrams to and from ranks of other hosts.
 pub struct Net {
-    me: NodeId,
-    job: u32,
-    socket: UdpSocket,
-    address: SocketAddr,
-    /// Addresses of each rank that is known.
-    peers: Vec<Option<Box<[SocketAddr]>>>,
-    out: Vec<u8>,
-    buffer: Box<[u8]>,
+    udp: Udp,
+    envelope: Envelope<Cipher>,
+    /// Ranks that are known.
+    peers: Vec<Option<Box<Remote>>>,
+    key: [u8; 32],
+    /// Handshakes may have something to send.
+    greets: bool,
+    /// Datagrams that were not sent, by cause.
+    unsent: Outcome,
+    /// Peers whose paths have become shorter.
+    shortened: Vec<NodeId>,
+}
+
+impl core::fmt::Debug for Net {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Net")
+            .field("udp", &self.udp)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Random bytes of the operating system; it has them once it has started.
+fn entropy(bytes: &mut [u8]) {
+    for part in bytes.chunks_mut(256) {
+        while getrandom(&mut *part, GetRandomFlags::empty()).is_err() {}
+    }
+}
+
+fn random() -> Result<[u8; 32], NetError> {
+    let mut bytes = [0; 32];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(NetError::Entropy)?;
+    Ok(bytes)
+}
+
+/// An address as the cookies of handshakes bind it.
+fn bytes_of(address: &SocketAddr) -> ([u8; 18], usize) {
+    let mut bytes = [0; 18];
+    bytes[..2].copy_from_slice(&address.port().to_le_bytes());
+    let length = match address.ip() {
+        IpAddr::V4(ip) => {
+            bytes[2..6].copy_from_slice(&ip.octets());
+            6
+        }
+        IpAddr::V6(ip) => {
+            bytes[2..].copy_from_slice(&ip.octets());
+            18
+        }
+    };
+    (bytes, length)
+}
+
+fn address_of(bytes: &[u8]) -> Option<SocketAddr> {
+    let (&port, ip) = bytes.split_first_chunk()?;
+    let ip: IpAddr = match ip.len() {
+        4 => Ipv4Addr::from(<[u8; 4]>::try_from(ip).ok()?).into(),
+        _ => Ipv6Addr::from(<[u8; 16]>::try_from(ip).ok()?).into(),
+    };
+    Some(SocketAddr::new(ip, u16::from_le_bytes(port)))
 }
 
 impl Net {
-    /// Opens the sockets of rank `me` of `size`.
+    /// Opens the sockets of rank `me` of `size`, and draws its key.
     ///
     /// # Errors
     /// [`NetError`].
@@ -107,48 +169,64 @@ impl Net {
         size: usize,
         secret: Secret,
     ) -> Result<Self, NetError> {
+        let udp = Udp::bind(&UdpConfig {
+            busy_poll_us: config.busy_poll_us,
+            ..UdpConfig::new(config.addresses.clone())
+        })?;
         let [.., a, b, c, d] = secret.0;
-        let job = u32::from_le_bytes([a, b, c, d]);
-        let &address = config.addresses.first().ok_or(NetError::NoAddress)?;
-        let bind = || {
-            let socket = UdpSocket::bind((address, 0))?;
-            socket.set_nonblocking(true)?;
-            let local = socket.local_addr()?;
-            Ok((socket, local))
+        let (job, nodes) = (u32::from_le_bytes([a, b, c, d]), size as u32);
+        let key = StaticKey::new(random()?);
+        let public = key.public();
+        let envelope = if config.insecure {
+            Envelope::Plain(Plain::new(me, nodes, job))
+        } else {
+            let config = Config {
+                me,
+                nodes,
+                job,
+                secret: JobSecret::new(secret.0),
+                key,
+                rotation: Rotation::default(),
+            };
+            Envelope::Sealed(Box::new(Sessions::new(config, &mut entropy)))
         };
-        let (socket, local) = bind().map_err(|source| NetError::Bind { address, source })?;
+        let mut peers = Vec::new();
+        peers.resize_with(size, || None);
         Ok(Self {
-            me,
-            job,
-            socket,
-            address: local,
-            peers: vec![None; size],
-            out: Vec::with_capacity(MAX_UDP_BYTES),
-            buffer: vec![0; 1 << 16].into(),
+            udp,
+            envelope,
+            peers,
+            key: public.0,
+            greets: false,
+            unsent: Outcome::default(),
+            shortened: Vec::with_capacity(size),
         })
     }
 
     /// What other ranks need to know.
     #[must_use]
     pub fn card(&self) -> Card {
-        let addresses = vec![self.address];
-        Contact {
-            addresses,
-            key: [0; 32],
-        }
-        .to_card()
+        let addresses = self.udp.addresses().collect();
+        let key = self.key;
+        Contact { addresses, key }.to_card()
+    }
+
+    /// Paths to a peer.
+    #[must_use]
+    pub fn paths(&self) -> u8 {
+        self.udp.addresses().len() as u8
     }
 
     /// Bytes of the longest datagram of a link.
     #[must_use]
-    pub fn max_datagram_bytes(&self) -> usize {
-        MAX_UDP_BYTES - PLAIN_BYTES
+    pub const fn max_datagram_bytes() -> usize {
+        MAX_DATAGRAM_BYTES - ENVELOPE_BYTES
     }
 
     /// Bytes of the longest payload of a packet.
     #[must_use]
-    pub fn max_payload_bytes(&self) -> usize {
-        self.max_datagram_bytes() - LINK_HEADER_BYTES - HEADER_BYTES
+    pub const fn max_payload_bytes() -> usize {
+        Self::max_datagram_bytes() - LINK_HEADER_BYTES - HEADER_BYTES
     }
 
     /// Learns how `peer` is reached. Gives the longest datagram that a link may send there, in bytes.
@@ -157,15 +235,46 @@ impl Net {
     /// [`CardError`].
     pub fn introduce(&mut self, peer: NodeId, card: &Card) -> Result<usize, CardError> {
         let contact = Contact::from_card(card)?;
-        if let Some(entry) = self.peers.get_mut(usize::from(peer.0)) {
-            *entry = Some(contact.addresses.into());
+        let own: Vec<SocketAddr> = self.udp.addresses().collect();
+        let paths: Vec<Path> = (contact.addresses.iter().enumerate())
+            .filter_map(|(number, to)| {
+                // Addresses that stand at the same place on both sides are taken to be of one network.
+                let is_fit = |via: &usize| own[*via].is_ipv4() == to.is_ipv4();
+                let same = Some(number).filter(|via| *via < own.len()).filter(is_fit);
+                let via = same.or_else(|| (0..own.len()).find(is_fit))?;
+                let to = *to;
+                let main = Destination {
+                    via,
+                    to,
+                    may_fragment: false,
+                };
+                let own = self.udp.connect(via, to);
+                let way = Destination {
+                    via: own.unwrap_or(via),
+                    ..main
+                };
+                Some(Path { way, main })
+            })
+            .collect();
+        if paths.is_empty() {
+            return Err(CardError::Family);
         }
-        Ok(self.max_datagram_bytes())
+        self.envelope.set_peer(peer, PublicKey(contact.key));
+        self.greets = true;
+        let mut remote = Box::new(Remote {
+            paths,
+            max_bytes: 0,
+        });
+        let bytes = remote.measure(&self.udp);
+        if let Some(entry) = self.peers.get_mut(usize::from(peer.0)) {
+            *entry = Some(remote);
+        }
+        Ok(bytes)
     }
 
     /// The sockets, to be watched.
     pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.socket.as_fd()]
+        self.udp.fds().collect()
     }
 
     /// Whether `peer` has been introduced.
@@ -176,43 +285,70 @@ impl Net {
             .is_some_and(Option::is_some)
     }
 
-    /// Sends a datagram: `head`, then the payload. False when the peer is not known yet: then it is lost.
-    pub fn send(&mut self, to: NodeId, path: u8, head: &[u8], payload: Payload<'_>) -> bool {
-        let Some(Some(addresses)) = self.peers.get(usize::from(to.0)) else {
-            return false;
-        };
-        let address = addresses[usize::from(path) % addresses.len()];
-        self.out.clear();
-        self.out.extend([PLAIN, 0]);
-        self.out.extend(self.me.0.to_le_bytes());
-        self.out.extend(self.job.to_le_bytes());
-        self.out.extend(head);
-        for piece in payload.pieces() {
-            let at = self.out.len();
-            self.out.resize(at + piece.len(), 0);
-            piece.copy_to_slice(&mut self.out[at..]);
-        }
-        let _ = self.socket.send_to(&self.out, address);
-        true
+    /// Takes the next datagram, if one has come.
+    #[inline]
+    pub fn poll(&mut self, now_ns: impl FnOnce() -> u64) -> Option<Arrival<'_>> {
+        let datagram = self.udp.receive()?;
+        let (address, length) = bytes_of(&datagram.from);
+        let bytes = datagram.bytes;
+        let opened = (self.envelope).handle(now_ns(), &address[..length], bytes, &mut entropy);
+        Some(match opened {
+            Opened::Data { from, bytes: range } => match self.peers.get(usize::from(from.0)) {
+                Some(Some(_)) => Arrival::Datagram {
+                    from,
+                    bytes: &mut bytes[range],
+                },
+                _ => Arrival::Stranger(from),
+            },
+            Opened::Handled => {
+                self.greets = true;
+                match self.envelope.poll_wanted_key() {
+                    Some(peer) => Arrival::Stranger(peer),
+                    None => Arrival::Other,
+                }
+            }
+            Opened::Rejected(_) => match self.envelope.poll_wanted_key() {
+                Some(peer) => Arrival::Stranger(peer),
+                None => Arrival::Other,
+            },
+        })
     }
 
-    /// Takes the next datagram, if one has come.
-    pub fn poll(&mut self) -> Option<Arrival<'_>> {
-        let (length, _) = self.socket.recv_from(&mut self.buffer).ok()?;
-        let bytes = &mut self.buffer[..length];
-        let Some((envelope, bytes)) = bytes.split_first_chunk_mut::<PLAIN_BYTES>() else {
-            return Some(Arrival::Other);
-        };
-        let [PLAIN, 0, from @ .., a, b, c, d] = *envelope else {
-            return Some(Arrival::Other);
-        };
-        let from = NodeId(u16::from_le_bytes(from));
-        if u32::from_le_bytes([a, b, c, d]) != self.job || usize::from(from.0) >= self.peers.len() {
-            return Some(Arrival::Other);
+    /// When [`begin`](Self::begin) has something to do of itself.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<u64> {
+        self.envelope.poll_at()
+    }
+
+    /// Whether [`begin`](Self::begin) has something to send of itself.
+    #[inline]
+    pub fn is_due(&self, now_ns: impl FnOnce() -> u64) -> bool {
+        self.greets || self.envelope.poll_at().is_some_and(|at| at <= now_ns())
+    }
+
+    /// A peer whose paths have become shorter, and the longest datagram that a link may send there now, in bytes.
+    pub fn poll_shortened(&mut self) -> Option<(NodeId, usize)> {
+        let peer = self.shortened.pop()?;
+        let remote = self.peers.get_mut(usize::from(peer.0))?.as_mut()?;
+        Some((peer, remote.measure(&self.udp)))
+    }
+}
+
+impl Remote {
+    /// Finds out what all paths take. Gives the longest datagram that a link may send, in bytes.
+    fn measure(&mut self, udp: &Udp) -> usize {
+        let lengths = self.paths.iter();
+        let lengths = lengths.map(|path| udp.max_bytes_towards(path.main.via, &path.main.to));
+        self.max_bytes = lengths.min().unwrap_or(0);
+        self.max_bytes.saturating_sub(ENVELOPE_BYTES)
+    }
+
+    /// The path of this number.
+    #[inline]
+    fn path(&self, number: u8) -> &Path {
+        match &self.paths[..] {
+            [only] => only,
+            paths => &paths[usize::from(number) % paths.len()],
         }
-        Some(match self.peers[usize::from(from.0)] {
-            Some(_) => Arrival::Datagram(Datagram { from, bytes }),
-            None => Arrival::Stranger(from),
-        })
     }
 }

@@ -116,31 +116,43 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Adds a datagram: `head`, which is copied, then `payload`, which is read while the batch is flushed.
+    /// Adds a datagram: `head`, which is copied, then `payload`, which is read while the batch is flushed, then `tail`, which is copied.
     #[inline(always)]
-    pub fn push(&mut self, destination: &Destination, head: &[u8], payload: Payload<'a>) {
+    pub fn push(
+        &mut self,
+        destination: &Destination,
+        head: &[u8],
+        payload: Payload<'a>,
+        tail: &[u8],
+    ) {
         let payload_bytes = payload.len_bytes();
-        let bytes = head.len().saturating_add(payload_bytes);
+        let ends_bytes = head.len() + tail.len();
+        let bytes = ends_bytes.saturating_add(payload_bytes);
         let is_copied = payload_bytes <= COPIED_BYTES;
         let (made, pieces) = match is_copied {
             true => (bytes, 1),
-            false => (head.len(), 3),
+            false => (ends_bytes, 4),
         };
         let Some(mut message) = self.begin(destination, bytes, made, pieces) else {
             return;
         };
-        let into = self.gather.reserve(&mut message, made);
-        into[..head.len()].copy_from_slice(head);
         if is_copied {
-            let mut into = &mut into[head.len()..];
+            let into = self.gather.reserve(&mut message, made);
+            let (this, mut into) = into.split_at_mut(head.len());
+            this.copy_from_slice(head);
             for piece in payload.pieces() {
                 let (this, rest) = into.split_at_mut(piece.len());
                 piece.copy_to_slice(this);
                 into = rest;
             }
+            into.copy_from_slice(tail);
         } else {
+            (self.gather.reserve(&mut message, head.len())).copy_from_slice(head);
             for &piece in payload.pieces() {
                 self.gather.lend(&mut message, piece);
+            }
+            if !tail.is_empty() {
+                (self.gather.reserve(&mut message, tail.len())).copy_from_slice(tail);
             }
         }
         self.messages.push(message);

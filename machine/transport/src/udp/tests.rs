@@ -62,7 +62,7 @@ fn pass(from: &mut Udp, to: &mut Udp, lengths: &[usize]) {
     for content in &contents {
         let (head, payload) = content.split_at(content.len().min(20));
         let (first, second) = payload.split_at(payload.len() / 3);
-        batch.push(&destination, head, Payload::two(first, second));
+        batch.push(&destination, head, Payload::two(first, second), &[]);
     }
     assert_eq!(batch.finish(), only_sent(lengths.len() as u32));
     for (number, content) in contents.iter().enumerate() {
@@ -107,7 +107,7 @@ fn datagrams_to_several_receivers_are_not_mixed_up() {
     let mut batch = from.batch();
     for (number, content) in contents.iter().enumerate() {
         let destination = towards(addresses[number / 2 % 3]);
-        batch.push(&destination, &[], Payload::one(&content[..]));
+        batch.push(&destination, &[], Payload::one(&content[..]), &[]);
     }
     assert_eq!(batch.finish(), only_sent(90));
     for (number, content) in contents.iter().enumerate() {
@@ -123,7 +123,12 @@ fn reserved_bytes_are_sent_as_they_were_written_between_pushed_ones() {
     let mut batch = from.batch();
     for (number, content) in contents.iter().enumerate() {
         if number % 7 == 3 {
-            batch.push(&destination, &content[..9], Payload::one(&content[9..]));
+            batch.push(
+                &destination,
+                &content[..9],
+                Payload::one(&content[9..]),
+                &[],
+            );
         } else {
             let into = batch.reserve(&destination, 3000).unwrap();
             into.copy_from_slice(content);
@@ -142,7 +147,7 @@ fn a_received_datagram_can_be_changed_without_harm_to_its_neighbours() {
     let content = content(1, 100);
     let mut batch = from.batch();
     for _ in 0..10 {
-        batch.push(&destination, &content, Payload::EMPTY);
+        batch.push(&destination, &content, Payload::EMPTY, &[]);
     }
     assert_eq!(batch.finish(), only_sent(10));
     let mut count = 0;
@@ -163,7 +168,12 @@ fn each_of_several_sockets_receives_and_sends_by_its_own_address() {
         for (via, other) in others.iter_mut().enumerate() {
             let mut batch = other.batch();
             for _ in 0..40 {
-                batch.push(&towards(addresses[via]), &[via as u8, turn], Payload::EMPTY);
+                batch.push(
+                    &towards(addresses[via]),
+                    &[via as u8, turn],
+                    Payload::EMPTY,
+                    &[],
+                );
             }
             assert_eq!(batch.finish(), only_sent(40));
         }
@@ -182,7 +192,7 @@ fn each_of_several_sockets_receives_and_sends_by_its_own_address() {
                 via,
                 ..towards(address(other))
             };
-            batch.push(&destination, &[7], Payload::EMPTY);
+            batch.push(&destination, &[7], Payload::EMPTY, &[]);
         }
         assert_eq!(batch.finish(), only_sent(3));
         for (via, other) in others.iter_mut().enumerate() {
@@ -197,14 +207,14 @@ fn datagrams_that_cannot_be_sent_are_counted_by_cause_and_the_others_sent() {
     let good = towards(address(&to));
     let long = vec![0; MAX_DATAGRAM_BYTES + 1];
     let mut batch = from.batch();
-    batch.push(&good, &[1], Payload::EMPTY);
+    batch.push(&good, &[1], Payload::EMPTY, &[]);
     // No socket of this index; an address of the other family; nobody has port 0.
-    batch.push(&Destination { via: 9, ..good }, &[2], Payload::EMPTY);
-    batch.push(&towards((V6, 1).into()), &[3], Payload::EMPTY);
-    batch.push(&towards((V4, 0).into()), &[4], Payload::EMPTY);
-    batch.push(&good, &[5], Payload::one(&long[1..]));
+    batch.push(&Destination { via: 9, ..good }, &[2], Payload::EMPTY, &[]);
+    batch.push(&towards((V6, 1).into()), &[3], Payload::EMPTY, &[]);
+    batch.push(&towards((V4, 0).into()), &[4], Payload::EMPTY, &[]);
+    batch.push(&good, &[5], Payload::one(&long[1..]), &[]);
     assert!(batch.reserve(&good, MAX_DATAGRAM_BYTES + 1).is_none());
-    batch.push(&good, &[6], Payload::EMPTY);
+    batch.push(&good, &[6], Payload::EMPTY, &[]);
     let expected = Outcome {
         sent: 2,
         failed: 3,
@@ -228,7 +238,7 @@ fn a_batch_that_is_dropped_sends_nothing_of_what_waits() {
     {
         let content = content(0, 2000);
         let mut batch = from.batch();
-        batch.push(&destination, &[], Payload::one(&content[..]));
+        batch.push(&destination, &[], Payload::one(&content[..]), &[]);
         drop(batch);
     }
     pass(&mut from, &mut to, &[3]);
@@ -253,7 +263,7 @@ fn a_datagram_longer_than_the_buffer_is_dropped_and_counted() {
     let content = content(0, 3000);
     for bytes in [2048, 2049, 3000, 7] {
         let mut batch = from.batch();
-        batch.push(&destination, &[], Payload::one(&content[..bytes]));
+        batch.push(&destination, &[], Payload::one(&content[..bytes]), &[]);
         assert_eq!(batch.finish(), only_sent(1));
     }
     assert!(take(&mut to).2 == content[..2048]);
@@ -274,7 +284,7 @@ fn what_overflows_a_receive_buffer_is_counted() {
     let payload = [0; 1000];
     let mut batch = from.batch();
     for _ in 0..100 {
-        batch.push(&towards(address(&to)), &[], Payload::one(&payload[..]));
+        batch.push(&towards(address(&to)), &[], Payload::one(&payload[..]), &[]);
     }
     assert_eq!(batch.finish(), only_sent(100));
     assert!(to.overflowed() > 0);
@@ -326,7 +336,7 @@ fn a_connected_socket_sends_to_its_receiver_and_to_any_other() {
     for number in 0..100_u8 {
         let to = [address(&to), far][usize::from(number % 10 == 9)];
         let destination = Destination { via, ..towards(to) };
-        batch.push(&destination, &[number], Payload::one(&content[..]));
+        batch.push(&destination, &[number], Payload::one(&content[..]), &[]);
     }
     assert_eq!(batch.finish(), only_sent(100));
     for number in 0..100_u8 {
@@ -354,13 +364,13 @@ fn a_receiver_that_was_away_gets_the_first_datagram_after_its_return() {
     drop(to);
     // The kernel answers for the port that nobody has, so the next send fails at first.
     let mut batch = from.batch();
-    batch.push(&destination, &[1], Payload::EMPTY);
+    batch.push(&destination, &[1], Payload::EMPTY, &[]);
     assert_eq!(batch.finish(), only_sent(1));
     let mut config = UdpConfig::new(vec![V4]);
     config.ports = Some(home.port()..=home.port());
     let mut to = Udp::bind(&config).unwrap();
     let mut batch = from.batch();
-    batch.push(&destination, &[2], Payload::EMPTY);
+    batch.push(&destination, &[2], Payload::EMPTY, &[]);
     assert_eq!(batch.finish(), only_sent(1));
     assert_eq!(take(&mut to).2, [2]);
 }
@@ -377,7 +387,7 @@ fn more_connected_sockets_than_may_be_replace_the_first_ones() {
         ..towards(address(&to))
     };
     let mut batch = from.batch();
-    batch.push(&destination, &[3], Payload::EMPTY);
+    batch.push(&destination, &[3], Payload::EMPTY, &[]);
     assert_eq!(batch.finish(), only_sent(1));
     assert_eq!(take(&mut to).2, [3]);
 }
@@ -402,7 +412,7 @@ fn through(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, Struck) {
     for hundred in 0..200_u32 {
         let mut batch = from.batch();
         for number in hundred * 100..(hundred + 1) * 100 {
-            batch.push(&destination, &number.to_le_bytes(), Payload::EMPTY);
+            batch.push(&destination, &number.to_le_bytes(), Payload::EMPTY, &[]);
         }
         assert_eq!(batch.finish(), only_sent(100));
         // More empty looks than faults, and than held datagrams wait for.

@@ -11,6 +11,13 @@ use super::Node;
 use crate::told::Told;
 
 impl<D: TranslationDesign> Node<D> {
+    /// Whether [`poll_datagram`](Self::poll_datagram) may have one.
+    #[inline]
+    #[must_use]
+    pub fn has_datagrams(&self) -> bool {
+        self.nic.has_datagrams()
+    }
+
     /// The next datagram to transmit: see [`mapwire_nic::Nic::poll_datagram`]. It takes the place of
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn poll_datagram(&mut self, now_ns: u64) -> Option<Datagram<'_>> {

@@ -1,0 +1,204 @@
+//! Datagrams on their way out.
+
+use mapwire_seal::{Destination as Whither, Envelope, NotReady};
+use mapwire_wire::NodeId;
+
+use super::{Cipher, Net, Remote, address_of, entropy};
+use crate::payload::Payload;
+use crate::udp::{Batch, Destination, Outcome};
+
+/// Several datagrams, which go together.
+#[expect(
+    missing_debug_implementations,
+    reason = "it holds secrets, which are never printed"
+)]
+pub struct Outbound<'a> {
+    batch: Batch<'a>,
+    envelope: &'a mut Envelope<Cipher>,
+    peers: &'a [Option<Box<Remote>>],
+    greets: &'a mut bool,
+    unsent: &'a mut Outcome,
+    shortened: &'a mut Vec<NodeId>,
+    now_ns: u64,
+}
+
+/// Why a datagram was lost at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The card of its receiver is not known.
+    Stranger,
+    /// There is no session with its receiver yet; one begins.
+    NoSession,
+    /// It is longer than any datagram.
+    TooLong,
+}
+
+impl Net {
+    /// Begins to send, and sends what handshakes want to.
+    #[inline]
+    pub fn begin(&mut self, now_ns: u64) -> Outbound<'_> {
+        let mut outbound = Outbound {
+            batch: self.udp.batch(),
+            envelope: &mut self.envelope,
+            peers: &self.peers,
+            greets: &mut self.greets,
+            unsent: &mut self.unsent,
+            shortened: &mut self.shortened,
+            now_ns,
+        };
+        let is_due = outbound.envelope.poll_at().is_some_and(|at| at <= now_ns);
+        if is_due || *outbound.greets {
+            outbound.greet();
+        }
+        outbound
+    }
+}
+
+impl<'a> Outbound<'a> {
+    /// Sends what handshakes want to.
+    #[cold]
+    fn greet(&mut self) {
+        *self.greets = false;
+        self.envelope.handle_time(self.now_ns);
+        while let Some(transmit) = self.envelope.poll_transmit(self.now_ns, &mut entropy) {
+            let destination = match transmit.to() {
+                Whither::Node(node) => {
+                    let Some(Some(remote)) = self.peers.get(usize::from(node.0)) else {
+                        continue;
+                    };
+                    // All paths: one of them may be down.
+                    for path in &remote.paths {
+                        self.batch
+                            .push(&path.main, transmit.bytes(), Payload::EMPTY, &[]);
+                    }
+                    continue;
+                }
+                Whither::Address(address) => match address_of(address.as_bytes()) {
+                    Some(to) => Destination {
+                        via: self.socket_towards(to),
+                        to,
+                        may_fragment: false,
+                    },
+                    None => continue,
+                },
+            };
+            self.batch
+                .push(&destination, transmit.bytes(), Payload::EMPTY, &[]);
+        }
+    }
+
+    /// A socket of the family of `to`: that of a path there, if there is one.
+    fn socket_towards(&self, to: std::net::SocketAddr) -> usize {
+        let remotes = self.peers.iter().flatten();
+        let mut paths = remotes.flat_map(|remote| &remote.paths);
+        paths
+            .find(|path| path.main.to.is_ipv4() == to.is_ipv4())
+            .map_or(0, |path| path.main.via)
+    }
+
+    /// Adds a datagram to `to`: `head`, then `payload`, which is read before [`finish`](Self::finish) returns, then `tail`.
+    ///
+    /// # Errors
+    /// [`Lost`].
+    #[inline]
+    pub fn push(
+        &mut self,
+        to: NodeId,
+        path: u8,
+        head: &[u8],
+        payload: Payload<'a>,
+        tail: &[u8],
+    ) -> Result<(), Lost> {
+        let Some(Some(remote)) = self.peers.get(usize::from(to.0)) else {
+            return Err(Lost::Stranger);
+        };
+        let (front, back) = (self.envelope.front_bytes(), self.envelope.back_bytes());
+        let length = front + head.len() + payload.len_bytes() + tail.len() + back;
+        let mut way = remote.path(path).way;
+        // What was cut before the path became shorter, and messages, which are not cut.
+        way.may_fragment = length > remote.max_bytes;
+        if let Envelope::Plain(plain) = &mut *self.envelope {
+            let mut whole = [0; 512];
+            let Some(copy) = whole[front..].get_mut(..head.len()) else {
+                return Err(Lost::TooLong);
+            };
+            copy.copy_from_slice(head);
+            if plain.seal(to, &mut whole[..front + head.len()]).is_err() {
+                return Err(Lost::NoSession);
+            }
+            self.batch
+                .push(&way, &whole[..front + head.len()], payload, tail);
+            return Ok(());
+        }
+        if !self.envelope.is_ready(self.now_ns, to) {
+            return Err(self.begin_session(to, front + back));
+        }
+        let Some(datagram) = self.batch.reserve(&way, length) else {
+            return Err(Lost::TooLong);
+        };
+        let (copy, mut rest) = datagram[front..].split_at_mut(head.len());
+        copy.copy_from_slice(head);
+        for piece in payload.pieces() {
+            let (copy, behind) = rest.split_at_mut(piece.len());
+            piece.copy_to_slice(copy);
+            rest = behind;
+        }
+        rest[..tail.len()].copy_from_slice(tail);
+        match self.envelope.seal(self.now_ns, to, datagram) {
+            Ok(()) => Ok(()),
+            Err(NotReady::NoRoom(_)) => Err(Lost::TooLong),
+            Err(_) => Err(Lost::NoSession),
+        }
+    }
+
+    /// Asks for a session, by sealing what is sent to nobody.
+    #[cold]
+    fn begin_session(&mut self, to: NodeId, bytes: usize) -> Lost {
+        let mut nothing = [0; 64];
+        let _ = self.envelope.seal(self.now_ns, to, &mut nothing[..bytes]);
+        self.greet();
+        Lost::NoSession
+    }
+
+    /// Sends what was added.
+    #[inline]
+    pub fn finish(self) {
+        let outcome = self.batch.finish();
+        if outcome.sent > 0
+            && outcome
+                == (Outcome {
+                    sent: outcome.sent,
+                    ..Outcome::default()
+                })
+        {
+            return;
+        }
+        note(self.unsent, self.shortened, self.peers, &outcome);
+    }
+}
+
+/// Counts what was not sent.
+#[cold]
+fn note(
+    unsent: &mut Outcome,
+    shortened: &mut Vec<NodeId>,
+    peers: &[Option<Box<Remote>>],
+    outcome: &Outcome,
+) {
+    unsent.blocked += outcome.blocked;
+    unsent.forbidden += outcome.forbidden;
+    unsent.unreachable += outcome.unreachable;
+    unsent.refused += outcome.refused;
+    unsent.failed += outcome.failed;
+    unsent.too_long += outcome.too_long;
+    if let Some(short) = outcome.shortened {
+        let leads_there = |remote: &Remote| remote.paths.iter().any(|path| path.way.to == short.to);
+        let peer = peers
+            .iter()
+            .position(|remote| remote.as_deref().is_some_and(leads_there));
+        let peer = peer.map(|number| NodeId(number as u16));
+        if let Some(peer) = peer.filter(|peer| !shortened.contains(peer)) {
+            shortened.push(peer);
+        }
+    }
+}
