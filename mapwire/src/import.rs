@@ -22,6 +22,7 @@ use crate::node::Node;
 mod atomics;
 mod buffers;
 mod checks;
+pub(crate) mod copies;
 mod mapped;
 mod parts;
 mod proxies;
@@ -153,6 +154,8 @@ struct Held {
     node: Node,
     proxy: ProxyAddress,
     name: String,
+    /// The exporter is on another host.
+    is_remote: bool,
 }
 
 impl Import {

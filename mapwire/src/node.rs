@@ -16,6 +16,7 @@ use crate::config::{ConfigError, NodeConfig};
 use crate::environment;
 use crate::error::Result;
 use crate::export::ExportBuilder;
+use crate::import::copies::Copies;
 use crate::import::{ImportBuilder, Proxies};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) openings: AtomicU32,
     /// Requests under way on the ring path.
     pub(crate) requests: AtomicU32,
+    /// What is on its way to other hosts.
+    pub(crate) copies: Copies,
 }
 
 impl Drop for Inner {
@@ -89,6 +92,7 @@ impl Node {
                 proxies: Proxies::default(),
                 openings: AtomicU32::new(0),
                 requests: AtomicU32::new(0),
+                copies: Copies::default(),
             }),
         })
     }

@@ -1,6 +1,6 @@
 //! `send-latency` and `send-bandwidth` over UDP, beside datagrams of the same bytes between bare sockets, both sides spinning.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -23,6 +23,8 @@ use super::{BenchError, Plan};
 const DATAGRAM_BYTES: usize = 65_000;
 /// Bytes of the baseline's stream that may be under way.
 const STREAM_BYTES: usize = 1 << 20;
+/// Messages of a stream that may be under way at most.
+const MOST_SLOTS: u64 = 64;
 /// Bytes of a stream's window by mapwire, in messages of one at least.
 const WINDOW_BYTES: usize = 8 << 20;
 /// Bytes of the sockets' buffers of the baseline, if the system allows.
@@ -44,6 +46,8 @@ mod word {
     pub(super) const PORT: usize = 2048;
     pub(super) const MET: usize = 2304;
     pub(super) const TAKEN: usize = 2560;
+    /// Datagrams of the baseline.
+    pub(super) const RECEIVED: usize = 2688;
 }
 
 /// One rank's ends.
@@ -56,6 +60,8 @@ struct Ends<'n> {
     import: Import,
     source: RefCell<Source>,
     met: RefCell<u64>,
+    /// Datagrams of the baseline's stream that this rank has sent or taken, while there is one.
+    passed: Cell<Option<u64>>,
     _export: Export,
     _memory: Vec<u64>,
 }
@@ -93,6 +99,7 @@ impl<'n> Ends<'n> {
             import,
             source: RefCell::new(Source::new(bytes)),
             met: RefCell::new(0),
+            passed: Cell::new(None),
             _export: export,
             _memory: memory,
         })
@@ -111,6 +118,12 @@ impl<'n> Ends<'n> {
 
     fn send_raw(&self, data: &[u8]) -> Result<(), BenchError> {
         for piece in data.chunks(DATAGRAM_BYTES) {
+            if let Some(passed) = self.passed.get() {
+                // Nothing else keeps the receiver's buffer from running over.
+                let most = (STREAM_BYTES / piece.len()).clamp(1, 256) as u64;
+                while self.shared.load(word::RECEIVED) + most <= passed {}
+                self.passed.set(Some(passed + 1));
+            }
             while let Err(error) = self.raw.send(piece) {
                 if error.kind() != ErrorKind::WouldBlock {
                     return Err(error.into());
@@ -126,7 +139,13 @@ impl<'n> Ends<'n> {
         while taken < bytes {
             let most = DATAGRAM_BYTES.min(bytes - taken);
             match self.inbox.part(at + taken, most).receive(&self.raw) {
-                Ok(length) => taken += length,
+                Ok(length) => {
+                    taken += length;
+                    if let Some(passed) = self.passed.get() {
+                        self.passed.set(Some(passed + 1));
+                        self.shared.store(word::RECEIVED, passed + 1);
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let start: &Instant = start.get_or_insert_with(Instant::now);
                     if start.elapsed().as_secs() > 5 {
@@ -166,6 +185,7 @@ impl<'n> Ends<'n> {
         let mut source = self.source.borrow_mut();
         source.rewrite(bytes, 1);
         self.inbox.store(bytes, 0);
+        self.passed.set(None);
         self.meet();
         let start = Instant::now();
         let take = |number| match way {
@@ -191,17 +211,14 @@ impl<'n> Ends<'n> {
     /// Messages from rank 0 to rank 1, which says how many it has read; gives nanoseconds a message.
     fn stream(&self, way: u64, order: Order) -> Result<f64, BenchError> {
         let bytes = order.bytes as usize;
-        let room = if way == RAW {
-            STREAM_BYTES
-        } else {
-            WINDOW_BYTES
-        };
-        let slots = ((room / bytes).clamp(2, 64)) as u64;
+        let slots = ((WINDOW_BYTES / bytes).max(2) as u64).min(MOST_SLOTS);
         let place = |number: u64| (number % slots) as usize * (bytes + PAGE_BYTES);
         for slot in 0..slots {
             self.inbox.store(place(slot) + bytes, 0);
         }
         self.shared.store(word::TAKEN, 0);
+        self.shared.store(word::RECEIVED, 0);
+        self.passed.set((way == RAW).then_some(0));
         self.meet();
         if self.node.rank() == 1 {
             for number in 1..=order.times {

@@ -246,6 +246,12 @@ impl<F: Fabric> Engine<F> {
         self.bells.wake(rank, who);
     }
 
+    /// Whether a rank is on another host.
+    #[must_use]
+    pub fn is_remote(&self, rank: NodeId) -> bool {
+        self.lock().fabric.is_remote(rank)
+    }
+
     /// Whether a rank is known to have failed, rather than left.
     #[must_use]
     pub fn has_died(&self, rank: NodeId) -> bool {

@@ -47,9 +47,12 @@ impl Import {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .enter(grant.length, |proxy| {
+                let engine = &node.inner.engine;
+                let exporter = local.grant.node();
                 let held = Arc::new(Held {
-                    engine: Arc::clone(&node.inner.engine),
-                    way: node.inner.engine.way_to(local.grant.node()),
+                    engine: Arc::clone(engine),
+                    way: engine.way_to(exporter),
+                    is_remote: engine.is_remote(exporter),
                     local,
                     node: node.clone(),
                     proxy,

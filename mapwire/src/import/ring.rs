@@ -47,6 +47,9 @@ impl Import {
             };
             return self.submit(&command, &copy[..data.len()]);
         }
+        if self.send_copy(data, offset, notify, signal)? {
+            return Ok(());
+        }
         let length = data.len() as u64;
         if self.is_shared(data) {
             // The driver must not fault: send a copy that cannot.

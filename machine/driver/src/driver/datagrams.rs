@@ -95,6 +95,10 @@ impl<F: Fabric> Driver<F> {
                 self.tell();
             }
             self.take_early(from);
+            // Others may wait for what came: what has come since is for the next turn.
+            if !self.fabric.net().is_some_and(|net| net.has_received()) {
+                break;
+            }
         }
         received
     }

@@ -314,6 +314,13 @@ impl Net {
         })
     }
 
+    /// Whether [`poll`](Self::poll) gives something without a system call.
+    #[inline]
+    #[must_use]
+    pub fn has_received(&self) -> bool {
+        self.udp.has_received()
+    }
+
     /// When [`begin`](Self::begin) has something to do of itself.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {

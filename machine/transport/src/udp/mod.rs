@@ -178,6 +178,13 @@ impl Udp {
         self.outgoing.batch(&mut self.sockets)
     }
 
+    /// Whether [`receive`](Self::receive) gives something without a system call.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_received(&self) -> bool {
+        self.incoming.has_next()
+    }
+
     /// Takes the next datagram that has come. When nothing is there it costs one system call, however many sockets there are.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<Datagram<'_>> {

@@ -98,6 +98,12 @@ impl Incoming {
         })
     }
 
+    /// Whether the buffers hold something.
+    #[inline(always)]
+    pub(super) fn has_next(&self) -> bool {
+        self.slot < self.filled
+    }
+
     /// The bytes of a datagram; it is the last that was polled.
     #[inline(always)]
     pub(super) fn bytes(&mut self, arrived: &Arrived) -> &mut [u8] {
