@@ -57,6 +57,7 @@ pub const OUTSIDE_PURE_TESTS: &[&str] = &["proptest"];
 
 /// What other crates may use from outside.
 pub const OUTSIDE: &[&str] = &[
+    "aws-lc-rs",
     "bytemuck",
     "bytes",
     "cbindgen",
