@@ -209,3 +209,62 @@ impl Random for Once {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mapwire_wire::NodeId;
+
+    use super::*;
+
+    /// Whether a handshake succeeds between these sides, each with what it believes.
+    fn agrees(
+        (secret, own, peer, initiate): (u8, u8, u8, Header),
+        (its_secret, its_own, its_peer, its_initiate): (u8, u8, u8, Header),
+    ) -> bool {
+        let key = |seed: u8| StaticKey::new([seed; 32]);
+        let job = |seed: u8| JobSecret::new([seed; 32]);
+        let mut entropy = |bytes: &mut [u8]| bytes.fill(99);
+        let (secret, own, public) = (job(secret), key(own), key(peer).public());
+        let parties = Parties::new(&secret, &own, &public, &initiate);
+        let (mut started, first) = Started::new(parties, &mut entropy).unwrap();
+        let (its_secret, its_own, its_public) =
+            (job(its_secret), key(its_own), key(its_peer).public());
+        let parties = Parties::new(&its_secret, &its_own, &its_public, &its_initiate);
+        let grant = Grant::new(7, true);
+        let Some((mut second, its_keys)) = answer(parties, &first, grant, &mut entropy) else {
+            return false;
+        };
+        second[40] ^= 1;
+        assert!(started.take(&second).is_none());
+        second[40] ^= 1;
+        let taken = started.take(&second).unwrap();
+        assert_eq!((taken.index(), taken.continues()), (7, true));
+        let keys = started.finish().unwrap();
+        assert_eq!(keys.sealing, its_keys.opening);
+        assert_eq!(keys.opening, its_keys.sealing);
+        assert_ne!(keys.sealing, keys.opening);
+        true
+    }
+
+    #[test]
+    fn both_sides_agree_only_on_the_same_secret_keys_nodes_job_and_index() {
+        let (one, two) = (NodeId(1), NodeId(2));
+        let header = Header::initiate(one, two, 3, 4, false);
+        let sides = |initiate| ((5, 1, 2, header), (5, 2, 1, initiate));
+        let (mine, its) = sides(header);
+        assert!(agrees(mine, its));
+        assert!(!agrees((6, 1, 2, header), its), "another secret");
+        assert!(!agrees((5, 3, 2, header), its), "another key");
+        assert!(!agrees((5, 1, 3, header), its), "for another key");
+        for other in [
+            Header::initiate(NodeId(3), two, 3, 4, false),
+            Header::initiate(one, NodeId(3), 3, 4, false),
+            Header::initiate(one, two, 9, 4, false),
+            Header::initiate(one, two, 3, 9, false),
+            Header::initiate(one, two, 3, 4, true),
+        ] {
+            let (mine, its) = sides(other);
+            assert!(!agrees(mine, its), "{other:?}");
+        }
+    }
+}

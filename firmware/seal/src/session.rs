@@ -12,7 +12,7 @@ use crate::wire::{SEALED_BACK_BYTES, SEALED_FRONT_BYTES, nonce, write_sealed};
 /// SP 800-38D §8.3) does not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Datagrams sealed by one side after which a new handshake begins. With four times as many a key seals nothing more.
+    /// Datagrams sealed by one side after which a new handshake begins, at least 1. With four times as many a key seals nothing more.
     pub datagrams: u64,
     /// Nanoseconds after which a new handshake begins with the next datagram. After half as many again the keys are forgotten.
     pub time_ns: u64,
@@ -92,7 +92,7 @@ impl<A: Aead> Session<A> {
             remote,
             local,
             counter: 0,
-            worn_at: rotation.datagrams,
+            worn_at: rotation.datagrams.max(1),
             answered: 0,
             silent_at_ns: u64::MAX,
             rotate_at_ns,

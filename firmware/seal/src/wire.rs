@@ -299,3 +299,38 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let field = bytes.get(at..).and_then(<[u8]>::first_chunk);
     field.map_or(0, |field| u32::from_le_bytes(*field))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_back_and_no_other_bytes_are_one() {
+        let header = Header::initiate(NodeId(0x0102), NodeId(0x0304), 5, 6, true);
+        let bytes = header.emit();
+        assert_eq!(Header::parse(&bytes), Some(header));
+        for (at, value) in [(1, 2), (6, 2), (7, 1)] {
+            let mut other = bytes;
+            other[at] = value;
+            assert_eq!(Header::parse(&other), None, "byte {at}");
+        }
+        let zero = Header::initiate(NodeId(1), NodeId(2), 5, 0, false);
+        assert_eq!(Header::parse(&zero.emit()), None, "index 0");
+        let mut answer = header.answer(RESPOND).emit();
+        assert!(Header::parse(&answer).is_some());
+        answer[6] = 1;
+        assert_eq!(Header::parse(&answer), None);
+    }
+
+    #[test]
+    fn bytes_of_a_sealed_envelope_that_mean_nothing_are_0() {
+        let mut front = [0; SEALED_FRONT_BYTES];
+        write_sealed(&mut front, 0x0102_0304, 5);
+        assert_eq!(read_sealed(&front), Some((0x0102_0304, 5)));
+        for at in 1..4 {
+            let mut other = front;
+            other[at] = 1;
+            assert_eq!(read_sealed(&other), None, "byte {at}");
+        }
+    }
+}

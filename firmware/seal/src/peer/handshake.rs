@@ -69,14 +69,9 @@ impl<A: Aead> Peer<A> {
 
     /// Whether an initiate with this code is the one that was answered; the answer is then sent again.
     pub(crate) fn repeats_offer(&mut self, code: &[u8; MAC_BYTES], now_ns: u64) -> bool {
-        let Some(offer) = self.offer.as_mut().filter(|offer| offer.code == *code) else {
-            return false;
-        };
-        if now_ns >= self.closed_until_ns {
-            self.closed_until_ns = now_ns.saturating_add(LEAST_BETWEEN_NS);
-            offer.repeat.hasten();
-        }
-        true
+        let offer = self.offer.as_mut().filter(|offer| offer.code == *code);
+        let repeats = offer.map(|offer| offer.repeat.handle_asked(now_ns));
+        repeats.is_some()
     }
 
     /// Takes a cookie for the session `index`, which answers the initiate with the code `answered`.

@@ -1,6 +1,6 @@
 //! The bytes of envelopes, which must not change without a new version.
 
-use mapwire_seal::{Aead, Opened, Plain, Rotation, SoftAead};
+use mapwire_seal::{Aead, Cause, Opened, Plain, Rotation, SoftAead};
 use mapwire_wire::NodeId;
 
 use crate::world::{Random, SECOND, World};
@@ -57,6 +57,20 @@ fn a_plain_envelope_has_type_node_and_job() {
         bytes: 8..12,
     };
     assert_eq!(receiver.handle(&datagram), expected);
+    for (at, cause) in [
+        (0, Cause::Malformed),
+        (1, Cause::Malformed),
+        (3, Cause::Misdirected),
+        (4, Cause::Misdirected),
+    ] {
+        let mut other = datagram;
+        other[at] ^= 0x40;
+        assert_eq!(receiver.handle(&other), Opened::Rejected(cause), "{at}");
+    }
+    let bare = receiver.handle(&datagram[..8]);
+    assert_eq!(bare, Opened::Rejected(Cause::Malformed));
+    let sealed = receiver.handle(&[4; 40]);
+    assert_eq!(sealed, Opened::Rejected(Cause::Mode));
 }
 
 #[test]
@@ -78,4 +92,4 @@ fn a_handshake_has_the_same_bytes_in_every_run() {
 }
 
 const GOLDEN_HEADER: &str = "01010000010000004d000000acb8270b";
-const GOLDEN_SUM: &str = "8e5da0e2ed7ca149";
+const GOLDEN_SUM: &str = "be3764e063357398";

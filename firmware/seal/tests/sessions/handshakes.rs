@@ -154,3 +154,99 @@ fn an_initiate_from_an_address_that_cannot_be_is_malformed() {
     let opened = world.hand(&address(0), 1, initiate);
     assert_eq!(opened, Opened::Rejected(Cause::NoCookie));
 }
+
+#[test]
+fn a_session_needs_no_more_memory_after_hundreds_of_rotations() {
+    let rotation = Rotation {
+        datagrams: 8,
+        ..Rotation::default()
+    };
+    let mut world = World::new(Random::new(1), rotation);
+    world.converge(SECOND);
+    let (before, opened) = (world.nodes[0].bytes(), world.opened);
+    for _ in 0..2_700 {
+        world.send(0).unwrap();
+        world.run_for(MS);
+    }
+    assert!(world.nodes[0].counters().handshakes() > 300);
+    assert_eq!(world.opened, opened + 2_700);
+    assert!(world.nodes[0].bytes() <= before + 2_000);
+}
+
+#[test]
+fn former_keys_open_for_the_grace_time_and_not_after() {
+    for (wait_ns, opens) in [(9 * SECOND, true), (11 * SECOND, false)] {
+        let rotation = Rotation {
+            datagrams: 8,
+            ..Rotation::default()
+        };
+        let mut world = World::new(Random::new(1), rotation);
+        world.converge(SECOND);
+        world.loss = 100;
+        world.send(0).unwrap();
+        let late = world.captured_to(1).pop().unwrap();
+        world.loss = 0;
+        let before = world.nodes[1].counters().handshakes();
+        while world.nodes[1].counters().handshakes() == before {
+            world.send(0).unwrap();
+            world.run_for(MS);
+        }
+        world.run_for(wait_ns);
+        let opened = world.hand(&address(0), 1, late);
+        assert_eq!(matches!(opened, Opened::Data { .. }), opens, "{opened:?}");
+    }
+}
+
+#[test]
+fn a_lost_confirmation_is_sent_again_when_the_respond_comes_again() {
+    let mut world = world();
+    world.send(0).unwrap_err();
+    while !world.is_ready(0) {
+        assert!(world.step(u64::MAX));
+    }
+    world.lose_flights();
+    assert!(!world.is_ready(1));
+    world.run_for(100 * MS);
+    assert!(world.is_ready(1), "node 0 has nothing to send but this");
+}
+
+#[test]
+fn the_node_with_the_smaller_number_goes_first_when_both_begin() {
+    let mut world = world();
+    world.send(0).unwrap_err();
+    world.send(1).unwrap_err();
+    world.run_for(SECOND);
+    assert!(world.is_ready(0) && world.is_ready(1));
+    assert!(world.nodes[0].counters().rejected(Cause::Crossed) > 0);
+    assert_eq!(world.nodes[1].counters().rejected(Cause::Crossed), 0);
+    let responds = |node: usize| {
+        let to = world.captured_to(node).into_iter();
+        to.filter(|bytes| bytes[0] == 2).count()
+    };
+    assert_eq!((responds(0), responds(1)), (1, 0));
+}
+
+#[test]
+fn a_cookie_that_answers_another_initiate_is_not_taken() {
+    let mut world = world();
+    world.send(0).unwrap_err();
+    world.run_for(MS / 2);
+    let cookie = world.captured_to(0).remove(0);
+    assert_eq!(cookie[0], 3);
+    let opened = world.hand(&address(1), 0, cookie);
+    assert_eq!(opened, Opened::Rejected(Cause::Unasked));
+}
+
+#[test]
+fn what_is_for_another_node_of_the_job_is_misdirected() {
+    let mut world = world();
+    let mut entropy = Random::new(3);
+    let mut third = config(2, key(&mut entropy), Rotation::default());
+    third.nodes = 3;
+    let mut third = Sessions::<SoftAead>::new(third, &mut |bytes| fill(&mut entropy, bytes));
+    third.set_peer(NodeId(0), world.public(0));
+    world.send(0).unwrap_err();
+    let mut initiate = world.captured_to(1).remove(0);
+    let opened = third.handle(1, &address(0), &mut initiate, &mut |_| ());
+    assert_eq!(opened, Opened::Rejected(Cause::Misdirected));
+}

@@ -36,6 +36,7 @@ pub(crate) struct World {
     pub(crate) random: Random,
     /// Draws what the nodes take for entropy: fixed, however the choices are steered.
     entropy: Random,
+    contents: Random,
     keys: [StaticKey; 2],
     rotation: Rotation,
     flights: Vec<Flight>,
@@ -61,7 +62,7 @@ pub(crate) fn key(random: &mut Random) -> StaticKey {
 }
 
 pub(crate) fn fill(random: &mut Random, bytes: &mut [u8]) {
-    bytes.fill_with(|| random.next() as u8);
+    bytes.fill_with(|| random.byte());
 }
 
 pub(crate) fn config(me: u16, key: StaticKey, rotation: Rotation) -> Config {
@@ -90,6 +91,7 @@ impl World {
             nodes: [node(0, &mut entropy), node(1, &mut entropy)],
             random,
             entropy,
+            contents: Random::new(1147),
             rotation,
             keys,
             flights: Vec::new(),
@@ -114,7 +116,7 @@ impl World {
     pub(crate) fn send(&mut self, node: usize) -> Result<(), NotReady> {
         let length = self.random.within(8, 90) as usize;
         let mut payload = vec![0; length];
-        fill(&mut self.random, &mut payload);
+        fill(&mut self.contents, &mut payload);
         let serial = self.payloads.len() as u64;
         payload[..8].copy_from_slice(&serial.to_le_bytes());
         let mut datagram = vec![0; SEALED_FRONT_BYTES];
@@ -221,6 +223,11 @@ impl World {
             self.hand(&flight.from, flight.to, flight.bytes);
         }
         true
+    }
+
+    /// What is under way is lost.
+    pub(crate) fn lose_flights(&mut self) {
+        self.flights.clear();
     }
 
     pub(crate) fn run_for(&mut self, ns: u64) {
