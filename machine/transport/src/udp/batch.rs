@@ -283,14 +283,20 @@ impl<'a> Batch<'a> {
     #[cold]
     fn handle_error(&mut self, message: &Message, why: Errno) {
         let may_be_cutting = matches!(why, Errno::INVAL | Errno::IO | Errno::OPNOTSUPP);
-        if message.segment_bytes > 0 && may_be_cutting {
-            return self.send_singly(message);
+        // Where the others are too long, a shorter last one may pass.
+        if message.segment_bytes > 0 && (may_be_cutting || why == Errno::MSGSIZE) {
+            let some_passed = self.send_singly(message);
+            if some_passed && may_be_cutting {
+                self.sockets[self.via].stop_cutting();
+            }
+            return;
         }
         self.count_lost(message.to, datagrams(&[*message]), why);
     }
 
-    /// A device that computes no checksums refuses a message that is to be cut; so do sockets and kernels with other limits.
-    fn send_singly(&mut self, message: &Message) {
+    /// Sends the datagrams of a message one by one, as a device that computes no checksums needs it, and sockets and kernels
+    /// with other limits. Whether one was sent.
+    fn send_singly(&mut self, message: &Message) -> bool {
         let via = self.via;
         let mut sent = 0;
         let mut first_error = None;
@@ -308,9 +314,7 @@ impl<'a> Batch<'a> {
         if let Some(why) = first_error {
             self.count_lost(message.to, lost, why);
         }
-        if sent > 0 {
-            self.sockets[via].stop_cutting();
-        }
+        sent > 0
     }
 
     fn count_lost(&mut self, to: SocketAddr, datagrams: u32, why: Errno) {

@@ -65,6 +65,8 @@ pub(in super::super) struct Outbox {
 
 // SAFETY: the addresses in `pieces` are used only through a `Gather`, which begins with none and vouches for its own.
 unsafe impl Send for Outbox {}
+// SAFETY: a shared reference to it gives no use of them at all.
+unsafe impl Sync for Outbox {}
 
 impl Outbox {
     /// Room for `arena_bytes` bytes that are copied or made in it.
