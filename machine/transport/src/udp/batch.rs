@@ -15,8 +15,9 @@ use crate::payload::Payload;
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// Datagrams in one message at most, as kernels since 4.18 have it.
 const MAX_SEGMENTS: usize = 64;
-/// Payloads up to here are copied behind their heads, which costs less than to hand over one more piece.
-const COPIED_BYTES: usize = 512;
+/// Payloads up to here are copied behind their heads: measured to cost less than one more piece for the kernel to look at,
+/// by far for many of 1400 bytes, hardly for one of 4096.
+const COPIED_BYTES: usize = 4096;
 /// Bytes copied or made in a batch before it is flushed: four messages of sealed datagrams.
 const ARENA_BYTES: usize = 4 << 16;
 
@@ -133,11 +134,14 @@ impl<'a> Batch<'a> {
             true => (bytes, 1),
             false => (ends_bytes, 4),
         };
-        let Some(mut message) = self.begin(destination, bytes, made, pieces) else {
+        if !self.begin(destination, bytes, made, pieces) {
+            return;
+        }
+        let Some(message) = self.messages.last_mut() else {
             return;
         };
         if is_copied {
-            let into = self.gather.reserve(&mut message, made);
+            let into = self.gather.reserve(message, made);
             let (this, mut into) = into.split_at_mut(head.len());
             this.copy_from_slice(head);
             for piece in payload.pieces() {
@@ -147,26 +151,24 @@ impl<'a> Batch<'a> {
             }
             into.copy_from_slice(tail);
         } else {
-            (self.gather.reserve(&mut message, head.len())).copy_from_slice(head);
+            (self.gather.reserve(message, head.len())).copy_from_slice(head);
             for &piece in payload.pieces() {
-                self.gather.lend(&mut message, piece);
+                self.gather.lend(message, piece);
             }
             if !tail.is_empty() {
-                (self.gather.reserve(&mut message, tail.len())).copy_from_slice(tail);
+                (self.gather.reserve(message, tail.len())).copy_from_slice(tail);
             }
         }
-        self.messages.push(message);
     }
 
     /// Adds a datagram of `bytes` bytes, which the caller writes now: unwritten ones have any value. `None` if it is too long.
     #[inline(always)]
     pub fn reserve(&mut self, destination: &Destination, bytes: usize) -> Option<&mut [u8]> {
-        let mut message = self.begin(destination, bytes, bytes, 1)?;
-        let first = self.messages.len();
-        self.messages.push(message);
-        let into = self.gather.reserve(&mut message, bytes);
-        self.messages[first] = message;
-        Some(into)
+        if !self.begin(destination, bytes, bytes, 1) {
+            return None;
+        }
+        let message = self.messages.last_mut()?;
+        Some(self.gather.reserve(message, bytes))
     }
 
     /// Sends what waits, and tells what became of all datagrams.
@@ -176,8 +178,8 @@ impl<'a> Batch<'a> {
         self.outcome
     }
 
-    /// The message that a datagram of `bytes` bytes belongs to, taken from the end of the queue or begun. There is room for
-    /// `made` bytes in the arena and for `pieces` pieces.
+    /// Sees that a datagram of `bytes` bytes can be added to the last message: a new one, or that of the datagram before. There is
+    /// room for `made` bytes in the arena and for `pieces` pieces then. False if it is too long.
     #[inline(always)]
     fn begin(
         &mut self,
@@ -185,10 +187,10 @@ impl<'a> Batch<'a> {
         bytes: usize,
         made: usize,
         pieces: usize,
-    ) -> Option<Message> {
+    ) -> bool {
         if bytes > MAX_DATAGRAM_BYTES {
             self.count_too_long(destination.via, destination.to, 1);
-            return None;
+            return false;
         }
         let is_other = (self.via, self.may_fragment) != (destination.via, destination.may_fragment);
         if is_other || !self.gather.has_room(pieces, made) {
@@ -196,17 +198,39 @@ impl<'a> Batch<'a> {
             self.via = destination.via;
             self.may_fragment = destination.may_fragment;
         }
-        if self.is_open
-            && let Some(last) = self.messages.last()
-            && let Some(joined) = joined(last, &destination.to, bytes)
-        {
-            let segment_bytes = usize::from(joined.segment_bytes);
-            self.is_open = bytes == segment_bytes
-                && joined.bytes + bytes < segment_bytes * MAX_SEGMENTS
-                && joined.bytes + bytes + segment_bytes <= MAX_DATAGRAM_BYTES;
-            self.messages.pop();
-            return Some(joined);
+        if !self.joins(&destination.to, bytes) {
+            self.begin_message(destination, bytes);
         }
+        true
+    }
+
+    /// Whether a datagram finds its place in the last message.
+    #[inline(always)]
+    fn joins(&mut self, to: &SocketAddr, bytes: usize) -> bool {
+        if !self.is_open {
+            return false;
+        }
+        let Some(last) = self.messages.last_mut() else {
+            return false;
+        };
+        // The first datagram makes the length of all; an open message has at most half of what is possible.
+        let segment_bytes = match last.segment_bytes {
+            0 => last.bytes,
+            segment_bytes => segment_bytes.into(),
+        };
+        if bytes == 0 || bytes > segment_bytes || last.to != *to {
+            return false;
+        }
+        last.segment_bytes = segment_bytes as u16;
+        let with_next = last.bytes + bytes + segment_bytes;
+        self.is_open = bytes == segment_bytes
+            && with_next <= segment_bytes * MAX_SEGMENTS
+            && with_next <= MAX_DATAGRAM_BYTES;
+        true
+    }
+
+    #[inline(always)]
+    fn begin_message(&mut self, destination: &Destination, bytes: usize) {
         if self.messages.len() == MAX_MESSAGES {
             self.flush();
         }
@@ -214,7 +238,8 @@ impl<'a> Batch<'a> {
         let cuts = socket.is_some_and(Socket::cuts);
         let is_named = socket.is_none_or(|socket| !socket.is_connected_to(&destination.to));
         self.is_open = cuts && !self.may_fragment && bytes > 0 && 2 * bytes <= MAX_DATAGRAM_BYTES;
-        Some(self.gather.message(destination.to, is_named))
+        let message = self.gather.message(destination.to, is_named);
+        self.messages.push(message);
     }
 
     /// Sends what waits.
@@ -342,18 +367,6 @@ impl<'a> Batch<'a> {
             self.outcome.shortened = Some(Shortened { via, to, max_bytes });
         }
     }
-}
-
-/// The message with a datagram of `bytes` bytes behind its own, if it may have one there.
-#[inline(always)]
-fn joined(last: &Message, to: &SocketAddr, bytes: usize) -> Option<Message> {
-    // The first datagram makes the length of all.
-    let segment_bytes = match last.segment_bytes {
-        0 => u16::try_from(last.bytes).ok()?,
-        segment_bytes => segment_bytes,
-    };
-    let fits = bytes > 0 && bytes <= usize::from(segment_bytes);
-    (fits && last.to == *to).then(|| last.cut(segment_bytes))
 }
 
 /// How many datagrams there are in messages.

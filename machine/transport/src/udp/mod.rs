@@ -5,7 +5,7 @@
 //! |---|---|
 //! | open | [`Udp::bind`] |
 //! | send | [`Udp::batch`], then [`Batch::push`] or [`Batch::reserve`] for each datagram, [`Batch::finish`] |
-//! | receive | [`Udp::receive`] until it gives `None`; to sleep, poll [`Udp::fds`] |
+//! | receive | [`Udp::receive`], then [`Udp::received`] until it gives `None`; to sleep, poll [`Udp::fds`] |
 //! | be faster | [`Udp::connect`] to those to whom much is sent |
 //! | ask | [`Udp::addresses`], [`Udp::max_bytes_towards`], [`Udp::buffers`], [`Udp::refused`], [`Udp::malformed`] |
 //!
@@ -189,10 +189,14 @@ impl Udp {
     #[inline(always)]
     pub fn receive(&mut self) -> Option<Datagram<'_>> {
         let arrived = self.incoming.poll(&self.sockets[..self.receiving])?;
-        Some(Datagram {
-            via: arrived.via,
-            from: arrived.from,
-            bytes: self.incoming.bytes(&arrived),
-        })
+        Some(self.incoming.datagram(arrived))
+    }
+
+    /// As [`receive`](Self::receive), but only what an earlier call has brought along: without a system call. Who answers each
+    /// datagram as soon as it can looks here for the rest, before it pays for a look that may find nothing.
+    #[inline(always)]
+    pub fn received(&mut self) -> Option<Datagram<'_>> {
+        let arrived = self.incoming.next()?;
+        Some(self.incoming.datagram(arrived))
     }
 }

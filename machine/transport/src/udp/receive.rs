@@ -30,10 +30,10 @@ pub struct Datagram<'a> {
 }
 
 /// Where a datagram lies.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Arrived {
-    pub(super) via: usize,
-    pub(super) from: SocketAddr,
+    via: usize,
+    from: SocketAddr,
     slot: usize,
     range: Range<usize>,
 }
@@ -104,14 +104,19 @@ impl Incoming {
         self.slot < self.filled
     }
 
-    /// The bytes of a datagram; it is the last that was polled.
+    /// The datagram that was polled last.
     #[inline(always)]
-    pub(super) fn bytes(&mut self, arrived: &Arrived) -> &mut [u8] {
-        self.inbox.slice(arrived.slot, arrived.range.clone())
+    pub(super) fn datagram(&mut self, arrived: Arrived) -> Datagram<'_> {
+        Datagram {
+            via: arrived.via,
+            from: arrived.from,
+            bytes: self.inbox.slice(arrived.slot, arrived.range),
+        }
     }
 
+    /// The next datagram that is in the buffers already.
     #[inline(always)]
-    fn next(&mut self) -> Option<Arrived> {
+    pub(super) fn next(&mut self) -> Option<Arrived> {
         while self.slot < self.filled {
             let slot = self.inbox.slot(self.slot);
             let Some(from) = slot.from.filter(|_| !slot.is_truncated) else {

@@ -43,15 +43,6 @@ impl Message {
             (RawAddress::zeroed(), 0)
         }
     }
-
-    /// The same, to be cut into datagrams of `segment_bytes`.
-    #[inline(always)]
-    pub(in super::super) fn cut(self, segment_bytes: u16) -> Self {
-        Self {
-            segment_bytes,
-            ..self
-        }
-    }
 }
 
 /// Room for what a batch gathers, used anew by each.
