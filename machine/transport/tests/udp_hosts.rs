@@ -280,6 +280,10 @@ fn datagrams_to_nowhere_are_counted_by_cause() {
     assert_eq!(outcome("10.7.0.1").unreachable, 3);
     assert_eq!(outcome("10.8.0.1").forbidden, 3);
     assert_eq!(outcome("10.0.1.2").sent, 3);
+    // The sender's own address goes.
+    hosts.run(0, "ip address del 10.0.1.1/24 dev to1");
+    let outcome = outcome("10.0.1.2");
+    assert_eq!(outcome.failed + outcome.unreachable, 3, "{outcome:?}");
 }
 
 #[test]
@@ -303,6 +307,15 @@ fn a_socket_whose_buffer_is_full_says_how_many_were_not_sent() {
         &[1400, 1300, 1400, 1300, 1400, 1300, 1400],
     );
     assert!(outcome.blocked > 0, "{outcome:?}");
+    // In this batch as well, and nothing is tried for that socket once it is known.
+    hosts.within(0, || {
+        let mut batch = from.batch();
+        while !batch.is_blocked(0) {
+            batch.push(&absent, &[0; 1000], Payload::EMPTY);
+            batch.push(&absent, &[0; 1001], Payload::EMPTY);
+        }
+        assert_eq!(batch.finish().sent, 0);
+    });
     assert_eq!(outcome.sent + outcome.blocked, 7, "{outcome:?}");
     // Until the kernel gives up on that address.
     meet(&hosts, 0, &mut from, &mut to);

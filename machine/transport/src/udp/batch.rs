@@ -171,6 +171,12 @@ impl<'a> Batch<'a> {
         Some(self.gather.reserve(message, bytes))
     }
 
+    /// Whether the buffer of socket `via` was full when it was last tried: what is pushed for it from now on is not sent.
+    #[must_use]
+    pub fn is_blocked(&self, via: usize) -> bool {
+        via < self.sockets.len() && self.blocked & 1 << via != 0
+    }
+
     /// Sends what waits, and tells what became of all datagrams.
     #[inline(always)]
     pub fn finish(mut self) -> Outcome {
@@ -322,22 +328,23 @@ impl<'a> Batch<'a> {
     /// Sends the datagrams of a message one by one, as a device that computes no checksums needs it, and sockets and kernels
     /// with other limits. Whether one was sent.
     fn send_singly(&mut self, message: &Message) -> bool {
-        let via = self.via;
-        let mut sent = 0;
-        let mut first_error = None;
-        let mut lost = 0;
-        let socket = self.sockets[via].as_fd();
-        self.gather
-            .send_singly(socket, message, |outcome| match outcome {
+        let (mut sent, mut too_long, mut other_error) = (0, 0, None);
+        let socket = self.sockets[self.via].as_fd();
+        self.gather.send_singly(socket, message, |outcome| {
+            match outcome {
                 Ok(()) => sent += 1,
-                Err(why) => {
-                    lost += 1;
-                    first_error.get_or_insert(why);
-                }
-            });
+                Err(Errno::MSGSIZE) => too_long += 1,
+                Err(why) => other_error = Some(why),
+            }
+            other_error.is_none()
+        });
         self.outcome.sent += sent;
-        if let Some(why) = first_error {
-            self.count_lost(message.to, lost, why);
+        if too_long > 0 {
+            self.count_too_long(self.via, message.to, too_long);
+        }
+        if let Some(why) = other_error {
+            let unsent = datagrams(&[*message]) - sent - too_long;
+            self.count_lost(message.to, unsent, why);
         }
         sent > 0
     }

@@ -134,7 +134,8 @@ impl Udp {
 
     /// Gives the index of a socket that sends to `to` only, from the address of socket `via` but from another port: the kernel
     /// looks up its route once and not for each datagram, which is an eighth of the latency of a small one. At most
-    /// [`MAX_CONNECTED`]; the next replaces the first, whose index still sends to any address. Nothing is received there.
+    /// [`MAX_CONNECTED`]; the next replaces the first, whose index still sends to any address. Nothing is received there, so
+    /// receivers must answer to an address that they know, and not to the one that a datagram came from.
     ///
     /// # Errors
     /// No such socket, no route, or no descriptor or port is left. Then go on with `via`.

@@ -308,6 +308,34 @@ fn a_port_in_use_is_named_with_its_address_and_the_next_of_a_range_is_taken() {
 }
 
 #[test]
+fn busy_polling_is_set_or_told_to_be_refused() {
+    let config = UdpConfig {
+        busy_poll_us: Some(50),
+        ..UdpConfig::new(vec![V4])
+    };
+    let (mut from, mut to) = (udp(&[V4]), Udp::bind(&config).unwrap());
+    for refused in to.refused() {
+        assert!(
+            refused.to_string().contains("BUSY_POLL at 127.0.0.1:"),
+            "{refused}"
+        );
+    }
+    pass(&mut from, &mut to, &[8; 3]);
+}
+
+#[test]
+fn the_buffers_are_as_long_as_the_kernel_says() {
+    let udp = udp(&[V4, V6]);
+    for buffers in udp.buffers() {
+        assert!(
+            buffers.send_bytes >= 4608 && buffers.receive_bytes >= 2304,
+            "{buffers:?}"
+        );
+    }
+    assert_eq!((udp.fds().len(), udp.buffers().len()), (2, 2));
+}
+
+#[test]
 fn impossible_configurations_are_refused_by_name() {
     let refused = |config: &UdpConfig| Udp::bind(config).unwrap_err().to_string();
     let none = refused(&UdpConfig::new(vec![]));

@@ -239,12 +239,13 @@ impl<'a> Gather<'a> {
         usize::try_from(sent).map_err(|_| last_error())
     }
 
-    /// Sends the datagrams of a message one by one, for sockets that cannot cut it. `outcome` is told of each.
+    /// Sends the datagrams of a message one by one, for sockets that cannot cut it. `outcome` is told of each, and says whether
+    /// to go on.
     pub(in super::super) fn send_singly(
         &mut self,
         socket: BorrowedFd<'_>,
         message: &Message,
-        mut outcome: impl FnMut(Result<(), Errno>),
+        mut outcome: impl FnMut(Result<(), Errno>) -> bool,
     ) {
         let (name, name_bytes) = message.name();
         let pieces = self.pieces(message);
@@ -267,7 +268,9 @@ impl<'a> Gather<'a> {
             let header = header(&name, name_bytes, these, &mut Control::new(0));
             // SAFETY: as in `send_one`: the pieces are parts of the message's.
             let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
-            outcome(if sent < 0 { Err(last_error()) } else { Ok(()) });
+            if !outcome(if sent < 0 { Err(last_error()) } else { Ok(()) }) {
+                break;
+            }
             rest = &mut rest[whole..];
             if let (Some(piece), Some(next)) = (cut, rest.first_mut()) {
                 next.iov_base = piece.iov_base.wrapping_byte_add(wanted);
