@@ -127,7 +127,7 @@ impl<const CONNECTED: bool, const RESERVED: bool> Socket for Ours<CONNECTED, RES
                     .unwrap()
                     .copy_from_slice(bytes);
             } else {
-                batch.push(&to, head, Payload::one(payload));
+                batch.push(&to, head, Payload::one(payload), &[]);
             }
         }
         black_box(batch.finish());

@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError};
 use mapwire_transport::payload::Payload;
 use mapwire_transport::udp::{Destination, Faults, Lossy, Udp, UdpConfig};
 
-#[allow(unsafe_code)]
 #[path = "../../../tests/allocations.rs"]
 mod counting;
 

@@ -123,7 +123,7 @@ fn send(hosts: &Hosts, host: usize, from: &mut Udp, to: Destination, lengths: &[
     hosts.within(host, || {
         let mut batch = from.batch();
         for &bytes in lengths {
-            batch.push(&to, &[], Payload::one(&payload[..bytes]));
+            batch.push(&to, &[], Payload::one(&payload[..bytes]), &[]);
         }
         batch.finish()
     })
@@ -311,8 +311,8 @@ fn a_socket_whose_buffer_is_full_says_how_many_were_not_sent() {
     hosts.within(0, || {
         let mut batch = from.batch();
         while !batch.is_blocked(0) {
-            batch.push(&absent, &[0; 1000], Payload::EMPTY);
-            batch.push(&absent, &[0; 1001], Payload::EMPTY);
+            batch.push(&absent, &[0; 1000], Payload::EMPTY, &[]);
+            batch.push(&absent, &[0; 1001], Payload::EMPTY, &[]);
         }
         assert_eq!(batch.finish().sent, 0);
     });

@@ -99,6 +99,32 @@ fn datagrams_of_mixed_lengths_arrive_as_they_were_sent() {
 }
 
 #[test]
+fn heads_payloads_and_tails_stand_in_this_order_whether_copied_or_lent() {
+    let (mut from, mut to) = (udp(&[V4]), udp(&[V4]));
+    let destination = towards(address(&to));
+    let content = content(5, 20_000);
+    let mut batch = from.batch();
+    let cuts = [(0, 0), (0, 9), (7, 0), (7, 9)];
+    for payload in [100, 4096, 4097, 15_000] {
+        for (head, tail) in cuts {
+            let (before, rest) = content[..head + payload + tail].split_at(head);
+            let (lent, after) = rest.split_at(payload);
+            batch.push(&destination, before, Payload::one(lent), after);
+        }
+    }
+    assert_eq!(batch.finish(), only_sent(16));
+    for payload in [100, 4096, 4097, 15_000] {
+        for (head, tail) in cuts {
+            let bytes = take(&mut to).2;
+            assert!(
+                bytes == content[..head + payload + tail],
+                "{head} {payload} {tail}"
+            );
+        }
+    }
+}
+
+#[test]
 fn datagrams_to_several_receivers_are_not_mixed_up() {
     let mut from = udp(&[V4]);
     let mut to = [udp(&[V4]), udp(&[V4]), udp(&[V4])];
