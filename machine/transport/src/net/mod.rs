@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 
 use mapwire_seal::{
     Config, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, Sessions, SoftAead as Cipher, StaticKey,
+    SEALED_FRONT_BYTES, Sessions, StaticKey,
 };
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, NodeId};
@@ -19,6 +19,7 @@ pub(crate) use alarm::Alarm;
 pub use card::{CardError, Contact, MAX_ADDRESSES};
 pub use outbound::{Lost, Outbound};
 
+use crate::aead::NativeAead as Cipher;
 use crate::rendezvous::{Card, Secret};
 use crate::udp::{Destination, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
 
