@@ -7,6 +7,7 @@ mod atomics;
 mod awaiting;
 mod collectives;
 mod consistency;
+mod datagrams;
 mod designs;
 mod dying;
 mod events;

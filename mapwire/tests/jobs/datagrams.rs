@@ -1,0 +1,67 @@
+//! Ranks that reach each other by datagrams only, as ranks of different hosts do.
+
+use mapwire::Rights;
+
+use crate::harness::job;
+
+const BYTES: usize = 3 << 20;
+
+#[test]
+fn messages_of_all_lengths_arrive_whole_and_in_order_over_udp_sealed_or_not() {
+    for (label, insecure) in [("sealed", "false"), ("plain", "true")] {
+        job(3)
+            .called(label)
+            .option("--transport", "udp")
+            .with("MAPWIRE_INSECURE", insecure)
+            .run(|rank| {
+                let node = rank.node();
+                let (next, before) = ((rank.number + 1) % 3, (rank.number + 2) % 3);
+                let buffer = node.alloc(BYTES + 64).unwrap();
+                let export = node.export_buffer(&buffer).name("ring").start().unwrap();
+                let import = (node.import(next, "ring"))
+                    .rights(Rights::ALL)
+                    .start()
+                    .unwrap();
+                assert!(!import.is_direct());
+                let lengths = [1, 8, 127, 129, 4096, 65_536, 65_537, 1 << 20, BYTES];
+                for (turn, length) in lengths.into_iter().enumerate() {
+                    let number = turn as u64 + 1;
+                    let byte = |at: usize, of: usize| (at as u64 * 7 + number + of as u64) as u8;
+                    let data: Vec<u8> = (0..length).map(|at| byte(at, rank.number)).collect();
+                    (import.put_signal(&data, 0, BYTES as u64, number)).unwrap();
+                    export.wait_signal(BYTES as u64, number).unwrap();
+                    let mut got = vec![0; length];
+                    export.read(0, &mut got).unwrap();
+                    let wrong = (0..length).find(|&at| got[at] != byte(at, before));
+                    assert_eq!(wrong, None, "of {length} bytes");
+                    // What was sent can be fetched from where it is, once its owner has looked at it.
+                    node.barrier().unwrap();
+                    let mut back = vec![0; length];
+                    import.fetch(0, &mut back).unwrap();
+                    assert!(back == data, "{length} bytes fetched");
+                    node.barrier().unwrap();
+                }
+            })
+            .succeeds();
+    }
+}
+
+#[test]
+fn a_rank_that_dies_over_udp_is_named_to_those_that_wait_for_it() {
+    let done = job(2).option("--transport", "udp").run(|rank| {
+        let node = rank.node();
+        let buffer = node.alloc(4096).unwrap();
+        let export = node.export_buffer(&buffer).name("here").start().unwrap();
+        let peer = 1 - rank.number;
+        let import = node.import(peer, "here").start().unwrap();
+        import.send(&[1], 0).unwrap();
+        rank.meet("sent");
+        if rank.number == 1 {
+            std::process::abort();
+        }
+        let error = export.wait_signal(8, 1).unwrap_err();
+        eprintln!("survivor: {error}");
+        std::process::exit(7);
+    });
+    done.code(128 + 6).says("survivor: ").says("rank 1").soon();
+}
