@@ -9,7 +9,8 @@ use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 
 use crate::link::{Link, LinkConfig, LinkEvent};
 
-/// Bytes of packets that came before their turn, of all peers together: what exceeds it is dropped, and comes again.
+/// Bytes of packets that came before their turn, of all peers together: what exceeds it is dropped, and comes again. A peer may hold
+/// no more than it leaves free, so that those that never send what is due do not take the room of the others.
 const MAX_EARLY_BYTES: usize = 4 << 20;
 
 /// A packet that came before its turn: its header and payload.
@@ -78,10 +79,12 @@ impl Lossy {
 
     /// Whether an early packet of `bytes` may be kept for `node`; if so its memory is counted.
     pub(crate) fn may_keep(&mut self, node: NodeId, bytes: usize) -> bool {
-        let fits = self.early_bytes + bytes <= MAX_EARLY_BYTES;
+        let together = self.early_bytes + bytes;
+        let of_it = self.slot_mut(node).early_bytes + bytes;
+        let fits = together + of_it <= MAX_EARLY_BYTES;
         if fits {
-            self.early_bytes += bytes;
-            self.slot_mut(node).early_bytes += bytes;
+            self.early_bytes = together;
+            self.slot_mut(node).early_bytes = of_it;
         }
         fits
     }
@@ -194,5 +197,21 @@ impl Lossy {
             + self.dropped.capacity() * size_of::<NodeId>()
             + self.events.capacity() * size_of::<(NodeId, LinkEvent)>()
             + self.early_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_that_never_send_what_is_due_leave_room_for_the_early_packets_of_others() {
+        const BYTES: usize = 60_000;
+        let mut lossy = Lossy::new(LinkConfig::new(1, 1 << 16), 5);
+        for hostile in 0..4 {
+            while lossy.may_keep(NodeId(hostile), BYTES) {}
+        }
+        assert!(lossy.early_bytes() <= MAX_EARLY_BYTES);
+        assert!(lossy.may_keep(NodeId(4), BYTES));
     }
 }
