@@ -1,7 +1,8 @@
 //! How a link learns which incarnation of its peer it speaks with.
 //!
-//! Each side asks the other for its epoch with a challenge that it has never used before, and believes only the answer to it. So
-//! neither a datagram of a former incarnation that was delayed nor one that is repeated can bring that incarnation back.
+//! Each side asks the other for its epoch with a challenge that it has never used before, and believes only an answer to
+//! a challenge of the question that is open. So neither a datagram of a former incarnation that was delayed nor one that is repeated
+//! can bring that incarnation back.
 
 /// Challenges after which a peer is not asked again until it shows an unknown epoch once more, unless nothing can be sent before.
 const TRIES: u32 = 6;
@@ -11,8 +12,11 @@ const MOST_DOUBLINGS: u32 = 4;
 /// The question that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Question {
-    /// The last challenge, and when it was sent.
-    sent: Option<(u64, u64)>,
+    /// The first challenge, and when it was sent.
+    first: Option<(u64, u64)>,
+    /// The last one, and when it was sent. An answer to any of them is believed, else a peer whose answers take longer than the time
+    /// between two challenges would never be known.
+    last: Option<(u64, u64)>,
     tries: u32,
     next_ns: u64,
 }
@@ -32,7 +36,7 @@ pub(super) struct Greeting {
 pub(super) struct Answer {
     /// The epoch that was known before.
     pub(super) before: Option<u64>,
-    /// Nanoseconds between challenge and answer.
+    /// Nanoseconds between challenge and answer, at most.
     pub(super) took_ns: u64,
 }
 
@@ -56,7 +60,8 @@ impl Greeting {
         if self.question.is_none() {
             let next_ns = now_ns.max(self.next_question_ns);
             self.question = Some(Question {
-                sent: None,
+                first: None,
+                last: None,
                 tries: 0,
                 next_ns,
             });
@@ -82,8 +87,8 @@ impl Greeting {
             self.question = None;
             return None;
         }
-        let again = question.sent.is_some();
-        question.sent = Some((number, now_ns));
+        let again = question.last.replace((number, now_ns)).is_some();
+        question.first.get_or_insert((number, now_ns));
         let wait_ns = self.interval_ns << question.tries.min(MOST_DOUBLINGS);
         question.tries += 1;
         question.next_ns = now_ns.saturating_add(wait_ns);
@@ -98,10 +103,14 @@ impl Greeting {
         challenge: u64,
         epoch: u64,
     ) -> Option<Answer> {
-        let (asked, sent_ns) = self.question?.sent?;
-        if asked != challenge {
+        let question = self.question?;
+        let (first, first_ns) = question.first?;
+        let (last, last_ns) = question.last?;
+        if !(first..=last).contains(&challenge) {
             return None;
         }
+        // Only the first and the last time are known: it took at most so long.
+        let sent_ns = if challenge == last { last_ns } else { first_ns };
         self.question = None;
         Some(Answer {
             before: self.known.replace(epoch),
@@ -115,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_answer_to_the_last_challenge_is_believed() {
+    fn only_an_answer_to_a_challenge_of_the_open_question_is_believed() {
         let mut greeting = Greeting::new(100);
         assert_eq!(greeting.handle_answer(0, 0, 5), None);
         greeting.begin(10);
@@ -124,7 +133,8 @@ mod tests {
             (greeting.poll(109, 2, false), greeting.poll(110, 2, false)),
             (None, Some(true))
         );
-        assert_eq!(greeting.handle_answer(120, 1, 5), None);
+        assert_eq!(greeting.handle_answer(120, 0, 5), None);
+        assert_eq!(greeting.handle_answer(120, 3, 5), None);
         let first = Answer {
             before: None,
             took_ns: 15,
@@ -132,6 +142,16 @@ mod tests {
         assert_eq!(greeting.handle_answer(125, 2, 5), Some(first));
         assert_eq!(greeting.handle_answer(126, 2, 6), None);
         assert_eq!(greeting.known(), Some(5));
+        greeting.begin(1_000);
+        assert_eq!(greeting.poll(1_000, 3, false), Some(false));
+        assert_eq!(greeting.poll(1_100, 4, false), Some(true));
+        // Of the question before.
+        assert_eq!(greeting.handle_answer(1_110, 2, 6), None);
+        let late = Answer {
+            before: Some(5),
+            took_ns: 120,
+        };
+        assert_eq!(greeting.handle_answer(1_120, 3, 6), Some(late));
     }
 
     #[test]

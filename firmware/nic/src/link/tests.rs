@@ -483,20 +483,25 @@ fn a_peer_of_whom_something_is_awaited_is_asked_for_signs_of_life_and_one_of_who
     }
 }
 
-/// A link whose peer has epoch 7 and has acked nothing of three packets.
-fn up_with_three_out() -> Link<u64> {
-    let mut link = Link::new(config(5));
-    let hello = link.poll(0, Some(100)).unwrap();
-    assert_eq!(hello.header.kind, LinkKind::Hello);
-    let welcome = LinkHeader {
+/// What a peer of epoch 7 answers to a challenge of one of epoch 5.
+const fn welcome(challenge: u64) -> LinkHeader {
+    LinkHeader {
         kind: LinkKind::Welcome,
         path: 0,
         expected: 0,
         epoch: 7,
         peer_epoch: 5,
-        number: hello.header.number,
+        number: challenge,
         sequence: 0,
-    };
+    }
+}
+
+/// A link whose peer has epoch 7 and has acked nothing of three packets.
+fn up_with_three_out() -> Link<u64> {
+    let mut link = Link::new(config(5));
+    let hello = link.poll(0, Some(100)).unwrap();
+    assert_eq!(hello.header.kind, LinkKind::Hello);
+    let welcome = welcome(hello.header.number);
     link.handle_datagram(10, &welcome, Received::None).unwrap();
     for _ in 0..3 {
         assert!(link.poll(10, Some(100)).is_some());
@@ -511,6 +516,7 @@ fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_w
         let mut link = up_with_three_out();
         let mut over = 0;
         let mut now_ns = 10;
+        let mut last_challenge = 0;
         for _ in 0..2000 {
             now_ns += random.next() % 100_000;
             let odd = |random: &mut Random| match random.next() % 4 {
@@ -544,13 +550,21 @@ fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_w
                 number: odd(&mut random),
                 sequence: odd(&mut random) as u32,
             };
+            if header.kind == LinkKind::Welcome && header.number <= last_challenge {
+                // It may be an answer.
+                continue;
+            }
             match link.handle_datagram(now_ns, &header, received) {
                 Ok(Some(Arrival::Next)) => link.handle_taken(now_ns, &header),
                 Ok(Some(Arrival::Early)) => link.keep(now_ns, &header, 0),
                 _ => {}
             }
             link.handle_time(now_ns);
-            while link.poll(now_ns, None).is_some() {}
+            while let Some(datagram) = link.poll(now_ns, None) {
+                if datagram.header.kind == LinkKind::Hello {
+                    last_challenge = datagram.header.number;
+                }
+            }
             while link.poll_kept().is_some() {}
             over += link.poll_over();
             assert!(over <= 3, "seed {seed}");
@@ -597,4 +611,26 @@ fn an_idle_link_takes_no_memory_of_its_own_and_awaits_nothing() {
     let link = Link::<u64>::new(config(1));
     assert_eq!(link.poll_at(), None);
     assert!(size_of::<Link<u64>>() <= 1024, "{}", size_of::<Link<u64>>());
+}
+
+#[test]
+fn a_peer_whose_answers_take_longer_than_the_time_between_challenges_is_known_all_the_same() {
+    for latency_ns in [1_000_000, 30_000_000] {
+        let mut link = Link::<u64>::new(config(5));
+        let (mut now_ns, mut under_way) = (0, VecDeque::new());
+        while now_ns < 200_000_000 && link.poll_event() != Some(LinkEvent::Up) {
+            link.handle_time(now_ns);
+            while let Some(hello) = link.poll(now_ns, Some(100)) {
+                if hello.header.kind == LinkKind::Hello {
+                    under_way.push_back((now_ns + 2 * latency_ns, hello.header.number));
+                }
+            }
+            while under_way.front().is_some_and(|(at, _)| *at <= now_ns) {
+                let (_, number) = under_way.pop_front().unwrap();
+                let _ = link.handle_datagram(now_ns, &welcome(number), Received::None);
+            }
+            now_ns += 50_000;
+        }
+        assert!(now_ns <= 2 * latency_ns + 100_000, "{now_ns}");
+    }
 }
