@@ -22,6 +22,9 @@ const COLLAPSE_TIMEOUTS: u32 = 3;
 const MOST_BACKOFF_NS: u64 = 5_000_000;
 /// How often a silent peer of whom something is awaited is asked for a sign of life, before it is dead.
 const SILENCES_A_DEATH: u64 = 8;
+/// Share of that time by which the timer of a death may be late. One that is later shows that this node was stopped, and perhaps its
+/// peer as well, or that the peer's word has come and was not read: the peer has this share of the time once more to be heard.
+const LATES_A_DEATH: u64 = 8;
 /// Events that wait to be told; one kind each.
 const MOST_EVENTS: usize = 4;
 
@@ -163,6 +166,8 @@ pub struct Link<T> {
     probes: u32,
     /// Since when the peer owes an answer.
     owing_since_ns: Option<u64>,
+    /// It was given more time, since this node was stopped.
+    excused: bool,
     /// The owner waits for something that the peer has promised.
     is_awaiting: bool,
     /// Since when, or when the peer was last heard.
@@ -202,6 +207,7 @@ impl<T> Link<T> {
             timeouts: 0,
             probes: 0,
             owing_since_ns: None,
+            excused: false,
             is_awaiting: false,
             heard_ns: None,
             window_full: false,
@@ -409,7 +415,7 @@ impl<T> Link<T> {
 
     /// Something came back from the present incarnation of the peer.
     fn handle_progress(&mut self, now_ns: u64) {
-        (self.timeouts, self.probes) = (0, 0);
+        (self.timeouts, self.probes, self.excused) = (0, 0, false);
         self.paths.handle_progress();
         self.owing_since_ns = (self.sent.len() > 0).then_some(now_ns);
     }
@@ -491,7 +497,12 @@ impl<T> Link<T> {
         if self.dead {
             return;
         }
-        if due(self.dead_ns()) {
+        let more_ns = self.config.dead_after_ns / LATES_A_DEATH;
+        if !self.excused && due(self.dead_ns().map(|at| at.saturating_add(more_ns.max(1)))) {
+            self.excused = true;
+            self.owing_since_ns = Some(now_ns.saturating_sub(self.config.dead_after_ns - more_ns));
+            self.greeting.begin(now_ns);
+        } else if due(self.dead_ns()) {
             self.close();
             self.tell(LinkEvent::Dead);
         } else if due(self.silent_ns()) {

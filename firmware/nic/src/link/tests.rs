@@ -634,3 +634,40 @@ fn a_peer_whose_answers_take_longer_than_the_time_between_challenges_is_known_al
         assert!(now_ns <= 2 * latency_ns + 100_000, "{now_ns}");
     }
 }
+
+#[test]
+fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
+    const STOPPED_NS: u64 = 60_000_000_000;
+    let ack = Received::Ack(LinkAck::new(0, [(2, 4)]).unwrap());
+    let header = LinkHeader {
+        kind: LinkKind::Ack,
+        expected: 3,
+        ..welcome(9)
+    };
+    // Its peer lives, and its word waits behind the timer.
+    let mut link = up_with_three_out();
+    link.handle_time(STOPPED_NS);
+    assert_eq!(link.handle_datagram(STOPPED_NS, &header, ack), Ok(None));
+    assert_eq!(
+        (link.poll_over(), link.poll_event()),
+        (3, Some(LinkEvent::Up))
+    );
+    assert_eq!(link.poll_event(), None);
+    // Its peer is silent: it is asked, and then dead, a bit later.
+    let mut link = up_with_three_out();
+    let (mut now_ns, mut asked) = (STOPPED_NS, 0);
+    while !core::iter::from_fn(|| link.poll_event()).any(|event| event == LinkEvent::Dead) {
+        link.handle_time(now_ns);
+        asked += core::iter::from_fn(|| link.poll(now_ns, None)).count();
+        now_ns = link.poll_at().map_or(now_ns, |at| at.max(now_ns + 1));
+    }
+    assert!(
+        asked > 10 && now_ns - STOPPED_NS < 2_000_000_000,
+        "{asked} {now_ns}"
+    );
+    // One that looks at its links seldom learns of it as well.
+    let mut link = up_with_three_out();
+    link.handle_time(STOPPED_NS);
+    link.handle_time(2 * STOPPED_NS);
+    assert!(core::iter::from_fn(|| link.poll_event()).any(|event| event == LinkEvent::Dead));
+}
