@@ -163,14 +163,19 @@ fn a_session_needs_no_more_memory_after_hundreds_of_rotations() {
     };
     let mut world = World::new(Random::new(1), rotation);
     world.converge(SECOND);
-    let (before, opened) = (world.nodes[0].bytes(), world.opened);
-    for _ in 0..2_700 {
-        world.send(0).unwrap();
-        world.run_for(MS);
+    let mut sizes = Vec::new();
+    for count in [200, 2_700] {
+        let opened = world.opened;
+        for _ in 0..count {
+            world.send(0).unwrap();
+            world.run_for(MS);
+        }
+        assert_eq!(world.opened, opened + count);
+        world.run_for(rotation.grace_ns);
+        sizes.push(world.nodes[0].bytes());
     }
     assert!(world.nodes[0].counters().handshakes() > 300);
-    assert_eq!(world.opened, opened + 2_700);
-    assert!(world.nodes[0].bytes() <= before + 2_000);
+    assert_eq!(sizes[0], sizes[1]);
 }
 
 #[test]
@@ -227,8 +232,20 @@ fn the_node_with_the_smaller_number_goes_first_when_both_begin() {
 }
 
 #[test]
+fn a_node_that_answers_an_initiate_drops_its_own() {
+    let mut world = world();
+    world.blocked = Some((1, 4));
+    world.send(0).unwrap_err();
+    world.send(1).unwrap_err();
+    world.run_for(SECOND);
+    let initiates = world.captured_to(0).into_iter();
+    assert_eq!(initiates.filter(|bytes| bytes[0] == 1).count(), 2);
+}
+
+#[test]
 fn a_cookie_that_answers_another_initiate_is_not_taken() {
     let mut world = world();
+    world.blocked = Some((0, 2));
     world.send(0).unwrap_err();
     world.run_for(MS / 2);
     let cookie = world.captured_to(0).remove(0);
@@ -249,4 +266,30 @@ fn what_is_for_another_node_of_the_job_is_misdirected() {
     let mut initiate = world.captured_to(1).remove(0);
     let opened = third.handle(1, &address(0), &mut initiate, &mut |_| ());
     assert_eq!(opened, Opened::Rejected(Cause::Misdirected));
+}
+
+#[test]
+fn a_node_gives_way_to_its_peer_when_nothing_comes_of_its_own_initiates() {
+    let mut world = world();
+    world.blocked = Some((1, 1));
+    for _ in 0..20 {
+        let _ = (world.send(0), world.send(1));
+        world.run_for(50 * MS);
+    }
+    assert!(world.is_ready(0) && world.is_ready(1));
+}
+
+#[test]
+fn a_handshake_that_stays_half_open_is_forgotten() {
+    for (node, blocked) in [(0, (1, 1)), (1, (1, 4))] {
+        let mut world = world();
+        let before = world.nodes[node].bytes();
+        world.blocked = Some(blocked);
+        world.send(0).unwrap_err();
+        world.run_for(4 * SECOND);
+        assert!(world.nodes[node].bytes() > before, "node {node}");
+        world.run_for(20 * SECOND);
+        assert!(world.nodes[node].bytes() <= before + 64, "node {node}");
+        assert_eq!(world.nodes[node].poll_at(), None);
+    }
 }

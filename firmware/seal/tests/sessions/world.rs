@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) loss: u64,
     pub(crate) duplication: u64,
     pub(crate) most_delay_ns: u64,
+    /// Datagrams of this type to this node are lost.
+    pub(crate) blocked: Option<(usize, u8)>,
     pub(crate) opened: u64,
 }
 
@@ -100,6 +102,7 @@ impl World {
             loss: 0,
             duplication: 0,
             most_delay_ns: MS / 10,
+            blocked: None,
             opened: 0,
         }
     }
@@ -142,7 +145,7 @@ impl World {
         if self.captured.len() < MOST_CAPTURED {
             self.captured.push((to, bytes.clone()));
         }
-        if self.random.chance(self.loss) {
+        if self.random.chance(self.loss) || self.blocked == Some((to, bytes[0])) {
             return;
         }
         let copies = 1 + usize::from(self.random.chance(self.duplication));
