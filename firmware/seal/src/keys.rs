@@ -5,6 +5,8 @@ use core::fmt;
 use snow::params::DHChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 
+use crate::mac::MacKey;
+
 /// The secret that all nodes of a job share, and nobody else has.
 #[derive(Clone)]
 pub struct JobSecret([u8; 32]);
@@ -14,6 +16,13 @@ impl JobSecret {
     #[must_use]
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// A number for the job, which its datagrams may show: it tells nothing about the secret.
+    #[must_use]
+    pub fn job(&self) -> u32 {
+        let [a, b, c, d, ..] = MacKey::new(&self.0).of(b"mapwire job");
+        u32::from_le_bytes([a, b, c, d])
     }
 
     pub(crate) const fn bytes(&self) -> &[u8; 32] {

@@ -295,9 +295,12 @@ impl<A: Aead> Sessions<A> {
         }
     }
 
-    /// When [`handle_time`](Self::handle_time) has something to do, once [`poll_transmit`](Self::poll_transmit) has been drained.
+    /// When [`handle_time`](Self::handle_time) has something to do; 0 if [`poll_transmit`](Self::poll_transmit) has.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
+        if !self.answers.is_empty() || !self.queue.is_empty() {
+            return Some(0);
+        }
         self.timers.first().map(|(at_ns, _)| *at_ns)
     }
 

@@ -1,6 +1,6 @@
 //! Sealing and opening allocate nothing; nor does a datagram that is rejected before it proves an address.
 
-use counting::calls;
+use counting::{bytes, calls};
 use mapwire_seal::{
     Config, JobSecret, Opened, Rotation, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, Sessions, SoftAead,
     StaticKey,
@@ -49,6 +49,32 @@ fn settle(nodes: &mut [Node; 2], draw: &mut dyn FnMut(&mut [u8])) -> Vec<(usize,
         if is_silent {
             return all;
         }
+    }
+}
+
+#[test]
+fn the_memory_that_is_told_is_the_memory_that_is_used() {
+    let before = bytes();
+    let mut drawn = 0u8;
+    let mut draw = |bytes: &mut [u8]| {
+        drawn += 1;
+        bytes.fill(drawn);
+    };
+    let mut nodes = Box::new([node(0, &mut draw), node(1, &mut draw)]);
+    nodes[0]
+        .seal(1, NodeId(1), &mut [0; 40])
+        .expect_err("there is no session");
+    let first = nodes[0].poll_transmit(1, &mut draw).unwrap();
+    for settled in [false, true] {
+        if settled {
+            let mut initiate = first.bytes().to_vec();
+            nodes[1].handle(1, &[0], &mut initiate, &mut draw);
+            drop(settle(&mut nodes, &mut draw));
+            assert!(nodes[0].is_ready(1, NodeId(1)));
+        }
+        let told = nodes.iter().map(Sessions::bytes).sum::<usize>() as i64;
+        let used = bytes() - before;
+        assert!((told - used).abs() < used / 5, "{told} told, {used} used");
     }
 }
 

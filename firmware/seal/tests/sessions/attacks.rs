@@ -37,6 +37,8 @@ fn initiates_without_a_cookie_are_not_remembered() {
     world.loss = 100;
     world.send(0).unwrap_err();
     let initiate = world.captured_to(1).remove(0);
+    world.nodes[1].handle(1, &[1], &mut initiate.clone(), &mut |_| ());
+    assert_eq!(world.nodes[1].poll_at(), Some(0), "a cookie waits");
     for spoofed in 0..5_000u32 {
         let opened = world.hand(&spoofed.to_le_bytes(), 1, initiate.clone());
         assert_eq!(opened, Opened::Rejected(Cause::NoCookie));

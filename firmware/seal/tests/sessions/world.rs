@@ -216,9 +216,9 @@ impl World {
         self.now_ns = self.now_ns.max(next_ns);
         for node in 0..2 {
             self.nodes[node].handle_time(self.now_ns);
+            self.drain(node);
             let next_ns = self.nodes[node].poll_at();
             assert!(next_ns.is_none_or(|at_ns| at_ns > self.now_ns));
-            self.drain(node);
         }
         let due = |flight: &Flight| flight.arrives_ns <= self.now_ns;
         if let Some(at) = self.flights.iter().position(due) {

@@ -174,8 +174,8 @@ impl Net {
             busy_poll_us: config.busy_poll_us,
             ..UdpConfig::new(config.addresses.clone())
         })?;
-        let [.., a, b, c, d] = secret.0;
-        let (job, nodes) = (u32::from_le_bytes([a, b, c, d]), size as u32);
+        let secret = JobSecret::new(secret.0);
+        let (job, nodes) = (secret.job(), size as u32);
         let key = StaticKey::new(random()?);
         let public = key.public();
         let envelope = if config.insecure {
@@ -185,7 +185,7 @@ impl Net {
                 me,
                 nodes,
                 job,
-                secret: JobSecret::new(secret.0),
+                secret,
                 key,
                 rotation: Rotation::default(),
             };
