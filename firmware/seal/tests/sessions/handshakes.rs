@@ -69,6 +69,26 @@ fn a_restarted_peer_replaces_its_former_session_with_the_same_key_or_another() {
 }
 
 #[test]
+fn what_the_former_self_of_a_restarted_peer_sent_does_not_open() {
+    for first in 0..2 {
+        let mut world = world();
+        world.converge(SECOND);
+        world.loss = 100;
+        world.send(1).unwrap();
+        let late = world.captured_to(0).pop().unwrap();
+        world.loss = 0;
+        world.restart(1, false);
+        for _ in 0..60 {
+            let _ = world.send(first);
+            world.run_for(50 * MS);
+        }
+        assert!(world.is_ready(1));
+        let opened = world.hand(&address(1), 0, late);
+        assert_eq!(opened, Opened::Rejected(Cause::UnknownSession));
+    }
+}
+
+#[test]
 fn a_peer_that_lost_the_session_is_noticed_by_its_silence() {
     let mut world = world();
     world.converge(SECOND);
