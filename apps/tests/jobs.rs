@@ -59,6 +59,22 @@ fn every_way_to_catch_faults_and_to_wait_gives_the_same() {
 }
 
 #[test]
+fn ranks_as_if_on_hosts_of_their_own_give_the_sequential_result() {
+    for options in [
+        "-n 2 --transport udp",
+        "-n 3 --transport udp --wait event",
+        "-n 2 --transport udp --faults sigsegv",
+        "-n 2 --transport udp --insecure",
+    ] {
+        for line in SMALL {
+            let row = run_job(options, &format!("{line} --json")).row();
+            assert_eq!(row["check"], "ok", "{options}: {row}");
+            assert!(row["messages"].as_u64() > Some(0), "{row}");
+        }
+    }
+}
+
+#[test]
 fn sor_moves_edge_rows_only() {
     let row = run_job("-n 2", "sor --size 258 --iterations 50 --json").row();
     // Each half-sweep, each rank fetches the neighbour's edge row, and regains its own.

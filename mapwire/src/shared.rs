@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::Engine;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
-use mapwire_driver::shared::{SharedError, SharedPort};
+use mapwire_driver::shared::{Segment, SharedError, SharedPort};
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
 use mapwire_host::faults::{
     FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, WatchError, watch,
 };
-use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
@@ -446,16 +445,22 @@ impl Inner {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push((local.id, local.grant));
-            let mapped = local.mapped.ok_or(SharedError::Apart(peer))?;
-            self.check_segment(peer, &mapped)?;
-            let segment = local.grant.export;
-            engine.lock().set_shared_peer(peer, segment, mapped)?;
+            let (bytes, segment) = match local.mapped {
+                Some(mapped) if mapped.part().start == 0 => {
+                    (mapped.part().end as u64, Segment::Mapped(mapped))
+                }
+                Some(_) => (0, Segment::Imported(local.id)),
+                None => (local.grant.length, Segment::Imported(local.id)),
+            };
+            self.check_segment(peer, bytes)?;
+            let export = local.grant.export;
+            engine.lock().set_shared_peer(peer, export, segment)?;
         }
         Ok(())
     }
 
     /// All ranks must have the same segment.
-    fn check_segment(&self, peer: NodeId, mapped: &MappedBuffer) -> Result<()> {
+    fn check_segment(&self, peer: NodeId, bytes: u64) -> Result<()> {
         let ours = self
             .node
             .inner
@@ -463,16 +468,15 @@ impl Inner {
             .shared
             .bytes
             .next_multiple_of(PAGE_BYTES as u64);
-        if mapped.part() == (0..ours as usize) {
+        if bytes == ours {
             return Ok(());
         }
         Err(crate::config::ConfigError {
             name: "MAPWIRE_SHARED".to_owned(),
             value: ours.to_string(),
             why: format!(
-                "rank {} has a segment of {} bytes; give all ranks the same",
-                peer.0,
-                mapped.part().len()
+                "rank {} has a segment of {bytes} bytes; give all ranks the same",
+                peer.0
             ),
         }
         .into())

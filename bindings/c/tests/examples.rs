@@ -145,6 +145,15 @@ fn they_do_so_whichever_way_faults_are_caught() {
     assert_eq!(output.matches("counter 600: ok").count(), 3, "{output}");
 }
 
+#[test]
+fn c_programs_on_hosts_of_their_own_share_a_matrix_and_a_counter() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed
+        .example("dsm")
+        .run(2, &["--transport", "udp"], &[]);
+    assert_eq!(output.matches("counter 400: ok").count(), 2, "{output}");
+}
+
 /// Undefined values are not looked for: compilers branch on a value before the one that says that it is there.
 #[test]
 fn valgrind_runs_the_examples_and_finds_no_wild_access() {

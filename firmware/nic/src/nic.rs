@@ -18,7 +18,7 @@ use mapwire_translation::{
     Frame, PAGE_BYTES, Page, Pinning, Process as TableOwner, TranslationDesign,
 };
 use mapwire_wire::{
-    CHUNK_BYTES, INLINE_BYTES, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId,
+    CHUNK_BYTES, ExportId, INLINE_BYTES, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId,
     SIGNAL_TRAILER_BYTES,
 };
 
@@ -116,6 +116,8 @@ pub struct Nic<D> {
     processes: Processes,
     next_message: MessageId,
     exports: Exports,
+    /// Exports whose pages are pinned when packets for them come.
+    pinned_late: Vec<ExportId>,
     imports: Imports,
     fetches: Fetches,
     answers: Answers,
@@ -183,6 +185,7 @@ impl<D: TranslationDesign> Nic<D> {
             processes: Processes::default(),
             next_message: MessageId(0),
             exports: Exports::new(),
+            pinned_late: Vec::new(),
             imports: Imports::new(),
             fetches: Fetches::new(config.reply_keys),
             answers: Answers::new(nodes),
@@ -229,7 +232,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// The export that `id` names.
     #[must_use]
-    pub fn exported(&self, id: mapwire_wire::ExportId) -> Option<&Export> {
+    pub fn exported(&self, id: ExportId) -> Option<&Export> {
         self.exports.get(id.0)
     }
 

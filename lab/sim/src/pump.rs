@@ -97,6 +97,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
             rights: Rights::ALL,
             importers: Importers::Job,
             direct: None,
+            pins_late: false,
         };
         let exported = node.export(at.process, memory, request);
         exported.map_err(|error| wrong(&error))?;

@@ -95,6 +95,7 @@ fn goodput(seed: u64, loss_percent: u64) -> f64 {
         rights: Rights::ALL,
         importers: Importers::Job,
         direct: None,
+        pins_late: false,
     };
     node.export(receiver.process, memory, request).unwrap();
     let now_ns = cluster.clock_ns(sender.node);

@@ -19,12 +19,12 @@ use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
 use mapwire_nic::{Config, Delivery, MemoryBreakdown, Nic};
 use mapwire_node::{Node, NodeConfig, SharedMemory};
-use mapwire_service::Service;
+use mapwire_service::{Region, Service};
 use mapwire_translation::{AnyDesign, ChooseVictims, Counters, PageRange, TranslationDesign};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_transport::job::JobFabric;
-use mapwire_wire::{HandlerId, Key, NodeId, ProcessId};
+use mapwire_wire::{Endpoint, HandlerId, Key, NodeId, ProcessId};
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -89,7 +89,7 @@ pub struct Driver<F: Fabric = JobFabric> {
     /// The last turn has seen the rings of all peers empty; it may end before, to turn to its program.
     pub(crate) rings_empty: bool,
     /// The page-fault handler runs the driver.
-    is_confined: bool,
+    pub(crate) is_confined: bool,
     /// The service thread has been woken for what the handler has left.
     told_service: bool,
     pub(crate) exports: Vec<LocalExport>,
@@ -102,6 +102,8 @@ pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
+    /// A store of the shared memory that the page-fault handler has left to others.
+    pub(crate) left_store: Option<(Endpoint, Region)>,
     pub(crate) capture: Option<Capture>,
     /// What to write to when a turn has done something.
     pub(crate) events: Vec<Arc<Events>>,
@@ -181,6 +183,7 @@ impl<F: Fabric> Driver<F> {
             teller: Teller::new(words, nodes),
             log: Log::new(),
             shared: None,
+            left_store: None,
             capture,
             events: Vec::new(),
             watching: false,
@@ -235,10 +238,11 @@ impl<F: Fabric> Driver<F> {
     /// A turn in the page-fault handler: nothing of it allocates or frees.
     fn turn_in_handler(&mut self) -> bool {
         let mut worked = self.receive();
-        worked |= self.receive_datagrams();
         worked |= self.serve_services();
         worked |= self.transmit();
-        worked |= self.transmit_datagrams();
+        if self.has_datagrams() {
+            self.node.leave_for_later();
+        }
         self.tell();
         if worked {
             self.fire_events();
@@ -271,6 +275,7 @@ impl<F: Fabric> Driver<F> {
     #[cold]
     fn make_up_now(&mut self) -> bool {
         self.node.make_up(now_ns());
+        self.make_up_store();
         let peers = &self.peers;
         self.passed
             .retain(|_, (from, _)| !peers::is_gone(peers, *from));
@@ -456,14 +461,14 @@ impl<F: Fabric> Driver<F> {
     pub fn set_shared_peer(
         &mut self,
         peer: NodeId,
-        segment: mapwire_wire::ExportId,
-        mapped: mapwire_host::memory::MappedBuffer,
+        export: mapwire_wire::ExportId,
+        segment: crate::shared::Segment,
     ) -> Result<(), crate::shared::SharedError> {
         let port = self
             .shared
             .as_mut()
             .ok_or(crate::shared::SharedError::NotOpen)?;
-        port.set_peer(peer, segment, mapped);
+        port.set_peer(peer, export, segment);
         Ok(())
     }
 

@@ -120,6 +120,8 @@ impl<F: Fabric> Driver<F> {
             Some(DirectMemory::Buffer(buffer)) => self.is_direct(buffer),
             _ => false,
         };
+        // Most of the shared memory's segment is not used at a time.
+        let pins_late = matches!(request.direct, Some(DirectMemory::Views(_)));
         if is_taken || !self.passes_memory() {
             request.direct = None;
         }
@@ -140,6 +142,7 @@ impl<F: Fabric> Driver<F> {
             rights: request.rights,
             importers: request.importers,
             direct: part,
+            pins_late,
         };
         let exported = self.node.export(PROCESS, &mut self.pins, asked);
         let id = exported.map_err(|error| self.export_error(error))?;
@@ -293,6 +296,13 @@ impl<F: Fabric> Driver<F> {
     fn serve_rare(&mut self, act: Act) {
         match act {
             Act::PassMemory { to, export, tag } => self.pass_memory(to.node, export, tag),
+            Act::GrantedApart { to, export } => {
+                let mut exports = self.exports.iter();
+                let local = exports.find(|local| local.id == export);
+                if let Some(DirectMemory::Views(_)) = local.and_then(LocalExport::direct) {
+                    self.hear(to.node);
+                }
+            }
             Act::ImportOver { request } => {
                 if let Some(Err(_)) = self.node.outcome(PROCESS, request) {
                     self.drop_passed(request);
@@ -305,6 +315,12 @@ impl<F: Fabric> Driver<F> {
             }
             Act::Store { .. } | Act::Protect { .. } => {}
         }
+    }
+
+    /// `from` imports the shared memory's segment: its messages are of this opening from here on.
+    fn hear(&mut self, from: NodeId) {
+        let hear = |memory: &mut SharedMemory| memory.hear(Endpoint::first_of(from));
+        let _ = self.node.call(PROCESS, SHARED_HANDLER, hear);
     }
 
     fn pass_memory(&mut self, to: NodeId, export: ExportId, tag: u64) {
@@ -321,9 +337,9 @@ impl<F: Fabric> Driver<F> {
         };
         let passed = match memory {
             DirectMemory::Views(views) => {
-                let hear = |memory: &mut SharedMemory| memory.hear(Endpoint::first_of(to));
-                let _ = self.node.call(PROCESS, SHARED_HANDLER, hear);
-                pass(views.fd(), views.status().fd())
+                let passed = pass(views.fd(), views.status().fd());
+                self.hear(to);
+                passed
             }
             DirectMemory::Buffer(buffer) => {
                 let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,12 +12,15 @@ use mapwire_host::views::{MultiView, ViewError};
 use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_service::{Access as Wish, Region, Service};
 use mapwire_transport::fabric::Fabric;
-use mapwire_wire::{Endpoint, ExportId, Header, Kind, NodeId, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::{
+    Endpoint, ExportId, Header, ImportId, Kind, NodeId, TRACE_FLAG_DIRECT, TraceOp,
+};
 use thiserror::Error;
 
 use crate::breach::Breach;
 use crate::driver::{Driver, PROCESS, SHARED_HANDLER};
 use crate::error::rank;
+use crate::log::Line;
 use crate::mover;
 
 /// What can go wrong with the shared memory.
@@ -79,12 +82,6 @@ pub enum SharedError {
     /// Shared memory is not open.
     #[error("the shared memory of this process is not open, or no longer")]
     NotOpen,
-    /// A rank passes no memory that could be mapped here.
-    #[error(
-        "rank {} offers its shared memory by packets only, and it must be mapped here: open it in a job whose ranks are on one host",
-        rank(.0)
-    )]
-    Apart(NodeId),
     /// More threads than were announced.
     #[error("more than {0} threads of this process use the shared memory")]
     TooManyThreads(usize),
@@ -102,11 +99,29 @@ pub struct SharedPort {
     /// supplies as it is used.
     access: Vec<u8>,
     /// Every peer's privileged view.
-    peers: Vec<Option<MappedBuffer>>,
+    peers: Vec<Option<Segment>>,
     /// What each peer exports it as.
     segments: Vec<Option<ExportId>>,
     /// What went wrong here; every wait gets it from then on.
     broken: Option<Broken>,
+}
+
+/// The privileged view of a peer, into which this rank stores minipages.
+#[derive(Debug)]
+pub enum Segment {
+    /// Of a rank on this host: it is mapped here.
+    Mapped(MappedBuffer),
+    /// Of another: the NIC stores there.
+    Imported(ImportId),
+}
+
+/// How a minipage gets into a peer's privileged view.
+#[derive(Clone, Copy, Debug)]
+enum Stored {
+    /// It is there.
+    InPlace,
+    /// The NIC stores it: which import, and the address of the bytes here.
+    ByNic(ImportId, u64),
 }
 
 /// Why the shared memory is at its end.
@@ -142,11 +157,11 @@ impl SharedPort {
     }
 
     /// Puts the privileged view of a peer in place.
-    pub(crate) fn set_peer(&mut self, peer: NodeId, segment: ExportId, mapped: MappedBuffer) {
+    pub(crate) fn set_peer(&mut self, peer: NodeId, export: ExportId, segment: Segment) {
         let index = usize::from(peer.0);
         if index < self.peers.len() {
-            self.peers[index] = Some(mapped);
-            self.segments[index] = Some(segment);
+            self.peers[index] = Some(segment);
+            self.segments[index] = Some(export);
         }
     }
 
@@ -194,20 +209,21 @@ impl SharedPort {
         Some((from as u64, bytes))
     }
 
-    /// Stores a region in place in a peer's privileged view: the message that follows it through the ring is published
-    /// after it (x86 keeps stores in order; the ring's release store does so everywhere).
+    /// Stores a region in place in a peer's privileged view, where that is mapped: the message that follows it through the ring is
+    /// published after it (x86 keeps stores in order; the ring's release store does so everywhere).
     #[inline]
-    fn store(&self, to: NodeId, region: &Region) -> Result<(), Broken> {
+    fn store(&self, to: NodeId, region: &Region) -> Result<Stored, Broken> {
         let (offset, length) = (region.offset as usize, region.bytes as usize);
         // Ranks meet before any of them uses the memory, and know each other's views then.
         let Some(Some(peer)) = self.peers.get(usize::from(to.0)) else {
             return Err(Broken::NoView(to));
         };
-        match self.views.privileged(offset, length) {
-            Ok(from) if peer.at(offset, length).is_some() => {
+        match (self.views.privileged(offset, length), peer) {
+            (Ok(from), Segment::Mapped(peer)) if peer.at(offset, length).is_some() => {
                 mover::store_minipage(from, peer, offset, length);
-                Ok(())
+                Ok(Stored::InPlace)
             }
+            (Ok(from), &Segment::Imported(import)) => Ok(Stored::ByNic(import, from as u64)),
             // The model names only minipages inside the segment, which every rank maps at the same length.
             _ => Err(Broken::Model),
         }
@@ -298,6 +314,9 @@ impl<F: Fabric> Driver<F> {
 
     /// Takes the shared memory away.
     pub(crate) fn close_shared(&mut self) -> (Option<Box<SharedPort>>, Option<Box<dyn Service>>) {
+        if self.left_store.take().is_some() {
+            self.node.handle_stored(PROCESS, false);
+        }
         let memory = self.node.deregister(PROCESS, SHARED_HANDLER);
         (self.shared.take(), memory)
     }
@@ -386,7 +405,8 @@ impl<F: Fabric> Driver<F> {
         }
     }
 
-    /// Stores a minipage in a peer's memory. A grant never goes out without its data.
+    /// Stores a minipage in a peer's memory. A grant never goes out without its data. What the NIC is to store may need pages pinned:
+    /// the page-fault handler leaves it to other threads, and with it all that the shared memory asks for next.
     pub(crate) fn store_minipage(&mut self, to: Endpoint, region: &Region) {
         let Some(port) = &mut self.shared else {
             self.node.handle_stored(PROCESS, false);
@@ -397,12 +417,46 @@ impl<F: Fabric> Driver<F> {
             true => port.source_of(region.offset, region.bytes),
             false => None,
         };
-        if let Err(broken) = stored {
-            port.broken.get_or_insert(broken);
+        match stored {
+            Ok(Stored::ByNic(..)) if self.is_confined => {
+                self.left_store = Some((to, *region));
+                self.node.leave_for_later();
+                return;
+            }
+            Ok(Stored::ByNic(import, address)) => self.store_by_nic(import, address),
+            Ok(Stored::InPlace) => self.node.handle_stored(PROCESS, true),
+            Err(broken) => {
+                port.broken.get_or_insert(broken);
+                self.node.handle_stored(PROCESS, false);
+            }
         }
-        self.node.handle_stored(PROCESS, stored.is_ok());
         if let Some((address, bytes)) = source {
             self.trace(TraceOp::Send, TRACE_FLAG_DIRECT, address, bytes);
         }
+    }
+
+    /// Whether a minipage is under way into the memory of a peer on another host.
+    pub(crate) fn is_storing(&self) -> bool {
+        self.node.is_storing(PROCESS)
+    }
+
+    /// Has the NIC store what it was asked for.
+    fn store_by_nic(&mut self, import: ImportId, address: u64) {
+        let (node, pins) = (&mut self.node, &mut self.pins);
+        if let Err(error) = node.store_by_import(PROCESS, pins, import, address) {
+            // The service has been told that the store is lost.
+            let error = self.pins.explain(error);
+            self.log.push(Line::NotServed(error.to_string()));
+        }
+    }
+
+    /// Carries out the store that the page-fault handler has left. Whether there was one.
+    #[inline]
+    pub(crate) fn make_up_store(&mut self) -> bool {
+        let Some((to, region)) = self.left_store.take() else {
+            return false;
+        };
+        self.store_minipage(to, &region);
+        true
     }
 }

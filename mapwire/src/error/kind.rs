@@ -295,7 +295,7 @@ fn of_shared(error: &SharedError) -> Kind {
         | SharedError::RankBroken { .. } => Kind::Protocol,
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
         SharedError::Open => Kind::Exists,
-        SharedError::NotOpen | SharedError::Apart(_) => Kind::State,
+        SharedError::NotOpen => Kind::State,
         SharedError::Register(error) => of_registration(error),
         SharedError::TooManyThreads(_) => Kind::Limit,
     }

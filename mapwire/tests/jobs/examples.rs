@@ -51,6 +51,16 @@ fn all_ranks_count_in_one_word() {
 }
 
 #[test]
+fn they_do_so_as_if_on_hosts_of_their_own() {
+    let shared_memory = example("shared_memory");
+    job(3)
+        .option("--transport", "udp")
+        .run(|_| become_example(&shared_memory))
+        .succeeds()
+        .prints("all ranks have counted to 3000\n", 1);
+}
+
+#[test]
 fn ranks_draw_a_picture_from_one_queue_of_rows() {
     let work_queue = example("work_queue");
     for path in ["direct", "ring"] {

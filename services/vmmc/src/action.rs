@@ -51,6 +51,13 @@ pub enum Action {
         /// The number of the importer's request.
         tag: u64,
     },
+    /// An importer to which memory cannot be passed has been granted an export that others map: it stores and fetches by packets.
+    GrantedApart {
+        /// The importer.
+        to: Endpoint,
+        /// Which export.
+        export: ExportId,
+    },
     /// An import that was asked for is there.
     Imported {
         /// Which.

@@ -418,6 +418,7 @@ impl Vmmc {
             return self.send(from, &ControlMessage::ImportRefused { request, reason });
         }
         let (export, key, length) = (offer.export, offer.key, offer.length);
+        let is_direct = offer.direct.is_some();
         // A mapping that can be written can be read: what is mapped for storing carries both rights.
         let direct = offer.direct.filter(|_| maps);
         let rights = if direct.is_some() && rights.contains(Rights::STORE) {
@@ -433,6 +434,9 @@ impl Vmmc {
                 // The importer's own number: it takes memory under the numbers of its requests only.
                 tag: u64::from(request),
             });
+        } else if is_direct {
+            self.actions
+                .push_back(Action::GrantedApart { to: from, export });
         }
         self.send(
             from,

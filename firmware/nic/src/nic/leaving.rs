@@ -27,6 +27,7 @@ impl<D: TranslationDesign> Nic<D> {
             .exports
             .remove(export.0)
             .ok_or(NicError::UnknownExport(export.0))?;
+        self.pinned_late.retain(|late| *late != export);
         self.refuse_queued_replies(export);
         Ok(revoked)
     }

@@ -1,6 +1,6 @@
 //! Stores that come from other nodes: authenticated, then translated, then handed over to be moved.
 
-use mapwire_translation::TranslationDesign;
+use mapwire_translation::{HostRequest, PageRange, Process as Owner, TranslationDesign};
 use mapwire_wire::{
     ExportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
     Signal,
@@ -152,6 +152,9 @@ impl<D: TranslationDesign> Nic<D> {
     #[inline]
     fn locate(&mut self, store: &Store, place: &Place) -> Result<Option<SignalWrite>, Lack> {
         let process = place.process;
+        if self.pinned_late.contains(&store.export) {
+            self.ask_for_pages(place, store.length)?;
+        }
         self.scatter(process, place.address, store.length, Path::Receive)?;
         let signal = match (store.signal, place.signal) {
             (Some(signal), Some(address)) => {
@@ -168,6 +171,30 @@ impl<D: TranslationDesign> Nic<D> {
             _ => None,
         };
         Ok(signal)
+    }
+
+    /// Asks the host for what is not pinned of the pages that a store goes to.
+    #[cold]
+    fn ask_for_pages(&mut self, place: &Place, length: u32) -> Result<(), Lack> {
+        let owner = Owner(place.process.0);
+        let pages = PageRange::covering(place.address, length.into());
+        let signal = place.signal.map(|address| PageRange::covering(address, 1));
+        let mut lacks = false;
+        for pages in [Some(pages), signal].into_iter().flatten().flatten() {
+            let is_there = |page| !self.translation.installed(owner, page).is_garbage();
+            if let Some(wanted) = pages.into_iter().find(|page| !is_there(*page)) {
+                lacks = true;
+                self.stalled.ask(HostRequest::Fill {
+                    process: owner,
+                    pages,
+                    wanted,
+                });
+            }
+        }
+        match lacks {
+            true => Err(Lack::Host),
+            false => Ok(()),
+        }
     }
 
     /// Enters a packet of a message of several; gives where the message starts and how much of it has come with this packet.

@@ -67,6 +67,19 @@ impl<D: TranslationDesign> Nic<D> {
         self.exports.insert(export).map(ExportId).ok_or(full)
     }
 
+    /// Has the pages of an export pinned when packets for them come: the host is asked, and what lacks a page
+    /// [waits](super::receive::Verdict::Wait) or is sent again. For designs that check pages before a transfer; others have their own way.
+    ///
+    /// # Errors
+    /// [`NicError::UnknownExport`].
+    pub fn pin_late(&mut self, export: ExportId) -> Result<(), NicError> {
+        if self.exports.get(export.0).is_none() {
+            return Err(NicError::UnknownExport(export.0));
+        }
+        self.pinned_late.push(export);
+        Ok(())
+    }
+
     /// Lets stores for an export land in another buffer of the same process from here on, and fetches read there, or in the export
     /// itself again (UTLB §4.1). Offsets count from the start of the landing; what passes its end is refused. A message that is
     /// under way is split: its later packets land in the new place. A fetch that is being served reads the old place to its end:

@@ -189,6 +189,7 @@ impl SharedScenario {
                     rights: Rights::STORE,
                     importers: Importers::Job,
                     direct: None,
+                    pins_late: true,
                 };
                 // The memory of a cluster that has just been made has room for all of it.
                 let _ = node.export(at.process, memory, request);

@@ -101,6 +101,7 @@ impl Workload {
             rights,
             importers: Importers::Job,
             direct: None,
+            pins_late: false,
         };
         let Ok(id) = node.export(at.process, memory, request) else {
             // The limit on pinned pages, or a pinner that refuses.

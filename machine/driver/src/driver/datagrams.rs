@@ -52,6 +52,15 @@ impl<F: Fabric> Driver<F> {
         self.fabric.net().is_some() && self.receive_some_datagrams()
     }
 
+    /// Whether datagrams have come, or are to be sent: the page-fault handler leaves them to others.
+    pub(super) fn has_datagrams(&mut self) -> bool {
+        let now_ns = now_ns();
+        let is_due = |net: &mut Net| net.has_come() || net.is_due(|| now_ns);
+        self.fabric.net().is_some_and(is_due)
+            || self.node.has_datagrams()
+            || self.node.poll_at().is_some_and(|at| at <= now_ns)
+    }
+
     fn receive_some_datagrams(&mut self) -> bool {
         let mut received = false;
         self.fabric.begin_look();

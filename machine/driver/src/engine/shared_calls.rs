@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use mapwire_dsm::{Dsm, Error as ModelError, Outcome, Progress};
 use mapwire_host::faults::{FaultInfo, Resolution};
@@ -128,10 +129,17 @@ impl<F: Fabric> Engine<F> {
         Ok(())
     }
 
-    /// Takes the shared memory away.
+    /// Takes the shared memory away, as soon as no peer on another host needs its bytes any more.
     pub fn close_shared(&self) -> Option<Box<SharedPort>> {
         self.shared_start.store(0, Ordering::Release);
+        let is_over = self.wait_driver(Place::Program, Some(self.timeout), |driver| {
+            (!driver.is_storing()).then_some(())
+        });
         let (port, memory) = self.lock().close_shared();
+        if let (None, Some(port)) = (is_over, &port) {
+            // The NIC may still read what it could not deliver.
+            core::mem::forget(Arc::clone(port.views()));
+        }
         drop(memory);
         self.interrupts.close();
         port

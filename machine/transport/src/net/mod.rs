@@ -286,6 +286,11 @@ impl Net {
             .is_some_and(Option::is_some)
     }
 
+    /// Whether a datagram has come that was not taken yet. May cost a system call.
+    pub fn has_come(&mut self) -> bool {
+        self.udp.has_come()
+    }
+
     /// Takes the next datagram, if one has come.
     #[inline]
     pub fn poll(&mut self, now_ns: impl FnOnce() -> u64) -> Option<Arrival<'_>> {

@@ -186,6 +186,11 @@ impl Udp {
         self.incoming.has_next()
     }
 
+    /// Whether [`receive`](Self::receive) has something. It costs one system call when no datagram has been received.
+    pub fn has_come(&mut self) -> bool {
+        self.incoming.has_come(&self.sockets[..self.receiving])
+    }
+
     /// Takes the next datagram that has come. When nothing is there it costs one system call, however many sockets there are.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<Datagram<'_>> {

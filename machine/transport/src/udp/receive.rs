@@ -98,6 +98,14 @@ impl Incoming {
         })
     }
 
+    /// Whether a datagram, which may be malformed, waits to be polled.
+    pub(super) fn has_come(&mut self, sockets: &[Socket]) -> bool {
+        if !self.has_next() {
+            self.fill(sockets);
+        }
+        self.has_next()
+    }
+
     /// Whether the buffers hold something.
     #[inline(always)]
     pub(super) fn has_next(&self) -> bool {

@@ -35,6 +35,13 @@ pub enum Act {
         /// The number of the importer's request.
         tag: u64,
     },
+    /// A node to which memory cannot be passed imports an export that others map: what it stores and fetches comes by packets.
+    GrantedApart {
+        /// The importer.
+        to: Endpoint,
+        /// Which export.
+        export: ExportId,
+    },
     /// An import that was asked for has its [`outcome`](Node::outcome).
     ImportOver {
         /// Which.
@@ -108,6 +115,7 @@ fn serve_model<D: TranslationDesign>(
             };
         }
         VmmcAction::PassMemory { to, export, tag } => Act::PassMemory { to, export, tag },
+        VmmcAction::GrantedApart { to, export } => Act::GrantedApart { to, export },
         VmmcAction::Imported { request, grant } => {
             process.note_outcome(request, Ok(grant));
             Act::ImportOver { request }
@@ -208,6 +216,12 @@ impl<D: TranslationDesign> Node<D> {
             }
             None => Err(HostErrorOf::<P>::Nic(NicError::UnknownProcess(process))),
         }
+    }
+
+    /// Whether bytes that [`Act::Store`] named may still be read.
+    #[must_use]
+    pub fn is_storing(&self, process: ProcessId) -> bool {
+        self.processes.get(process).is_some_and(Process::is_storing)
     }
 
     /// A control message to a peer was lost, and with it what the two agree on: the peer counts as gone. This node itself cannot.

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use mapwire_nic::{Export, Landing, Nic, NicError};
-use mapwire_translation::{PageRange, PinPages, TranslationDesign};
+use mapwire_translation::{PageRange, PinPages, Pinning, TranslationDesign};
 use mapwire_vmmc::{Importers, Offer};
 use mapwire_wire::{ExportId, Key, MappedPart, Rights, TraceOp};
 
@@ -29,6 +29,8 @@ pub struct ExportRequest {
     pub importers: Importers,
     /// Which of the bytes importers may map (the direct path).
     pub direct: Option<MappedPart>,
+    /// Pages are pinned when packets for them come, rather than now, where the translation design checks pages before a transfer.
+    pub pins_late: bool,
 }
 
 /// An export of a process.
@@ -67,7 +69,10 @@ impl Process {
         if request.rights.is_empty() {
             return Err(ExportError::NoRights);
         }
+        let design = nic.translation();
+        let pins_late = request.pins_late && design.pinning() == Pinning::BeforeTransfer;
         let edges = match request.direct.filter(|_| !pins_all) {
+            None if pins_late => [(0, 0), (0, 0)],
             None => [(0, request.length), (0, 0)],
             Some(part) => {
                 let end = part.offset + part.bytes;
@@ -95,6 +100,9 @@ impl Process {
         }
         match self.offer(nic, request, held.clone()) {
             Ok(id) => {
+                if pins_late {
+                    nic.pin_late(id)?;
+                }
                 for range in held {
                     self.pages.note(nic, trace, TraceOp::Export, range);
                 }

@@ -53,6 +53,7 @@ impl Attack {
             rights,
             importers,
             direct: None,
+            pins_late: false,
         };
         let made = self.on(|node, memory| {
             let made = node.export(process, memory, request(Importers::Job));

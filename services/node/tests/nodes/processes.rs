@@ -19,6 +19,7 @@ fn request(name: &str, of: Endpoint) -> ExportRequest {
         rights: Rights::ALL,
         importers: Importers::Job,
         direct: None,
+        pins_late: false,
     }
 }
 
