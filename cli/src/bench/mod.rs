@@ -171,9 +171,10 @@ pub(crate) fn command(args: &BenchArgs) -> ExitCode {
         (Transport::Shm, _) => bench.run,
         (Transport::Udp, "send-latency") => datagrams::latency,
         (Transport::Udp, "send-bandwidth") => datagrams::bandwidth,
+        (Transport::Udp, "fault") => shared::fault,
         (Transport::Udp, _) => {
             eprintln!(
-                "mapwire: bench `{name}` runs over shared memory only; send-latency and send-bandwidth run over udp"
+                "mapwire: bench `{name}` runs over shared memory only; send-latency, send-bandwidth and fault run over udp"
             );
             return ExitCode::from(2);
         }

@@ -9,20 +9,25 @@ use mapwire::{Node, Shared, SharedSlice};
 use mapwire_host::faults::{
     Access, FaultInfo, FaultKind, PageProtection, Protection, Resolution, Watch, watch,
 };
+use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
+use super::flags::Flags;
 use super::job::{Job, Order, Steps, role};
 use super::measure::{Effort, beside, median};
 use super::placement::Placements;
 use super::raw::{poke, touch};
 use super::row::Report;
+use super::words::Words;
 use super::{BenchError, Plan};
+use trip::Trip;
 
 #[allow(unsafe_code)]
 mod fault;
 mod sync;
+mod trip;
 
 pub(crate) use fault::fault;
 pub(crate) use sync::{barrier, lock};
@@ -56,14 +61,25 @@ struct Station<'a> {
     node: &'a Node,
     shared: &'a Shared,
     steps: Steps,
-    flags: super::flags::Flags,
+    trip: Trip,
     minipages: Vec<SharedSlice<u64>>,
 }
 
 impl<'a> Station<'a> {
-    fn new(node: &'a Node, shared: &'a Shared, bytes: usize) -> Result<Self, BenchError> {
-        let steps = Steps::new(node)?;
-        let flags = super::flags::Flags::new(node)?;
+    /// Ranks that map no memory of each other by mapwire keep in step by `words`.
+    fn new(
+        node: &'a Node,
+        shared: &'a Shared,
+        bytes: usize,
+        words: Option<Words>,
+    ) -> Result<Self, BenchError> {
+        let (steps, trip) = match words {
+            None => (Steps::new(node)?, Trip::Flags(Flags::new(node)?)),
+            Some(words) => (
+                Steps::over(node, words),
+                Trip::datagrams(node, words, bytes)?,
+            ),
+        };
         let mut minipages = Vec::new();
         for _ in 0..MINIPAGES {
             let mine = if node.rank() == 1 % node.size() {
@@ -77,7 +93,7 @@ impl<'a> Station<'a> {
             node,
             shared,
             steps,
-            flags,
+            trip,
             minipages,
         })
     }
@@ -96,7 +112,7 @@ impl<'a> Station<'a> {
             match order.what {
                 what::FLAGS => {
                     if node.rank() == 1 {
-                        self.flags.answer(order.times);
+                        self.trip.answer(order.times)?;
                     }
                 }
                 what::PREPARE => self.prepare(order.bytes)?,
@@ -206,7 +222,7 @@ impl<'a> Station<'a> {
         }
         let times = 400;
         self.order(what::FLAGS, 0, times);
-        let us = self.flags.ask(times) / 1000.0;
+        let us = self.trip.ask(times)? / 1000.0;
         self.gather();
         Ok(us)
     }
@@ -241,7 +257,17 @@ fn in_jobs(
     };
     let node = Node::join()?;
     let shared = Shared::open(&node, 1)?;
-    let mut station = Station::new(&node, &shared, minipage_bytes(&case))?;
+    // Where the launcher has made memory for the steps, the case ends with its path.
+    let mapping = match case.split_once('/') {
+        None => None,
+        Some((_, path)) => {
+            let path = format!("/{path}");
+            let file = std::fs::File::options().read(true).write(true).open(path)?;
+            Some(Mapping::foreign(&file, PAGE_BYTES, Rights::ReadWrite)?)
+        }
+    };
+    let words = (mapping.as_ref()).map(|mapping| Words::new(mapping.at(0, PAGE_BYTES), PAGE_BYTES));
+    let mut station = Station::new(&node, &shared, minipage_bytes(&case), words)?;
     let _polling = (case == POLLING).then(|| node.polling());
     if node.rank() == 0 {
         let outcome = measure(&mut station, &case, report);

@@ -1,6 +1,11 @@
 //! `fault`: page faults of the shared memory, beside the raw parts of each.
 
+use std::os::fd::AsRawFd;
+
+use rustix::fs::MemfdFlags;
+
 use super::*;
+use crate::bench::Transport;
 
 /// A fault and a protection change on this computer alone: what no protocol can be faster than.
 struct RawFault {
@@ -93,12 +98,26 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
         }
     }
     if role().is_none() {
+        let mut options = vec!["--wait", "poll"];
+        let is_remote = plan.transport == Transport::Udp;
+        if is_remote {
+            options.extend(["--transport", "udp"]);
+        }
+        if plan.insecure {
+            options.push("--insecure");
+        }
         for (ranks, bytes, copies) in jobs {
-            let case = format!("{bytes} {copies}");
+            let mut case = format!("{bytes} {copies}");
+            let memory = rustix::fs::memfd_create("mapwire-bench", MemfdFlags::CLOEXEC)?;
+            if is_remote {
+                rustix::fs::ftruncate(&memory, PAGE_BYTES as u64)?;
+                let (process, file) = (std::process::id(), memory.as_raw_fd());
+                case += &format!(" /proc/{process}/fd/{file}");
+            }
             Job {
                 bench: "fault",
                 ranks,
-                options: &["--wait", "poll"],
+                options: &options,
                 case: &case,
             }
             .run(plan, report.is_json())?;
@@ -199,6 +218,10 @@ fn fault_case(
                     black_box(&mut landing);
                 }
             }) / 64.0;
+            if plan.transport == Transport::Udp {
+                let fault = if access == "read" { load } else { store };
+                return Ok(fault + round_trip);
+            }
             let parts = if access == "read" {
                 load + bar
             } else {
@@ -239,6 +262,13 @@ fn fault_case(
         return Ok(());
     };
     let station = station.into_inner();
+    let (transport, baseline) = match plan.transport {
+        Transport::Shm => (
+            "shm",
+            "raw fault + protection change + flag round trip + copy",
+        ),
+        Transport::Udp => ("udp", "raw fault + raw UDP round trip"),
+    };
     let fields = vec![
         ("access", json!(access)),
         ("bytes", json!(bytes)),
@@ -246,9 +276,8 @@ fn fault_case(
         ("copies", json!(copies)),
         ("faults", json!(station.shared.faults().to_string())),
         ("ranks", json!(station.node.size())),
-        ("transport", json!("shm")),
+        ("transport", json!(transport)),
     ];
-    let baseline = "raw fault + protection change + flag round trip + copy";
     report.rows(&fields, "us", baseline, &figures);
     Ok(())
 }
