@@ -26,8 +26,8 @@ use crate::tracing::Trace;
 pub use exports::ExportRequest;
 use exports::Exports;
 pub use imports::{Granted, ImportError};
-pub(crate) use stores::STORE_WORD;
 use stores::Stores;
+pub(crate) use stores::is_store_word;
 
 /// One process.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Process {
         confined: bool,
         has_room: impl Fn(&Nic<D>) -> bool,
     ) -> Served {
-        self.push_store(nic);
+        self.push_store(nic, !confined);
         if self.is_storing() {
             return Served::All;
         }
@@ -288,7 +288,7 @@ impl Process {
         backlog.requests += self.vmmc.requests();
         backlog.outcomes += self.outcomes.len();
         backlog.waiting += self.vmmc.waiting();
-        backlog.stores += usize::from(self.is_storing());
+        backlog.stores += self.stores();
     }
 
     /// When [`handle_time`](Self::handle_time) has something to do.

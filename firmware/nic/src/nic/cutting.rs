@@ -5,6 +5,7 @@ use mapwire_translation::{Frame, Lookup, PAGE_BYTES, Page, Pinning, Process, Tra
 use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};
 
 use super::Nic;
+use crate::actions::Completion;
 use crate::answers::{Answer, Serving, StoreRefusal};
 use crate::error::CommandError;
 use crate::pieces::Piece;
@@ -47,6 +48,27 @@ impl<D: TranslationDesign> Nic<D> {
         }
         self.answers_first = !self.answers_first;
         (self.answers_first && self.answer_next()) || self.cut_command() || self.answer_next()
+    }
+
+    /// Queues as many packets of the long command of `process` as may be queued now. Whether it has none left.
+    pub fn cut_all(&mut self, process: ProcessId) -> bool {
+        let has_long = |nic: &Self| {
+            let state = nic.processes.get(process);
+            state.is_some_and(|state| state.long().is_some())
+        };
+        while has_long(self) && self.cut_next() {}
+        !has_long(self)
+    }
+
+    /// Whether the command of `process` with this completion word has failed, and that has not been told yet.
+    #[must_use]
+    pub fn has_failed(&self, process: ProcessId, word: u32) -> bool {
+        self.completions.iter().any(|completion| {
+            matches!(
+                *completion,
+                Completion::Failed { process: of, completion: Some(failed), .. } if (of, failed) == (process, word)
+            )
+        })
     }
 
     fn cut_command(&mut self) -> bool {

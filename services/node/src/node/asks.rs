@@ -196,8 +196,17 @@ impl<D: TranslationDesign> Node<D> {
         }
     }
 
+    /// The NIC is done with the store that it was given under a completion word.
+    pub(super) fn handle_store_done(&mut self, process: ProcessId, word: u32, is_stored: bool) {
+        self.has_actions = true;
+        if let Some(state) = self.processes.get_mut(process) {
+            state.handle_store_done(&mut self.nic, word, is_stored);
+        }
+    }
+
     /// Has the NIC store the bytes that [`Act::Store`] named, which begin at `address` in the process's memory, into the same place of
-    /// the peer's memory, all of which is `import`. What follows them goes out behind them.
+    /// the peer's memory, all of which is `import`. What follows them goes out behind them. The NIC reads the bytes until the peer has
+    /// taken them ([`is_storing`](Self::is_storing)): a service changes them only when the peer has said so.
     ///
     /// # Errors
     /// Pages that cannot be pinned. The service is told that the store is lost.
@@ -221,7 +230,9 @@ impl<D: TranslationDesign> Node<D> {
     /// Whether bytes that [`Act::Store`] named may still be read.
     #[must_use]
     pub fn is_storing(&self, process: ProcessId) -> bool {
-        self.processes.get(process).is_some_and(Process::is_storing)
+        self.processes
+            .get(process)
+            .is_some_and(|process| process.stores() > 0)
     }
 
     /// A control message to a peer was lost, and with it what the two agree on: the peer counts as gone. This node itself cannot.

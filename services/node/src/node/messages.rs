@@ -7,7 +7,7 @@ use mapwire_wire::{Endpoint, ExportId, HandlerId, Key, MAX_CONTROL_BYTES, NodeId
 use super::Node;
 use crate::payload::Payload;
 use crate::peers::Breach;
-use crate::process::STORE_WORD;
+use crate::process::is_store_word;
 use crate::told::Told;
 
 /// Handler that tells an exporter of a message that was stored on the direct path.
@@ -139,17 +139,17 @@ impl<D: TranslationDesign> Node<D> {
         match completion {
             Completion::Done {
                 process,
-                completion: STORE_WORD,
-            } => {
-                self.handle_stored(process, true);
+                completion,
+            } if is_store_word(completion) => {
+                self.handle_store_done(process, completion, true);
                 None
             }
             Completion::Failed {
                 process,
-                completion: Some(STORE_WORD),
+                completion: Some(completion),
                 ..
-            } => {
-                self.handle_stored(process, false);
+            } if is_store_word(completion) => {
+                self.handle_store_done(process, completion, false);
                 None
             }
             Completion::Done {

@@ -11,11 +11,20 @@ use super::Process;
 use crate::error::HostErrorOf;
 use crate::tracing::Trace;
 
-/// The completion word of a store that the node makes for a service: none of the program's.
-pub(crate) const STORE_WORD: u32 = u32::MAX;
+/// Stores of a process that the NIC may be about at a time.
+const MOST_STORES: usize = 16;
 
-/// A store that a service asked for. Until it is over nothing else of this process's services is carried out: what they send next
-/// must not arrive before it.
+/// The first completion word of stores that the node makes for services, one for each that the NIC may be about: none is the
+/// program's.
+const FIRST_STORE_WORD: u32 = u32::MAX - MOST_STORES as u32 + 1;
+
+/// Whether a completion word is that of a store that the node has made for a service.
+pub(crate) const fn is_store_word(word: u32) -> bool {
+    word >= FIRST_STORE_WORD
+}
+
+/// A store that a service asked for. Until its packets are queued nothing else of this process's services is carried out: what they send
+/// next must not arrive before it.
 #[derive(Debug)]
 struct Store {
     handler: HandlerId,
@@ -34,8 +43,8 @@ enum Stage {
         address: u64,
         pages: PageRange,
     },
-    /// The NIC is about it.
-    UnderWay { pages: PageRange },
+    /// The NIC has not queued all its packets yet.
+    Cutting { word: u32 },
 }
 
 /// The store of a process, if one is under way, and what follows it.
@@ -43,6 +52,8 @@ enum Stage {
 pub(super) struct Stores {
     current: Option<Store>,
     message: Vec<u8>,
+    /// Pages that the NIC may still read, by completion word, and for whom.
+    read: [Option<(PageRange, HandlerId, Endpoint)>; MOST_STORES],
 }
 
 impl Stores {
@@ -51,6 +62,7 @@ impl Stores {
         Self {
             current: None,
             message: Vec::with_capacity(most_bytes),
+            read: [None; MOST_STORES],
         }
     }
 
@@ -74,24 +86,66 @@ impl Stores {
 }
 
 impl Process {
-    /// Whether a store is under way.
+    /// Whether a store holds up what its services ask for next.
     #[inline]
     pub(crate) fn is_storing(&self) -> bool {
         self.stores.current.is_some()
     }
 
-    /// The store is over: what follows it goes out, if it is there.
+    /// Stores that are under way, or whose memory the NIC may still read.
+    pub(crate) fn stores(&self) -> usize {
+        let read = self.stores.read.iter().flatten().count();
+        read + usize::from(matches!(
+            self.stores.current,
+            Some(Store {
+                stage: Stage::Asked | Stage::Waiting { .. },
+                ..
+            })
+        ))
+    }
+
+    /// The store is as good as there, or never will be: what follows it goes out in the former case.
     pub(crate) fn end_store<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, is_stored: bool) {
         let Some(store) = self.stores.current.take() else {
             return;
         };
-        if let Stage::UnderWay { pages } | Stage::Waiting { pages, .. } = store.stage {
+        if let Stage::Waiting { pages, .. } = store.stage {
             self.pages.release_range(pages);
         }
         let message = &self.stores.message;
         let sent = is_stored && nic.send_message(self.id, store.to, store.handler, message);
-        if !sent && let Some(service) = self.services.get_mut(store.handler) {
-            service.handle_lost(store.to);
+        if !sent {
+            self.lose_store(store.handler, store.to);
+        }
+    }
+
+    fn lose_store(&mut self, handler: HandlerId, to: Endpoint) {
+        if let Some(service) = self.services.get_mut(handler) {
+            service.handle_lost(to);
+        }
+    }
+
+    /// The NIC is done with the store of a completion word.
+    pub(crate) fn handle_store_done<D: TranslationDesign>(
+        &mut self,
+        nic: &mut Nic<D>,
+        word: u32,
+        is_stored: bool,
+    ) {
+        let slot = word.wrapping_sub(FIRST_STORE_WORD) as usize;
+        let Some((pages, handler, to)) = self.stores.read.get_mut(slot).and_then(Option::take)
+        else {
+            return;
+        };
+        self.pages.release_range(pages);
+        let is_current = matches!(
+            self.stores.current,
+            Some(Store { stage: Stage::Cutting { word: of }, .. }) if of == word
+        );
+        if is_current {
+            self.end_store(nic, is_stored);
+        } else if !is_stored {
+            self.lose_store(handler, to);
         }
     }
 
@@ -110,7 +164,8 @@ impl Process {
         let held = PageRange::covering(address, store.region.bytes)
             .map_err(|error| HostErrorOf::<P>::Limit(error.into()))
             .and_then(|pages| {
-                self.pages.hold(nic, pinner, trace, STORE_WORD, pages)?;
+                let none = u32::MAX;
+                self.pages.hold(nic, pinner, trace, none, pages)?;
                 Ok(pages)
             });
         match held {
@@ -120,7 +175,7 @@ impl Process {
                     address,
                     pages,
                 };
-                self.push_store(nic);
+                self.push_store(nic, true);
                 Ok(())
             }
             Err(error) => {
@@ -130,17 +185,24 @@ impl Process {
         }
     }
 
-    /// Gives the NIC the store that waits for it, if it takes one.
-    pub(crate) fn push_store<D: TranslationDesign>(&mut self, nic: &mut Nic<D>) {
-        if let Some(store) = &mut self.stores.current
-            && let Stage::Waiting {
-                import,
-                address,
-                pages,
-            } = store.stage
+    /// Gives the NIC the store that waits for it, if it takes one; has it queue the packets, and sends what follows once all are.
+    /// With `cuts` only: to cut may note what is looked up, in memory that may grow.
+    pub(crate) fn push_store<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, cuts: bool) {
+        let Some(store) = &mut self.stores.current else {
+            return;
+        };
+        if let Stage::Waiting {
+            import,
+            address,
+            pages,
+        } = store.stage
             && nic.accepts_command(self.id)
+            && let Some(slot) = self.stores.read.iter().position(Option::is_none)
         {
-            store.stage = Stage::UnderWay { pages };
+            // There are at most `MOST_STORES`.
+            let word = FIRST_STORE_WORD + slot as u32;
+            self.stores.read[slot] = Some((pages, store.handler, store.to));
+            store.stage = Stage::Cutting { word };
             let command = CommandRepr::LongSend {
                 import,
                 offset: store.region.offset,
@@ -148,9 +210,17 @@ impl Process {
                 length: store.region.bytes,
                 notify: false,
                 signal: None,
-                completion: STORE_WORD,
+                completion: word,
             };
             nic.handle_own_command(self.id, &command, &[]);
+        }
+        // A peer takes what is queued for it in this order: the message may be queued behind the last packet.
+        if let Stage::Cutting { word } = store.stage
+            && cuts
+            && nic.cut_all(self.id)
+            && !nic.has_failed(self.id, word)
+        {
+            self.end_store(nic, true);
         }
     }
 }
