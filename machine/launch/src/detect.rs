@@ -1,0 +1,195 @@
+//! Which launcher started this process, as its environment tells.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use crate::pmi::Pmi;
+use crate::pmix::Pmix;
+use crate::{LaunchError, Launcher};
+
+/// A launcher that the environment names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Detected {
+    /// PMIx: mpirun and prterun, `srun --mpi=pmix`.
+    Pmix {
+        /// Name of the job.
+        namespace: String,
+        /// This rank's number.
+        rank: u32,
+    },
+    /// PMI-1 or PMI-2 over an inherited descriptor: `srun --mpi=pmi2`, MPICH's mpiexec.
+    Pmi {
+        /// Number of the descriptor.
+        fd: i32,
+        /// This rank's number.
+        rank: u32,
+        /// Ranks in the job.
+        size: u32,
+    },
+}
+
+/// Looks for a launcher: PMIx first, then PMI-2 and PMI-1, then Slurm alone, which is an error for more than one rank.
+/// `None`: nothing of the kind started this process. Reads variables only.
+///
+/// # Errors
+/// [`LaunchError::Variable`], [`LaunchError::NoExchange`].
+pub fn detect() -> Result<Option<Detected>, LaunchError> {
+    detect_in(&|name| std::env::var_os(name))
+}
+
+fn detect_in(
+    variable: &dyn Fn(&'static str) -> Option<OsString>,
+) -> Result<Option<Detected>, LaunchError> {
+    let number = |name| {
+        variable(name)
+            .map(|value| read_number(name, value))
+            .transpose()
+    };
+    let needed = |name| {
+        number(name)?.ok_or(LaunchError::Variable {
+            name,
+            value: String::new(),
+            expected: "a number",
+        })
+    };
+    if let Some(namespace) = variable("PMIX_NAMESPACE") {
+        let namespace = read_namespace(namespace)?;
+        let rank = needed("PMIX_RANK")?;
+        return Ok(Some(Detected::Pmix { namespace, rank }));
+    }
+    if let Some(fd) = number("PMI_FD")? {
+        let (rank, size) = (needed("PMI_RANK")?, needed("PMI_SIZE")?);
+        if size == 0 || rank >= size {
+            return Err(LaunchError::Variable {
+                name: "PMI_RANK",
+                value: rank.to_string(),
+                expected: "a number below that of PMI_SIZE",
+            });
+        }
+        let fd = fd as i32;
+        return Ok(Some(Detected::Pmi { fd, rank, size }));
+    }
+    // A batch script has a SLURM_PROCID too, but is no task of a step.
+    if variable("SLURM_STEP_ID").is_some() && variable("SLURM_PROCID").is_some() {
+        let ranks = number("SLURM_STEP_NUM_TASKS")?.unwrap_or(1);
+        if ranks > 1 {
+            return Err(LaunchError::NoExchange { ranks });
+        }
+    }
+    Ok(None)
+}
+
+/// A number of ranks or of a descriptor: no launcher's exceeds `i32`.
+fn read_number(name: &'static str, value: OsString) -> Result<u32, LaunchError> {
+    let number = value.to_str().and_then(|text| text.parse::<u32>().ok());
+    number
+        .filter(|number| i32::try_from(*number).is_ok())
+        .ok_or_else(|| LaunchError::Variable {
+            name,
+            value: value.to_string_lossy().chars().take(64).collect(),
+            expected: "a number",
+        })
+}
+
+fn read_namespace(value: OsString) -> Result<String, LaunchError> {
+    match value.into_string() {
+        Ok(text) if (1..=255).contains(&text.len()) => Ok(text),
+        Ok(text) => Err(bad_namespace(&text)),
+        Err(value) => Err(bad_namespace(&value.to_string_lossy())),
+    }
+}
+
+fn bad_namespace(value: &str) -> LaunchError {
+    LaunchError::Variable {
+        name: "PMIX_NAMESPACE",
+        value: value.chars().take(64).collect(),
+        expected: "1 to 255 bytes of text",
+    }
+}
+
+impl Detected {
+    /// Connects to the launcher, once in a process.
+    ///
+    /// # Errors
+    /// [`LaunchError`].
+    pub fn join(&self, timeout: Duration) -> Result<Box<dyn Launcher>, LaunchError> {
+        match self {
+            Self::Pmix { namespace, rank } => Ok(Box::new(Pmix::join(namespace, *rank, timeout)?)),
+            Self::Pmi { fd, rank, size } => {
+                let socket = crate::inherited::socket(*fd)?;
+                Ok(Box::new(Pmi::join(socket, *rank, *size, timeout)?))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect_with(variables: &[(&str, &str)]) -> Result<Option<Detected>, LaunchError> {
+        detect_in(&|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn without_variables_there_is_no_launcher() {
+        assert_eq!(detect_with(&[]).unwrap(), None);
+    }
+
+    #[test]
+    fn pmix_is_preferred_to_pmi_and_pmi_to_slurm_alone() {
+        let all = [
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "4"),
+            ("PMI_FD", "7"),
+            ("PMI_RANK", "1"),
+            ("PMI_SIZE", "4"),
+            ("PMIX_NAMESPACE", "job"),
+            ("PMIX_RANK", "2"),
+        ];
+        let namespace = "job".to_owned();
+        let pmix = Detected::Pmix { namespace, rank: 2 };
+        assert_eq!(detect_with(&all).unwrap(), Some(pmix));
+        let (fd, rank, size) = (7, 1, 4);
+        let pmi = Detected::Pmi { fd, rank, size };
+        assert_eq!(detect_with(&all[..6]).unwrap(), Some(pmi));
+        let slurm = detect_with(&all[..3]).unwrap_err();
+        assert!(matches!(slurm, LaunchError::NoExchange { ranks: 4 }));
+        assert!(slurm.to_string().contains("--mpi=pmi2"));
+    }
+
+    #[test]
+    fn a_batch_script_and_a_step_of_one_are_no_launcher() {
+        let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+        assert_eq!(detect_with(&batch).unwrap(), None);
+        let one = [
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "1"),
+        ];
+        assert_eq!(detect_with(&one).unwrap(), None);
+    }
+
+    #[test]
+    fn a_variable_that_makes_no_sense_is_named_with_its_value() {
+        let cases: [&[(&str, &str)]; 6] = [
+            &[("PMI_FD", "seven")],
+            &[("PMI_FD", "4294967295")],
+            &[("PMI_FD", "7"), ("PMI_RANK", "-1"), ("PMI_SIZE", "2")],
+            &[("PMI_FD", "7"), ("PMI_SIZE", "2"), ("PMI_RANK", "2")],
+            &[("PMIX_RANK", "x"), ("PMIX_NAMESPACE", "job")],
+            &[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "")],
+        ];
+        for case in cases {
+            let error = detect_with(case).unwrap_err();
+            let LaunchError::Variable { name, value, .. } = &error else {
+                panic!("{case:?}: {error}");
+            };
+            assert!(case.contains(&(name, value)), "{case:?}: {error}");
+        }
+    }
+}

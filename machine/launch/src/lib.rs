@@ -1,0 +1,26 @@
+//! How ranks that `mpirun`, `prterun`, `mpiexec` or `srun` started learn of each other.
+//!
+//! [`detect`] tells from the environment which launcher started this process, [`Detected::join`] connects to it, and a
+//! [`Launcher`] exchanges values between the ranks.
+//!
+//! | launcher | protocol | how it is spoken |
+//! |---|---|---|
+//! | `mpirun` (Open MPI), `prterun`, `srun --mpi=pmix` | PMIx | by `libpmix.so.2`, loaded when it is needed |
+//! | `srun --mpi=pmi2` | PMI-2 | here, over the inherited descriptor |
+//! | `mpiexec` (MPICH, hydra) | PMI-2 or PMI-1 | the same |
+//!
+//! Nothing of the launchers is needed to build this crate.
+
+#![deny(unsafe_code)]
+
+mod detect;
+mod error;
+#[allow(unsafe_code)]
+mod inherited;
+mod launcher;
+mod pmi;
+mod pmix;
+
+pub use detect::{Detected, detect};
+pub use error::LaunchError;
+pub use launcher::{Event, Launcher, MAX_KEY_BYTES, MAX_VALUE_BYTES};

@@ -1,0 +1,175 @@
+//! Bytes to and from the launcher, with a limit on their number and on the time.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::LaunchError;
+use crate::error::excerpt;
+
+/// Longest line of the launcher, in bytes: twice what PMI-1 allows.
+const MAX_LINE_BYTES: usize = 2048;
+
+/// Until when an answer must be there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    what: &'static str,
+    after: Duration,
+    /// `None`: later than a clock can tell.
+    at: Option<Instant>,
+}
+
+impl Limit {
+    pub(super) fn new(what: &'static str, after: Duration) -> Self {
+        let at = Instant::now().checked_add(after);
+        Self { what, after, at }
+    }
+}
+
+/// The launcher's socket. Once a call has failed, all later ones do.
+#[derive(Debug)]
+pub(super) struct Wire {
+    socket: OwnedFd,
+    /// What has come and is not read yet.
+    unread: Vec<u8>,
+    is_spent: bool,
+}
+
+impl Wire {
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            unread: Vec::new(),
+            is_spent: false,
+        }
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8], limit: Limit) -> Result<(), LaunchError> {
+        if self.is_spent {
+            return Err(LaunchError::Spent);
+        }
+        self.send_anyway(bytes, limit)
+    }
+
+    /// [`Wire::send`] of what is not answered, even after a failure.
+    pub(super) fn send_anyway(
+        &mut self,
+        mut bytes: &[u8],
+        limit: Limit,
+    ) -> Result<(), LaunchError> {
+        while !bytes.is_empty() {
+            match send(
+                &self.socket,
+                bytes,
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            ) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(Errno::AGAIN) => self.wait_for(PollFlags::OUT, limit)?,
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => return self.fail(LaunchError::Closed),
+                Err(errno) => return self.fail(os("send", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next line, without its end.
+    pub(super) fn read_line(&mut self, limit: Limit) -> Result<Vec<u8>, LaunchError> {
+        let mut seen = 0;
+        loop {
+            if let Some(at) = self.unread[seen..].iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.unread.drain(..=seen + at).collect();
+                line.pop();
+                return Ok(line);
+            }
+            seen = self.unread.len();
+            if seen >= MAX_LINE_BYTES {
+                let answer = excerpt(&self.unread);
+                return self.fail(malformed(answer, "a line of at most 2048 bytes"));
+            }
+            self.receive(limit)?;
+        }
+    }
+
+    /// The next `length` bytes.
+    pub(super) fn read(&mut self, length: usize, limit: Limit) -> Result<Vec<u8>, LaunchError> {
+        while self.unread.len() < length {
+            self.receive(limit)?;
+        }
+        Ok(self.unread.drain(..length).collect())
+    }
+
+    fn receive(&mut self, limit: Limit) -> Result<(), LaunchError> {
+        if self.is_spent {
+            return Err(LaunchError::Spent);
+        }
+        let mut bytes = [0; 2048];
+        loop {
+            match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return self.fail(LaunchError::Closed),
+                Ok((count, _)) => {
+                    self.unread.extend(&bytes[..count]);
+                    return Ok(());
+                }
+                Err(Errno::AGAIN) => self.wait_for(PollFlags::IN, limit)?,
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return self.fail(LaunchError::Closed),
+                Err(errno) => return self.fail(os("recv", errno)),
+            }
+        }
+    }
+
+    fn wait_for(&mut self, flags: PollFlags, limit: Limit) -> Result<(), LaunchError> {
+        loop {
+            let left = limit
+                .at
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            // What a `Timespec` cannot hold is as good as no limit.
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [PollFd::new(&self.socket, flags)];
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) => {
+                    let Limit { what, after, .. } = limit;
+                    return self.fail(LaunchError::Timeout { what, after });
+                }
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return self.fail(os("poll", errno)),
+            }
+        }
+    }
+
+    /// Whether the launcher has closed its end, as far as can be told without waiting.
+    pub(super) fn is_closed(&self) -> bool {
+        let mut byte = [0; 1];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        matches!(
+            recv(self.socket.as_fd(), &mut byte, flags),
+            Ok((0, _)) | Err(Errno::CONNRESET)
+        )
+    }
+
+    /// Notes that nothing the launcher says from now on can be trusted to answer what was asked.
+    pub(super) fn fail<T>(&mut self, error: LaunchError) -> Result<T, LaunchError> {
+        self.is_spent = true;
+        Err(error)
+    }
+}
+
+fn os(call: &'static str, errno: Errno) -> LaunchError {
+    LaunchError::Os {
+        call,
+        source: errno.into(),
+    }
+}
+
+fn malformed(answer: String, expected: &'static str) -> LaunchError {
+    LaunchError::Protocol {
+        protocol: "PMI",
+        answer,
+        expected,
+    }
+}
