@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh           what building and the demo need
 #   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, and valgrind, which runs the C
-#                              examples; without them these tests are skipped
+#                              examples, and Open MPI and Slurm, which start ranks; without them these tests are skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -21,6 +21,9 @@ have pkg-config || lacks "pkg-config" pkg-config
 if [[ ${1-} == --tests ]]; then
     have chromium || have chromium-browser || have google-chrome || lacks "a browser (for the tests of reports)" chromium
     have valgrind || lacks "valgrind (for the tests of the C examples)" valgrind
+    have mpirun || lacks "mpirun (for the tests of launchers)" openmpi-bin
+    { have srun && [[ -x /usr/sbin/slurmctld && -x /usr/sbin/slurmd && -x /usr/sbin/munged ]]; } ||
+        lacks "Slurm (for the tests of launchers)" slurmctld slurmd slurm-client munge
 fi
 need_rust=false
 find_rust || { need_rust=true; why+=("Rust $rust_needed or later"); }

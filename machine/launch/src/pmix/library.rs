@@ -478,3 +478,120 @@ fn c_string(text: &str) -> CString {
     let bytes: Vec<u8> = text.bytes().take_while(|byte| *byte != 0).collect();
     CString::new(bytes).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_noted_with_the_rank_that_it_concerns_and_the_library_is_answered() {
+        unsafe extern "C" fn done(
+            status: Status,
+            _: *mut Info,
+            _: usize,
+            _: Option<abi::OpDone>,
+            _: *mut c_void,
+            data: *mut c_void,
+        ) {
+            // SAFETY: the test passes the address of a status.
+            unsafe { data.cast::<Status>().write(status) };
+        }
+        let (server, affected) = (process("job", u32::MAX), process("job", 2));
+        let other = info("pmix.evtext", value(abi::TYPE_STRING, |_| {}));
+        let named = info(
+            "pmix.evproc",
+            value(abi::TYPE_PROC, |data| data.proc = &affected),
+        );
+        let null = info("pmix.evproc", value(abi::TYPE_PROC, |_| {}));
+        let wrong = info("pmix.evproc", value(abi::TYPE_INT, |data| data.integer = 1));
+        let none = std::ptr::null_mut();
+        for (infos, expected) in [
+            (&mut [other, named][..], 2),
+            (&mut [null][..], u32::MAX),
+            (&mut [wrong][..], u32::MAX),
+            (&mut [][..], u32::MAX),
+        ] {
+            let mut answer: Status = 0;
+            let data = std::ptr::from_mut(&mut answer).cast();
+            let (at, count) = (infos.as_mut_ptr(), infos.len());
+            // SAFETY: all pointers name what is alive here.
+            unsafe { on_event(1, -402, &server, at, count, none, 0, Some(done), data) };
+            assert_eq!(answer, abi::EVENT_NO_ACTION_TAKEN);
+            let told = poll_event().unwrap();
+            assert_eq!(told.about, Some(("job".into(), expected)));
+            assert_eq!(told.status, -402);
+        }
+        // SAFETY: nothing is named.
+        unsafe {
+            on_event(
+                1,
+                -61,
+                std::ptr::null(),
+                none,
+                0,
+                none,
+                0,
+                None,
+                none.cast(),
+            )
+        };
+        assert!(poll_event().unwrap().about.is_none());
+        assert!(poll_event().is_none());
+    }
+
+    #[test]
+    fn a_call_that_is_answered_late_is_given_up_and_its_answer_harms_nobody() {
+        let request = Request::new("job", 0, "key", &[Choice::Immediate]);
+        let mut lent = std::ptr::null_mut();
+        let run = request.run(Duration::from_millis(20), |_, data| {
+            lent = data;
+            abi::SUCCESS
+        });
+        assert_eq!(run, Err(TooLate));
+        // SAFETY: the one callback for it.
+        unsafe { op_done(0, lent) };
+    }
+
+    #[test]
+    fn a_refused_or_finished_call_waits_for_no_callback() {
+        for (given, expected) in [
+            (abi::OPERATION_SUCCEEDED, 0),
+            (abi::ERR_NOT_FOUND, abi::ERR_NOT_FOUND),
+        ] {
+            let request = Request::new("job", 0, "key", &[]);
+            let run = request.run(Duration::from_secs(60), |_, _| given);
+            assert_eq!(run, Ok((expected, None)));
+        }
+    }
+
+    #[test]
+    fn values_are_copied_by_their_type_and_up_to_their_limits() {
+        let bytes = vec![7_u8; MAX_VALUE_BYTES + 1];
+        let object = |size| {
+            let bytes = bytes.as_ptr().cast();
+            value(abi::TYPE_BYTE_OBJECT, |data| {
+                data.bytes = ByteObject { bytes, size }
+            })
+        };
+        let text = CString::new("0,1").unwrap();
+        let cases = [
+            (object(3), Datum::Bytes(vec![7; 3])),
+            (object(0), Datum::Bytes(vec![])),
+            (object(bytes.len()), Datum::Other(abi::TYPE_BYTE_OBJECT)),
+            (
+                value(abi::TYPE_UINT32, |data| data.uint32 = 9),
+                Datum::Number(9),
+            ),
+            (
+                value(abi::TYPE_STRING, |data| data.string = text.as_ptr()),
+                Datum::Text("0,1".into()),
+            ),
+            (value(abi::TYPE_STRING, |_| {}), Datum::Text(String::new())),
+            (value(99, |_| {}), Datum::Other(99)),
+        ];
+        for (value, expected) in cases {
+            // SAFETY: what it names is alive here.
+            assert_eq!(unsafe { read_value(&value) }, expected);
+        }
+    }
+}
