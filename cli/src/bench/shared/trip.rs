@@ -17,6 +17,7 @@ const QUESTION_BYTES: usize = 128;
 const PORTS: usize = 2048;
 
 /// One rank's end.
+#[expect(clippy::large_enum_variant, reason = "there is one of it, made once")]
 pub(super) enum Trip {
     Flags(Flags),
     /// Sockets that nothing else uses, and the bytes of an answer.
