@@ -3,8 +3,8 @@
 # when nothing is missing. Needs root or sudo only when it has something to install.
 #
 #   scripts/setup.sh           what building and the demo need
-#   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, and valgrind, which runs the C
-#                              examples, and Open MPI and Slurm, which start ranks; without them these tests are skipped
+#   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, valgrind, which runs the C
+#                              examples, libfabric, and Open MPI and Slurm, which start ranks; without them these tests are skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -24,6 +24,7 @@ if [[ ${1-} == --tests ]]; then
     have mpirun || lacks "mpirun (for the tests of launchers)" openmpi-bin
     { have srun && [[ -x /usr/sbin/slurmctld && -x /usr/sbin/slurmd && -x /usr/sbin/munged ]]; } ||
         lacks "Slurm (for the tests of launchers)" slurmctld slurmd slurm-client munge
+    have fi_info || lacks "libfabric (for the tests of its transport)" libfabric1 libfabric-bin
 fi
 need_rust=false
 find_rust || { need_rust=true; why+=("Rust $rust_needed or later"); }

@@ -64,21 +64,28 @@ fn pattern(number: u32, len_bytes: usize) -> Vec<u8> {
 }
 
 fn try_send(
-    by: &mut dyn Transport,
+    net: &mut Network,
+    by: usize,
     to: u16,
     number: u32,
     len_bytes: usize,
 ) -> Result<(), SendError> {
     let payload = pattern(number, len_bytes);
-    by.send(
+    net[by].send(
         NodeId(to),
         &header(number, len_bytes),
         Payload::one(&payload[..]),
     )
 }
 
-fn look(by: &mut dyn Transport) -> Result<Option<Kept>, ReceiveError> {
-    let Some(packet) = by.poll_receive()? else {
+/// What a node polls, while the others go on with what they have begun.
+fn look(net: &mut Network, by: usize) -> Result<Option<Kept>, ReceiveError> {
+    for (node, other) in net.iter_mut().enumerate() {
+        if node != by {
+            other.flush();
+        }
+    }
+    let Some(packet) = net[by].poll_receive()? else {
         return Ok(None);
     };
     let mut payload = vec![0; packet.payload.len_bytes()];
@@ -94,19 +101,27 @@ fn look(by: &mut dyn Transport) -> Result<Option<Kept>, ReceiveError> {
 }
 
 /// Waits for a packet or an ending, and releases the packet.
-fn receive(by: &mut dyn Transport) -> Result<Kept, ReceiveError> {
+fn receive(net: &mut Network, by: usize) -> Result<Kept, ReceiveError> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        if let Some(kept) = look(by)? {
-            by.release(kept.from);
+        if let Some(kept) = look(net, by)? {
+            net[by].release(kept.from);
             return Ok(kept);
         }
     }
     panic!("no packet within {PATIENCE:?}");
 }
 
-fn expect(by: &mut dyn Transport, from: u16, number: u32, len_bytes: usize) {
-    let kept = receive(by).expect("a packet");
+/// Waits until a node has input, which takes its time on a network.
+fn expect_input(net: &mut Network, by: usize) {
+    let start = Instant::now();
+    while !net[by].has_input() {
+        assert!(start.elapsed() < PATIENCE, "no input within {PATIENCE:?}");
+    }
+}
+
+fn expect(net: &mut Network, by: usize, from: u16, number: u32, len_bytes: usize) {
+    let kept = receive(net, by).expect("a packet");
     assert_eq!((kept.from, kept.number), (NodeId(from), number));
     assert!(
         kept.payload == pattern(number, len_bytes),
@@ -114,9 +129,9 @@ fn expect(by: &mut dyn Transport, from: u16, number: u32, len_bytes: usize) {
     );
 }
 
-fn expect_nothing(by: &mut dyn Transport) {
+fn expect_nothing(net: &mut Network, by: usize) {
     for _ in 0..1000 {
-        assert_eq!(look(by), Ok(None));
+        assert_eq!(look(net, by), Ok(None));
     }
 }
 
@@ -128,13 +143,13 @@ fn every_length_arrives_intact(mut net: Network) {
         .filter(|len_bytes| (len_bytes + 17) % 4096 < 34 || longest - len_bytes < 3);
     for len_bytes in (0..LEAST_BYTES).chain(beyond) {
         let number = len_bytes as u32;
-        try_send(&mut *net[0], 1, number, len_bytes).expect("room");
-        expect(&mut *net[1], 0, number, len_bytes);
-        try_send(&mut *net[1], 0, number, len_bytes).expect("room");
-        expect(&mut *net[0], 1, number, len_bytes);
+        try_send(&mut net, 0, 1, number, len_bytes).expect("room");
+        expect(&mut net, 1, 0, number, len_bytes);
+        try_send(&mut net, 1, 0, number, len_bytes).expect("room");
+        expect(&mut net, 0, 1, number, len_bytes);
     }
-    expect_nothing(&mut *net[0]);
-    expect_nothing(&mut *net[1]);
+    expect_nothing(&mut net, 0);
+    expect_nothing(&mut net, 1);
 }
 
 fn pieces_arrive_joined(mut net: Network) {
@@ -159,7 +174,7 @@ fn pieces_arrive_joined(mut net: Network) {
             let payload = Payload::two(first, rest);
             let sent = net[0].send(NodeId(1), &header(1, len_bytes), payload);
             sent.expect("room");
-            expect(&mut *net[1], 0, 1, len_bytes);
+            expect(&mut net, 1, 0, 1, len_bytes);
         }
     }
 }
@@ -178,18 +193,18 @@ fn packets_of_a_pair_arrive_in_order(mut net: Network) {
     let start = Instant::now();
     while got != [PACKETS; 2] {
         assert!(start.elapsed() < PATIENCE, "stuck at {sent:?} {got:?}");
-        for node in 0..2 {
-            while sent[node] < PACKETS {
-                let number = sent[node];
-                match try_send(&mut *net[node], 2, number, len_of(node as u32, number)) {
-                    Ok(()) => sent[node] += 1,
+        for (node, sent) in sent.iter_mut().enumerate() {
+            while *sent < PACKETS {
+                let number = *sent;
+                match try_send(&mut net, node, 2, number, len_of(node as u32, number)) {
+                    Ok(()) => *sent += 1,
                     Err(SendError::WouldBlock(NodeId(2))) => break,
                     Err(other) => panic!("{other}"),
                 }
             }
         }
         for _ in 0..7 {
-            if let Some(kept) = look(&mut *net[2]).expect("no ending") {
+            if let Some(kept) = look(&mut net, 2).expect("no ending") {
                 net[2].release(kept.from);
                 let node = usize::from(kept.from.0);
                 assert_eq!(kept.number, got[node], "the order of node {node}");
@@ -206,7 +221,7 @@ fn a_full_queue_pushes_back_and_recovers(mut net: Network) {
         for _ in 0..3 {
             let mut sent = 0;
             let error = loop {
-                match try_send(&mut *net[0], 1, sent, len_bytes) {
+                match try_send(&mut net, 0, 1, sent, len_bytes) {
                     Ok(()) => sent += 1,
                     Err(error) => break error,
                 }
@@ -215,9 +230,9 @@ fn a_full_queue_pushes_back_and_recovers(mut net: Network) {
             assert_eq!(error, SendError::WouldBlock(NodeId(1)));
             assert!(sent > 0, "an empty queue takes a packet");
             for number in 0..sent {
-                expect(&mut *net[1], 0, number, len_bytes);
+                expect(&mut net, 1, 0, number, len_bytes);
             }
-            expect_nothing(&mut *net[1]);
+            expect_nothing(&mut net, 1);
         }
     }
 }
@@ -225,13 +240,13 @@ fn a_full_queue_pushes_back_and_recovers(mut net: Network) {
 fn peers_take_turns(mut net: Network) {
     const EACH: u32 = 16;
     for number in 0..EACH {
-        for peer in &mut net[1..] {
-            try_send(&mut **peer, 0, number, 8).expect("room");
+        for peer in 1..4 {
+            try_send(&mut net, peer, 0, number, 8).expect("room");
         }
     }
     let mut got = [0; 4];
     for _ in 0..3 * EACH {
-        let kept = receive(&mut *net[0]).expect("a packet");
+        let kept = receive(&mut net, 0).expect("a packet");
         got[usize::from(kept.from.0)] += 1;
         let (least, most) = (got[1..].iter().min(), got[1..].iter().max());
         assert!(
@@ -242,21 +257,21 @@ fn peers_take_turns(mut net: Network) {
 }
 
 fn an_unreleased_packet_stays_and_holds_up_nobody_else(mut net: Network) {
-    try_send(&mut *net[1], 0, 1, 500).expect("room");
-    try_send(&mut *net[1], 0, 2, 5).expect("room");
+    try_send(&mut net, 1, 0, 1, 500).expect("room");
+    try_send(&mut net, 1, 0, 2, 5).expect("room");
     let start = Instant::now();
     let held = loop {
         assert!(start.elapsed() < PATIENCE);
-        if let Some(kept) = look(&mut *net[0]).expect("no ending") {
+        if let Some(kept) = look(&mut net, 0).expect("no ending") {
             break kept;
         }
     };
     assert_eq!((held.from, held.number), (NodeId(1), 1));
-    try_send(&mut *net[2], 0, 3, 5).expect("room");
+    try_send(&mut net, 2, 0, 3, 5).expect("room");
     let mut others = 0;
     while others == 0 {
         assert!(start.elapsed() < PATIENCE, "held up");
-        match look(&mut *net[0]).expect("no ending") {
+        match look(&mut net, 0).expect("no ending") {
             Some(kept) if kept.from == NodeId(2) => {
                 net[0].release(NodeId(2));
                 others += 1;
@@ -265,18 +280,18 @@ fn an_unreleased_packet_stays_and_holds_up_nobody_else(mut net: Network) {
             None => {}
         }
     }
-    expect(&mut *net[0], 1, 1, 500);
-    expect(&mut *net[0], 1, 2, 5);
+    expect(&mut net, 0, 1, 1, 500);
+    expect(&mut net, 0, 1, 2, 5);
     net[0].release(NodeId(1));
-    expect_nothing(&mut *net[0]);
+    expect_nothing(&mut net, 0);
 }
 
 fn drained_means_that_everything_was_released(mut net: Network) {
     assert_eq!(net[0].drained(NodeId(1)), Ok(true));
-    try_send(&mut *net[0], 1, 7, 4000).expect("room");
+    try_send(&mut net, 0, 1, 7, 4000).expect("room");
     assert_eq!(net[0].drained(NodeId(1)), Ok(false));
-    assert!(net[1].has_input());
-    expect(&mut *net[1], 0, 7, 4000);
+    expect_input(&mut net, 1);
+    expect(&mut net, 1, 0, 7, 4000);
     assert!(!net[1].has_input());
     net[1].flush();
     let start = Instant::now();
@@ -285,43 +300,43 @@ fn drained_means_that_everything_was_released(mut net: Network) {
     }
 }
 
-fn expect_ending(by: &mut dyn Transport, from: u16) {
-    let ending = receive(by).expect_err("an ending");
+fn expect_ending(net: &mut Network, by: usize, from: u16) {
+    let ending = receive(net, by).expect_err("an ending");
     assert_eq!(ending, ReceiveError::PeerGone(NodeId(from)));
-    expect_nothing(by);
+    expect_nothing(net, by);
     assert_eq!(
-        try_send(by, from, 0, 8),
+        try_send(net, by, from, 0, 8),
         Err(SendError::PeerGone(NodeId(from)))
     );
 }
 
 fn a_closed_peer_is_reported_after_its_last_packet(mut net: Network) {
-    try_send(&mut *net[2], 0, 1, 3000).expect("room");
-    try_send(&mut *net[2], 0, 2, 3).expect("room");
+    try_send(&mut net, 2, 0, 1, 3000).expect("room");
+    try_send(&mut net, 2, 0, 2, 3).expect("room");
     drop(net.pop());
-    assert!(net[0].has_input());
-    expect(&mut *net[0], 2, 1, 3000);
-    expect(&mut *net[0], 2, 2, 3);
-    expect_ending(&mut *net[0], 2);
-    try_send(&mut *net[1], 0, 3, 3).expect("the others go on");
-    expect(&mut *net[0], 1, 3, 3);
+    expect_input(&mut net, 0);
+    expect(&mut net, 0, 2, 1, 3000);
+    expect(&mut net, 0, 2, 2, 3);
+    expect_ending(&mut net, 0, 2);
+    try_send(&mut net, 1, 0, 3, 3).expect("the others go on");
+    expect(&mut net, 0, 1, 3, 3);
 }
 
 fn a_disconnected_peer_is_reported_after_its_last_packet(mut net: Network) {
-    try_send(&mut *net[1], 0, 1, 3000).expect("room");
+    try_send(&mut net, 1, 0, 1, 3000).expect("room");
     net[0].disconnect(NodeId(1));
     assert_eq!(
-        try_send(&mut *net[0], 1, 0, 8),
+        try_send(&mut net, 0, 1, 0, 8),
         Err(SendError::PeerGone(NodeId(1)))
     );
-    expect(&mut *net[0], 1, 1, 3000);
-    expect_ending(&mut *net[0], 1);
+    expect(&mut net, 0, 1, 1, 3000);
+    expect_ending(&mut net, 0, 1);
 }
 
 fn bad_sends_are_refused_and_send_nothing(mut net: Network) {
     let longest = net[0].max_payload_bytes();
     assert_eq!(
-        try_send(&mut *net[0], 1, 0, longest + 1),
+        try_send(&mut net, 0, 1, 0, longest + 1),
         Err(SendError::TooLong {
             len_bytes: longest + 1,
             max_bytes: longest
@@ -329,7 +344,7 @@ fn bad_sends_are_refused_and_send_nothing(mut net: Network) {
     );
     for stranger in [2, u16::MAX] {
         assert_eq!(
-            try_send(&mut *net[0], stranger, 0, 8),
+            try_send(&mut net, 0, stranger, 0, 8),
             Err(SendError::NotConnected(NodeId(stranger)))
         );
         net[0].release(NodeId(stranger));
@@ -339,7 +354,7 @@ fn bad_sends_are_refused_and_send_nothing(mut net: Network) {
             Err(SendError::NotConnected(NodeId(stranger)))
         );
     }
-    expect_nothing(&mut *net[1]);
-    try_send(&mut *net[0], 1, 5, longest).expect("the longest itself passes");
-    expect(&mut *net[1], 0, 5, longest);
+    expect_nothing(&mut net, 1);
+    try_send(&mut net, 0, 1, 5, longest).expect("the longest itself passes");
+    expect(&mut net, 1, 0, 5, longest);
 }

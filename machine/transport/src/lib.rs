@@ -7,6 +7,7 @@
 //! * [`net`]: between hosts, by datagrams;
 //! * [`udp`]: the sockets that datagrams go through;
 //! * [`aead`]: how datagrams between hosts are encrypted;
+//! * `ofi`: through libfabric (feature `ofi`);
 //! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job of `mapwire run`;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
@@ -20,6 +21,8 @@ pub mod conformance;
 pub mod fabric;
 pub mod job;
 pub mod net;
+#[cfg(feature = "ofi")]
+pub mod ofi;
 #[allow(unsafe_code)]
 pub mod payload;
 pub mod rendezvous;

@@ -150,6 +150,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/launch/src/lib.rs", "mod inherited"),
     ("machine/launch/src/pmix/mod.rs", "mod library"),
     ("machine/transport/src/lib.rs", "mod payload"),
+    ("machine/transport/src/ofi/mod.rs", "mod sys"),
     ("machine/transport/src/shm/mod.rs", "mod loom_tests"),
     ("machine/transport/src/shm/mod.rs", "mod prefetch"),
     ("machine/transport/src/shm/mod.rs", "mod ring"),

@@ -1,0 +1,83 @@
+//! What a message over libfabric begins with.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0–7 | stamp of the sender, which its name tells |
+//! | 8–11 | number of this packet, from 0 for each pair; of other frames the packets sent so far |
+//! | 12–15 | packets of the receiver that the sender has released so far |
+//! | 16–17 | packets that may be under way to the sender, at least 1 |
+//! | 18 | kind |
+//! | 19 | version, 1 |
+//! | 20–23 | 0 |
+//!
+//! Little-endian. A packet's header and payload follow.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::shm::PeerCorrupt;
+
+pub(super) const VERSION: u8 = 1;
+pub(super) const FRAME_BYTES: usize = size_of::<Frame>();
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Carries a packet.
+    Packet,
+    /// Tells what was released, and that the sender takes packets.
+    Credit,
+    /// The sender sends no packet more, and waits for a farewell.
+    Farewell,
+    /// The sender sends no packet more, and is gone.
+    Leaving,
+}
+
+/// See [the module](self).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Frame {
+    pub(super) stamp: U64,
+    pub(super) number: U32,
+    pub(super) released: U32,
+    pub(super) window: U16,
+    kind: u8,
+    version: u8,
+    reserved: U32,
+}
+
+impl Frame {
+    pub(super) fn new(kind: Kind, stamp: u64, number: u32, released: u32, window: u16) -> Self {
+        Self {
+            stamp: stamp.into(),
+            number: number.into(),
+            released: released.into(),
+            window: window.into(),
+            kind: match kind {
+                Kind::Packet => 1,
+                Kind::Credit => 2,
+                Kind::Farewell => 3,
+                Kind::Leaving => 4,
+            },
+            version: VERSION,
+            reserved: U32::ZERO,
+        }
+    }
+
+    pub(super) fn kind(&self) -> Result<Kind, PeerCorrupt> {
+        let wrong = |what, value| Err(PeerCorrupt { what, value });
+        if self.version != VERSION {
+            return wrong("version of frames", self.version.into());
+        }
+        if self.window.get() == 0 {
+            return wrong("window", 0);
+        }
+        match self.kind {
+            1 => Ok(Kind::Packet),
+            2 => Ok(Kind::Credit),
+            3 => Ok(Kind::Farewell),
+            4 => Ok(Kind::Leaving),
+            other => wrong("kind of frame", other.into()),
+        }
+    }
+}

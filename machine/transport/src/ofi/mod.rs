@@ -1,0 +1,310 @@
+//! Packets through libfabric, on whatever a cluster has: InfiniBand, RoCE, EFA, Slingshot, or plain TCP and UDP.
+//!
+//! [`Ofi`] is a lossless [`Transport`] over one reliable endpoint (FI_EP_RDM) that keeps the order of messages (FI_ORDER_SAS). The
+//! library is loaded when it is first asked for, so mapwire builds and starts without it; [`providers`] says what it offers.
+//!
+//! # Packets
+//! A message is a frame ([`frame`]), a header and a payload, copied into a buffer of the endpoint, since a sender may reuse its
+//! memory at once. A receiver reads a payload where it came in.
+//! Each end has a window for each peer: as many packets of it may be under way, and for each there is a buffer. A peer learns of the window and
+//! of releases by the frames that go the other way, or by frames of their own, so nothing is sent to a peer that has not yet connected.
+//! Completions may change places; packets are shown by their number.
+//!
+//! # Ends
+//! A peer that leaves says farewell and how many packets it has sent. A peer that dies is noticed here by a send that fails, or that the
+//! provider refuses for 4 s; an end that only receives learns of it from whoever keeps the job, and calls [`Transport::disconnect`]. Then, or
+//! after a farewell, what is still on its way is received until the count is reached, or nothing has come for 100 ms. A packet that is 5 s
+//! later than those behind it was lost with a connection, and the peer counts as corrupt.
+//!
+//! # Trust
+//! A message counts as a peer's if it begins with that peer's stamp, 64 random bits that its name tells. Only the job's ranks know
+//! names. Messages are not encrypted, and ranks of a job are not kept from posing as each other.
+//!
+//! # Signals and threads
+//! libfabric allocates and takes locks, so an [`Ofi`] must not be polled in a signal handler. Debian's build also loads
+//! libinfinipath, which handles SIGSEGV and the like from then on (it prints a backtrace and writes a `.btr` file) unless
+//! `IPATH_NO_BACKTRACE` is set.
+//!
+//! # Providers, as seen with libfabric 1.17
+//!
+//! | provider | what to know |
+//! |---|---|
+//! | `tcp` | is `tcp;ofi_rxm` up to 1.17. A refused store or fetch closes the connection, and packets under way can be lost with it: open a second [`Ofi`] for stores and fetches |
+//! | `udp;ofi_rxd` | says nothing of a refused store or fetch, which then fails after 5 s |
+//! | `shm` | installs handlers for SIGSEGV, SIGBUS, SIGTERM and SIGINT of its own, so it cannot stand beside the shared memory's page faults. Says nothing of a refused operation. Crashes when it sends to a closed endpoint of its own process |
+
+mod engine;
+mod error;
+mod frame;
+mod name;
+mod operations;
+mod peer;
+mod providers;
+pub mod rma;
+#[allow(unsafe_code)]
+mod sys;
+
+#[cfg(test)]
+mod rma_tests;
+#[cfg(test)]
+mod tests;
+
+use core::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use mapwire_wire::{Header, MAX_PAYLOAD_BYTES, NodeId};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+pub use error::OfiError;
+pub use providers::{Provider, providers, version};
+pub use sys::OfiPinner;
+
+use engine::{Engine, WORD_SLOTS};
+use name::Name;
+use rma::{LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
+use sys::{Endpoint, InfoList, Library, Needs, Wanted};
+
+use crate::payload::Payload;
+use crate::transport::{Packet, ReceiveError, SendError, Transport};
+
+const MAX_PAYLOAD: usize = MAX_PAYLOAD_BYTES;
+/// Bytes of a buffer: the longest message, in whole cache lines.
+const SLOT_BYTES: usize = (MAX_PAYLOAD + 24 + size_of::<Header>()).next_multiple_of(64);
+/// How long the last words of an endpoint may take.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How an endpoint is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfiConfig {
+    /// The provider, as [`Provider::name`], or a part of it: `tcp` is `tcp;ofi_rxm` where libfabric has no other.
+    pub provider: String,
+    /// The numeric address of the interface to use. `None`: loopback for `tcp` and `udp`, the provider's choice for others.
+    pub source: Option<String>,
+    /// Packets of each peer that may wait here, 1 to [`MAX_WINDOW`].
+    pub window: u16,
+}
+
+/// The largest [`OfiConfig::window`].
+pub const MAX_WINDOW: u16 = 1024;
+
+impl OfiConfig {
+    /// A provider with the usual window, not reachable from other hosts where that can be chosen.
+    #[must_use]
+    pub fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            source: None,
+            window: 32,
+        }
+    }
+}
+
+/// See [the module](self).
+#[derive(Debug)]
+pub struct Ofi {
+    engine: RefCell<Engine>,
+    name: Vec<u8>,
+    provider: String,
+}
+
+impl Ofi {
+    /// Opens an endpoint of a provider, with [`OfiConfig::new`].
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open(provider: &str) -> Result<Self, OfiError> {
+        Self::open_with(&OfiConfig::new(provider))
+    }
+
+    /// Opens an endpoint.
+    ///
+    /// # Errors
+    /// libfabric is not installed, has no such provider, or fails; see [`OfiError`].
+    pub fn open_with(config: &OfiConfig) -> Result<Self, OfiError> {
+        let window = config.window.clamp(1, MAX_WINDOW);
+        let library = Library::load()?;
+        let is_local = ["tcp", "udp", "net", "sockets"]
+            .iter()
+            .any(|name| config.provider.split(';').next() == Some(name));
+        let loopback = is_local.then_some("127.0.0.1");
+        let mut wanted = Wanted {
+            provider: Some(&config.provider),
+            source: config.source.as_deref().or(loopback),
+            needs: Some(Needs::Rma),
+        };
+        let mut list = InfoList::ask(library, wanted)?;
+        if list.iter().next().is_none() {
+            wanted.needs = Some(Needs::Messages);
+            list = InfoList::ask(library, wanted)?;
+        }
+        let Some(info) = list.iter().next() else {
+            return Err(OfiError::NoProvider {
+                provider: config.provider.clone(),
+                source_address: wanted.source.map(str::to_owned),
+                found: providers()?.into_iter().map(|each| each.name).collect(),
+            });
+        };
+        let provider = info.provider();
+        if info.max_message_bytes() < SLOT_BYTES {
+            return Err(OfiError::ShortMessages {
+                provider,
+                max_bytes: info.max_message_bytes(),
+                needed_bytes: SLOT_BYTES,
+            });
+        }
+        let chunk_slots = 2 * usize::from(window) + 2 * WORD_SLOTS;
+        let endpoint = Endpoint::open(info, SLOT_BYTES, chunk_slots)?;
+        let mut stamp = [0; 8];
+        getrandom(&mut stamp[..], GetRandomFlags::empty())
+            .map_err(|errno| OfiError::call(library, "getrandom", errno.raw_os_error()))?;
+        let name = Name {
+            provider: provider.clone(),
+            stamp: u64::from_le_bytes(stamp),
+            address: endpoint.address()?,
+        };
+        Ok(Self {
+            name: name.to_bytes(),
+            engine: RefCell::new(Engine::new(endpoint, name.stamp, window)),
+            provider,
+        })
+    }
+
+    /// What a peer needs to connect to this endpoint. Whoever has it can send packets in this endpoint's name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The provider's full name.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// Whether the provider has stores and fetches.
+    #[must_use]
+    pub fn has_rma(&self) -> bool {
+        self.engine.borrow().endpoint().info().has_rma()
+    }
+
+    /// Connects to a peer by its name, in place of an earlier connection. Packets can be sent once the peer has connected too; until
+    /// then its queue is full.
+    ///
+    /// # Errors
+    /// [`OfiError::BadName`], or there is no memory for buffers.
+    pub fn connect(&mut self, peer: NodeId, name: &[u8]) -> Result<(), OfiError> {
+        let name = Name::from_bytes(name)?;
+        if name.provider != self.provider {
+            return Err(OfiError::BadName(
+                "the peer uses another provider; all ranks must use the same",
+            ));
+        }
+        self.engine.get_mut().connect(peer, &name)
+    }
+
+    /// Whether packets can be sent to a peer: it has connected too.
+    pub fn is_ready(&mut self, peer: NodeId) -> bool {
+        let engine = self.engine.get_mut();
+        engine.progress();
+        engine.peer(peer).is_some_and(|peer| peer.is_ready())
+    }
+
+    /// Registers memory of this process.
+    #[must_use]
+    pub fn registrar(&self) -> Registrar {
+        self.engine.borrow().endpoint().registrar()
+    }
+
+    /// Begins to store `pieces`, in order, to a peer's memory from `offset` on. They must not change, and stay registered, until
+    /// [`poll_done`](Self::poll_done) returns `token`: the bytes are then in place.
+    ///
+    /// # Errors
+    /// Nothing was begun; see [`RmaError`].
+    pub fn write(
+        &mut self,
+        to: NodeId,
+        remote: &RemoteMemory,
+        offset: u64,
+        pieces: &[LocalPiece<'_>],
+        token: u64,
+    ) -> Result<(), RmaError> {
+        let engine = self.engine.get_mut();
+        engine.transfer(true, to, (remote, offset), pieces, token)
+    }
+
+    /// Begins to fetch a peer's memory from `offset` on into `pieces`, in order. The bytes are there when
+    /// [`poll_done`](Self::poll_done) returns `token`.
+    ///
+    /// # Errors
+    /// Nothing was begun; see [`RmaError`].
+    pub fn read(
+        &mut self,
+        from: NodeId,
+        remote: &RemoteMemory,
+        offset: u64,
+        pieces: &[LocalPiece<'_>],
+        token: u64,
+    ) -> Result<(), RmaError> {
+        let engine = self.engine.get_mut();
+        engine.transfer(false, from, (remote, offset), pieces, token)
+    }
+
+    /// The next store or fetch that is over, in any order.
+    pub fn poll_done(&mut self) -> Option<RmaDone> {
+        self.engine.get_mut().poll_done()
+    }
+
+    /// Peers with a connection, in no particular order.
+    pub fn peers(&mut self) -> &[NodeId] {
+        self.engine.get_mut().connected()
+    }
+}
+
+impl Transport for Ofi {
+    fn max_payload_bytes(&self) -> usize {
+        MAX_PAYLOAD
+    }
+
+    fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
+        debug_assert_eq!(header.payload_bytes() as usize, payload.len_bytes());
+        self.engine.get_mut().send(to, header, payload)
+    }
+
+    fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
+        self.engine.get_mut().poll_receive()
+    }
+
+    fn release(&mut self, from: NodeId) {
+        self.engine.get_mut().release(from);
+    }
+
+    fn has_input(&self) -> bool {
+        let mut engine = self.engine.borrow_mut();
+        engine.progress();
+        engine.has_input()
+    }
+
+    fn flush(&mut self) {
+        self.engine.get_mut().flush();
+    }
+
+    fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
+        self.engine.get_mut().drained(to)
+    }
+
+    fn disconnect(&mut self, peer: NodeId) {
+        self.engine.get_mut().disconnect(peer);
+    }
+}
+
+impl Drop for Ofi {
+    /// Says farewell. Takes up to half a second where peers take nothing.
+    fn drop(&mut self) {
+        let engine = self.engine.get_mut();
+        engine.leave();
+        let start = Instant::now();
+        while engine.is_sending() && start.elapsed() < LAST_WORDS {
+            engine.progress();
+        }
+    }
+}

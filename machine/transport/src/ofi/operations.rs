@@ -1,0 +1,160 @@
+//! Stores and fetches that are under way.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use mapwire_wire::NodeId;
+
+use super::rma::{LocalPiece, RemoteMemory, RmaDone, RmaError};
+use super::sys::{Endpoint, FabricAddress, OPERATIONS, PostError};
+
+/// How long an operation may take: some providers say nothing of one that the peer refuses.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Polls between two looks at the clock.
+const LOOK: u32 = 256;
+
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    token: u64,
+    peer: NodeId,
+    since: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Free,
+    UnderWay(Operation),
+    /// Reported as failed; the library has not yet given it back.
+    Abandoned,
+}
+
+/// How one ended.
+#[derive(Debug)]
+enum End {
+    Done,
+    PeerGone,
+    TimedOut,
+    Failed(i32),
+}
+
+/// See [the module](self).
+#[derive(Debug)]
+pub(super) struct Operations {
+    states: Vec<State>,
+    free: Vec<usize>,
+    over: VecDeque<(Operation, End)>,
+    polls: u32,
+}
+
+impl Operations {
+    pub(super) fn new() -> Self {
+        Self {
+            states: vec![State::Free; OPERATIONS],
+            free: (0..OPERATIONS).rev().collect(),
+            over: VecDeque::with_capacity(OPERATIONS),
+            polls: 0,
+        }
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        endpoint: &mut Endpoint,
+        is_store: bool,
+        (peer, address): (NodeId, FabricAddress),
+        (remote, offset): (&RemoteMemory, u64),
+        pieces: &[LocalPiece<'_>],
+        token: u64,
+    ) -> Result<(), RmaError> {
+        if !endpoint.info().has_rma() {
+            return Err(RmaError::NotOffered);
+        }
+        let (count, max) = (pieces.len(), endpoint.max_pieces());
+        if count > max {
+            return Err(RmaError::TooManyPieces { count, max });
+        }
+        if !endpoint.owns(pieces) {
+            return Err(RmaError::BadPiece);
+        }
+        // Each is the length of memory of this process, and they are few.
+        let bytes: u64 = pieces.iter().map(|piece| piece.bytes as u64).sum();
+        let at = remote.place(offset, bytes).ok_or(RmaError::Outside {
+            offset,
+            bytes,
+            region_bytes: remote.bytes,
+        })?;
+        let number = self.free.pop().ok_or(RmaError::WouldBlock)?;
+        match endpoint.transfer(number, is_store, address, (remote.key, at), pieces) {
+            Ok(()) => {
+                self.states[number] = State::UnderWay(Operation {
+                    token,
+                    peer,
+                    since: Instant::now(),
+                });
+                Ok(())
+            }
+            Err(error) => {
+                self.free.push(number);
+                Err(match error {
+                    PostError::Again => RmaError::WouldBlock,
+                    PostError::Failed(code) => RmaError::Failed(endpoint.error(code)),
+                })
+            }
+        }
+    }
+
+    /// The library has given an operation back.
+    pub(super) fn handle_moved(&mut self, number: usize, error: i32) {
+        let state = core::mem::replace(&mut self.states[number], State::Free);
+        self.free.push(number);
+        if let State::UnderWay(operation) = state {
+            let end = match error {
+                0 => End::Done,
+                error => End::Failed(error),
+            };
+            self.over.push_back((operation, end));
+        }
+    }
+
+    /// What is under way to the peer has failed.
+    pub(super) fn handle_gone(&mut self, peer: NodeId) {
+        self.abandon(|operation| operation.peer == peer, || End::PeerGone);
+    }
+
+    /// Reports operations as failed. The library may still use their memory, which stays registered until it says more.
+    fn abandon(&mut self, which: impl Fn(&Operation) -> bool, end: impl Fn() -> End) {
+        for state in &mut self.states {
+            if let State::UnderWay(operation) = *state
+                && which(&operation)
+            {
+                *state = State::Abandoned;
+                self.over.push_back((operation, end()));
+            }
+        }
+    }
+
+    pub(super) fn poll_done(&mut self, endpoint: &Endpoint) -> Option<RmaDone> {
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(LOOK) && self.free.len() < OPERATIONS {
+            let now = Instant::now();
+            self.abandon(
+                |operation| now - operation.since > PATIENCE,
+                || End::TimedOut,
+            );
+        }
+        let (Operation { token, peer, .. }, end) = self.over.pop_front()?;
+        let result = match end {
+            End::Done => Ok(()),
+            End::PeerGone => Err(RmaError::PeerGone(peer)),
+            End::TimedOut => Err(RmaError::TimedOut {
+                peer,
+                seconds: PATIENCE.as_secs(),
+            }),
+            End::Failed(code) => Err(RmaError::Failed(endpoint.error(code))),
+        };
+        Some(RmaDone {
+            token,
+            peer,
+            result,
+        })
+    }
+}

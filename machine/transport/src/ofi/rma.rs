@@ -1,0 +1,179 @@
+//! Stores to and fetches from memory of peers, past their processors where the provider's network interface can do so.
+//!
+//! # How a network interface's chunks become operations
+//!
+//! | part of a send or fetch | here |
+//! |---|---|
+//! | export with rights | the exact bytes of the export are [registered](Registrar::register) with its rights; the answer to an import carries [`RemoteMemory`] beside number and key |
+//! | pin of source pages | a local region for each run of pages, by [`OfiPinner`](super::OfiPinner) |
+//! | chunk of a store: offset, one or two pieces of pinned frames | [`Ofi::write`](super::Ofi::write) at that offset, with the pieces' regions; no packet |
+//! | chunk of a fetch | [`Ofi::read`](super::Ofi::read) into the pieces; neither request nor reply |
+//! | signal, notification | a store packet without data, once all writes of its message are done |
+//! | end of a command | all its operations are done |
+//! | redirection, designs that drop what misses, exports without whole registration | packets, as over any transport: the receiver translates |
+//! | revocation, end of an export | its region is closed; later operations fail, as a refused store |
+//!
+//! A write is done when its bytes are in the peer's memory (FI_DELIVERY_COMPLETE). Writes are not ordered among themselves, nor with
+//! packets, so what must come after a write waits until that is done: a packet that follows a store to the same peer waits as a direct
+//! store waits for the ring.
+//!
+//! Where the provider chooses keys (FI_MR_PROV_KEY), as on InfiniBand, they have 32 bits and can be guessed by ranks of the job; otherwise
+//! keys are 64 random bits. Either way the provider checks range and rights of each operation against the region.
+//!
+//! A provider without such hardware (tcp, udp, shm) moves bytes while the peer polls.
+
+use std::sync::Arc;
+
+use mapwire_wire::NodeId;
+
+use super::error::OfiError;
+pub use super::sys::{Region, Registrar};
+
+/// What peers may do with registered memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteRights {
+    /// Store to it.
+    pub store: bool,
+    /// Fetch from it.
+    pub fetch: bool,
+}
+
+impl RemoteRights {
+    /// Only this process reaches it.
+    pub const NONE: Self = Self {
+        store: false,
+        fetch: false,
+    };
+    /// Stores and fetches.
+    pub const ALL: Self = Self {
+        store: true,
+        fetch: true,
+    };
+}
+
+/// How a peer's memory is reached. Whoever knows it has the region's rights.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RemoteMemory {
+    pub(super) key: u64,
+    pub(super) base: u64,
+    pub(super) bytes: u64,
+}
+
+impl RemoteMemory {
+    /// Bytes of its form on the wire.
+    pub const WIRE_BYTES: usize = 24;
+
+    /// Key, base and length, little-endian.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::WIRE_BYTES] {
+        let mut bytes = [0; Self::WIRE_BYTES];
+        bytes[..8].copy_from_slice(&self.key.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.base.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes
+    }
+
+    /// What a peer has written. Nothing of it is believed: the peer's provider checks each operation.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::WIRE_BYTES]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
+        Self {
+            key: word(0),
+            base: word(8),
+            bytes: word(16),
+        }
+    }
+
+    /// Its length.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where `bytes` from `offset` on lie, if they are inside.
+    pub(super) fn place(&self, offset: u64, bytes: u64) -> Option<u64> {
+        let end = offset.checked_add(bytes)?;
+        (end <= self.bytes).then_some(())?;
+        self.base.checked_add(end)?;
+        Some(self.base + offset)
+    }
+}
+
+/// Does not show the key.
+impl core::fmt::Debug for RemoteMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "RemoteMemory({} B)", self.bytes)
+    }
+}
+
+/// Registered bytes of this process that an operation moves.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalPiece<'a> {
+    /// Where they lie.
+    pub region: &'a Arc<Region>,
+    /// The first of them, from the region's start.
+    pub offset: usize,
+    /// How many.
+    pub bytes: usize,
+}
+
+/// Why an operation was not begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RmaError {
+    /// As many operations as can be are under way. Poll, then try again.
+    #[error("too many operations are under way; poll, then try again")]
+    WouldBlock,
+    /// No connection to this node was ever made.
+    #[error("{0} is not connected")]
+    NotConnected(NodeId),
+    /// The peer has closed the connection or died.
+    #[error("{0} is gone")]
+    PeerGone(NodeId),
+    /// The range is not inside the peer's memory.
+    #[error("{bytes} bytes from offset {offset} are not inside the peer's {region_bytes}")]
+    Outside {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// Length of the peer's memory.
+        region_bytes: u64,
+    },
+    /// A piece is not inside its region, or the region is another endpoint's.
+    #[error("a piece of local memory is not inside a region of this endpoint")]
+    BadPiece,
+    /// The provider takes fewer pieces.
+    #[error("{count} pieces in one operation, at most {max} are possible")]
+    TooManyPieces {
+        /// How many were given.
+        count: usize,
+        /// How many the provider takes.
+        max: usize,
+    },
+    /// The provider has no remote memory.
+    #[error("the provider has neither stores to nor fetches from memory of peers")]
+    NotOffered,
+    /// The peer's provider has not answered. It may have refused the operation, as after a revocation, or the peer does not poll. The
+    /// operation's memory stays in use until the provider says more.
+    #[error("{peer} has not answered for {seconds} s: it refuses the operation, or does not poll")]
+    TimedOut {
+        /// Who.
+        peer: NodeId,
+        /// How long.
+        seconds: u64,
+    },
+    /// The provider refuses.
+    #[error("{0}")]
+    Failed(OfiError),
+}
+
+/// An operation that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RmaDone {
+    /// What it was begun with.
+    pub token: u64,
+    /// The peer.
+    pub peer: NodeId,
+    /// Of a write: its bytes are in place. Of a read: they are here.
+    pub result: Result<(), RmaError>,
+}

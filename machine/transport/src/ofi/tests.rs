@@ -1,0 +1,110 @@
+//! Packets between endpoints of this process.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::*;
+use crate::conformance::{self, Network};
+
+/// Endpoints of a provider, each connected to every other; `None` where libfabric or the provider is missing.
+pub(super) fn network(provider: &str, nodes: usize) -> Option<Vec<Ofi>> {
+    let mut net = Vec::new();
+    for _ in 0..nodes {
+        match Ofi::open(provider) {
+            Ok(ofi) => net.push(ofi),
+            Err(error @ (OfiError::NotInstalled { .. } | OfiError::NoProvider { .. })) => {
+                println!("skipped: {error}");
+                return None;
+            }
+            Err(error) => panic!("{provider}: {error}"),
+        }
+    }
+    let names: Vec<_> = net.iter().map(|ofi| ofi.name().to_vec()).collect();
+    for (me, ofi) in net.iter_mut().enumerate() {
+        for (peer, name) in names.iter().enumerate() {
+            if peer != me {
+                ofi.connect(NodeId(peer as u16), name).expect("connect");
+            }
+        }
+    }
+    let start = Instant::now();
+    loop {
+        let mut ready = true;
+        for (me, ofi) in net.iter_mut().enumerate() {
+            for peer in 0..nodes {
+                ready &= peer == me || ofi.is_ready(NodeId(peer as u16));
+            }
+        }
+        if ready {
+            return Some(net);
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{provider}: not connected"
+        );
+    }
+}
+
+/// Keeps tests of provider `shm` apart: its endpoints in one process share lists that threads of several tests would spoil.
+pub(super) fn alone(provider: &str) -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    (provider == "shm").then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn conforms(provider: &str) {
+    let _alone = alone(provider);
+    if network(provider, 2).is_none() {
+        return;
+    }
+    conformance::run(&mut |nodes| -> Network {
+        let net = network(provider, nodes).expect("it was there");
+        net.into_iter()
+            .map(|ofi| Box::new(ofi) as Box<dyn Transport>)
+            .collect()
+    });
+}
+
+#[test]
+fn the_ofi_transport_conforms_over_tcp() {
+    conforms("tcp");
+}
+
+#[test]
+fn the_ofi_transport_conforms_over_shm() {
+    conforms("shm");
+}
+
+#[test]
+fn the_ofi_transport_conforms_over_udp() {
+    conforms("udp;ofi_rxd");
+}
+
+#[test]
+fn providers_are_told_or_the_error_says_that_libfabric_is_missing() {
+    match providers() {
+        Ok(found) => {
+            for provider in found {
+                println!("{provider:?}");
+                assert!(!provider.name.is_empty() && !provider.interfaces.is_empty());
+            }
+        }
+        Err(error) => {
+            println!("skipped: {error}");
+            assert!(error.to_string().contains("apt-get install libfabric1"));
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_there_is_not_is_named_with_those_that_there_are() {
+    match Ofi::open("nonsense") {
+        Err(OfiError::NotInstalled { reason }) => println!("skipped: {reason}"),
+        Err(error @ OfiError::NoProvider { .. }) => {
+            let text = error.to_string();
+            assert!(
+                text.contains("`nonsense`") && text.contains("there are: "),
+                "{text}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
