@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh           what building and the demo need
 #   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, valgrind, which runs the C
-#                              examples, libfabric, and Open MPI and Slurm, which start ranks; without them these tests are skipped
+#                              examples, tshark, which runs the dissector, libfabric, and Open MPI and Slurm, which start ranks; without
+#                              them these tests are skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -20,6 +21,7 @@ have pkg-config || lacks "pkg-config" pkg-config
 [[ -d /etc/ssl/certs && -n $(ls /etc/ssl/certs 2>/dev/null) ]] || lacks "certificates of the package registry" ca-certificates
 if [[ ${1-} == --tests ]]; then
     have chromium || have chromium-browser || have google-chrome || lacks "a browser (for the tests of reports)" chromium
+    have tshark || lacks "tshark (for the test of the dissector)" tshark
     have valgrind || lacks "valgrind (for the tests of the C examples)" valgrind
     have mpirun || lacks "mpirun (for the tests of launchers)" openmpi-bin
     { have srun && [[ -x /usr/sbin/slurmctld && -x /usr/sbin/slurmd && -x /usr/sbin/munged ]]; } ||
