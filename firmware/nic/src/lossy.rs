@@ -1,13 +1,13 @@
 //! Links to the peers over a transport that may lose packets: made when they are first used, with their timers.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 
-use crate::link::{Link, LinkConfig, LinkEvent};
+use crate::link::{Link, LinkConfig, LinkEvent, MOST_EVENTS};
 
 /// Bytes of packets that came before their turn, of all peers together: what exceeds it is dropped, and comes again. A peer may hold
 /// no more than it leaves free, so that those that never send what is due do not take the room of the others.
@@ -33,7 +33,9 @@ pub(crate) struct Lossy {
     config: LinkConfig,
     slots: Vec<Option<Box<Slot>>>,
     /// When links have something to do. One whose deadline moves to a later time is asked at the earlier one in vain.
-    timers: BTreeSet<(u64, NodeId)>,
+    /// The next one last. Each link has one at most, and room for it since it was made.
+    timers: Vec<(u64, NodeId)>,
+    made: usize,
     early_bytes: usize,
     /// Links that have dropped a packet.
     dropped: Vec<NodeId>,
@@ -47,7 +49,8 @@ impl Lossy {
         Self {
             config,
             slots,
-            timers: BTreeSet::new(),
+            timers: Vec::new(),
+            made: 0,
             early_bytes: 0,
             dropped: Vec::new(),
             events: VecDeque::new(),
@@ -62,7 +65,10 @@ impl Lossy {
     /// The slot of `node`, which is one.
     fn slot_mut(&mut self, node: NodeId) -> &mut Slot {
         let config = self.config;
+        let (made, timers) = (&mut self.made, &mut self.timers);
         self.slots[usize::from(node.0)].get_or_insert_with(|| {
+            *made += 1;
+            timers.reserve(made.saturating_sub(timers.len()));
             Box::new(Slot {
                 link: Link::new(config),
                 armed_ns: None,
@@ -70,6 +76,25 @@ impl Lossy {
                 dropped: false,
             })
         })
+    }
+
+    /// Takes the memory that a link to `node` needs as long as nothing is lost.
+    pub(crate) fn reserve(&mut self, node: NodeId) {
+        self.events.reserve(2 * MOST_EVENTS);
+        self.link_mut(node).reserve();
+    }
+
+    /// The link to `node`, if there is one.
+    pub(crate) fn link(&self, node: NodeId) -> Option<&Link<Early>> {
+        let slot = self.slots.get(usize::from(node.0))?.as_ref()?;
+        Some(&slot.link)
+    }
+
+    /// Whether the next timer that is due at `now_ns` ends its link, and frees what that kept.
+    pub(crate) fn is_ending(&self, now_ns: u64) -> bool {
+        let due = self.timers.last().filter(|timer| timer.0 <= now_ns);
+        due.and_then(|timer| self.link(timer.1))
+            .is_some_and(|link| link.is_ending(now_ns))
     }
 
     /// The link to `node`, which is one.
@@ -138,23 +163,27 @@ impl Lossy {
         }
         let before = slot.armed_ns.replace(at_ns);
         if let Some(before) = before {
-            self.timers.remove(&(before, node));
+            let set = (self.timers).binary_search_by(|timer| (before, node).cmp(timer));
+            if let Ok(at) = set {
+                self.timers.remove(at);
+            }
         }
-        self.timers.insert((at_ns, node));
+        let at = self.timers.partition_point(|timer| *timer > (at_ns, node));
+        self.timers.insert(at, (at_ns, node));
     }
 
     /// When the next timer is due.
     pub(crate) fn next_timer(&self) -> Option<u64> {
-        self.timers.first().map(|timer| timer.0)
+        self.timers.last().map(|timer| timer.0)
     }
 
     /// The next link whose timer is due at `now_ns`; it has been told the time.
     pub(crate) fn expire(&mut self, now_ns: u64) -> Option<NodeId> {
-        let &(at_ns, node) = self.timers.first()?;
+        let &(at_ns, node) = self.timers.last()?;
         if at_ns > now_ns {
             return None;
         }
-        self.timers.pop_first();
+        self.timers.pop();
         let slot = self.slot_mut(node);
         slot.armed_ns = None;
         slot.link.handle_time(now_ns);
@@ -193,7 +222,7 @@ impl Lossy {
             .sum();
         links
             + self.slots.capacity() * size_of::<Option<Box<Slot>>>()
-            + self.timers.len() * size_of::<(u64, NodeId)>()
+            + self.timers.capacity() * size_of::<(u64, NodeId)>()
             + self.dropped.capacity() * size_of::<NodeId>()
             + self.events.capacity() * size_of::<(NodeId, LinkEvent)>()
             + self.early_bytes

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use mapwire_wire::link::LinkHeader;
 use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, NodeId, ProcessId, Repr};
 
-use crate::link::{Body, Datagram, LINK_WINDOW, LinkConfig};
+use crate::link::{Body, Datagram, LINK_WINDOW, Link, LinkConfig};
 use crate::lossy::Lossy;
 use crate::queue::Queue;
 use crate::transmit::{Source, Transmit, Work};
@@ -191,6 +192,30 @@ impl Outbound {
         if let Some(peer) = self.peer_mut(node) {
             peer.queue.reserve();
         }
+        if let Some(lossy) = self.lossy_to(node) {
+            lossy.reserve(node);
+        }
+    }
+
+    /// Whether the next datagram to be sent needs no memory.
+    pub(crate) fn has_link_room(&self) -> bool {
+        let link = |index: usize| self.lossy.as_ref()?.link(NodeId(index as u16));
+        match self.linked.first() {
+            None => true,
+            Some(index) => link(index).is_some_and(Link::has_room),
+        }
+    }
+
+    /// Whether a datagram from `node` with this header is taken without memory, and frees none.
+    pub(crate) fn is_steady(&self, node: NodeId, header: &LinkHeader) -> bool {
+        let link = self.lossy.as_ref().and_then(|lossy| lossy.link(node));
+        let frees = |peer: &Peer| {
+            let mut packets = peer.queue.iter();
+            packets.any(|packet| matches!(packet.source, Source::Message(_)))
+        };
+        self.early_bytes() == 0
+            && link.is_some_and(|link| link.is_steady(header))
+            && self.peer(node).is_some_and(|peer| !frees(peer))
     }
 
     /// Packets waiting for `node`.

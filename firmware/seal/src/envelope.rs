@@ -10,7 +10,7 @@ use crate::keys::PublicKey;
 use crate::plain::Plain;
 use crate::sessions::{NotReady, Opened, Sessions};
 use crate::transmit::Transmit;
-use crate::wire::{PLAIN_FRONT_BYTES, SEALED_BACK_BYTES, SEALED_FRONT_BYTES};
+use crate::wire::{PLAIN, PLAIN_FRONT_BYTES, SEALED, SEALED_BACK_BYTES, SEALED_FRONT_BYTES};
 
 /// How datagrams between nodes are wrapped. The methods are those of [`Sessions`]; where nothing is sealed, every peer is ready, no
 /// key is wanted and there is nothing to transmit.
@@ -26,6 +26,12 @@ pub enum Envelope<A> {
 }
 
 impl<A: Aead> Envelope<A> {
+    /// Whether a datagram with this first byte carries one of a link, rather than a handshake.
+    #[must_use]
+    pub const fn is_data(first: u8) -> bool {
+        matches!(first, SEALED | PLAIN)
+    }
+
     /// Bytes of room that [`seal`](Self::seal) needs in front.
     #[must_use]
     pub const fn front_bytes(&self) -> usize {

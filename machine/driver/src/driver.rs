@@ -42,6 +42,7 @@ use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
 use crate::shared::SharedPort;
+use datagrams::LeftDatagram;
 use telling::Teller;
 
 /// The process of a NIC that serves one.
@@ -102,6 +103,7 @@ pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
+    left_datagram: LeftDatagram,
     /// A store of the shared memory that the page-fault handler has left to others.
     pub(crate) left_store: Option<(Endpoint, Region)>,
     pub(crate) capture: Option<Capture>,
@@ -127,9 +129,12 @@ impl<F: Fabric> Driver<F> {
         let reply_keys = (0..nodes)
             .map(|_| job_key())
             .collect::<Result<Vec<Key>, DriverError>>()?;
-        let delivery = match fabric.net() {
-            None => Delivery::Lossless,
-            Some(net) => Delivery::Lossy(datagrams::link_config(net, config)?),
+        let (delivery, left_datagram) = match fabric.net() {
+            None => (Delivery::Lossless, LeftDatagram::default()),
+            Some(net) => (
+                Delivery::Lossy(datagrams::link_config(net, config)?),
+                LeftDatagram::new(),
+            ),
         };
         let node_config = NodeConfig {
             nic: Config {
@@ -183,6 +188,7 @@ impl<F: Fabric> Driver<F> {
             teller: Teller::new(words, nodes),
             log: Log::new(),
             shared: None,
+            left_datagram,
             left_store: None,
             capture,
             events: Vec::new(),
@@ -238,11 +244,10 @@ impl<F: Fabric> Driver<F> {
     /// A turn in the page-fault handler: nothing of it allocates or frees.
     fn turn_in_handler(&mut self) -> bool {
         let mut worked = self.receive();
+        worked |= self.receive_datagrams();
         worked |= self.serve_services();
         worked |= self.transmit();
-        if self.has_datagrams() {
-            self.node.leave_for_later();
-        }
+        worked |= self.transmit_datagrams();
         self.tell();
         if worked {
             self.fire_events();

@@ -484,9 +484,13 @@ impl<D: TranslationDesign> Node<D> {
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.has_actions = true;
-        self.nic.handle_time(now_ns);
-        self.take_link_events(now_ns);
         let confined = self.confinement.is_on();
+        if !confined {
+            self.nic.handle_time(now_ns);
+            self.take_link_events(now_ns);
+        } else if !self.nic.handle_time_steadily(now_ns) {
+            self.confinement.leave();
+        }
         for process in self.processes.iter_mut() {
             process.handle_time(now_ns, confined);
         }
@@ -615,6 +619,7 @@ impl<D: TranslationDesign> Node<D> {
     #[cold]
     pub fn make_up(&mut self, now_ns: u64) {
         self.confinement.begin_to_make_up();
+        self.take_link_events(now_ns);
         while let Some(kept) = self.confinement.next_message() {
             if !self.take_control(kept.from(), kept.to(), kept.message()) {
                 self.handle_breach(kept.from().node, Breach::Control);

@@ -29,6 +29,11 @@ impl Acks {
         (self.due_ns, self.since, self.carried) = (None, 0, 0);
     }
 
+    /// Takes the memory that it needs.
+    pub(super) fn reserve(&mut self) {
+        self.ranges.reserve();
+    }
+
     /// A packet goes to the peer, and says that all before a certain one have come. Where none is missing that is all an ack would say.
     pub(super) const fn handle_carried(&mut self) {
         if self.since > 0 && self.carried < MOST_CARRIED {

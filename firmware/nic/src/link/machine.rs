@@ -26,7 +26,7 @@ const SILENCES_A_DEATH: u64 = 8;
 /// peer as well, or that the peer's word has come and was not read: the peer has this share of the time once more to be heard.
 const LATES_A_DEATH: u64 = 8;
 /// Events that wait to be told; one kind each.
-const MOST_EVENTS: usize = 4;
+pub(crate) const MOST_EVENTS: usize = 4;
 
 /// What a link is made with.
 #[derive(Clone, Copy, Debug)]
@@ -310,6 +310,42 @@ impl<T> Link<T> {
     pub fn handle_taken(&mut self, now_ns: u64, header: &LinkHeader) {
         self.reorder.handle_taken();
         self.owe_ack(now_ns, header, self.reorder.is_empty());
+    }
+
+    /// Takes the memory that it needs as long as nothing is lost: from here on neither [`is_steady`](Self::is_steady) datagrams nor
+    /// [`poll`](Self::poll) with [`has_room`](Self::has_room) allocate or free.
+    pub fn reserve(&mut self) {
+        self.sent.reserve();
+        self.acks.reserve();
+        self.events.reserve(MOST_EVENTS);
+    }
+
+    /// Whether one more transmission can be noted without memory.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.sent.has_room()
+    }
+
+    /// Whether a datagram with this header changes nothing of what the link knows of its peer, and leaves no packet to be kept.
+    #[must_use]
+    pub fn is_steady(&self, header: &LinkHeader) -> bool {
+        let is_known = self.greeting.known() == Some(header.epoch);
+        let is_ours = header.peer_epoch == self.config.epoch;
+        let is_kept = || self.reorder.arrival(header.sequence) == Arrival::Early;
+        is_known
+            && is_ours
+            && !self.dead
+            && match header.kind {
+                LinkKind::Ack => true,
+                LinkKind::Data => !is_kept(),
+                LinkKind::Hello | LinkKind::Welcome | LinkKind::Again => false,
+            }
+    }
+
+    /// Whether [`handle_time`](Self::handle_time) at `now_ns` takes the peer for dead.
+    #[must_use]
+    pub fn is_ending(&self, now_ns: u64) -> bool {
+        self.dead_ns().is_some_and(|at| at <= now_ns)
     }
 
     /// Keeps the packet of this datagram, [`Arrival::Early`], until its turn comes.

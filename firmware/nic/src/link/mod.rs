@@ -23,6 +23,7 @@ mod sent;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use machine::MOST_EVENTS;
 pub use machine::{Body, Datagram, Ignored, Link, LinkConfig, LinkEvent, Received};
 pub use reorder::Arrival;
 

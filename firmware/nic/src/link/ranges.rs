@@ -16,6 +16,12 @@ impl Ranges {
         self.ranges.clear();
     }
 
+    /// Takes the memory that it needs.
+    pub(super) fn reserve(&mut self) {
+        let missing = (MAX_ACK_RANGES + 1).saturating_sub(self.ranges.len());
+        self.ranges.reserve_exact(missing);
+    }
+
     /// Descending.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranges.iter().copied()

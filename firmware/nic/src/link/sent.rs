@@ -92,6 +92,21 @@ impl Sent {
         };
     }
 
+    /// Takes the memory for a full window, and as many copies again.
+    pub(super) fn reserve(&mut self) {
+        let window = LINK_WINDOW as usize;
+        let missing = |most: usize, length: usize| most.saturating_sub(length);
+        self.packets
+            .reserve_exact(missing(window, self.packets.len()));
+        self.flights
+            .reserve_exact(missing(2 * window, self.flights.len()));
+    }
+
+    /// Whether one more transmission needs no memory.
+    pub(super) fn has_room(&self) -> bool {
+        self.packets.len() < self.packets.capacity() && self.flights.len() < self.flights.capacity()
+    }
+
     /// A number that was never used.
     pub(super) const fn take_number(&mut self) -> u64 {
         let number = self.next_number;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind};
-use mapwire_wire::{HEADER_BYTES, INLINE_BYTES, NodeId, Packet};
+use mapwire_wire::{HEADER_BYTES, Header, INLINE_BYTES, NodeId, Packet};
 
 use super::Nic;
 use crate::actions::{BufferId, Rejection};
@@ -74,6 +74,45 @@ impl<D: TranslationDesign> Nic<D> {
             }
         };
         Some(Datagram { to, header, body })
+    }
+
+    /// Whether [`poll_datagram`](Self::poll_datagram) gives its next without taking memory, once room [was made](Self::make_room).
+    #[must_use]
+    pub fn has_link_room(&self) -> bool {
+        self.outbound.has_link_room()
+    }
+
+    /// Whether the link part of a datagram is [taken](Self::handle_datagram) without memory being taken or given back, once room
+    /// [was made](Self::make_room); and the header of the packet in it.
+    #[must_use]
+    pub fn steady_datagram<'a>(
+        &self,
+        from: NodeId,
+        datagram: &'a [u8],
+    ) -> Option<Option<&'a Header>> {
+        let (header, rest) = LinkHeader::parse(datagram).ok()?;
+        if !self.outbound.is_steady(from, &header) {
+            return None;
+        }
+        match header.kind {
+            LinkKind::Data => Some(Some(Packet::new_checked(rest).ok()?.header())),
+            _ => Some(None),
+        }
+    }
+
+    /// As [`handle_time`](Self::handle_time), unless that would end a link. False if it would.
+    pub fn handle_time_steadily(&mut self, now_ns: u64) -> bool {
+        while let Some(lossy) = self.outbound.lossy() {
+            if lossy.is_ending(now_ns) {
+                return false;
+            }
+            let Some(node) = lossy.expire(now_ns) else {
+                break;
+            };
+            self.handle_link_events(node);
+            self.outbound.wake(node);
+        }
+        true
     }
 
     /// Takes a datagram that has come from the address of `from`: anybody may have sent it. `buffer` names its packet in the moves that

@@ -2,6 +2,8 @@
 
 use mapwire_nic::link::LinkConfig;
 use mapwire_nic::{BufferId, DatagramBody, Source, Verdict};
+use mapwire_node::Node;
+use mapwire_translation::AnyDesign;
 use mapwire_transport::fabric::Fabric;
 use mapwire_transport::net::{Arrival, Lost, Net};
 use mapwire_transport::payload::{Payload, Received};
@@ -10,11 +12,14 @@ use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::receiving::Taken;
+use super::telling::Teller;
 use super::{Driver, job_key, now_ns};
 use crate::config::DriverConfig;
 use crate::error::DriverError;
-use crate::log::Line;
-use crate::mover;
+use crate::exports::LocalExport;
+use crate::log::{Line, Log};
+use crate::mover::{self, GarbagePage};
+use crate::pages::Pins;
 
 /// Datagrams taken in one turn, so that a busy peer does not keep a thread from its own work.
 const RECEIVE_BUDGET: usize = 64;
@@ -45,6 +50,100 @@ pub(super) fn link_config(net: &Net, config: &DriverConfig) -> Result<LinkConfig
     })
 }
 
+/// A datagram that the page-fault handler has taken from its socket and may not take further. Its memory is taken beforehand.
+#[derive(Debug, Default)]
+pub(super) struct LeftDatagram {
+    from: Option<NodeId>,
+    length: usize,
+    bytes: Box<[u8]>,
+}
+
+impl LeftDatagram {
+    /// With room for any datagram.
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: vec![0; Net::max_datagram_bytes()].into(),
+            ..Self::default()
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// Keeps a datagram. One that is longer than any is lost.
+    fn keep(&mut self, from: NodeId, bytes: &[u8]) {
+        if let Some(copy) = self.bytes.get_mut(..bytes.len()) {
+            copy.copy_from_slice(bytes);
+            (self.from, self.length) = (Some(from), bytes.len());
+        }
+    }
+
+    fn take(&mut self) -> Option<(NodeId, &[u8])> {
+        let from = self.from.take()?;
+        Some((from, &self.bytes[..self.length]))
+    }
+}
+
+/// Whether the page-fault handler may look for the next datagram.
+fn may_look(left: &LeftDatagram, net: &mut Net) -> bool {
+    !left.is_there() && net.is_next_of_session() != Some(false)
+}
+
+/// What takes a datagram, while the transport has it.
+struct Hands<'a> {
+    node: &'a mut Node<AnyDesign>,
+    pins: &'a mut Pins,
+    garbage: &'a mut GarbagePage,
+    teller: &'a mut Teller,
+    exports: &'a [LocalExport],
+    log: &'a mut Log,
+}
+
+/// The host must act before a datagram can be taken.
+struct Lacks;
+
+impl Hands<'_> {
+    /// Takes a datagram, with `tries` to supply what it lacks.
+    #[inline]
+    fn take(&mut self, from: NodeId, bytes: &[u8], tries: usize) -> Result<(), Lacks> {
+        let payload = Taken(Received::Inline(
+            bytes.get(LINK_HEADER_BYTES + HEADER_BYTES..).unwrap_or(&[]),
+        ));
+        let now_ns = now_ns();
+        let mut outcome = Err(Lacks);
+        for left in (0..tries).rev() {
+            match (self.node).handle_datagram(now_ns, from, bytes, BufferId(0)) {
+                Verdict::Taken => {
+                    outcome = Ok(());
+                    break;
+                }
+                Verdict::Wait if left == 0 => break,
+                Verdict::Wait => self.serve_misses(),
+            }
+        }
+        while let Some(dma) = self.node.poll_move() {
+            let old = mover::deliver(self.pins, self.garbage, &dma, &payload.0);
+            self.node.handle_moved(&dma, old);
+        }
+        while let Some(told) = self.node.poll_told(&payload, super::now_ns) {
+            self.teller.tell(told, self.exports, self.log);
+        }
+        outcome
+    }
+
+    #[cold]
+    fn serve_misses(&mut self) {
+        let mut failed = Vec::new();
+        self.node
+            .serve_misses(self.pins, |error| failed.push(error));
+        for error in failed {
+            let error = self.pins.explain(error);
+            self.log.push(Line::NotServed(error.to_string()));
+        }
+    }
+}
+
 impl<F: Fabric> Driver<F> {
     /// Takes what has come by datagrams. Whether there was anything.
     #[inline]
@@ -52,64 +151,91 @@ impl<F: Fabric> Driver<F> {
         self.fabric.net().is_some() && self.receive_some_datagrams()
     }
 
-    /// Whether datagrams have come, or are to be sent: the page-fault handler leaves them to others.
-    pub(super) fn has_datagrams(&mut self) -> bool {
-        let now_ns = now_ns();
-        let is_due = |net: &mut Net| net.has_come() || net.is_due(|| now_ns);
-        self.fabric.net().is_some_and(is_due)
-            || self.node.has_datagrams()
-            || self.node.poll_at().is_some_and(|at| at <= now_ns)
-    }
-
     fn receive_some_datagrams(&mut self) -> bool {
-        let mut received = false;
+        let mut received = self.take_left_datagram();
         self.fabric.begin_look();
         for _ in 0..RECEIVE_BUDGET {
-            let net = self.fabric.net();
-            let Some(arrival) = net.and_then(|net| net.poll(now_ns)) else {
+            let Some(net) = self.fabric.net() else {
+                break;
+            };
+            if self.is_confined && !may_look(&self.left_datagram, net) {
+                self.node.leave_for_later();
+                break;
+            }
+            let Some(arrival) = net.poll(now_ns) else {
                 break;
             };
             received = true;
             let (from, bytes) = match arrival {
                 Arrival::Datagram { from, bytes } => (from, &*bytes),
                 Arrival::Other => continue,
+                // Its sender sends it again.
+                Arrival::Stranger(_) if self.is_confined => continue,
                 Arrival::Stranger(from) => {
                     self.meet(from);
                     continue;
                 }
             };
-            let now_ns = now_ns();
-            let payload = Taken(Received::Inline(
-                bytes.get(LINK_HEADER_BYTES + HEADER_BYTES..).unwrap_or(&[]),
-            ));
-            let (node, pins) = (&mut self.node, &mut self.pins);
-            let mut failed = Vec::new();
-            for _ in 0..TRIES {
-                match node.handle_datagram(now_ns, from, bytes, BufferId(0)) {
-                    Verdict::Taken => break,
-                    Verdict::Wait => {
-                        node.serve_misses(pins, |error| failed.push(error));
-                    }
+            let mut hands = Hands {
+                node: &mut self.node,
+                pins: &mut self.pins,
+                garbage: &mut self.garbage,
+                teller: &mut self.teller,
+                exports: &self.exports,
+                log: &mut self.log,
+            };
+            if self.is_confined {
+                let may_take = !hands.teller.is_full() && hands.node.may_take_datagram(from, bytes);
+                if !may_take || hands.take(from, bytes, 1).is_err() {
+                    self.left_datagram.keep(from, bytes);
+                    self.node.leave_for_later();
+                    break;
                 }
+            } else {
+                // What could not be taken comes again.
+                let _ = hands.take(from, bytes, TRIES);
             }
-            while let Some(dma) = self.node.poll_move() {
-                let old = mover::deliver(&self.pins, &mut self.garbage, &dma, &payload.0);
-                self.node.handle_moved(&dma, old);
-            }
-            while let Some(told) = self.node.poll_told(&payload, super::now_ns) {
-                self.teller.tell(told, &self.exports, &mut self.log);
-            }
-            self.log_unserved(failed);
-            if self.node.end_packet(from) {
-                self.tell();
-            }
-            self.take_early(from);
+            self.end_datagram(from);
             // Others may wait for what came: what has come since is for the next turn.
             if !self.fabric.net().is_some_and(|net| net.has_received()) {
                 break;
             }
         }
         received
+    }
+
+    /// Takes the datagram that the page-fault handler has left. Whether there was one.
+    #[inline]
+    fn take_left_datagram(&mut self) -> bool {
+        !self.is_confined && self.left_datagram.is_there() && self.take_left_datagram_now()
+    }
+
+    #[cold]
+    fn take_left_datagram_now(&mut self) -> bool {
+        let mut left = core::mem::take(&mut self.left_datagram);
+        if let Some((from, bytes)) = left.take() {
+            let mut hands = Hands {
+                node: &mut self.node,
+                pins: &mut self.pins,
+                garbage: &mut self.garbage,
+                teller: &mut self.teller,
+                exports: &self.exports,
+                log: &mut self.log,
+            };
+            let _ = hands.take(from, bytes, TRIES);
+            self.end_datagram(from);
+        }
+        self.left_datagram = left;
+        true
+    }
+
+    fn end_datagram(&mut self, from: NodeId) {
+        if self.node.end_packet(from) {
+            self.tell();
+        }
+        if !self.is_confined {
+            self.take_early(from);
+        }
     }
 
     /// Takes the packets of `from` that came before their turn, and whose turn has come.
@@ -161,9 +287,15 @@ impl<F: Fabric> Driver<F> {
             return false;
         }
         let now_ns = now_ns();
+        if self.is_confined && net.is_due(|| now_ns) {
+            // Handshakes need memory.
+            self.node.leave_for_later();
+            return false;
+        }
         let mut outbound = net.begin(now_ns);
+        outbound.set_confined(self.is_confined);
         let mut sent = 0;
-        let mut stranger = None;
+        let (mut stranger, mut has_session) = (None, true);
         while sent < SEND_BUDGET
             && let Some(datagram) = self.node.poll_datagram(now_ns)
         {
@@ -195,11 +327,20 @@ impl<F: Fabric> Driver<F> {
                     }
                 }
             }
-            if outbound.push(to, path, &head[..length], payload, tail) == Err(Lost::Stranger) {
-                stranger = Some(to);
+            match outbound.push(to, path, &head[..length], payload, tail) {
+                Err(Lost::Stranger) => stranger = Some(to),
+                Err(Lost::NoSession) => has_session = false,
+                Err(Lost::TooLong) | Ok(()) => {}
             }
         }
         outbound.finish();
+        if self.is_confined {
+            if stranger.is_some() || !has_session {
+                // The link sends it again.
+                self.node.leave_for_later();
+            }
+            return sent > 0;
+        }
         if let Some(to) = stranger {
             self.meet(to);
         }

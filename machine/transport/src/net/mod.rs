@@ -286,9 +286,10 @@ impl Net {
             .is_some_and(Option::is_some)
     }
 
-    /// Whether a datagram has come that was not taken yet. May cost a system call.
-    pub fn has_come(&mut self) -> bool {
-        self.udp.has_come()
+    /// Whether what [`poll`](Self::poll) takes next is a datagram of a session, which it opens without memory; `None` if nothing has
+    /// come. May cost a system call.
+    pub fn is_next_of_session(&mut self) -> Option<bool> {
+        self.udp.peek().map(Envelope::<Cipher>::is_data)
     }
 
     /// Takes the next datagram, if one has come.

@@ -20,6 +20,8 @@ pub struct Outbound<'a> {
     unsent: &'a mut Outcome,
     shortened: &'a mut Vec<NodeId>,
     now_ns: u64,
+    /// No session is begun: that needs memory.
+    is_confined: bool,
 }
 
 /// Why a datagram was lost at once.
@@ -45,6 +47,7 @@ impl Net {
             unsent: &mut self.unsent,
             shortened: &mut self.shortened,
             now_ns,
+            is_confined: false,
         };
         let is_due = outbound.envelope.poll_at().is_some_and(|at| at <= now_ns);
         if is_due || *outbound.greets {
@@ -55,6 +58,11 @@ impl Net {
 }
 
 impl<'a> Outbound<'a> {
+    /// Says whether memory may not be taken: what has no session is lost then, and no session begins.
+    pub fn set_confined(&mut self, on: bool) {
+        self.is_confined = on;
+    }
+
     /// Sends what handshakes want to.
     #[cold]
     fn greet(&mut self) {
@@ -131,6 +139,9 @@ impl<'a> Outbound<'a> {
             return Ok(());
         }
         if !self.envelope.is_ready(self.now_ns, to) {
+            if self.is_confined {
+                return Err(Lost::NoSession);
+            }
             return Err(self.begin_session(to, front + back));
         }
         let Some(datagram) = self.batch.reserve(&way, length) else {

@@ -186,9 +186,10 @@ impl Udp {
         self.incoming.has_next()
     }
 
-    /// Whether [`receive`](Self::receive) has something. It costs one system call when no datagram has been received.
-    pub fn has_come(&mut self) -> bool {
-        self.incoming.has_come(&self.sockets[..self.receiving])
+    /// The first byte of what [`receive`](Self::receive) gives next, if it gives something; 0 if that has none. It costs one system
+    /// call when no datagram has been received.
+    pub fn peek(&mut self) -> Option<u8> {
+        self.incoming.peek(&self.sockets[..self.receiving])
     }
 
     /// Takes the next datagram that has come. When nothing is there it costs one system call, however many sockets there are.

@@ -98,12 +98,12 @@ impl Incoming {
         })
     }
 
-    /// Whether a datagram, which may be malformed, waits to be polled.
-    pub(super) fn has_come(&mut self, sockets: &[Socket]) -> bool {
-        if !self.has_next() {
-            self.fill(sockets);
-        }
-        self.has_next()
+    /// The first byte of the next datagram, which is not taken; 0 where there is none in it.
+    pub(super) fn peek(&mut self, sockets: &[Socket]) -> Option<u8> {
+        let arrived = self.poll(sockets)?;
+        (self.slot, self.at) = (arrived.slot, arrived.range.start);
+        let bytes = self.inbox.slice(arrived.slot, arrived.range);
+        Some(bytes.first().copied().unwrap_or_default())
     }
 
     /// Whether the buffers hold something.

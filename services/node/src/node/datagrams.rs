@@ -20,8 +20,25 @@ impl<D: TranslationDesign> Node<D> {
 
     /// The next datagram to transmit: see [`mapwire_nic::Nic::poll_datagram`]. It takes the place of
     /// [`poll_transmit`](Self::poll_transmit).
+    ///
+    /// While the node is confined, what needs memory stays.
     pub fn poll_datagram(&mut self, now_ns: u64) -> Option<Datagram<'_>> {
+        if self.confinement.is_on() && (self.trace.is_on() || !self.nic.has_link_room()) {
+            if self.nic.has_datagrams() {
+                self.confinement.leave();
+            }
+            return None;
+        }
         self.nic.poll_datagram(now_ns)
+    }
+
+    /// Whether a confined node may take a datagram.
+    #[must_use]
+    pub fn may_take_datagram(&self, from: NodeId, datagram: &[u8]) -> bool {
+        match self.nic.steady_datagram(from, datagram) {
+            None => false,
+            Some(packet) => packet.is_none_or(|header| self.may_take(header)),
+        }
     }
 
     /// Takes a datagram from the address of `from`: see [`mapwire_nic::Nic::handle_datagram`]. Then drain as after
