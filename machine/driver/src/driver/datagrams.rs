@@ -85,11 +85,6 @@ impl LeftDatagram {
     }
 }
 
-/// Whether the page-fault handler may look for the next datagram.
-fn may_look(left: &LeftDatagram, net: &mut Net) -> bool {
-    !left.is_there() && net.is_next_of_session() != Some(false)
-}
-
 /// What takes a datagram, while the transport has it.
 struct Hands<'a> {
     node: &'a mut Node<AnyDesign>,
@@ -158,9 +153,16 @@ impl<F: Fabric> Driver<F> {
             let Some(net) = self.fabric.net() else {
                 break;
             };
-            if self.is_confined && !may_look(&self.left_datagram, net) {
-                self.node.leave_for_later();
-                break;
+            if self.is_confined {
+                let is_free = !self.left_datagram.is_there();
+                match net.is_next_of_session() {
+                    None if is_free => break,
+                    Some(true) if is_free => {}
+                    _ => {
+                        self.node.leave_for_later();
+                        break;
+                    }
+                }
             }
             let Some(arrival) = net.poll(now_ns) else {
                 break;
