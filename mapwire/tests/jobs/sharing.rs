@@ -11,9 +11,17 @@ const BACKENDS: [&str; 2] = ["userfaultfd", "sigsegv"];
 
 /// Runs `body` as `ranks` ranks with each backend, with shared memory open.
 pub(crate) fn on_both(ranks: u32, body: fn(&Rank, &Shared)) {
+    on_both_over("", ranks, body);
+}
+
+/// As [`on_both`], over a transport that is named, if it is.
+pub(crate) fn on_both_over(transport: &str, ranks: u32, body: fn(&Rank, &Shared)) {
     for faults in BACKENDS {
-        job(ranks)
-            .called(faults)
+        let mut job = job(ranks);
+        if !transport.is_empty() {
+            job = job.option("--transport", transport);
+        }
+        job.called(faults)
             .option("--faults", faults)
             .option("--shared", "256M")
             .run(|rank| {
