@@ -4,7 +4,7 @@
 //! library is loaded when it is first asked for, so mapwire builds and starts without it; [`providers`] says what it offers.
 //!
 //! # Packets
-//! A message is a frame ([`frame`]), a header and a payload, copied into a buffer of the endpoint, since a sender may reuse its
+//! A message is a frame (`frame.rs`), a header and a payload, copied into a buffer of the endpoint, since a sender may reuse its
 //! memory at once. A receiver reads a payload where it came in.
 //! Each end has a window for each peer: as many packets of it may be under way, and for each there is a buffer. A peer learns of the window and
 //! of releases by the frames that go the other way, or by frames of their own, so nothing is sent to a peer that has not yet connected.

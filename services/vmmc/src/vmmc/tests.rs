@@ -282,6 +282,9 @@ fn who_cannot_map_memory_is_promised_none_and_gets_no_rights_beyond_those_it_ask
     let asks = exporter.handle_control(OTHER, 0, false, &bytes[..length]);
     asks.unwrap();
     for importer in [IMPORTER, OTHER] {
+        let granted = exporter.poll_action();
+        let of_importer = |to: &Endpoint| *to == importer;
+        assert!(matches!(granted, Some(Action::GrantedApart { to, .. }) if of_importer(&to)));
         let Some(Action::Send { to, message }) = exporter.poll_action() else {
             panic!("it is asked for something else than a message");
         };
