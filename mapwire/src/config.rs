@@ -116,6 +116,7 @@ impl NodeConfig {
         set.parse("MAPWIRE_PREPIN", &mut driver.prepin_pages)?;
         set.parse("MAPWIRE_INSECURE", &mut driver.net.insecure)?;
         driver.trace = given("MAPWIRE_TRACE_FOLDER").map(Into::into);
+        driver.net.capture = given("MAPWIRE_CAPTURE_FOLDER").map(Into::into);
         set.parse("MAPWIRE_VIEWS", &mut shared.views)?;
         driver.pin_limit_bytes = set.get("MAPWIRE_PIN_LIMIT", size::parse)?;
         set.read(

@@ -1,11 +1,13 @@
 //! The way to ranks of other hosts: sealed datagrams over UDP, which may be lost. The links of the network interface recover them.
 
 mod alarm;
+pub mod capture;
 mod card;
 mod outbound;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 
 use mapwire_seal::{
     Config, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, SEALED_BACK_BYTES,
@@ -16,6 +18,7 @@ use mapwire_wire::{HEADER_BYTES, NodeId};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 pub(crate) use alarm::Alarm;
+use capture::Capture;
 pub use card::{CardError, Contact, MAX_ADDRESSES};
 pub use outbound::{Lost, Outbound};
 
@@ -35,6 +38,8 @@ pub struct NetConfig {
     pub insecure: bool,
     /// Microseconds for which the kernel polls the network device: see [`UdpConfig::busy_poll_us`].
     pub busy_poll_us: Option<u32>,
+    /// A folder into which the datagrams of links are captured: see [`capture`].
+    pub capture: Option<PathBuf>,
 }
 
 impl Default for NetConfig {
@@ -44,6 +49,7 @@ impl Default for NetConfig {
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
             insecure: false,
             busy_poll_us: None,
+            capture: None,
         }
     }
 }
@@ -62,6 +68,14 @@ pub enum NetError {
     /// The kernel gives no random bytes.
     #[error("no random bytes for keys: {0}")]
     Entropy(rustix::io::Errno),
+    /// The capture of this rank cannot be begun.
+    #[error("the capture cannot be written to {}: {error}; its folder must be there, and without this file", path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
 }
 
 /// What has come.
@@ -106,6 +120,7 @@ pub struct Net {
     key: [u8; 32],
     /// Handshakes may have something to send.
     greets: bool,
+    capture: Option<Box<Capture>>,
     /// Datagrams that were not sent, by cause.
     unsent: Outcome,
     /// Peers whose paths have become shorter.
@@ -191,6 +206,16 @@ impl Net {
             };
             Envelope::Sealed(Box::new(Sessions::new(config, &mut entropy)))
         };
+        let capture = match &config.capture {
+            None => None,
+            Some(folder) => {
+                let begun = Capture::create(folder, me, job);
+                Some(Box::new(begun.map_err(|error| NetError::Capture {
+                    path: capture::file_of(folder, me.0.into()),
+                    error,
+                })?))
+            }
+        };
         let mut peers = Vec::new();
         peers.resize_with(size, || None);
         Ok(Self {
@@ -199,6 +224,7 @@ impl Net {
             peers,
             key: public.0,
             greets: false,
+            capture,
             unsent: Outcome::default(),
             shortened: Vec::with_capacity(size),
         })
@@ -301,10 +327,13 @@ impl Net {
         let opened = (self.envelope).handle(now_ns(), &address[..length], bytes, &mut entropy);
         Some(match opened {
             Opened::Data { from, bytes: range } => match self.peers.get(usize::from(from.0)) {
-                Some(Some(_)) => Arrival::Datagram {
-                    from,
-                    bytes: &mut bytes[range],
-                },
+                Some(Some(_)) => {
+                    let bytes = &mut bytes[range];
+                    if let Some(capture) = &mut self.capture {
+                        capture.take(from, bytes);
+                    }
+                    Arrival::Datagram { from, bytes }
+                }
                 _ => Arrival::Stranger(from),
             },
             Opened::Handled => {

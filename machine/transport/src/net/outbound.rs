@@ -3,7 +3,7 @@
 use mapwire_seal::{Destination as Whither, Envelope, NotReady};
 use mapwire_wire::NodeId;
 
-use super::{Cipher, Net, Remote, address_of, entropy};
+use super::{Capture, Cipher, Net, Remote, address_of, entropy};
 use crate::payload::Payload;
 use crate::udp::{Batch, Destination, Outcome};
 
@@ -19,6 +19,7 @@ pub struct Outbound<'a> {
     greets: &'a mut bool,
     unsent: &'a mut Outcome,
     shortened: &'a mut Vec<NodeId>,
+    capture: Option<&'a mut Capture>,
     now_ns: u64,
     /// No session is begun: that needs memory.
     is_confined: bool,
@@ -46,6 +47,7 @@ impl Net {
             greets: &mut self.greets,
             unsent: &mut self.unsent,
             shortened: &mut self.shortened,
+            capture: self.capture.as_deref_mut(),
             now_ns,
             is_confined: false,
         };
@@ -134,6 +136,9 @@ impl<'a> Outbound<'a> {
             if plain.seal(to, &mut whole[..front + head.len()]).is_err() {
                 return Err(Lost::NoSession);
             }
+            if let Some(capture) = &mut self.capture {
+                capture.send(to, head, &payload, tail);
+            }
             self.batch
                 .push(&way, &whole[..front + head.len()], payload, tail);
             return Ok(());
@@ -147,6 +152,9 @@ impl<'a> Outbound<'a> {
         let Some(datagram) = self.batch.reserve(&way, length) else {
             return Err(Lost::TooLong);
         };
+        if let Some(capture) = &mut self.capture {
+            capture.send(to, head, &payload, tail);
+        }
         let (copy, mut rest) = datagram[front..].split_at_mut(head.len());
         copy.copy_from_slice(head);
         for piece in payload.pieces() {
