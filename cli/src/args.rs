@@ -76,6 +76,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim vopr --minutes 10"
     )]
     Sim(SimCommand),
+    /// Run the ranks of one host for `mapwire run --hosts`, which starts this
+    #[command(
+        hide = true,
+        after_help = "Example:\n  ssh host mapwire agent\n\nIt talks to `mapwire run` by its standard input and output."
+    )]
+    Agent,
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  mapwire completions bash > ~/.local/share/bash-completion/completions/mapwire"
@@ -108,6 +114,10 @@ pub(crate) struct JobOptions {
     /// How ranks of one host reach each other; udp is for trials of what several hosts would do
     #[arg(long, value_name = "shm|udp")]
     pub(crate) transport: Option<String>,
+    /// Where ranks take what comes from other hosts: addresses, networks (10.0.0.0/8) or interfaces, the preferred first (default: the
+    /// loopback address; with several hosts, auto: every address that others could reach)
+    #[arg(long, value_name = "auto|ADDRESS|NETWORK|INTERFACE,…")]
+    pub(crate) addresses: Option<String>,
     /// Neither seal nor authenticate what goes to other hosts: for measurements only
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -165,6 +175,20 @@ pub(crate) struct JobOptions {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) options: JobOptions,
+    /// Hosts on which the ranks run, with the most ranks of each: a,b:4
+    ///
+    /// Ranks of one host have numbers in a row. Without a number of ranks, each slot has one, and each host without a number of slots.
+    #[arg(long, value_name = "HOST[:SLOTS],…", conflicts_with = "hostfile")]
+    pub(crate) hosts: Option<String>,
+    /// The same from a file, a host a line: `a`, `b:4` or `b slots=4`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hostfile: Option<PathBuf>,
+    /// The command by which hosts are reached, with {host} for the name of one (default: ssh)
+    ///
+    /// `mapwire agent` is put behind it, of the same path as here, unless it ends in a word `agent` itself. It must ask nothing, and carry
+    /// standard input and output.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) launch_agent: Option<String>,
     /// Write down every send, fetch and receive of every rank, as a trace for `mapwire lab`
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

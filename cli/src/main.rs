@@ -113,6 +113,7 @@ fn run(cli: Cli) -> ExitCode {
     let file = cli.config.as_deref();
     match cli.command {
         Command::Run(args) => run::command(&args, file),
+        Command::Agent => run::hosts::agent::command(),
         Command::Config(args) => config::command(&args, file),
         Command::Doctor(args) => doctor::command(&args, file),
         Command::Bench(args) => bench::command(&args),

@@ -7,6 +7,7 @@ use core::time::Duration;
 use mapwire_driver::config::{DriverConfig, ParseChoiceError};
 use mapwire_host::faults::FaultBackend;
 use mapwire_settings::{parse_design, size};
+use mapwire_transport::net::Addresses;
 use thiserror::Error;
 
 /// A setting that is not valid.
@@ -115,6 +116,11 @@ impl NodeConfig {
         set.parse("MAPWIRE_POLICY", &mut driver.policy)?;
         set.parse("MAPWIRE_PREPIN", &mut driver.prepin_pages)?;
         set.parse("MAPWIRE_INSECURE", &mut driver.net.insecure)?;
+        set.read(
+            "MAPWIRE_ADDRESSES",
+            |text| text.parse::<Addresses>()?.resolve(),
+            &mut driver.net.addresses,
+        )?;
         driver.trace = given("MAPWIRE_TRACE_FOLDER").map(Into::into);
         driver.net.capture = given("MAPWIRE_CAPTURE_FOLDER").map(Into::into);
         set.parse("MAPWIRE_VIEWS", &mut shared.views)?;
@@ -236,6 +242,7 @@ mod tests {
             ("MAPWIRE_RANK", "-1"),
             ("MAPWIRE_TIMEOUT", "-1"),
             ("MAPWIRE_SHARED_BASE", "0xzz"),
+            ("MAPWIRE_ADDRESSES", "10.0.0.0/99"),
         ] {
             let error = with(name, value).unwrap_err();
             assert_eq!(error.name, name, "{error}");

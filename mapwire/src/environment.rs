@@ -13,6 +13,7 @@ pub const VARIABLES: &[&str] = &[
     "MAPWIRE_CONFIG",
     "MAPWIRE_DRIVER",
     "MAPWIRE_FAULTS",
+    "MAPWIRE_ADDRESSES",
     "MAPWIRE_INSECURE",
     "MAPWIRE_JOB",
     "MAPWIRE_LOG",

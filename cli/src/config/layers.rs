@@ -32,6 +32,7 @@ const fn row(
 pub(super) const OPTIONS: &[OptionRow] = &[
     row("ranks", "MAPWIRE_RANKS", "-n", None),
     row("transport", "MAPWIRE_TRANSPORT", "--transport", Some("shm")),
+    row("addresses", "MAPWIRE_ADDRESSES", "--addresses", None),
     row("insecure", "MAPWIRE_INSECURE", "--insecure", Some("false")),
     row("wait", "MAPWIRE_WAIT", "--wait", Some("adaptive")),
     row("path", "MAPWIRE_PATH", "--path", Some("direct")),
@@ -100,6 +101,7 @@ fn flags(options: &JobOptions) -> Vec<(&'static str, Option<&str>)> {
     vec![
         ("ranks", options.ranks.as_deref()),
         ("transport", options.transport.as_deref()),
+        ("addresses", options.addresses.as_deref()),
         ("insecure", options.insecure.then_some("true")),
         ("wait", options.wait.as_deref()),
         ("path", options.path.as_deref()),

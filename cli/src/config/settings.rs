@@ -6,6 +6,7 @@ use std::time::Duration;
 use mapwire_host::waiting::WaitStrategy;
 use mapwire_translation::Policy;
 use mapwire_transport::board::MAX_RANKS;
+use mapwire_transport::net::Addresses;
 
 use super::layers::{ConfigError, Layers, OPTIONS};
 use crate::run::terminal::Stdout;
@@ -44,7 +45,7 @@ pub(crate) struct Settings {
     /// What ranks write their output to.
     pub(crate) stdout: Stdout,
     /// The options that the ranks themselves read, as variables.
-    pub(crate) environment: Vec<(&'static str, String)>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 /// Options that only the launcher reads.
@@ -93,6 +94,10 @@ fn check(key: &str, text: &str) -> Checked {
             )),
         },
         "transport" => one_of(&["shm", "udp"], text),
+        "addresses" => match text.trim().parse::<Addresses>() {
+            Ok(_) => Ok(text.trim().to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
         "wait" => match text.trim().parse::<WaitStrategy>() {
             Ok(strategy) => Ok(strategy.to_string()),
             Err(error) => Err(error.to_string()),
@@ -144,7 +149,7 @@ impl Settings {
                 why,
             })?;
             if !LAUNCHERS_OWN.contains(&row.key) {
-                environment.push((row.variable, text));
+                environment.push((row.variable.to_owned(), text));
             }
         }
         let text = |key: &str| layers.get(key).map(|(text, _)| text.trim());
@@ -205,6 +210,7 @@ mod tests {
             ("timeout", "soon", "seconds"),
             ("timeout", "NaN", "seconds"),
             ("stop_grace", "-1", "seconds"),
+            ("addresses", "10.0.0.0/64", "network"),
             ("bind", "socket", "none, core"),
         ] {
             let error = outcome(key, text).unwrap_err();

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mapwire_transport::board::RankState;
@@ -10,31 +11,34 @@ use mapwire_transport::rendezvous::Broker;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgid, getpid, getppid, kill_process, kill_process_group, wait,
 };
 
-use super::Job;
 use super::ending::{self, RankEnd};
 use super::group::Group;
+use super::hosts::{Order, Uplink};
 use super::keeper::Link;
 use super::lines::Lines;
 use super::oom::OomKills;
 use super::signals::{self, Signals};
 use super::sink::{Sink, lost_output};
 use super::start;
+use super::{Job, Place};
 
 /// Between SIGTERM and SIGKILL for ranks that must end.
-const KILL_GRACE: Duration = Duration::from_secs(3);
+pub(super) const KILL_GRACE: Duration = Duration::from_secs(3);
 /// What ranks started and left behind may take to finish its output, after a clean end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 /// The terminal and the keeper may tell of one Ctrl-C both.
-const SAME_SIGNAL: Duration = Duration::from_millis(100);
+pub(super) const SAME_SIGNAL: Duration = Duration::from_millis(100);
 
 const SIGNALS: u64 = 0;
 const KEEPER: u64 = 1;
 const BROKER: u64 = 2;
 const WRITTEN: u64 = 3;
+const UPLINK: u64 = 4;
 const PIPES: u64 = 8;
 
 /// One output pipe of a rank.
@@ -81,7 +85,12 @@ enum Phase {
 
 pub(super) struct Launcher {
     pub(super) broker: Broker,
+    /// Those of this host, in their order.
     pub(super) ranks: Vec<Rank>,
+    /// The number of the first.
+    first: u32,
+    /// The way to who started this launcher on another host.
+    uplink: Option<Uplink>,
     epoll: OwnedFd,
     signals: Signals,
     keeper: OwnedFd,
@@ -109,15 +118,21 @@ pub(crate) struct Ended {
 
 /// Runs the job. When it returns, no process of the job is left.
 pub(crate) fn run(job: Job, link: Link) -> Ended {
+    run_with(job, link, None).0
+}
+
+/// Runs a job, or the part of it on this host, and gives the uplink back where it could be used.
+pub(super) fn run_with(job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, Option<Uplink>) {
     let keeper = link.keeper;
-    let mut launcher = match Launcher::prepare(&job, link) {
+    let mut launcher = match Launcher::prepare(&job, link, uplink) {
         Ok(launcher) => launcher,
         Err(why) => {
             eprintln!("mapwire: {why}");
-            return Ended {
+            let ended = Ended {
                 code: 1,
                 keeper_is_gone: getppid() != Some(keeper),
             };
+            return (ended, None);
         }
     };
     if let Err((code, why)) = start::ranks(&mut launcher, &job) {
@@ -133,15 +148,16 @@ pub(crate) fn run(job: Job, link: Link) -> Ended {
     if keeper_is_gone && let Some(group) = &launcher.group {
         group.remove();
     }
-    Ended {
+    let ended = Ended {
         code: launcher.code.unwrap_or(0),
         keeper_is_gone,
-    }
+    };
+    (ended, launcher.uplink)
 }
 
 impl Launcher {
-    fn prepare(job: &Job, link: Link) -> Result<Self, String> {
-        start::raise_descriptor_limit(job.ranks);
+    fn prepare(job: &Job, link: Link, uplink: Option<Uplink>) -> Result<Self, String> {
+        start::raise_descriptor_limit(job.place.ranks.len() as u32);
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|errno| format!("cannot become a child subreaper: {errno}"))?;
         let broker = start::broker(job)?;
@@ -149,10 +165,13 @@ impl Launcher {
             |error: io::Error| format!("cannot set up the event loop: {}", start::explain(&error));
         let os = |errno: Errno| loop_error(errno.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
-        let sinks = [
-            Sink::start(rustix::stdio::stdout()).map_err(loop_error)?,
-            Sink::start(rustix::stdio::stderr()).map_err(loop_error)?,
-        ];
+        let sinks = match &uplink {
+            Some(uplink) => uplink.sinks(),
+            None => [
+                Sink::start(rustix::stdio::stdout()).map_err(loop_error)?,
+                Sink::start(rustix::stdio::stderr()).map_err(loop_error)?,
+            ],
+        };
         let watch = |fd: BorrowedFd<'_>, token| {
             epoll::add(
                 &epoll,
@@ -165,10 +184,17 @@ impl Launcher {
         watch(link.pipe.as_fd(), KEEPER).map_err(os)?;
         watch(broker.as_fd(), BROKER).map_err(os)?;
         watch(sinks[0].as_fd(), WRITTEN).map_err(os)?;
-        watch(sinks[1].as_fd(), WRITTEN).map_err(os)?;
+        match &uplink {
+            // Both go the same way.
+            Some(uplink) => watch(uplink.input(), UPLINK),
+            None => watch(sinks[1].as_fd(), WRITTEN),
+        }
+        .map_err(os)?;
         Ok(Self {
             broker,
             ranks: Vec::new(),
+            first: job.place.ranks.start,
+            uplink,
             epoll,
             signals: link.signals,
             keeper: link.pipe,
@@ -187,7 +213,9 @@ impl Launcher {
 
     /// Tells the user something, between the ranks' lines.
     pub(super) fn say(&self, text: &str) {
-        self.sinks[1].push(format!("mapwire: {text}\n").as_bytes());
+        let host = self.uplink.as_ref().map(Uplink::host);
+        let host = host.map_or_else(String::new, |host| format!("host {host}: "));
+        self.sinks[1].push(format!("mapwire: {host}{text}\n").as_bytes());
     }
 
     /// Serves everything until the job is over and its output written.
@@ -223,7 +251,7 @@ impl Launcher {
                     SIGNALS => self.handle_signals(now),
                     KEEPER => self.handle_keeper(now),
                     // Served below, in every turn.
-                    BROKER => {}
+                    BROKER | UPLINK => {}
                     WRITTEN => self.sinks.iter().for_each(Sink::clear_event),
                     token => {
                         let at = (token - PIPES) as usize;
@@ -232,6 +260,43 @@ impl Launcher {
                 }
             }
             self.broker.handle_ready(now);
+            self.serve_uplink(now);
+        }
+    }
+
+    /// What ranks of this host read as rank 0.
+    pub(super) fn stdin_of_rank_0(&mut self) -> Stdio {
+        let Some(uplink) = &mut self.uplink else {
+            return start::stdin_of_rank_0();
+        };
+        match pipe_with(PipeFlags::CLOEXEC) {
+            Ok((reader, writer)) => match uplink.pour_into(writer) {
+                Ok(()) => reader.into(),
+                Err(_) => start::nothing(),
+            },
+            Err(_) => start::nothing(),
+        }
+    }
+
+    fn serve_uplink(&mut self, now: Instant) {
+        let Some(uplink) = &mut self.uplink else {
+            return;
+        };
+        for order in uplink.serve(&mut self.broker, now) {
+            match order {
+                Order::End(code) => self.begin_ending(code, now),
+                Order::Kill => {
+                    self.code.get_or_insert(128 + libc::SIGKILL as u8);
+                    self.kill_ranks();
+                }
+                Order::Stop => self.signal_ranks(Signal::STOP),
+                Order::Continue => self.signal_ranks(Signal::CONT),
+                Order::HeadIsGone => {
+                    let _ = epoll::delete(&self.epoll, rustix::stdio::stdin());
+                    self.code.get_or_insert(128 + libc::SIGKILL as u8);
+                    self.kill_ranks();
+                }
+            }
         }
     }
 
@@ -249,7 +314,8 @@ impl Launcher {
         } else {
             None
         };
-        [phase, stops, self.broker.poll_at(now)]
+        let uplink = self.uplink.as_ref().map(Uplink::poll_at);
+        [phase, stops, uplink, self.broker.poll_at(now)]
             .into_iter()
             .flatten()
             .min()
@@ -319,8 +385,13 @@ impl Launcher {
     fn numbers(&self, wanted: impl Fn(&Rank) -> bool) -> Vec<String> {
         let all = self.ranks.iter().enumerate();
         all.filter(|(_, r)| wanted(r))
-            .map(|(n, _)| n.to_string())
+            .map(|(n, _)| self.number_of(n).to_string())
             .collect()
+    }
+
+    /// The rank that stands at `at` in the list.
+    fn number_of(&self, at: usize) -> u32 {
+        self.first + at as u32
     }
 
     fn signal_ranks(&self, signal: Signal) {
@@ -339,6 +410,9 @@ impl Launcher {
         self.code.get_or_insert(code);
         if self.phase == Phase::Running {
             self.phase = Phase::Ending(now + KILL_GRACE);
+            if let Some(uplink) = &self.uplink {
+                uplink.tell_end(code);
+            }
             self.signal_ranks(Signal::TERM);
             // A stopped process sees the signal only when it continues.
             self.signal_ranks(Signal::CONT);
@@ -451,18 +525,20 @@ impl Launcher {
                 self.handle_stop(number, signal, now);
             } else {
                 self.ranks[number].stopped_at = None;
-                self.broker.handle_rank_continued(number as u32);
+                let rank = self.number_of(number);
+                self.broker.handle_rank_continued(rank);
             }
         }
     }
 
     fn handle_stop(&mut self, number: usize, signal: i32, now: Instant) {
         self.ranks[number].stopped_at.get_or_insert(now);
-        self.broker.handle_rank_stopped(number as u32);
+        let rank = self.number_of(number);
+        self.broker.handle_rank_stopped(rank);
         if self.phase == Phase::Running {
             let pid = self.ranks[number].pid.as_raw_nonzero();
             self.say(&format!(
-                "rank {number} (process {pid}) was stopped by {}; the job ends in {} s unless it continues: kill -CONT {pid}",
+                "rank {rank} (process {pid}) was stopped by {}; the job ends in {} s unless it continues: kill -CONT {pid}",
                 signals::name(signal),
                 self.stop_grace.as_secs_f32()
             ));
@@ -470,10 +546,10 @@ impl Launcher {
     }
 
     fn handle_end(&mut self, number: usize, end: RankEnd, now: Instant) {
-        let joined = self.broker.has_joined(number as u32);
-        let left = self.broker.board().state(number as u32) == RankState::Left;
-        self.broker
-            .handle_rank_exited(number as u32, end.is_clean(), now);
+        let rank = self.number_of(number);
+        let joined = self.broker.has_joined(rank);
+        let left = self.broker.board().state(rank) == RankState::Left;
+        self.broker.handle_rank_exited(rank, end.is_clean(), now);
         self.ranks[number].end = Some(end);
         self.ranks[number].stopped_at = None;
         // Its last words come before what is said of it.
@@ -481,13 +557,14 @@ impl Launcher {
         self.read_pipe(number, 1, 16);
         if end.is_clean() {
             if joined && !left {
-                tracing::info!("rank {number} ended without leaving the job");
+                tracing::info!("rank {rank} ended without leaving the job");
             }
             return;
         }
         if self.phase == Phase::Running {
             let pid = self.ranks[number].pid.as_raw_nonzero();
             let others = match self.live().count() {
+                _ if self.uplink.is_some() => "; ending the job".to_owned(),
                 0 => String::new(),
                 count => format!("; ending the other {}", ranks_text(count)),
             };
@@ -497,7 +574,7 @@ impl Launcher {
                 _ => None,
             };
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
-            self.say(&format!("rank {number} (process {pid}) {end}{why}{others}"));
+            self.say(&format!("rank {rank} (process {pid}) {end}{why}{others}"));
             self.begin_ending(end.exit_code(), now);
         }
     }
@@ -575,15 +652,20 @@ fn ranks_text(count: usize) -> String {
 }
 
 /// What a rank finds in its environment, beside the launcher's own and the options.
-pub(super) fn rank_variables(broker: &Broker, rank: u32, size: u32) -> Vec<(OsString, OsString)> {
-    let (rank, size) = (rank.to_string(), size.to_string());
+pub(super) fn rank_variables(
+    broker: &Broker,
+    rank: u32,
+    place: &Place,
+) -> Vec<(OsString, OsString)> {
+    let local = (rank - place.ranks.start).to_string();
+    let (rank, size) = (rank.to_string(), place.size().to_string());
     let pairs = [
         ("MAPWIRE_JOB", broker.address().to_string()),
         ("MAPWIRE_RANK", rank.clone()),
         ("MAPWIRE_SIZE", size.clone()),
-        ("RANK", rank.clone()),
+        ("RANK", rank),
         ("WORLD_SIZE", size),
-        ("LOCAL_RANK", rank),
+        ("LOCAL_RANK", local),
     ];
     pairs
         .into_iter()

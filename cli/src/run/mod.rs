@@ -18,9 +18,11 @@
 //! | [`terminal`] | what a rank writes its output to |
 //! | [`signals`] | signals as readable events |
 //! | [`trace`] | one trace of what the ranks wrote down |
+//! | [`hosts`] | jobs over several hosts |
 
 mod ending;
 mod group;
+pub(crate) mod hosts;
 mod keeper;
 mod launcher;
 mod lines;
@@ -36,17 +38,66 @@ pub(crate) mod terminal;
 mod trace;
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use mapwire_transport::board::MAX_RANKS;
+use mapwire_transport::rendezvous::Secret;
+
 use crate::args::RunArgs;
-use crate::config::{Layers, Settings};
+use crate::config::{Layers, Settings, Transport};
 use crate::fail;
+
+/// Which ranks a launcher starts, and where the others are.
+pub(crate) struct Place {
+    /// Its own.
+    pub(crate) ranks: Range<u32>,
+    /// The host of each rank of the job.
+    hosts: Vec<u32>,
+    /// The number of this host and the job's secret, where other hosts have launchers of their own.
+    here: Option<(u32, Secret)>,
+}
+
+impl Place {
+    /// All ranks of the job.
+    fn whole(ranks: u32, transport: Transport) -> Self {
+        Self {
+            ranks: 0..ranks,
+            hosts: match transport {
+                Transport::Shm => vec![0; ranks as usize],
+                Transport::Udp => (0..ranks).collect(),
+            },
+            here: None,
+        }
+    }
+
+    /// The ranks of host `number` of those with so many ranks each; `None` if that cannot be.
+    pub(crate) fn of_host(counts: &[u32], number: u32, secret: Secret) -> Option<Self> {
+        let all = counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        if !(1..=u64::from(MAX_RANKS)).contains(&all) || number as usize >= counts.len() {
+            return None;
+        }
+        let before: u32 = counts[..number as usize].iter().sum();
+        let numbered = (0..).zip(counts);
+        let hosts = numbered.flat_map(|(host, count)| std::iter::repeat_n(host, *count as usize));
+        Some(Self {
+            ranks: before..before + counts[number as usize],
+            hosts: hosts.collect(),
+            here: Some((number, secret)),
+        })
+    }
+
+    /// Ranks in the job.
+    fn size(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+}
 
 /// What the launcher needs to know.
 pub(crate) struct Job {
-    ranks: u32,
+    place: Place,
     program: program::Program,
     variables: Vec<(OsString, OsString)>,
     settings: Settings,
@@ -62,28 +113,12 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return fail(&error, 2),
     };
-    let Some(ranks) = settings.ranks else {
-        eprintln!(
-            "mapwire: how many ranks? Give -n N, or set MAPWIRE_RANKS or `ranks` in the configuration file"
-        );
-        return ExitCode::from(2);
-    };
-    let variables = match variables(&args.variables) {
-        Ok(variables) => variables,
-        Err(why) => {
+    let work = match work(args, settings) {
+        Ok(work) => work,
+        Err((code, why)) => {
             eprintln!("mapwire: {why}");
-            return ExitCode::from(2);
+            return ExitCode::from(code);
         }
-    };
-    let program = match program::Program::find(&args.program, settings.wdir.as_deref()) {
-        Ok(program) => program,
-        Err(error) => return fail(&error, error.exit_code()),
-    };
-    let mut job = Job {
-        ranks,
-        program,
-        variables,
-        settings,
     };
     let trace = match &args.trace {
         None => None,
@@ -91,7 +126,7 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             let command = args.program.iter().map(|word| word.to_string_lossy());
             let per_node = args.procs_per_node.unwrap_or(1);
             let command = command.map(Into::into).collect();
-            match trace::Trace::begin(target, ranks, per_node, command) {
+            match trace::Trace::begin(target, work.ranks(), work.hosts(), per_node, command) {
                 Ok(trace) => Some(trace),
                 Err(why) => {
                     eprintln!("mapwire: {why}");
@@ -100,9 +135,7 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             }
         }
     };
-    job.settings
-        .environment
-        .extend(trace.iter().map(trace::Trace::variable));
+    let work = work.traced(trace.as_ref());
     match keeper::start() {
         Ok(keeper::Role::Keeper(code)) => {
             // Nothing of the job is left, so the ranks' files are what they will be. Ctrl-C ends this process as any other again.
@@ -113,7 +146,7 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             }
         }
         Ok(keeper::Role::Launcher(link)) => {
-            let ended = launcher::run(job, link);
+            let ended = work.run(link);
             // The keeper makes the trace, when nothing of the job is left; if it was killed, the launcher does.
             if ended.keeper_is_gone {
                 signals::unblock_ending();
@@ -132,6 +165,96 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             ExitCode::from(126)
         }
     }
+}
+
+/// What `mapwire run` is to do.
+enum Work {
+    Here(Job),
+    Spread(hosts::Spread),
+}
+
+/// Finds out what the command line asks for, or the exit code and what is wrong with it.
+fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
+    let variables = variables(&args.variables).map_err(|why| (2, why))?;
+    let given = match (&args.hosts, &args.hostfile) {
+        (Some(text), _) => Some(hosts::of_option(text)),
+        (None, Some(path)) => Some(hosts::of_file(path)),
+        (None, None) => None,
+    };
+    if let Some(given) = given {
+        let given = given.map_err(|error| (2, text_of(&error)))?;
+        let template = hosts::Template::parse(args.launch_agent.as_deref());
+        return Ok(Work::Spread(hosts::Spread {
+            plan: hosts::Plan::new(&given, settings.ranks).map_err(|why| (2, why))?,
+            template: template.map_err(|why| (2, why))?,
+            program: args.program.clone(),
+            variables,
+            settings,
+            trace: None,
+        }));
+    }
+    let Some(ranks) = settings.ranks else {
+        return Err((
+            2,
+            "how many ranks? Give -n N, or set MAPWIRE_RANKS or `ranks` in the configuration file"
+                .into(),
+        ));
+    };
+    let program = program::Program::find(&args.program, settings.wdir.as_deref())
+        .map_err(|error| (error.exit_code(), text_of(&error)))?;
+    Ok(Work::Here(Job {
+        place: Place::whole(ranks, settings.transport),
+        program,
+        variables,
+        settings,
+    }))
+}
+
+impl Work {
+    fn ranks(&self) -> u32 {
+        match self {
+            Self::Here(job) => job.place.size(),
+            Self::Spread(spread) => spread.plan.size(),
+        }
+    }
+
+    fn hosts(&self) -> u32 {
+        match self {
+            Self::Here(_) => 1,
+            Self::Spread(spread) => spread.plan.hosts().len() as u32,
+        }
+    }
+
+    /// Has the ranks write what the trace is made of.
+    fn traced(mut self, trace: Option<&trace::Trace>) -> Self {
+        match (&mut self, trace) {
+            (_, None) => {}
+            (Self::Here(job), Some(trace)) => {
+                let (name, value) = trace.variable();
+                job.settings.environment.push((name.into(), value));
+            }
+            (Self::Spread(spread), Some(trace)) => spread.trace = Some(trace.folder().into()),
+        }
+        self
+    }
+
+    fn run(self, link: keeper::Link) -> launcher::Ended {
+        match self {
+            Self::Here(job) => launcher::run(job, link),
+            Self::Spread(spread) => hosts::run(&spread, link),
+        }
+    }
+}
+
+/// An error with its causes.
+fn text_of(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
 }
 
 /// What `-x` asks for. A variable without a value must be set already: ranks get the whole

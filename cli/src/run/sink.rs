@@ -1,4 +1,4 @@
-//! Writes to the user's stdout or stderr from a thread of its own, so that a reader who pauses
+//! Writes to the user's stdout or stderr, or to a pipe, from a thread of its own, so that a reader who pauses
 //! (a pager, Ctrl-S) never stops the loop that must serve ranks and signals.
 
 use std::io;
@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
+use super::hosts::frames_of;
+
 /// With more than this waiting, the ranks' pipes are left unread, so that ranks wait for the reader.
 const FULL: usize = 1 << 20;
 
@@ -15,6 +17,8 @@ const FULL: usize = 1 << 20;
 struct Queue {
     bytes: Vec<u8>,
     writing: bool,
+    /// Nothing more comes.
+    is_closed: bool,
     /// Why nothing more is written.
     lost: Option<Errno>,
 }
@@ -33,14 +37,37 @@ impl Shared {
     }
 }
 
-/// One output stream.
+/// Ends the writer when the last sink has gone.
+struct Closer(Arc<Shared>);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.0.lock().is_closed = true;
+        self.0.more.notify_one();
+    }
+}
+
+/// One output stream. Clones write to the same.
+#[derive(Clone)]
 pub(super) struct Sink {
     shared: Arc<Shared>,
+    _closer: Arc<Closer>,
+    /// The kind of frame that bytes become.
+    frame: Option<u8>,
 }
 
 impl Sink {
     /// Starts the writer of `target`.
     pub(super) fn start(target: BorrowedFd<'static>) -> io::Result<Self> {
+        Self::write_to(target)
+    }
+
+    /// Starts the writer of a pipe, which it closes when all is written and the sink has gone.
+    pub(super) fn into_pipe(target: OwnedFd) -> io::Result<Self> {
+        Self::write_to(target)
+    }
+
+    fn write_to(target: impl AsFd + Send + 'static) -> io::Result<Self> {
         let written = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Mutex::new(Queue::default());
         let shared = Arc::new(Shared {
@@ -52,12 +79,33 @@ impl Sink {
         std::thread::Builder::new()
             .name("output".into())
             .stack_size(128 * 1024)
-            .spawn(move || write_forever(&writers, target))?;
-        Ok(Self { shared })
+            .spawn(move || write_forever(&writers, target.as_fd()))?;
+        let _closer = Arc::new(Closer(shared.clone()));
+        Ok(Self {
+            shared,
+            _closer,
+            frame: None,
+        })
+    }
+
+    /// The same stream, for bytes that become frames of this kind.
+    pub(super) fn framed(&self, kind: u8) -> Self {
+        Self {
+            frame: Some(kind),
+            ..self.clone()
+        }
     }
 
     /// Queues bytes; never blocks.
     pub(super) fn push(&self, bytes: &[u8]) {
+        if let Some(kind) = self.frame {
+            let frames = frames_of(kind, bytes);
+            return self.append(&frames);
+        }
+        self.append(bytes);
+    }
+
+    fn append(&self, bytes: &[u8]) {
         let mut queue = self.shared.lock();
         if queue.lost.is_none() && !bytes.is_empty() {
             queue.bytes.extend_from_slice(bytes);
@@ -108,6 +156,9 @@ fn write_forever(shared: &Shared, target: BorrowedFd<'_>) {
     loop {
         let mut queue = shared.lock();
         while queue.bytes.is_empty() {
+            if queue.is_closed {
+                return;
+            }
             queue = shared
                 .more
                 .wait(queue)
@@ -120,6 +171,10 @@ fn write_forever(shared: &Shared, target: BorrowedFd<'_>) {
         let mut queue = shared.lock();
         queue.writing = false;
         queue.lost = outcome.err();
+        // Of a reader that has gone, what waits is of no use.
+        if queue.lost.is_some() {
+            queue.bytes.clear();
+        }
         drop(queue);
         let _ = rustix::io::write(&shared.written, &1_u64.to_ne_bytes());
         if outcome.is_err() {

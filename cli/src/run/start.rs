@@ -17,16 +17,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::Job;
 use super::launcher::{Launcher, Pipe, Rank, rank_variables};
 use super::{spawn, terminal};
-use crate::config::{Bind, Transport};
+use crate::config::Bind;
 
 /// The broker of the job, which makes channels of the usual size.
 pub(super) fn broker(job: &Job) -> Result<Broker, String> {
     let make = |_, _| Channel::create(&RingConfig::default()).map_err(as_io);
-    let hosts: Vec<u32> = match job.settings.transport {
-        Transport::Shm => vec![0; job.ranks as usize],
-        Transport::Udp => (0..job.ranks).collect(),
-    };
-    Broker::new(&hosts, Box::new(make)).map_err(|error| error.to_string())
+    let (hosts, make) = (&job.place.hosts, Box::new(make));
+    match &job.place.here {
+        None => Broker::new(hosts, make),
+        Some((here, secret)) => Broker::of_host(hosts, *here, *secret, make),
+    }
+    .map_err(|error| error.to_string())
 }
 
 /// The system's own error where there is one: the broker waits while there are no descriptors.
@@ -68,17 +69,17 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
             )
         })?,
     };
-    let mut stdin = Some(stdin_of_rank_0());
-    for rank in 0..job.ranks {
-        let mut environment = rank_variables(&launcher.broker, rank, job.ranks);
+    let mut stdin = (job.place.ranks.start == 0).then(|| launcher.stdin_of_rank_0());
+    for rank in job.place.ranks.clone() {
+        let mut environment = rank_variables(&launcher.broker, rank, &job.place);
         for (name, value) in &job.settings.environment {
-            environment.push((name.into(), value.into()));
+            environment.push((name.as_str().into(), value.as_str().into()));
         }
         // First, so that -x cannot break what ranks rely on.
         environment.splice(0..0, job.variables.iter().cloned());
         environment.splice(0..0, terminal::variables(job.settings.stdout));
-        let processor =
-            (!processors.is_empty()).then(|| processors[rank as usize % processors.len()]);
+        let local = (rank - job.place.ranks.start) as usize;
+        let processor = (!processors.is_empty()).then(|| processors[local % processors.len()]);
         let stdin = stdin.take().unwrap_or_else(nothing);
         let name = job.program.name.to_string_lossy();
         let started = spawn::start(
@@ -129,7 +130,7 @@ pub(crate) fn nothing() -> Stdio {
 
 /// Our own standard input, unless that is a terminal: ranks are not in its foreground group and
 /// would be stopped when they read it, so the launcher reads it for them.
-fn stdin_of_rank_0() -> Stdio {
+pub(super) fn stdin_of_rank_0() -> Stdio {
     if !io::stdin().is_terminal() {
         return Stdio::inherit();
     }

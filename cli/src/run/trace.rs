@@ -10,6 +10,9 @@ use mapwire_driver::capture::{counters_of, file_of};
 use mapwire_trace::whole_file::Destination;
 use mapwire_trace::{Metadata, RawReader, TraceWriter, WholeFile};
 
+use super::hosts::clock_of;
+use super::text_of;
+
 /// The variable by which ranks learn of the folder.
 const VARIABLE: &str = "MAPWIRE_TRACE_FOLDER";
 
@@ -20,6 +23,7 @@ pub(super) struct Trace {
     folder: OwnedFd,
     folder_path: PathBuf,
     ranks: u32,
+    hosts: u32,
     /// Ranks that the trace has as processes of one node.
     per_node: u16,
     command: Vec<String>,
@@ -41,6 +45,7 @@ impl Trace {
     pub(super) fn begin(
         target: &Path,
         ranks: u32,
+        hosts: u32,
         per_node: u16,
         command: Vec<String>,
     ) -> Result<Self, String> {
@@ -61,6 +66,7 @@ impl Trace {
             folder,
             folder_path,
             ranks,
+            hosts,
             per_node,
             command,
             began: SystemTime::now(),
@@ -70,6 +76,11 @@ impl Trace {
     /// What the ranks' environment gets.
     pub(super) fn variable(&self) -> (&'static str, String) {
         (VARIABLE, self.folder_path.to_string_lossy().into_owned())
+    }
+
+    /// Where the ranks' files belong.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder_path
     }
 
     /// Makes one trace of the ranks' files, when no rank writes any more; says on standard error what came of it. False when there
@@ -113,7 +124,8 @@ impl Trace {
         for rank in 0..self.ranks {
             let path = file_of(&folder, rank);
             if path.exists() {
-                readers.push(RawReader::open(&path).map_err(|error| text(&error))?);
+                let reader = RawReader::open(&path).map_err(|error| text_of(&error))?;
+                readers.push(reader.ahead_by(clock_of(&folder, rank)));
             } else {
                 notes.push(format!(
                     "rank {rank} wrote nothing: it never joined the job"
@@ -135,7 +147,7 @@ impl Trace {
         let metadata = Metadata {
             command: self.command.clone(),
             nodes: Some(self.ranks.div_ceil(self.per_node.into())),
-            hosts: Some(1),
+            hosts: Some(self.hosts),
             taken_unix_s: self
                 .began
                 .duration_since(UNIX_EPOCH)
@@ -148,14 +160,14 @@ impl Trace {
         let file = target
             .and_then(WholeFile::create_at)
             .map_err(|error| error.to_string())?;
-        let mut writer = TraceWriter::new(file, &metadata).map_err(|error| text(&error))?;
+        let mut writer = TraceWriter::new(file, &metadata).map_err(|error| text_of(&error))?;
         let mut merged = mapwire_trace::merge::merge(readers);
         for record in &mut merged {
-            let mut record = record.map_err(|error| text(&error))?;
+            let mut record = record.map_err(|error| text_of(&error))?;
             let rank = record.node.get();
             record.node = (rank / self.per_node).into();
             record.process = (rank % self.per_node).into();
-            writer.push(&record).map_err(|error| text(&error))?;
+            writer.push(&record).map_err(|error| text_of(&error))?;
         }
         for stream in merged.streams() {
             if stream.torn_bytes() > 0 {
@@ -166,7 +178,7 @@ impl Trace {
             }
         }
         let records = writer.records();
-        let file = writer.finish().map_err(|error| text(&error))?;
+        let file = writer.finish().map_err(|error| text_of(&error))?;
         let bytes = file.keep().map_err(|error| error.to_string())?;
         Ok(Outcome {
             records,
@@ -183,15 +195,4 @@ fn remove(folder: &Path) {
             folder.display()
         );
     }
-}
-
-/// An error with its causes.
-fn text(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

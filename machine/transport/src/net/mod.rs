@@ -1,5 +1,6 @@
 //! The way to ranks of other hosts: sealed datagrams over UDP, which may be lost. The links of the network interface recover them.
 
+mod addresses;
 mod alarm;
 pub mod capture;
 mod card;
@@ -17,6 +18,7 @@ use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, NodeId};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+pub use addresses::{Addresses, AddressesError};
 pub(crate) use alarm::Alarm;
 use capture::Capture;
 pub use card::{CardError, Contact, MAX_ADDRESSES};

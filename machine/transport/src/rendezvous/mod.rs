@@ -26,7 +26,7 @@ pub use address::{JobAddress, JobAddressError};
 pub use client::{Client, Event};
 pub use error::RendezvousError;
 pub use message::{Card, Secret};
-pub use server::{Broker, BrokerStats, MakeChannel};
+pub use server::{Broker, BrokerStats, MakeChannel, NotElsewhere, Word};
 
 #[cfg(test)]
 mod tests;

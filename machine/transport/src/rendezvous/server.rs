@@ -2,6 +2,7 @@
 
 mod descent;
 mod door;
+mod elsewhere;
 mod outgoing;
 
 use std::collections::{HashSet, VecDeque};
@@ -21,6 +22,7 @@ use super::message::{Card, ParseError, Record, Refusal, Secret, ToBroker, ToRank
 use super::socket::{self, Received};
 use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
 use door::Door;
+pub use elsewhere::{NotElsewhere, Word};
 use outgoing::Outgoing;
 
 /// Makes the memory of the channel between two ranks, the lower rank first. The descriptor must
@@ -109,6 +111,10 @@ pub struct Broker {
     door: Door,
     connections: Vec<Option<Connection>>,
     ranks: Vec<Rank>,
+    /// The host whose ranks this broker serves; `None`: it serves all.
+    here: Option<u32>,
+    /// For the brokers of other hosts.
+    words: VecDeque<Word>,
     pairs: HashSet<(u32, u32)>,
     /// Pairs whose channel could not be made yet.
     pairs_due: Vec<(u32, u32)>,
@@ -127,12 +133,23 @@ impl Broker {
     /// # Errors
     /// A number of ranks that the board refuses, or no descriptors left.
     pub fn new(hosts: &[u32], make_channel: MakeChannel) -> Result<Self, BoardError> {
+        let mut secret = Secret([0; 32]);
+        // Up to 256 bytes come whole.
+        getrandom(&mut secret.0, GetRandomFlags::empty()).map_err(|errno| BoardError::Os {
+            call: "getrandom",
+            errno,
+        })?;
+        Self::with_secret(hosts, secret, make_channel)
+    }
+
+    fn with_secret(
+        hosts: &[u32],
+        secret: Secret,
+        make_channel: MakeChannel,
+    ) -> Result<Self, BoardError> {
         let os = |call| move |errno| BoardError::Os { call, errno };
         let (board, BoardFiles { bells, news }) = BrokersBoard::create(hosts)?;
         let ranks = board.ranks();
-        let mut secret = Secret([0; 32]);
-        // Up to 256 bytes come whole.
-        getrandom(&mut secret.0, GetRandomFlags::empty()).map_err(os("getrandom"))?;
         let address = JobAddress::random().map_err(os("getrandom"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .and_then(above_stdio)
@@ -148,6 +165,8 @@ impl Broker {
             door,
             connections: Vec::new(),
             ranks: (0..ranks).map(|_| Rank::default()).collect(),
+            here: None,
+            words: VecDeque::new(),
             pairs: HashSet::new(),
             pairs_due: Vec::new(),
             make_channel,
@@ -273,7 +292,7 @@ impl Broker {
     /// The process of `rank` was stopped by a signal.
     pub fn handle_rank_stopped(&mut self, rank: u32) {
         if !self.board.state(rank).is_gone() {
-            self.board.set_state(rank, RankState::Stopped);
+            self.set_state(rank, RankState::Stopped);
         }
     }
 
@@ -285,7 +304,7 @@ impl Broker {
             } else {
                 RankState::Absent
             };
-            self.board.set_state(rank, state);
+            self.set_state(rank, state);
         }
     }
 
@@ -384,7 +403,8 @@ impl Broker {
             return self.refuse(at, Refusal::Taken, now);
         }
         let origin = self.connections[at].as_ref().and_then(|c| c.origin);
-        if self.ranks[rank as usize].process.is_some() && origin != Some(rank) {
+        let has_process = self.ranks[rank as usize].process.is_some();
+        if self.is_elsewhere(rank) || (has_process && origin != Some(rank)) {
             return self.refuse(at, Refusal::Process, now);
         }
         let Some(Some(connection)) = self.connections.get_mut(at) else {
@@ -403,7 +423,7 @@ impl Broker {
         connection.queue.append(&mut record.held);
         self.stats.joined += 1;
         self.board.set_pid(rank, connection.pid);
-        self.board.set_state(rank, RankState::Joined);
+        self.set_state(rank, RankState::Joined);
         self.flush(at, now);
     }
 
@@ -473,6 +493,7 @@ impl Broker {
     }
 
     fn publish(&mut self, rank: u32, card: Card, now: Instant) {
+        self.tell_card(rank, &card);
         let record = &mut self.ranks[rank as usize];
         record.card = Some(card);
         for other in std::mem::take(&mut record.awaited_by) {
@@ -532,7 +553,7 @@ impl Broker {
         }
         // Who left cleanly stays so, unless its process then fails.
         if self.board.state(rank) != RankState::Left || state == RankState::Dead {
-            self.board.set_state(rank, state);
+            self.set_state(rank, state);
         }
     }
 

@@ -16,6 +16,8 @@ use super::socket::{self, Received};
 use super::*;
 use crate::board::RankState;
 
+mod elsewhere;
+
 /// Longer than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 

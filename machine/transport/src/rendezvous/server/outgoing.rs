@@ -56,7 +56,7 @@ pub(super) fn pair_quota(ranks: u64) -> usize {
 
 impl Broker {
     /// Queues a message for `rank`, or holds it until `rank` joins. `false` if it has gone, its queue is
-    /// full, or too many descriptors of one rank wait for it.
+    /// full, too many descriptors of one rank wait for it, or another broker serves it.
     pub(super) fn deliver(
         &mut self,
         rank: u32,
@@ -64,6 +64,9 @@ impl Broker {
         fd: Option<Rc<OwnedFd>>,
         now: Instant,
     ) -> bool {
+        if self.is_elsewhere(rank) {
+            return false;
+        }
         let record = &mut self.ranks[rank as usize];
         let outgoing = Outgoing::new(message, fd);
         let (queue, connected) = match record.connection {

@@ -1,0 +1,318 @@
+//! What the head and an agent tell each other.
+//!
+//! An agent begins with a line, so that what a login shell prints before it can be told apart: `mapwire agent PROTOCOL VERSION`. All
+//! else are frames: length `u32` (little-endian, of what follows), kind `u8`, body. The body of kind 0 is a [`Message`] as JSON, that of the
+//! others are bytes of a stream.
+
+use std::io::{self, Read};
+
+use mapwire_transport::board::RankState;
+use mapwire_transport::rendezvous::{Card, Word};
+use serde::{Deserialize, Serialize};
+
+/// Number of this protocol.
+pub(super) const PROTOCOL: u32 = 1;
+/// What the first line begins with.
+pub(super) const GREETING: &str = "mapwire agent ";
+/// Longest body, in bytes: a line of output and its tag fit.
+pub(super) const LONGEST: usize = 4 << 20;
+
+/// Kinds of frames.
+pub(super) const MESSAGE: u8 = 0;
+/// Whole lines of the ranks' standard output.
+pub(super) const STDOUT: u8 = 1;
+/// Whole lines of their standard error, and what the agent says itself.
+pub(super) const STDERR: u8 = 2;
+/// Standard input of rank 0; empty at its end.
+pub(super) const STDIN: u8 = 3;
+/// A part of a file that ranks wrote: length of its name (`u8`), name, bytes that follow those before.
+pub(super) const FILE: u8 = 4;
+
+/// How often each side says something, and for how long the other may be silent.
+pub(super) const BEAT: std::time::Duration = std::time::Duration::from_secs(1);
+pub(super) const SILENCE: std::time::Duration = std::time::Duration::from_secs(4);
+
+/// What a job is to the agent of one host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Start {
+    /// The host as the user calls it.
+    pub(super) host: String,
+    /// Which of the hosts it is.
+    pub(super) number: u32,
+    /// Ranks of each host.
+    pub(super) counts: Vec<u32>,
+    /// The job's secret.
+    pub(super) secret: [u8; 32],
+    /// The program and its arguments.
+    pub(super) program: Vec<Vec<u8>>,
+    /// Where the ranks start.
+    pub(super) folder: Vec<u8>,
+    /// Whether the folder was asked for, and must be there.
+    pub(super) must_have_folder: bool,
+    /// Variables of the ranks, by name.
+    pub(super) variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Options that ranks read, as variables.
+    pub(super) environment: Vec<(String, String)>,
+    /// Whether lines begin with the rank.
+    pub(super) tag: bool,
+    /// Whether ranks write to a terminal.
+    pub(super) terminal: bool,
+    /// Whether ranks are bound to processors.
+    pub(super) bind: bool,
+    /// Seconds that a rank may be stopped.
+    pub(super) stop_grace_s: f64,
+    /// Whether ranks write a trace.
+    pub(super) trace: bool,
+}
+
+/// A state of a rank, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum State {
+    Absent,
+    Joined,
+    Left,
+    Dead,
+    Stopped,
+}
+
+/// What is not a stream of bytes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Message {
+    /// To the agent: the job. Comes once.
+    Start(Box<Start>),
+    /// How ranks of other hosts reach a rank.
+    Card { rank: u32, bytes: Vec<u8> },
+    /// What has become of a rank.
+    State { rank: u32, state: State },
+    /// The job ends, with this exit code.
+    End { code: u8 },
+    /// To the agent: kill the ranks.
+    Kill,
+    /// To the agent: stop the ranks, and let them continue.
+    Stop,
+    /// See [`Message::Stop`].
+    Continue,
+    /// To the head: the last of the standard input was taken.
+    Taken,
+    /// To the head: nothing of the job is left on this host.
+    Over { code: u8 },
+    /// To the head: the boot of the agent's kernel, by its name, and the agent's clock.
+    Here { boot: String, clock_ns: u64 },
+    /// The sender is there, and its clock.
+    Beat { clock_ns: u64 },
+}
+
+impl Message {
+    /// Who speaks.
+    pub(super) fn here() -> Self {
+        Self::Here {
+            boot: boot(),
+            clock_ns: clock_ns(),
+        }
+    }
+
+    /// A sign of life.
+    pub(super) fn beat() -> Self {
+        Self::Beat {
+            clock_ns: clock_ns(),
+        }
+    }
+
+    /// The frame of it.
+    pub(super) fn to_frame(&self) -> Vec<u8> {
+        let body = serde_json::to_vec(self).unwrap_or_default();
+        frame(MESSAGE, &body)
+    }
+
+    /// What a broker says, for the others.
+    pub(super) fn of_word(word: &Word) -> Self {
+        match word {
+            Word::Card { rank, card } => Self::Card {
+                rank: *rank,
+                bytes: card.bytes().to_vec(),
+            },
+            Word::State { rank, state } => Self::State {
+                rank: *rank,
+                state: State::of(*state),
+            },
+        }
+    }
+
+    /// What another broker said, if it is that and makes sense.
+    pub(super) fn to_word(&self) -> Option<Word> {
+        match self {
+            Self::Card { rank, bytes } => {
+                Card::new(bytes).map(|card| Word::Card { rank: *rank, card })
+            }
+            Self::State { rank, state } => Some(Word::State {
+                rank: *rank,
+                state: state.rank_state(),
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn of(state: RankState) -> Self {
+        match state {
+            RankState::Absent => Self::Absent,
+            RankState::Joined => Self::Joined,
+            RankState::Left => Self::Left,
+            RankState::Dead => Self::Dead,
+            RankState::Stopped => Self::Stopped,
+        }
+    }
+
+    fn rank_state(self) -> RankState {
+        match self {
+            Self::Absent => RankState::Absent,
+            Self::Joined => RankState::Joined,
+            Self::Left => RankState::Left,
+            Self::Dead => RankState::Dead,
+            Self::Stopped => RankState::Stopped,
+        }
+    }
+}
+
+/// The name of this boot of the kernel; processes for which it is the same have one clock.
+pub(super) fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// The clock by which ranks write traces, in nanoseconds.
+pub(super) fn clock_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A frame of bytes.
+pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(5 + body.len());
+    frame.extend((body.len() as u32 + 1).to_le_bytes());
+    frame.push(kind);
+    frame.extend(body);
+    frame
+}
+
+/// Frames of a stream's bytes, as many as they need.
+pub(in super::super) fn frames_of(kind: u8, bytes: &[u8]) -> Vec<u8> {
+    bytes
+        .chunks(LONGEST - 1)
+        .flat_map(|part| frame(kind, part))
+        .collect()
+}
+
+/// Cuts frames out of bytes as they come.
+#[derive(Default)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    /// So many of them have come out.
+    taken: usize,
+}
+
+impl Frames {
+    /// Takes the next bytes.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame: its kind and body.
+    ///
+    /// # Errors
+    /// The length is none that a frame has: this is not our protocol.
+    pub(super) fn next(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
+        let Some((&length, rest)) = self.bytes[self.taken..].split_first_chunk() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(length) as usize;
+        if length == 0 || length > LONGEST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let (kind, body) = (rest[0], rest[1..length].to_vec());
+        self.taken += 4 + length;
+        Ok(Some((kind, body)))
+    }
+
+    /// Waits for the next frame; `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), or the stream breaks.
+    pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<Option<(u8, Vec<u8>)>> {
+        let mut buffer = [0; 64 * 1024];
+        loop {
+            if let Some(frame) = self.next()? {
+                return Ok(Some(frame));
+            }
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.feed(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_whole_however_their_bytes_arrive() {
+        let bytes = [
+            frame(STDOUT, b"one\n"),
+            Message::beat().to_frame(),
+            frame(STDIN, b""),
+        ]
+        .concat();
+        for step in [1, 3, bytes.len()] {
+            let mut frames = Frames::default();
+            let mut out = Vec::new();
+            for part in bytes.chunks(step) {
+                frames.feed(part);
+                while let Some(frame) = frames.next().unwrap() {
+                    out.push(frame);
+                }
+            }
+            assert_eq!(out[0], (STDOUT, b"one\n".to_vec()));
+            assert!(matches!(
+                serde_json::from_slice(&out[1].1),
+                Ok(Message::Beat { .. })
+            ));
+            assert_eq!(out[2], (STDIN, vec![]));
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_frame_has_is_refused() {
+        for length in [0_u32, LONGEST as u32 + 1, u32::MAX] {
+            let mut frames = Frames::default();
+            frames.feed(&length.to_le_bytes());
+            assert!(frames.next().is_err());
+        }
+    }
+
+    #[test]
+    fn a_word_reads_back_as_it_was_said_and_an_impossible_card_does_not() {
+        let card = Card::new(&[1, 2, 3]).unwrap();
+        for word in [
+            Word::Card { rank: 7, card },
+            Word::State {
+                rank: 0,
+                state: RankState::Dead,
+            },
+        ] {
+            assert_eq!(Message::of_word(&word).to_word(), Some(word));
+        }
+        let long = Message::Card {
+            rank: 0,
+            bytes: vec![0; 1000],
+        };
+        assert_eq!(long.to_word(), None);
+    }
+}
