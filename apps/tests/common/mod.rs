@@ -6,7 +6,7 @@
 )]
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// What a program printed, and how it ended.
@@ -18,6 +18,19 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    fn of(output: Output) -> Self {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output;
+        Self {
+            code: status.code().unwrap_or(-1),
+            out: String::from_utf8(stdout).expect("text"),
+            err: String::from_utf8(stderr).expect("text"),
+        }
+    }
+
     /// Its output, given that it succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
@@ -51,18 +64,35 @@ pub(crate) fn run(line: &str) -> Ended {
     let name = words.next().expect("a program");
     let mut command = clean(program(name));
     command.args(words);
-    ended(command)
+    Ended::of(command.output().expect("the program starts"))
 }
 
 /// Runs `line` as a job: `options` are those of `mapwire run`, and lines come untagged.
 pub(crate) fn run_job(options: &str, line: &str) -> Ended {
+    let options: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
+    start_job(&options, line).wait()
+}
+
+/// A job that runs.
+pub(crate) struct Job(Child);
+
+/// Starts `line` as a job.
+pub(crate) fn start_job(options: &[String], line: &str) -> Job {
     let mut words = line.split_whitespace();
     let name = words.next().expect("a program");
     let mut command = clean(launcher());
     command.args(["run", "--no-tag"]);
-    command.args(options.split_whitespace());
+    command.args(options);
     command.args(["--", program(name)]).args(words);
-    ended(command)
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Job(command.spawn().expect("the launcher starts"))
+}
+
+impl Job {
+    /// Waits for its end.
+    pub(crate) fn wait(self) -> Ended {
+        Ended::of(self.0.wait_with_output().expect("the job ends"))
+    }
 }
 
 /// A command that no setting around this test changes.
@@ -77,19 +107,6 @@ fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .stdin(Stdio::null());
     command
-}
-
-fn ended(mut command: Command) -> Ended {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("the program starts");
-    Ended {
-        code: status.code().unwrap_or(-1),
-        out: String::from_utf8(stdout).expect("text"),
-        err: String::from_utf8(stderr).expect("text"),
-    }
 }
 
 /// The launcher: what `MAPWIRE_LAUNCHER` names, or the workspace's own, built like the programs.

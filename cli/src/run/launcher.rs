@@ -444,8 +444,11 @@ impl Launcher {
         let mut bytes = [0; 16];
         match rustix::io::read(&self.keeper, &mut bytes) {
             Ok(0) => {
-                // Nobody waits for this job any more.
+                // Nobody waits for this job any more, but perhaps the head.
                 self.keeper_is_gone = true;
+                if self.uplink.is_some() {
+                    self.say("the agent was killed; ending the job");
+                }
                 self.code.get_or_insert(128 + libc::SIGKILL as u8);
                 let _ = epoll::delete(&self.epoll, &self.keeper);
                 self.kill_ranks();

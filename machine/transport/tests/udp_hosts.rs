@@ -4,90 +4,26 @@
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mapwire_transport::payload::Payload;
 use mapwire_transport::udp::{Destination, Outcome, Shortened, Udp, UdpConfig};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Network namespaces, each held by a process that sleeps. They end with it.
-struct Hosts(Vec<Child>);
+#[path = "../../../tests/namespaces.rs"]
+mod namespaces;
+use namespaces::Hosts;
 
-impl Hosts {
-    /// `None`, and says so, where that is not allowed.
-    fn new(count: usize) -> Option<Self> {
-        let mut hosts = Self(Vec::new());
-        for _ in 0..count {
-            let holder = Command::new("unshare")
-                .args(["--net", "sleep", "60"])
-                .stderr(Stdio::null())
-                .spawn();
-            match holder {
-                Ok(holder) => hosts.0.push(holder),
-                Err(error) => {
-                    println!("skipped: no network namespaces: {error}");
-                    return None;
-                }
-            }
-        }
-        let own = std::fs::read_link("/proc/self/ns/net").unwrap();
-        let end = Instant::now() + Duration::from_secs(10);
-        for (host, holder) in hosts.0.iter_mut().enumerate() {
-            let name = format!("/proc/{}/ns/net", holder.id());
-            while std::fs::read_link(&name).is_ok_and(|name| name == own) {
-                if holder.try_wait().unwrap().is_some() || Instant::now() > end {
-                    println!("skipped: host {host} may have no network namespace");
-                    return None;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        let can_enter = (0..count).all(|host| hosts.try_run(host, "ip link set lo up"));
-        if !can_enter {
-            println!("skipped: cannot enter network namespaces");
-        }
-        can_enter.then_some(hosts)
-    }
+/// What is done inside a host.
+trait Inside {
+    fn within<T: Send>(&self, host: usize, call: impl FnOnce() -> T + Send) -> T;
+    fn bind(&self, host: usize, address: &str) -> Udp;
+}
 
-    fn try_run(&self, host: usize, command: &str) -> bool {
-        let net = format!("--net=/proc/{}/ns/net", self.0[host].id());
-        let mut nsenter = Command::new("nsenter");
-        let status = nsenter.arg(net).args(command.split(' ')).status();
-        status.is_ok_and(|status| status.success())
-    }
-
-    /// Runs a command in a host; `PID` followed by a host's number stands for its namespace.
-    fn run(&self, host: usize, command: &str) {
-        let mut command = command.to_owned();
-        for (number, holder) in self.0.iter().enumerate() {
-            command = command.replace(&format!("PID{number}"), &holder.id().to_string());
-        }
-        assert!(self.try_run(host, &command), "host {host}: {command}");
-    }
-
-    /// A line between two hosts, of the given MTU, with addresses that end in 1 for host 0, 2 for host 1 and so on.
-    fn connect(&self, [a, b]: [usize; 2], net: u8, mtu: usize) {
-        let (ours, theirs) = (format!("to{b}"), format!("to{a}"));
-        self.run(
-            a,
-            &format!("ip link add {ours} type veth peer name {theirs} netns PID{b}"),
-        );
-        for (host, line) in [(a, &ours), (b, &theirs)] {
-            let number = host + 1;
-            self.run(
-                host,
-                &format!("ip address add 10.0.{net}.{number}/24 dev {line}"),
-            );
-            let ip = format!("fd00:{net}::{number}/64");
-            self.run(host, &format!("ip address add {ip} dev {line} nodad"));
-            self.run(host, &format!("ip link set {line} mtu {mtu} up"));
-        }
-    }
-
+impl Inside for Hosts {
     /// Calls a function in a host.
     fn within<T: Send>(&self, host: usize, call: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.0[host].id())).unwrap();
+        let namespace = File::open(self.network_of(host)).unwrap();
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 let network = Some(LinkNameSpaceType::Network);
@@ -101,15 +37,6 @@ impl Hosts {
     fn bind(&self, host: usize, address: &str) -> Udp {
         let config = UdpConfig::new(vec![address.parse().unwrap()]);
         self.within(host, || Udp::bind(&config)).unwrap()
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for holder in &mut self.0 {
-            let _ = holder.kill();
-            let _ = holder.wait();
-        }
     }
 }
 

@@ -1,0 +1,136 @@
+//! Jobs over four hosts that are network namespaces, sealed: the programs, while packets are lost and a line goes down. Needs root
+//! and the commands `ip`, `unshare`, `nsenter` and `nft`; says "skipped" without.
+
+mod common;
+#[path = "../../tests/namespaces.rs"]
+mod namespaces;
+
+use std::time::{Duration, Instant};
+
+use common::{Job, start_job};
+use namespaces::Hosts;
+
+const RANKED: usize = 4;
+
+/// Four hosts on two networks, and one that has the switches.
+fn four() -> Option<Hosts> {
+    let hosts = Hosts::new(RANKED + 1)?;
+    (hosts.join(RANKED, 0..RANKED, 1) && hosts.join(RANKED, 0..RANKED, 2)).then_some(hosts)
+}
+
+/// Drops one in 50 datagrams that come to a host.
+fn lose_some(hosts: &Hosts) -> bool {
+    let rules = std::env::temp_dir().join(format!("mapwire-loss-{}.nft", std::process::id()));
+    let text = "table inet loss {\n chain in {\n type filter hook input priority 0;\n \
+                meta l4proto udp numgen random mod 50 0 drop;\n }\n}\n";
+    std::fs::write(&rules, text).unwrap();
+    let set = |host| hosts.try_run(host, &format!("nft -f {}", rules.display()));
+    let all = (0..RANKED).all(set);
+    std::fs::remove_file(&rules).unwrap();
+    if !all {
+        println!("skipped: no packets can be lost here (nft)");
+    }
+    all
+}
+
+fn start(hosts: &Hosts, ranks: u32, line: &str) -> Job {
+    let names: Vec<String> = hosts.pids()[..RANKED].iter().map(u32::to_string).collect();
+    let names = names.join(",");
+    let agent = "nsenter --net=/proc/{host}/ns/net";
+    let options = [
+        "-n",
+        &ranks.to_string(),
+        "--hosts",
+        &names,
+        "--launch-agent",
+        agent,
+    ];
+    start_job(&options.map(str::to_owned), line)
+}
+
+#[test]
+fn the_programs_give_their_sequential_results_over_four_hosts_that_lose_packets() {
+    let Some(hosts) = four() else { return };
+    if !lose_some(&hosts) {
+        return;
+    }
+    for line in [
+        "tsp --cities 11",
+        "sor --size 258 --iterations 20",
+        "is --keys 300000 --values 2^7 --iterations 3",
+        "lu --size 192 --block 16",
+    ] {
+        // Some hosts have two ranks, which share memory.
+        for ranks in [4, 6] {
+            let row = start(&hosts, ranks, &format!("{line} --json")).wait().row();
+            assert_eq!(
+                (&row["check"], &row["ranks"]),
+                (&"ok".into(), &ranks.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn a_host_that_loses_one_of_its_lines_goes_on_by_the_other() {
+    let Some(hosts) = four() else { return };
+    let job = start(&hosts, 4, "sor --size 514 --iterations 60 --json");
+    std::thread::sleep(Duration::from_millis(700));
+    hosts.run(2, "ip link set eth1 down");
+    let row = job.wait().row();
+    assert_eq!(row["check"], "ok", "{row}");
+}
+
+#[test]
+fn when_a_host_is_gone_the_job_ends_with_a_word_of_it_and_leaves_nothing() {
+    let Some(hosts) = four() else { return };
+    let job = start(&hosts, 4, "sor --size 1026 --iterations 100000");
+    std::thread::sleep(Duration::from_millis(700));
+    let killed = Instant::now();
+    for pid in processes_in(&hosts.network_of(3)) {
+        if pid != hosts.pids()[3] {
+            let _ = std::process::Command::new("kill")
+                .args(["-9", &pid.to_string()])
+                .status();
+        }
+    }
+    let ended = job.wait();
+    assert!(
+        killed.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let name = hosts.pids()[3].to_string();
+    assert!(
+        ended.err.contains(&format!("host {name} is lost")),
+        "{}",
+        ended.err
+    );
+    for host in 0..RANKED {
+        let left = processes_in(&hosts.network_of(host));
+        assert_eq!(left, [hosts.pids()[host]], "host {host}");
+    }
+}
+
+#[test]
+fn hosts_that_a_firewall_keeps_apart_are_named_with_their_addresses_in_time() {
+    let Some(hosts) = four() else { return };
+    hosts.run(1, "ip link set eth1 down");
+    hosts.run(1, "ip link set eth2 down");
+    let job = start(&hosts, 4, "is --keys 30000 --values 2^7 --iterations 1");
+    let ended = job.wait();
+    assert_ne!(ended.code, 0, "{ended:?}");
+    println!("{}", ended.err);
+}
+
+/// Processes whose network this is.
+fn processes_in(network: &str) -> Vec<u32> {
+    let wanted = std::fs::read_link(network).unwrap();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_there = |pid: &u32| {
+        std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|network| network == wanted)
+    };
+    numbers.filter(is_there).collect()
+}
