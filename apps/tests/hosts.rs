@@ -34,18 +34,18 @@ fn lose_some(hosts: &Hosts) -> bool {
 }
 
 fn start(hosts: &Hosts, ranks: u32, line: &str) -> Job {
+    start_with(hosts, ranks, &[], line)
+}
+
+fn start_with(hosts: &Hosts, ranks: u32, more: &[&str], line: &str) -> Job {
     let names: Vec<String> = hosts.pids()[..RANKED].iter().map(u32::to_string).collect();
     let names = names.join(",");
     let agent = "nsenter --net=/proc/{host}/ns/net";
-    let options = [
-        "-n",
-        &ranks.to_string(),
-        "--hosts",
-        &names,
-        "--launch-agent",
-        agent,
-    ];
-    start_job(&options.map(str::to_owned), line)
+    let ranks = ranks.to_string();
+    let options = ["-n", &ranks, "--hosts", &names, "--launch-agent", agent];
+    let options = options.iter().chain(more).map(|word| (*word).to_owned());
+    let options: Vec<String> = options.collect();
+    start_job(&options, line)
 }
 
 #[test]
@@ -118,10 +118,13 @@ fn hosts_that_a_firewall_keeps_apart_are_named_with_their_addresses_in_time() {
     let Some(hosts) = four() else { return };
     hosts.run(1, "ip link set eth1 down");
     hosts.run(1, "ip link set eth2 down");
-    let job = start(&hosts, 4, "is --keys 30000 --values 2^7 --iterations 1");
-    let ended = job.wait();
-    assert_ne!(ended.code, 0, "{ended:?}");
-    println!("{}", ended.err);
+    let started = Instant::now();
+    let line = "is --keys 30000 --values 2^7 --iterations 1";
+    let ended = start_with(&hosts, 4, &["--timeout", "3"], line).wait();
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(started.elapsed() < Duration::from_secs(20));
+    let text = "rank 1 counts as gone: nothing came from it at 10.0.1.2:";
+    assert!(ended.err.contains(text), "{}", ended.err);
 }
 
 /// Processes whose network this is.

@@ -1,6 +1,8 @@
 //! Peers that count as gone though they live, and why: mostly peers that break the rules of the link. A link between processes of one host loses nothing and changes nothing, so what no
 //! NIC sends was sent by a peer that is broken or hostile: it counts as gone from then on, and errors say why.
 
+use std::net::SocketAddr;
+
 use mapwire_transport::shm::PeerCorrupt;
 use mapwire_wire::NodeId;
 use thiserror::Error;
@@ -20,6 +22,22 @@ pub enum Breach {
         "this process had no file descriptor left for the channel to it; raise the limit (`ulimit -n`)"
     )]
     NoDescriptor,
+    /// It does not answer, for all that is known.
+    #[error("nothing came from it{} for {seconds} s; is its host up, and does a firewall let UDP pass?", at.map_or(String::new(), |at| format!(" at {at}")))]
+    Silent {
+        /// Where it was last sought.
+        at: Option<SocketAddr>,
+        /// For so long, in seconds.
+        seconds: u32,
+    },
+}
+
+impl Breach {
+    /// Whether the peer broke a rule.
+    #[must_use]
+    pub fn is_fault(self) -> bool {
+        !matches!(self, Self::NoDescriptor | Self::Silent { .. })
+    }
 }
 
 /// The breach of each peer that committed one.

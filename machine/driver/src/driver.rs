@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
@@ -85,6 +86,8 @@ pub struct Driver<F: Fabric = JobFabric> {
     bells: Arc<F::Bells>,
     peers: PeerWords,
     pub(crate) breaches: Breaches,
+    /// For how long a peer may be silent that is awaited.
+    silence: Duration,
     /// Peers that were sent something and whose bell has not been rung since.
     to_ring: Vec<NodeId>,
     /// The last turn has seen the rings of all peers empty; it may end before, to turn to its program.
@@ -180,6 +183,7 @@ impl<F: Fabric> Driver<F> {
             told_service: false,
             peers,
             breaches: Breaches::new(nodes),
+            silence: config.timeout,
             to_ring: Vec::with_capacity(nodes),
             exports: Vec::new(),
             left_landings: Vec::new(),

@@ -89,7 +89,7 @@ pub enum DriverError {
     #[error("no file descriptor is left for the memory that rank {} exports; raise the limit (`ulimit -n`)", rank(.0))]
     NoDescriptor(NodeId),
     /// The peer counts as gone, mostly since it broke the rules.
-    #[error("rank {}{} counts as gone: {breach}", rank(.peer), if matches!(.breach, Breach::NoDescriptor) { "" } else { " is broken, and" })]
+    #[error("rank {}{} counts as gone: {breach}", rank(.peer), if .breach.is_fault() { " is broken, and" } else { "" })]
     PeerBroken {
         /// The peer.
         peer: NodeId,

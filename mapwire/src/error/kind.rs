@@ -128,6 +128,10 @@ fn of_driver(error: &DriverError) -> Kind {
             breach: mapwire_driver::breach::Breach::NoDescriptor,
             ..
         } => Kind::Limit,
+        DriverError::PeerBroken {
+            breach: mapwire_driver::breach::Breach::Silent { .. },
+            ..
+        } => Kind::Gone,
         // What a peer sent, or what this process could not write down.
         DriverError::Wire(_) | DriverError::PeerBroken { .. } => Kind::Protocol,
         DriverError::Range(_) | DriverError::NotMapped { .. } => Kind::Address,

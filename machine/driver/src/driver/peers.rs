@@ -6,6 +6,7 @@ use mapwire_transport::fabric::{Fabric, News};
 use mapwire_vmmc::RequestId;
 use mapwire_wire::NodeId;
 
+use super::telling::Gone;
 use super::{Driver, PROCESS, PeerWords, now_ns, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
@@ -84,10 +85,15 @@ impl<F: Fabric> Driver<F> {
 
     #[cold]
     fn take_all_gone(&mut self) -> bool {
-        while let Some((node, breach)) = self.teller.gone.pop() {
-            match breach {
-                Some(breach) => self.handle_breach(node, breach.into()),
-                None => self.handle_peer_gone(node),
+        while let Some((node, why)) = self.teller.gone.pop() {
+            match why {
+                Gone::Broken(breach) => self.handle_breach(node, breach.into()),
+                Gone::Left => self.handle_peer_gone(node),
+                Gone::Silent => {
+                    let seconds = self.silence.as_secs() as u32;
+                    let at = self.fabric.net().and_then(|net| net.address_of(node));
+                    self.handle_breach(node, Breach::Silent { at, seconds });
+                }
             }
         }
         true

@@ -23,7 +23,15 @@ pub(crate) struct Teller {
     /// Stores that a peer refused after they had left.
     pub(super) refused_stores: u64,
     /// Peers that the node has found gone, and why.
-    pub(super) gone: Vec<(NodeId, Option<Breach>)>,
+    pub(super) gone: Vec<(NodeId, Gone)>,
+}
+
+/// Why a peer is gone, as the node has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Gone {
+    Broken(Breach),
+    Left,
+    Silent,
 }
 
 impl Teller {
@@ -115,8 +123,9 @@ impl Teller {
                 offset,
                 length,
             }),
-            Told::PeerBroken { node, breach } => self.gone.push((node, Some(breach))),
-            Told::PeerLeft { node } | Told::PeerSilent { node } => self.gone.push((node, None)),
+            Told::PeerBroken { node, breach } => self.gone.push((node, Gone::Broken(breach))),
+            Told::PeerLeft { node } => self.gone.push((node, Gone::Left)),
+            Told::PeerSilent { node } => self.gone.push((node, Gone::Silent)),
             Told::PeerRestarted { node } => log.push(Line::PeerRestarted { node }),
             Told::PathChanged { node, path } => log.push(Line::PathChanged { node, path }),
         }

@@ -352,6 +352,13 @@ impl Net {
         })
     }
 
+    /// The preferred address of `peer`, once it has been introduced.
+    #[must_use]
+    pub fn address_of(&self, peer: NodeId) -> Option<SocketAddr> {
+        let remote = self.peers.get(usize::from(peer.0))?.as_ref()?;
+        remote.paths.first().map(|path| path.main.to)
+    }
+
     /// Whether [`poll`](Self::poll) gives something without a system call.
     #[inline]
     #[must_use]
