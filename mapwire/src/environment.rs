@@ -50,7 +50,7 @@ const OF_TESTS: &str = "MAPWIRE_TEST_";
 /// The levels of `MAPWIRE_LOG`.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// A launcher of other programs, and the variables by which it tells the number of processes and the process's own.
+/// A launcher that does not say how its processes learn of each other, and the variables by which it tells the number of processes and the process's own.
 struct Foreign {
     launcher: &'static str,
     size: &'static str,
@@ -58,7 +58,7 @@ struct Foreign {
 }
 
 /// `srun` and `mpirun` may set the variables of PMI besides their own.
-const FOREIGN: [Foreign; 5] = [
+const FOREIGN: [Foreign; 4] = [
     Foreign {
         launcher: "mpirun of Open MPI",
         size: "OMPI_COMM_WORLD_SIZE",
@@ -73,11 +73,6 @@ const FOREIGN: [Foreign; 5] = [
         launcher: "an MPI launcher",
         size: "PMI_SIZE",
         rank: "PMI_RANK",
-    },
-    Foreign {
-        launcher: "a PMIx launcher",
-        size: "PMIX_SIZE",
-        rank: "PMIX_RANK",
     },
     Foreign {
         launcher: "torchrun",
@@ -157,12 +152,11 @@ fn foreign_launcher(variable: impl Fn(&str) -> Option<String>, program: &str) ->
     let (marks, ranks) = match number(size) {
         Some(0 | 1) => return None,
         Some(count) => (format!("{size}={count}"), count.to_string()),
-        None if *launcher == "a PMIx launcher" => (format!("{rank}=0"), "N".to_owned()),
         None => return None,
     };
     (number(rank) == Some(0)).then(|| {
         format!(
-            "{launcher} started this process ({marks}), which mapwire cannot join to the others: each is a job of its own; \
+            "{launcher} started this process ({marks}) without PMIx or PMI, so each is a job of its own; \
              start them by `mapwire run -n {ranks} -- {program}`"
         )
     })
@@ -173,7 +167,16 @@ pub fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "mapwire: warning: {text}");
 }
 
-/// Warns, once, of what makes a job of this process alone other than its user expects. In a job the launcher has warned.
+/// Warns, once, of variables that have no effect. In a job of `mapwire run` that has warned.
+pub(crate) fn warn_of_variables() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let names = std::env::vars_os().map(|(name, _)| name);
+        unknown_variables(names).iter().for_each(|text| warn(text));
+    });
+}
+
+/// Warns, once, where another launcher has started this process with others, so that its user does not expect it to be alone.
 pub(crate) fn warn_alone() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -181,9 +184,7 @@ pub(crate) fn warn_alone() {
             .next()
             .unwrap_or_else(|| "./program".into());
         let variable = |name: &str| std::env::var(name).ok();
-        let foreign = foreign_launcher(variable, &program.to_string_lossy());
-        let names = std::env::vars_os().map(|(name, _)| name);
-        for text in foreign.into_iter().chain(unknown_variables(names)) {
+        if let Some(text) = foreign_launcher(variable, &program.to_string_lossy()) {
             warn(&text);
         }
     });
@@ -287,7 +288,6 @@ mod tests {
                 "{text}"
             );
         }
-        assert!(under(&[("PMIX_RANK", "0")]).unwrap().contains("run -n N"));
         for silent in [
             &[][..],
             &[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3")],

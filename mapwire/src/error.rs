@@ -4,6 +4,7 @@ use core::fmt;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::shared::SharedError;
+use mapwire_launch::LaunchError;
 use thiserror::Error;
 
 mod kind;
@@ -29,6 +30,9 @@ pub enum Error {
     /// A setting.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The launcher of another make that started this process with others: `mpirun`, `srun`, `mpiexec`.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// Communication.
     #[error(transparent)]
     Driver(#[from] DriverError),

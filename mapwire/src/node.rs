@@ -1,13 +1,16 @@
 //! A process's place in a job.
 
 use core::marker::PhantomData;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
 use mapwire_translation::ChooseVictims;
+use mapwire_launch::Membership;
 use mapwire_transport::job::JobFabric;
+use mapwire_transport::net::{Addresses, AddressesError};
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
@@ -39,26 +42,46 @@ pub(crate) struct Inner {
     pub(crate) requests: AtomicU32,
     /// What is on its way to other hosts.
     pub(crate) copies: Copies,
+    /// In a job that another launcher than `mapwire run` started.
+    membership: Option<Membership>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.engine.stop();
+        if let Some(membership) = self.membership.take()
+            && let Err(error) = membership.finish(self.config.driver.timeout)
+        {
+            tracing::warn!("{error}");
+        }
     }
 }
 
 impl Node {
-    /// Joins the job that `mapwire run` started this process in; without a launcher, a job of this process alone. Then it warns,
-    /// on standard error, of variables that mean nothing and of another launcher that started this process with others.
+    /// Joins the job that `mapwire run` started this process in, or `mpirun`, `prterun`, `srun` or `mpiexec`: by PMIx, PMI-2 or PMI-1. Without
+    /// a launcher, a job of this process alone. Where `mapwire run` is not there to do so, it warns on standard error of variables that
+    /// mean nothing, and of a launcher that it does not know.
     ///
     /// # Errors
     /// A `MAPWIRE_*` variable that is not valid; a launcher that is gone or refuses; a limit of the operating system.
     pub fn join() -> Result<Self> {
-        let config = NodeConfig::from_env()?;
-        if config.job.is_none() {
-            environment::warn_alone();
+        let mut config = NodeConfig::from_env()?;
+        if config.job.is_some() {
+            return Self::with(config);
         }
-        Self::with(config)
+        environment::warn_of_variables();
+        let Some(launcher) = mapwire_launch::detect()? else {
+            environment::warn_alone();
+            return Self::with(config);
+        };
+        let (net, timeout) = (&mut config.driver.net, config.driver.timeout);
+        let membership = Membership::begin(&launcher, net.insecure, timeout)?;
+        if membership.spans_hosts() && net.addresses.is_empty() {
+            net.addresses = addresses_of_this_host()?;
+        }
+        config.job = Some(membership.address().to_string());
+        config.rank = membership.rank();
+        Self::of(config, Some(membership))
     }
 
     /// Joins as `config` says.
@@ -66,6 +89,10 @@ impl Node {
     /// # Errors
     /// As [`join`](Self::join).
     pub fn with(config: NodeConfig) -> Result<Self> {
+        Self::of(config, None)
+    }
+
+    fn of(config: NodeConfig, membership: Option<Membership>) -> Result<Self> {
         let job = match &config.job {
             None => JobFabric::alone().map_err(DriverError::from)?,
             Some(text) => {
@@ -83,6 +110,9 @@ impl Node {
                 joined.map_err(DriverError::from)?
             }
         };
+        if let Some(membership) = &membership {
+            membership.meet(job.card(), config.driver.timeout)?;
+        }
         let engine = Engine::start(&config.driver, job)?;
         Ok(Self {
             group: Arc::default(),
@@ -93,6 +123,7 @@ impl Node {
                 openings: AtomicU32::new(0),
                 requests: AtomicU32::new(0),
                 copies: Copies::default(),
+                membership,
             }),
         })
     }
@@ -241,6 +272,16 @@ impl Node {
     pub fn config(&self) -> &NodeConfig {
         &self.inner.config
     }
+}
+
+/// Where others reach this process if nothing was said of it.
+fn addresses_of_this_host() -> Result<Vec<IpAddr>> {
+    let wrong = |why: AddressesError| ConfigError {
+        name: "MAPWIRE_ADDRESSES".to_owned(),
+        value: "auto".to_owned(),
+        why: why.to_string(),
+    };
+    Ok(Addresses::auto().resolve().map_err(wrong)?)
 }
 
 /// See [`Node::polling`].

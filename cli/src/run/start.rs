@@ -7,10 +7,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mapwire_host::limits::advice;
-use mapwire_host::memory::MemoryError;
+use mapwire_transport::job::channels;
 use mapwire_transport::rendezvous::Broker;
-use mapwire_transport::shm::channel::{Channel, ChannelError};
-use mapwire_transport::shm::ring::RingConfig;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,24 +17,14 @@ use super::launcher::{Launcher, Pipe, Rank, rank_variables};
 use super::{spawn, terminal};
 use crate::config::Bind;
 
-/// The broker of the job, which makes channels of the usual size.
+/// The broker of the job.
 pub(super) fn broker(job: &Job) -> Result<Broker, String> {
-    let make = |_, _| Channel::create(&RingConfig::default()).map_err(as_io);
-    let (hosts, make) = (&job.place.hosts, Box::new(make));
+    let hosts = &job.place.hosts;
     match &job.place.here {
-        None => Broker::new(hosts, make),
-        Some((here, secret)) => Broker::of_host(hosts, *here, *secret, make),
+        None => Broker::new(hosts, channels()),
+        Some((here, secret)) => Broker::of_host(hosts, *here, *secret, channels()),
     }
     .map_err(|error| error.to_string())
-}
-
-/// The system's own error where there is one: the broker waits while there are no descriptors.
-fn as_io(error: ChannelError) -> io::Error {
-    match error {
-        ChannelError::System { source, .. } => source.into(),
-        ChannelError::Memory(MemoryError::Descriptors { .. }) => rustix::io::Errno::MFILE.into(),
-        error => io::Error::other(error),
-    }
 }
 
 /// Raises the soft limit on descriptors to what the launcher and its ranks (who inherit it) need:

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mapwire_transport::board::BoardError;
+
 use crate::launcher::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// Why a rank cannot join its launcher, or exchange values through it.
@@ -93,6 +95,29 @@ pub enum LaunchError {
         /// Ranks in the job.
         size: u32,
     },
+    /// What a rank put into the exchange of values is missing, or is not of mapwire.
+    #[error("rank {rank} does not introduce itself as a rank of mapwire: all ranks must run programs that use it, of the same version")]
+    Stranger {
+        /// The rank.
+        rank: u32,
+    },
+    /// Ranks that cannot work together.
+    #[error("rank {rank} on host {host} has {what} {theirs}, this rank has {ours}: both must have the same")]
+    Differs {
+        /// The other rank.
+        rank: u32,
+        /// Its host.
+        host: String,
+        /// What differs: `mapwire`, for its version, or a variable.
+        what: &'static str,
+        /// What it has.
+        theirs: String,
+        /// What this rank has.
+        ours: String,
+    },
+    /// The ranks of this host have no broker.
+    #[error(transparent)]
+    Broker(#[from] BoardError),
     /// The kernel refused.
     #[error("{call} for the connection to the launcher failed: {source}")]
     Os {

@@ -1,7 +1,7 @@
 //! How ranks that `mpirun`, `prterun`, `mpiexec` or `srun` started learn of each other.
 //!
 //! [`detect`] tells from the environment which launcher started this process, [`Detected::join`] connects to it, and a
-//! [`Launcher`] exchanges values between the ranks.
+//! [`Launcher`] exchanges values between the ranks. A [`Membership`] makes a job of them.
 //!
 //! | launcher | protocol | how it is spoken |
 //! |---|---|---|
@@ -18,9 +18,11 @@ mod error;
 #[allow(unsafe_code)]
 mod inherited;
 mod launcher;
+mod membership;
 mod pmi;
 mod pmix;
 
 pub use detect::{Detected, detect};
 pub use error::LaunchError;
+pub use membership::Membership;
 pub use launcher::{Event, Launcher, MAX_KEY_BYTES, MAX_VALUE_BYTES};

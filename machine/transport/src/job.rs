@@ -3,9 +3,11 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use mapwire_host::memory::MemoryError;
 use mapwire_wire::{Header, NodeId};
 
 use crate::bells::{Sleeper, Slept, Wake};
@@ -13,7 +15,7 @@ use crate::board::{Board, BrokersBoard, RankState};
 use crate::fabric::{Doorbells, Fabric, News};
 use crate::net::{Alarm, Net, NetConfig, NetError};
 use crate::payload::Payload;
-use crate::rendezvous::{Client, Event, JobAddress, RendezvousError};
+use crate::rendezvous::{Card, Client, Event, JobAddress, MakeChannel, RendezvousError};
 use crate::shm::ShmTransport;
 use crate::shm::channel::{Channel, ChannelError, Side};
 use crate::shm::ring::RingConfig;
@@ -31,6 +33,21 @@ pub enum JoinError {
     /// The way to other hosts.
     #[error(transparent)]
     Net(#[from] NetError),
+}
+
+/// What makes the memory of channels, for a broker.
+#[must_use]
+pub fn channels() -> MakeChannel {
+    Box::new(|_, _| Channel::create(&RingConfig::default()).map_err(as_io))
+}
+
+/// The system's own error where there is one: the broker waits while there are no descriptors.
+fn as_io(error: ChannelError) -> io::Error {
+    match error {
+        ChannelError::System { source, .. } => source.into(),
+        ChannelError::Memory(MemoryError::Descriptors { .. }) => rustix::io::Errno::MFILE.into(),
+        error => io::Error::other(error),
+    }
 }
 
 /// The board, with the rank whose threads sleep by it.
@@ -189,6 +206,12 @@ impl JobFabric {
             uid: rustix::process::getuid().as_raw(),
             found: VecDeque::new(),
         })
+    }
+
+    /// How ranks of other hosts reach this one; `None` where there are none.
+    #[must_use]
+    pub fn card(&self) -> Option<Card> {
+        self.net.as_ref().map(|net| net.card())
     }
 
     fn board(&self) -> &Board {

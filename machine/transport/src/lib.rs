@@ -8,7 +8,7 @@
 //! * [`udp`]: the sockets that datagrams go through;
 //! * [`aead`]: how datagrams between hosts are encrypted;
 //! * `ofi`: through libfabric (feature `ofi`);
-//! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job of `mapwire run`;
+//! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
 #![deny(unsafe_code)]

@@ -9,8 +9,10 @@ use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::memory::MemoryError;
 use mapwire_host::pinning::PinError;
 use mapwire_host::views::ViewError;
+use mapwire_launch::LaunchError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_node::RegisterError;
+use mapwire_transport::board::BoardError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
 use mapwire_vmmc::{ProxyError, VmmcError};
@@ -88,6 +90,7 @@ impl fmt::Display for ErrorKind {
 pub(super) fn of(error: &Error) -> Kind {
     match error {
         Error::Config(_) => Kind::Config,
+        Error::Launch(error) => of_launch(error),
         Error::Driver(error) => of_driver(error),
         Error::Shared(error) => of_shared(error),
         Error::Memory(error) => of_memory(error),
@@ -148,6 +151,29 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::Register(error) => of_registration(error),
         DriverError::NoService(_) => Kind::State,
         DriverError::Shared(error) => of_shared(error),
+    }
+}
+
+fn of_launch(error: &LaunchError) -> Kind {
+    match error {
+        LaunchError::Variable { .. }
+        | LaunchError::Descriptor { .. }
+        | LaunchError::NoExchange { .. }
+        | LaunchError::NoLibrary(_) => Kind::Config,
+        LaunchError::Protocol { .. } | LaunchError::Stranger { .. } => Kind::Protocol,
+        LaunchError::Refused { .. } | LaunchError::Os { .. } => Kind::System,
+        LaunchError::Closed => Kind::Gone,
+        LaunchError::Timeout { .. } => Kind::Timeout,
+        LaunchError::Spent => Kind::State,
+        LaunchError::Differs {
+            what: "mapwire", ..
+        } => Kind::Version,
+        LaunchError::Differs { .. } => Kind::Config,
+        LaunchError::Broker(BoardError::Ranks(_)) => Kind::Limit,
+        LaunchError::Broker(_) => Kind::System,
+        LaunchError::Key(_) | LaunchError::TooLong { .. } | LaunchError::NoRank { .. } => {
+            Kind::Internal
+        }
     }
 }
 

@@ -43,6 +43,12 @@ pub enum AddressesError {
 }
 
 impl Addresses {
+    /// Every address that other hosts could reach.
+    #[must_use]
+    pub fn auto() -> Self {
+        Self(vec![Item::Auto])
+    }
+
     /// The addresses of this host that are meant, at most [`MAX_ADDRESSES`]. Where there is none but the loopback address, `auto` means
     /// that.
     ///

@@ -32,9 +32,10 @@ use crate::udp::{Destination, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpEr
 const ENVELOPE_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
 
 /// What a rank's way to other hosts is made with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NetConfig {
-    /// The addresses of this host that datagrams come to, the preferred one first.
+    /// The addresses of this host that datagrams come to, the preferred one first. None: the loopback address, so that nothing
+    /// listens beyond this host unless it is told to.
     pub addresses: Vec<IpAddr>,
     /// Datagrams are neither sealed nor authenticated: for measurements.
     pub insecure: bool,
@@ -42,18 +43,6 @@ pub struct NetConfig {
     pub busy_poll_us: Option<u32>,
     /// A folder into which the datagrams of links are captured: see [`capture`].
     pub capture: Option<PathBuf>,
-}
-
-impl Default for NetConfig {
-    /// The loopback address: nothing listens beyond this host unless it is told to.
-    fn default() -> Self {
-        Self {
-            addresses: vec![Ipv4Addr::LOCALHOST.into()],
-            insecure: false,
-            busy_poll_us: None,
-            capture: None,
-        }
-    }
 }
 
 /// Why there is no way to other hosts.
@@ -187,9 +176,13 @@ impl Net {
         size: usize,
         secret: Secret,
     ) -> Result<Self, NetError> {
+        let addresses = match &config.addresses[..] {
+            [] => vec![Ipv4Addr::LOCALHOST.into()],
+            given => given.to_vec(),
+        };
         let udp = Udp::bind(&UdpConfig {
             busy_poll_us: config.busy_poll_us,
-            ..UdpConfig::new(config.addresses.clone())
+            ..UdpConfig::new(addresses)
         })?;
         let secret = JobSecret::new(secret.0);
         let (job, nodes) = (secret.job(), size as u32);
