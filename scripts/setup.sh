@@ -26,6 +26,9 @@ if [[ ${1-} == --tests ]]; then
     have mpirun || lacks "mpirun (for the tests of launchers)" openmpi-bin
     { have srun && [[ -x /usr/sbin/slurmctld && -x /usr/sbin/slurmd && -x /usr/sbin/munged ]]; } ||
         lacks "Slurm (for the tests of launchers)" slurmctld slurmd slurm-client munge
+    compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null || lacks "PMIx for Slurm (for the tests of launchers)" libpmix-dev
+    have ip || [[ -x /usr/sbin/ip ]] || lacks "ip (for the tests over several hosts)" iproute2
+    have nft || [[ -x /usr/sbin/nft ]] || lacks "nft (for the tests over several hosts)" nftables
     have fi_info || lacks "libfabric (for the tests of its transport)" libfabric1 libfabric-bin
 fi
 need_rust=false

@@ -5,7 +5,8 @@
 #   scripts/slurm.sh start          starts it; prints the line that lets a shell use it
 #   scripts/slurm.sh stop           stops that of $SLURM_CONF and removes its folder
 #
-# NODES=4 says how many nodes there are. Exit code 3: Debian's slurmctld, slurmd, slurm-client or munge is missing.
+# NODES=4 says how many nodes there are. NETWORKS='PID@ADDRESS PID@ADDRESS …' puts each of them, and the controller with the first, into the
+# network namespace of a process, where it has that address; so does the command of run. Exit code 3: Debian's slurmctld, slurmd, slurm-client or munge is missing.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
@@ -24,6 +25,15 @@ free_port() {
     done
     fail "no free ports between 20000 and 30000"
 }
+
+# Puts a command into the network of a node: `"${inside[@]}" COMMAND…` after `choose NODE`.
+choose() {
+    inside=(env)
+    ((${#networks[@]})) && inside=(nsenter --net="/proc/${networks[$1 - 1]%@*}/ns/net")
+    return 0
+}
+
+address_of() { ((${#networks[@]})) && echo "${networks[$1 - 1]#*@}" || echo 127.0.0.1; }
 
 # Runs a daemon with its output in the folder, and notes its process.
 daemon() {
@@ -46,7 +56,7 @@ wait_for() {
     exit 1
 }
 
-are_idle() { [[ $(sinfo -h -t idle -o %D) == "$nodes" ]]; }
+are_idle() { choose 1 && [[ $("${inside[@]}" sinfo -h -t idle -o %D) == "$nodes" ]]; }
 
 start() {
     local name user port host
@@ -54,6 +64,7 @@ start() {
         command -v "$name" >/dev/null || code=3 fail "there is no $name (Debian: slurmctld slurmd slurm-client munge)"
     done
     nodes=${NODES:-4}
+    ((${#networks[@]})) && nodes=${#networks[@]}
     [[ $nodes =~ ^[1-9][0-9]?$ ]] || fail "NODES=$nodes: expected a number from 1 to 99"
     folder=$(mktemp -d "${TMPDIR:-/tmp}/mapwire-slurm-XXXXXX")
     export SLURM_CONF=$folder/slurm.conf
@@ -65,7 +76,7 @@ start() {
     (umask 077 && head -c 128 /dev/urandom >"$folder/munge/key")
     cat >"$SLURM_CONF" <<CONF
 ClusterName=mapwire
-SlurmctldHost=$host(127.0.0.1)
+SlurmctldHost=$host($(address_of 1))
 SlurmUser=$user
 SlurmdUser=$user
 AuthType=auth/munge
@@ -78,7 +89,7 @@ SlurmdPidFile=$folder/slurmd-%n.pid
 SlurmdLogFile=$folder/slurmd-%n.log
 SlurmdSpoolDir=$folder/spool-%n
 StateSaveLocation=$folder/state
-CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+$( ((${#networks[@]})) || echo CommunicationParameters=NoInAddrAny,NoCtldInAddrAny)
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -89,16 +100,20 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1
 KillWait=1
 MpiDefault=none
 ReturnToService=2
-NodeName=n[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + nodes))] CPUs=64 State=UNKNOWN
+$(for ((at = 1; at <= nodes; at++)); do
+        echo "NodeName=n$at NodeHostname=$host NodeAddr=$(address_of "$at") Port=$((port + at)) CPUs=64 State=UNKNOWN"
+    done)
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=FORCE:8 State=UP
 CONF
     daemon munged munged --foreground --num-threads=2 --key-file="$folder/munge/key" --socket="$folder/munge/socket" \
         --pid-file="$folder/munge/pid" --seed-file="$folder/munge/seed" --log-file="$folder/munge/log" --force
     wait_for "munged does not listen" test -S "$folder/munge/socket"
-    daemon slurmctld slurmctld -D -i -f "$SLURM_CONF"
+    choose 1
+    daemon slurmctld "${inside[@]}" slurmctld -D -i -f "$SLURM_CONF"
     for ((at = 1; at <= nodes; at++)); do
         mkdir -p "$folder/spool-n$at"
-        daemon "slurmd-n$at" slurmd -D -N "n$at" -f "$SLURM_CONF"
+        choose "$at"
+        daemon "slurmd-n$at" "${inside[@]}" slurmd -D -N "n$at" -f "$SLURM_CONF"
     done
     wait_for "the nodes are not ready" are_idle
 }
@@ -130,6 +145,8 @@ stop() {
     rm -rf "$folder"
 }
 
+read -ra networks <<<"${NETWORKS-}"
+
 case ${1-} in
     start)
         start
@@ -142,7 +159,8 @@ case ${1-} in
         start
         trap stop EXIT
         trap 'exit 130' INT TERM HUP
-        "$@"
+        choose 1
+        "${inside[@]}" "$@"
         ;;
     *) fail "expected start, stop or run COMMAND…" ;;
 esac

@@ -55,6 +55,15 @@ impl Hosts {
         format!("/proc/{}/ns/net", self.0[host].id())
     }
 
+    /// A command in a host.
+    pub fn command(&self, host: usize, program: &str) -> Command {
+        let mut nsenter = Command::new("nsenter");
+        nsenter
+            .arg(format!("--net={}", self.network_of(host)))
+            .arg(program);
+        nsenter
+    }
+
     /// Process ids that stand for the hosts.
     pub fn pids(&self) -> Vec<u32> {
         self.0.iter().map(Child::id).collect()
@@ -122,4 +131,15 @@ impl Drop for Hosts {
             let _ = holder.wait();
         }
     }
+}
+
+/// Processes whose network this is.
+pub fn processes_in(network: &str) -> Vec<u32> {
+    let wanted = std::fs::read_link(network).unwrap();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_there = |pid: &u32| {
+        std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|network| network == wanted)
+    };
+    numbers.filter(is_there).collect()
 }

@@ -8,7 +8,7 @@ mod namespaces;
 use std::time::{Duration, Instant};
 
 use common::{Job, start_job};
-use namespaces::Hosts;
+use namespaces::{Hosts, processes_in};
 
 const RANKED: usize = 4;
 
@@ -125,15 +125,4 @@ fn hosts_that_a_firewall_keeps_apart_are_named_with_their_addresses_in_time() {
     assert!(started.elapsed() < Duration::from_secs(20));
     let text = "rank 1 counts as gone: nothing came from it at 10.0.1.2:";
     assert!(ended.err.contains(text), "{}", ended.err);
-}
-
-/// Processes whose network this is.
-fn processes_in(network: &str) -> Vec<u32> {
-    let wanted = std::fs::read_link(network).unwrap();
-    let all = std::fs::read_dir("/proc").unwrap().flatten();
-    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_there = |pid: &u32| {
-        std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|network| network == wanted)
-    };
-    numbers.filter(is_there).collect()
 }

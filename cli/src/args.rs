@@ -43,7 +43,7 @@ pub(crate) enum Command {
     /// if a signal killed it). When the command ends, however it ends, no process of the job is
     /// left, nor any of its shared memory.
     #[command(
-        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
+        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run --hosts node1:2,node2:2 --launch-agent 'ssh {host}' -- ./prog\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
     )]
     Run(RunArgs),
     /// Print the options that a job would get, and where each comes from

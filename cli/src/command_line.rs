@@ -17,19 +17,17 @@ const FOREIGN: &[(&[&str], &str)] = &[
     ),
     (
         &["ppn", "npernode", "ntasks-per-node", "N", "nnodes", "nodes"],
-        "all ranks run on this computer; -n N starts N of them",
+        "--hosts HOST:RANKS,HOST:RANKS says how many ranks each host has; -n N starts N",
     ),
     (
         &[
             "H",
             "f",
             "host",
-            "hosts",
-            "hostfile",
             "machinefile",
             "nodelist",
         ],
-        "all ranks run on this computer; leave this option out",
+        "--hosts a:2,b or --hostfile FILE says on which hosts the ranks run",
     ),
     (
         &["l", "label", "tag-output", "prepend-rank"],
@@ -137,9 +135,10 @@ mod tests {
     #[test]
     fn options_that_run_does_not_have_are_refused_with_what_to_write_instead() {
         for (options, says) in [
-            ("--hostfile hosts", "leave this option out"),
+            ("--machinefile hosts", "--hostfile FILE"),
             ("-hostfile hosts", "unexpected argument '-hostfile'"),
-            ("-H a,b", "all ranks run on this computer"),
+            ("-H a,b", "--hosts a:2,b"),
+            ("-N 2", "--hosts HOST:RANKS"),
             ("--tag-output", "each line begins with its rank"),
             ("--oversubscribe", "always allowed"),
             ("--bind-to core", "--bind core"),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
-use mapwire_translation::ChooseVictims;
 use mapwire_launch::Membership;
+use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
 use mapwire_transport::net::{Addresses, AddressesError};
 use mapwire_transport::rendezvous::JobAddress;

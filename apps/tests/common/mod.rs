@@ -18,7 +18,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         let Output {
             status,
             stdout,
@@ -96,7 +96,7 @@ impl Job {
 }
 
 /// A command that no setting around this test changes.
-fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("MAPWIRE_") {

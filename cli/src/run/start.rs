@@ -157,23 +157,3 @@ fn carry_terminal(writer: OwnedFd) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_channel_without_a_descriptor_is_known_as_such() {
-        let of_memory = ChannelError::Memory(MemoryError::Descriptors {
-            bytes: 1,
-            limit: mapwire_host::limits::descriptors(),
-        });
-        let of_system = ChannelError::System {
-            len_bytes: 1,
-            source: rustix::io::Errno::MFILE,
-        };
-        for error in [of_memory, of_system] {
-            assert_eq!(as_io(error).raw_os_error(), Some(libc::EMFILE));
-        }
-    }
-}

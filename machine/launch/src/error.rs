@@ -96,13 +96,17 @@ pub enum LaunchError {
         size: u32,
     },
     /// What a rank put into the exchange of values is missing, or is not of mapwire.
-    #[error("rank {rank} does not introduce itself as a rank of mapwire: all ranks must run programs that use it, of the same version")]
+    #[error(
+        "rank {rank} does not introduce itself as a rank of mapwire: all ranks must run programs that use it, of the same version"
+    )]
     Stranger {
         /// The rank.
         rank: u32,
     },
     /// Ranks that cannot work together.
-    #[error("rank {rank} on host {host} has {what} {theirs}, this rank has {ours}: both must have the same")]
+    #[error(
+        "rank {rank} on host {host} has {what} {theirs}, this rank has {ours}: both must have the same"
+    )]
     Differs {
         /// The other rank.
         rank: u32,

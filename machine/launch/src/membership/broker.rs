@@ -77,7 +77,9 @@ impl BrokerThread {
         };
         match told.recv() {
             Ok(address) => Ok((this, address?)),
-            Err(_) => Err(os("starting a broker")(io::Error::other("its thread has ended"))),
+            Err(_) => Err(os("starting a broker")(io::Error::other(
+                "its thread has ended",
+            ))),
         }
     }
 
