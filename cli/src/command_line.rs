@@ -20,13 +20,7 @@ const FOREIGN: &[(&[&str], &str)] = &[
         "--hosts HOST:RANKS,HOST:RANKS says how many ranks each host has; -n N starts N",
     ),
     (
-        &[
-            "H",
-            "f",
-            "host",
-            "machinefile",
-            "nodelist",
-        ],
+        &["H", "f", "host", "machinefile", "nodelist"],
         "--hosts a:2,b or --hostfile FILE says on which hosts the ranks run",
     ),
     (

@@ -270,7 +270,7 @@ fn variables_that_mean_nothing_are_named_once_with_the_nearest_that_does() {
 fn options_that_run_does_not_have_are_refused_and_np_is_taken() {
     let place = Place::new();
     for (option, says) in [
-        ("--hostfile", "leave this option out"),
+        ("--machinefile", "--hostfile FILE"),
         ("--tag-output", "begins with its rank"),
         ("--no-tags", "'--no-tag'"),
     ] {

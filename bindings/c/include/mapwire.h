@@ -385,7 +385,8 @@ const char *mw_status_name(int32_t status);
 const char *mw_error_message(void);
 
 /*
- * Joins the job that `mapwire run` started this process in; without a launcher, a job of this process alone, of rank 0. The
+ * Joins the job that `mapwire run` started this process in, or `mpirun`, `srun` or `mpiexec` (by PMIx, PMI-2 or PMI-1); without a
+ * launcher, a job of this process alone, of rank 0. The
  * `MAPWIRE_*` variables are read here: how threads wait (`MAPWIRE_WAIT`: poll, event or adaptive), how long joining and
  * importing may take (`MAPWIRE_TIMEOUT`, in seconds), and the others of mapwire(1). A process joins once.
  *
