@@ -172,6 +172,21 @@ impl Lossy {
         self.timers.insert(at, (at_ns, node));
     }
 
+    /// Makes all acks due that links owe, and names the peers. Whether there are any. A link that owes one has its timer set.
+    pub(crate) fn hasten_acks(&mut self, mut owed: impl FnMut(NodeId)) -> bool {
+        let mut any = false;
+        for &(_, node) in &self.timers {
+            let slot = self.slots.get_mut(usize::from(node.0));
+            if let Some(Some(slot)) = slot
+                && slot.link.hasten_ack()
+            {
+                owed(node);
+                any = true;
+            }
+        }
+        any
+    }
+
     /// When the next timer is due.
     pub(crate) fn next_timer(&self) -> Option<u64> {
         self.timers.last().map(|timer| timer.0)

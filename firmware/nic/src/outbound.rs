@@ -521,6 +521,15 @@ impl Outbound {
         }
     }
 
+    /// Makes all acks due that links owe. Whether there are any.
+    pub(crate) fn hasten_acks(&mut self) -> bool {
+        let Some(lossy) = &mut self.lossy else {
+            return false;
+        };
+        let linked = &mut self.linked;
+        lossy.hasten_acks(|node| linked.insert(node.0.into()))
+    }
+
     /// What the links send next at `now_ns`, and to whom.
     pub(crate) fn next_datagram(&mut self, now_ns: u64) -> Option<(NodeId, Datagram)> {
         let lossy = self.lossy.as_mut()?;

@@ -1,5 +1,6 @@
 //! One turn of the duty cycle, and the state that it works on.
 
+mod attention;
 #[cfg(test)]
 mod bare_fabric;
 mod datagrams;
@@ -43,6 +44,7 @@ use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
 use crate::shared::SharedPort;
+use attention::Attention;
 use datagrams::LeftDatagram;
 use telling::Teller;
 
@@ -107,6 +109,7 @@ pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
     left_datagram: LeftDatagram,
+    attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
     pub(crate) left_store: Option<(Endpoint, Region)>,
     pub(crate) capture: Option<Capture>,
@@ -193,6 +196,7 @@ impl<F: Fabric> Driver<F> {
             log: Log::new(),
             shared: None,
             left_datagram,
+            attention: Attention::default(),
             left_store: None,
             capture,
             events: Vec::new(),
@@ -327,6 +331,7 @@ impl<F: Fabric> Driver<F> {
         while self.node.has_misses() {
             self.serve_misses();
             worked |= self.transmit();
+            worked |= self.transmit_datagrams();
         }
         worked
     }
@@ -498,6 +503,8 @@ impl<F: Fabric> Driver<F> {
     pub(crate) fn serve_shared(&mut self) {
         if self.node.has_asks() && self.serve_services() {
             self.transmit();
+            self.transmit_datagrams();
+            self.ask_for_attention();
         }
     }
 

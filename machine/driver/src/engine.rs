@@ -301,6 +301,10 @@ impl<F: Fabric> Engine<F> {
         let limit = self.timeout.min(LONGEST_FAREWELL);
         let told = |driver: &mut Driver<F>| driver.has_said_farewell().then_some(());
         self.wait_driver(Place::Program, Some(limit), told);
+        if self.lock().fabric.net().is_some() {
+            // A peer that leaves too waits for this rank's ack, which may be lost: then the peer says farewell again.
+            self.wait_driver(Place::Program, Some(LINGER), |_| None::<()>);
+        }
         self.lock().leave();
         self.end_events();
         while let Some(line) = self.next_line() {
@@ -316,6 +320,9 @@ impl<F: Fabric> Engine<F> {
 
 /// How long a rank that leaves waits for peers to hear of it.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long it then still answers peers that leave: some of their timeouts.
+const LINGER: Duration = Duration::from_millis(5);
 
 /// Exit status of a rank of which a thread panicked that it cannot do without: as of a Rust program that panics.
 const EXIT_PANIC: i32 = 101;

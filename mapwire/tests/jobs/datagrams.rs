@@ -65,3 +65,45 @@ fn a_rank_that_dies_over_udp_is_named_to_those_that_wait_for_it() {
     });
     done.code(128 + 6).says("survivor: ").says("rank 1").soon();
 }
+
+#[test]
+fn what_a_rank_gives_back_before_it_computes_comes_to_others_at_once_over_udp() {
+    use std::time::{Duration, Instant};
+    for wait in ["poll", "event", "adaptive"] {
+        job(2)
+            .called(wait)
+            .option("--transport", "udp")
+            .option("--wait", wait)
+            .run(|rank| {
+                let node = rank.node();
+                let shared = mapwire::Shared::open(&node, 1).unwrap();
+                for turn in 0..2 {
+                    shared.barrier().unwrap();
+                    if rank.number == 1 {
+                        drop(shared.lock(0).unwrap());
+                    }
+                    shared.barrier().unwrap();
+                    if rank.number == 1 {
+                        // It has the lock from here on, and calls nothing once it has given it back.
+                        let held = shared.lock(0).unwrap();
+                        rank.meet(&format!("held {turn}"));
+                        std::thread::sleep(Duration::from_millis(20));
+                        drop(held);
+                        let end = Instant::now() + Duration::from_millis(700);
+                        while Instant::now() < end {
+                            std::hint::spin_loop();
+                        }
+                    } else {
+                        rank.meet(&format!("held {turn}"));
+                        let start = Instant::now();
+                        drop(shared.lock(0).unwrap());
+                        let took = start.elapsed();
+                        assert!(took < Duration::from_millis(150), "{took:?}");
+                    }
+                }
+                shared.barrier().unwrap();
+                shared.close().unwrap();
+            })
+            .succeeds();
+    }
+}

@@ -64,6 +64,12 @@ impl Acks {
         self.due_ns = Some(self.due_ns.map_or(due_ns, |due| due.min(due_ns)));
     }
 
+    /// Makes an ack due that waits. Whether there was one.
+    pub(super) fn hasten(&mut self) -> bool {
+        self.due_ns = self.due_ns.map(|_| 0);
+        self.due_ns.is_some()
+    }
+
     /// When an ack is due.
     pub(super) const fn due_ns(&self) -> Option<u64> {
         self.due_ns
@@ -99,6 +105,16 @@ mod tests {
         assert_eq!(acks.poll(1000), None);
         acks.handle_arrived(1000, 5, false, 50);
         assert_eq!(acks.poll(1000).unwrap().ranges(), [(5, 5), (1, 2)]);
+    }
+
+    #[test]
+    fn an_ack_that_is_hastened_does_not_wait_and_none_is_made_of_nothing() {
+        let mut acks = Acks::default();
+        assert!(!acks.hasten());
+        acks.handle_arrived(100, 1, true, 50);
+        assert!(acks.hasten());
+        assert_eq!(acks.poll(101).unwrap().ranges(), [(1, 1)]);
+        assert!(!acks.hasten());
     }
 
     #[test]

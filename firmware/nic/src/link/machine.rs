@@ -360,6 +360,11 @@ impl<T> Link<T> {
             .handle_arrived(now_ns, header.number, in_order, delay_ns);
     }
 
+    /// Makes an ack due that waits for a packet to carry it. Whether there was one.
+    pub fn hasten_ack(&mut self) -> bool {
+        self.acks.hasten()
+    }
+
     /// The packet that is due was dropped, and can be taken now: the peer is asked to send it at once.
     pub const fn ask_again(&mut self) {
         self.asks_again = true;
@@ -559,9 +564,8 @@ impl<T> Link<T> {
 
     fn handle_timeout(&mut self) {
         if self.paths.handle_timeout() {
-            // Another path has another round-trip time (RFC 9000 §9.4).
+            // Another path has another round-trip time (RFC 9000 §9.4). That nothing comes back slows down probes of all paths.
             self.rtt = Rtt::new(self.config.initial_rtt_ns);
-            self.timeouts = 0;
             self.tell(LinkEvent::PathChanged(self.paths.current()));
         }
     }

@@ -214,6 +214,11 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
+    /// Makes all acks due that links owe: nothing is going to carry them soon. Whether there are any.
+    pub fn hasten_acks(&mut self) -> bool {
+        self.outbound.hasten_acks()
+    }
+
     /// When [`handle_time`](Self::handle_time) has something to do, once [`poll_datagram`](Self::poll_datagram) has been drained.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {

@@ -201,6 +201,8 @@ impl<D: TranslationDesign> Nic<D> {
             lossy.close(node);
         }
         self.forget_peer(node);
+        // Its link may still owe it an ack.
+        self.outbound.wake(node);
     }
 
     /// Fails what waits for a node that is gone.

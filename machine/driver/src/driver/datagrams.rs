@@ -336,6 +336,9 @@ impl<F: Fabric> Driver<F> {
             }
         }
         outbound.finish();
+        if sent > 0 {
+            self.attention.note_talk(now_ns);
+        }
         if self.is_confined {
             if stranger.is_some() || !has_session {
                 // The link sends it again.

@@ -25,9 +25,9 @@ impl<F: Fabric> Driver<F> {
         if self.node.has_misses() {
             self.handle_misses();
         }
-        if submitted && self.is_blocked() && !self.to_ring.contains(&self.me) {
-            // The caller goes on with its own work, and may not come back: the service thread sees to what waits for room.
-            self.to_ring.push(self.me);
+        if submitted {
+            // The caller goes on with its own work, and may not come back.
+            self.ask_for_attention();
         }
         self.ring_due();
         if self.tell() {

@@ -190,7 +190,7 @@ impl<F: Fabric> Engine<F> {
     /// thread.
     #[inline]
     fn end_quietly(&self, place: Place, ending: Ending) {
-        let (owing, blocked) = {
+        let (owing, needs_care) = {
             let mut driver = self.lock();
             let has_work = match ending.rings_later && driver.rings_empty {
                 true => driver.has_duties(),
@@ -203,17 +203,21 @@ impl<F: Fabric> Engine<F> {
             } else {
                 driver.ring_due();
             }
+            if place == Place::FaultHandler {
+                driver.at(place, Driver::acknowledge);
+            }
             let owing = match place {
                 Place::Program => driver.owes_program(),
                 Place::FaultHandler => driver.needs_service(),
             };
             // A peer may wait for what this thread was just granted, and this thread may compute from here on.
-            (owing || driver.is_holding(), driver.is_blocked())
+            let needs_care = driver.is_blocked() || driver.needs_attention();
+            (owing || driver.is_holding(), needs_care)
         };
         if owing {
             self.bells.wake(self.me, Wake::All);
-        } else if blocked {
-            // Nobody was rung for what waits for room while this thread counted as one that polls.
+        } else if needs_care {
+            // Nobody was rung for what waits while this thread counted as one that polls.
             self.bells.ring(self.me);
         }
     }
@@ -583,9 +587,8 @@ impl<F: Fabric> Engine<F> {
             let nap = blocked
                 .into_iter()
                 .chain(due)
-                .chain([LONGEST_SERVICE_NAP])
-                .min();
-            (nap, blocked.is_some())
+                .fold(LONGEST_SERVICE_NAP, Duration::min);
+            (driver.begin_service_nap(nap), blocked.is_some())
         };
         self.bells.sleep(
             Sleeper::Service,
@@ -597,10 +600,11 @@ impl<F: Fabric> Engine<F> {
                     || driver.has_misses()
                     || driver.has_left()
                     || driver.is_holding()
+                    || driver.needs_attention()
                     // Packets have begun to wait for room since the nap was chosen, or while this thread sleeps.
                     || !was_blocked && driver.is_blocked()
             },
-            nap,
+            Some(nap),
             || NAP,
         );
         true

@@ -32,6 +32,11 @@ impl<D: TranslationDesign> Node<D> {
         self.nic.poll_datagram(now_ns)
     }
 
+    /// Makes all acks due that links owe. Whether there are any.
+    pub fn hasten_acks(&mut self) -> bool {
+        self.nic.hasten_acks()
+    }
+
     /// Whether a confined node may take a datagram.
     #[must_use]
     pub fn may_take_datagram(&self, from: NodeId, datagram: &[u8]) -> bool {
