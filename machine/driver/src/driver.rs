@@ -44,6 +44,7 @@ use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
 use crate::shared::SharedPort;
+pub(crate) use attention::ATTENTIVE_NAP;
 use attention::Attention;
 use datagrams::LeftDatagram;
 use telling::Teller;

@@ -62,6 +62,9 @@ pub struct Engine<F: Fabric = JobFabric> {
     pub(crate) arming: Mutex<()>,
     /// Rings of its bell that the service thread has seen.
     pub(crate) seen_rings: AtomicU32,
+    /// Rings of its bell before its last round, and how often it has rested since.
+    served_rings: AtomicU32,
+    rests: AtomicU32,
     /// The shared memory's application views; 0 while it is not open.
     shared_start: AtomicUsize,
     shared_end: AtomicUsize,
@@ -138,6 +141,8 @@ impl<F: Fabric> Engine<F> {
             has_events: AtomicBool::new(false),
             arming: Mutex::new(()),
             seen_rings: AtomicU32::new(0),
+            served_rings: AtomicU32::new(0),
+            rests: AtomicU32::new(0),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),
         });

@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering;
 
-use crate::sync::{AtomicUsize, spin_loop, yield_now};
+use crate::sync::{AtomicBool, AtomicUsize, spin_loop, yield_now};
 
 /// Spins before the processor is given away: the holder may be a thread that this one displaced.
 const SPINS_BEFORE_YIELD: u32 = 200;
@@ -21,11 +21,13 @@ fn me() -> usize {
     ME.with(|me| core::ptr::from_ref(me).addr())
 }
 
-/// A spin lock. Not fair, not re-entrant.
+/// A spin lock. Not re-entrant. Threads that try again and again let those pass that wait.
 #[derive(Debug, Default)]
 pub(crate) struct SpinLock<T> {
     /// The thread that holds it; 0 when it is free.
     owner: AtomicUsize,
+    /// A thread waits for it. Who tries to take it takes this back, and fails once: a thread that is not running does not keep it.
+    is_wanted: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -37,13 +39,23 @@ impl<T> SpinLock<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             owner: AtomicUsize::new(0),
+            is_wanted: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free and nobody waits for it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        if self.is_wanted.load(Ordering::Relaxed) {
+            self.is_wanted.store(false, Ordering::Relaxed);
+            return None;
+        }
+        self.take()
+    }
+
+    #[inline]
+    fn take(&self) -> Option<SpinGuard<'_, T>> {
         let is_free = self.owner.load(Ordering::Relaxed) == 0
             && self
                 .owner
@@ -62,9 +74,10 @@ impl<T> SpinLock<T> {
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         let mut spins = 0;
         loop {
-            if let Some(guard) = self.try_lock() {
+            if let Some(guard) = self.take() {
                 return guard;
             }
+            self.is_wanted.store(true, Ordering::Relaxed);
             spins += 1;
             if spins < SPINS_BEFORE_YIELD {
                 spin_loop();
@@ -133,6 +146,24 @@ mod tests {
         });
         drop(held);
         assert!(!lock.is_mine());
+        assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn who_tries_again_and_again_lets_those_pass_that_wait() {
+        let lock = SpinLock::new(());
+        let held = lock.lock();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| drop(lock.lock()));
+            while !lock.is_wanted.load(Ordering::Relaxed) {
+                core::hint::spin_loop();
+            }
+            drop(held);
+            waiter.join().unwrap();
+        });
+        // One that no longer waits costs a failure, and no more.
+        lock.is_wanted.store(true, Ordering::Relaxed);
+        assert!(lock.try_lock().is_none());
         assert!(lock.try_lock().is_some());
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicUsize},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
@@ -11,7 +11,7 @@ pub(crate) use std::{
 #[cfg(all(test, loom))]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicUsize},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

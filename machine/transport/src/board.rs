@@ -356,6 +356,13 @@ impl Board {
         false
     }
 
+    /// Whether a thread of this process polls.
+    #[inline]
+    #[must_use]
+    pub fn is_polling(&self) -> bool {
+        self.pollers.load(Ordering::Relaxed) > 0
+    }
+
     /// Tells `rank` that something was published for it. Contains the sender's fence; costs a
     /// system call only if nobody polls there and somebody sleeps. Returns whether it woke anybody.
     pub fn ring(&self, rank: u32) -> bool {

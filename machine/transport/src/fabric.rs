@@ -27,6 +27,9 @@ pub trait Doorbells: Debug + Send + Sync {
     /// published before.
     fn leave_polling(&self) -> bool;
 
+    /// Whether a thread of this process polls, as it seems now.
+    fn is_polling(&self) -> bool;
+
     /// Tells `peer` that something was published for it, behind a full fence.
     fn ring(&self, peer: NodeId);
 

@@ -70,6 +70,10 @@ impl Doorbells for JobBells {
         self.board.leave_polling(self.rank)
     }
 
+    fn is_polling(&self) -> bool {
+        self.board.is_polling()
+    }
+
     #[inline]
     fn ring(&self, peer: NodeId) {
         self.board.ring(u32::from(peer.0));
@@ -101,7 +105,7 @@ impl Doorbells for JobBells {
         let recheck = |was_nap| {
             // Whatever the thread does next: what comes from here on is heard.
             let found = recheck(was_nap);
-            alarm.arm();
+            alarm.arm(self.board.is_polling());
             found
         };
         self.board.sleep(self.rank, sleeper, recheck, timeout, nap)
@@ -184,11 +188,12 @@ impl JobFabric {
         let alarm = match &net {
             None => None,
             Some(net) => {
-                let rung = Arc::clone(&board);
+                let (rung, polled) = (Arc::clone(&board), Arc::clone(&board));
                 let ring = move || {
                     rung.ring(rank);
                 };
-                Some(Alarm::start(&net.fds(), ring).map_err(NetError::Watch)?)
+                let is_polling = move || polled.is_polling();
+                Some(Alarm::start(&net.fds(), ring, is_polling).map_err(NetError::Watch)?)
             }
         };
         let ring = RingConfig::default();

@@ -8,7 +8,7 @@ use super::{Driver, now_ns};
 
 /// How long the service thread sleeps at most while this rank talks to other hosts, and by how much timers are late then: acks and
 /// what is lost. A shorter time costs programs that compute.
-const ATTENTIVE_NAP_NS: u64 = 2_000_000;
+pub(crate) const ATTENTIVE_NAP: Duration = Duration::from_millis(2);
 
 /// How long a rank that has sent nothing more still counts as talking.
 const TALK_NS: u64 = 50_000_000;
@@ -36,7 +36,7 @@ impl<F: Fabric> Driver<F> {
         }
         let now_ns = now_ns();
         let nap = match now_ns.saturating_sub(self.attention.talked_ns) < TALK_NS {
-            true => nap.min(Duration::from_nanos(ATTENTIVE_NAP_NS)),
+            true => nap.min(ATTENTIVE_NAP),
             false => nap,
         };
         let nap_ns = u64::try_from(nap.as_nanos()).unwrap_or(u64::MAX);
@@ -49,7 +49,8 @@ impl<F: Fabric> Driver<F> {
     pub(crate) fn needs_attention(&self) -> bool {
         let until_ns = self.attention.until_ns;
         let due_ns = self.node.nic().poll_at();
-        due_ns.is_some_and(|due_ns| due_ns.saturating_add(ATTENTIVE_NAP_NS) < until_ns)
+        let late_ns = ATTENTIVE_NAP.as_nanos() as u64;
+        due_ns.is_some_and(|due_ns| due_ns.saturating_add(late_ns) < until_ns)
     }
 
     /// Lets the service thread see to what a thread leaves behind that goes on with its own work.

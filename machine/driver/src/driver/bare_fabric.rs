@@ -33,6 +33,9 @@ impl Doorbells for Silent {
     fn leave_polling(&self) -> bool {
         false
     }
+    fn is_polling(&self) -> bool {
+        false
+    }
     fn ring(&self, _: NodeId) {}
     fn hint(&self, _: NodeId) {}
     fn wake(&self, _: NodeId, _: Wake) {}

@@ -14,7 +14,7 @@ use mapwire_wire::NodeId;
 use super::naps::{AskForWake, Naps};
 use super::{DriverGuard, Engine, Place};
 use crate::config::DriverMode;
-use crate::driver::{Driver, peer_flags};
+use crate::driver::{ATTENTIVE_NAP, Driver, peer_flags};
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::notices::Notice;
@@ -25,6 +25,9 @@ const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
 /// How long the service thread sleeps at most before it looks whether anything is left to do.
 const LONGEST_SERVICE_NAP: Duration = Duration::from_secs(1);
+
+/// How often the service thread rests between two rounds, for what nobody else does.
+const MOST_RESTS: u32 = 50;
 
 /// Looks of a thread that spins between two thorough ones.
 const THOROUGH_LOOKS: u32 = 1 << 16;
@@ -60,6 +63,9 @@ impl<F: Fabric> Engine<F> {
         }
         self.look(true);
         self.wake_sleepers();
+        if self.lock().needs_attention() {
+            self.bells.ring(self.me);
+        }
     }
 
     /// Counts the calling thread, which no signal handler interrupts here, as one that polls.
@@ -536,8 +542,15 @@ impl<F: Fabric> Engine<F> {
 
     /// Serves misses that the NIC has left to this thread, the packets that waited for them, and what the page-fault handler has
     /// left. Whether there were any.
-    fn serve_left(&self) -> bool {
-        let mut driver = self.lock();
+    fn serve_left(&self, is_polled: bool) -> bool {
+        let held = match is_polled {
+            // What is left for this thread is looked for once more before it sleeps.
+            true => self.try_lock(),
+            false => Some(self.lock()),
+        };
+        let Some(mut driver) = held else {
+            return false;
+        };
         if !driver.has_misses() && !driver.has_left() {
             return false;
         }
@@ -546,17 +559,38 @@ impl<F: Fabric> Engine<F> {
         true
     }
 
+    /// Lets the service thread rest for a moment where another thread polls, who would have to wait for it, and nobody has asked for it
+    /// since its last round. Whether it has rested.
+    fn rest(&self) -> bool {
+        let is_asked = || self.bells.service_rings() != self.served_rings.load(Ordering::Relaxed);
+        let is_needed =
+            || self.stop.load(Ordering::Acquire) || is_asked() || !self.bells.is_polling();
+        if is_needed() || self.rests.fetch_add(1, Ordering::Relaxed) >= MOST_RESTS {
+            return false;
+        }
+        let recheck = |_| is_needed();
+        (self.bells).sleep(Sleeper::Service, recheck, Some(ATTENTIVE_NAP), || NAP);
+        true
+    }
+
     /// One round of the service thread. False when it should end.
     pub(super) fn serve_once(&self) -> bool {
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
+        if self.mode == DriverMode::Inline && self.rest() {
+            return true;
+        }
+        self.rests.store(0, Ordering::Relaxed);
+        self.served_rings
+            .store(self.bells.service_rings(), Ordering::Relaxed);
         // Where other threads run the cycle, how they wait is none of this thread's business.
         let is_alone = self.mode == DriverMode::Thread;
         let mut spinner = is_alone.then(|| self.patience.begin());
+        let is_polled = self.bells.is_polling();
         self.begin_polling();
         loop {
-            if self.serve_left() || self.look(false) {
+            if self.serve_left(is_polled) || self.look(false) {
                 if let Some(spinner) = &mut spinner {
                     spinner.reset();
                 }
@@ -581,9 +615,12 @@ impl<F: Fabric> Engine<F> {
             driver.reclaim();
             driver.flush(Place::Program);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
-            let due = driver
-                .next_deadline(Place::Program)
-                .map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
+            // A thread that polls sees to what is due.
+            let due = match self.bells.is_polling() {
+                true => None,
+                false => driver.next_deadline(Place::Program),
+            };
+            let due = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
             let nap = blocked
                 .into_iter()
                 .chain(due)

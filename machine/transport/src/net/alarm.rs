@@ -2,7 +2,8 @@
 //!
 //! Threads sleep on the words of the board, which peers on this host ring. Nobody rings for a datagram, so a thread of the alarm waits
 //! for the sockets, once they are [armed](Alarm::arm), and rings. A thread that polls finds datagrams itself: while one does, the
-//! alarm is not armed but every [`PAUSE`], so that it costs little and what comes after the last one has gone is heard within that time.
+//! alarm rests once it has rung. Every [`PAUSE`] it looks whether that is still so, and what comes after the last one has gone is heard
+//! within that time.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
@@ -27,6 +28,8 @@ struct Sockets {
     epoll: OwnedFd,
     /// It has rung, and nobody has looked since.
     is_due: AtomicBool,
+    /// It has rung, and looks by itself whether it is to be armed again.
+    rests: AtomicBool,
     sockets: Vec<OwnedFd>,
 }
 
@@ -51,10 +54,11 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm for `sockets` that calls `ring`.
+    /// An alarm for `sockets` that calls `ring`. `is_polling`: whether threads find datagrams themselves.
     pub(crate) fn start(
         sockets: &[BorrowedFd<'_>],
         ring: impl Fn() + Send + 'static,
+        is_polling: impl Fn() -> bool + Send + 'static,
     ) -> io::Result<Self> {
         let epoll = above_stdio(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
         let end = above_stdio(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?;
@@ -76,6 +80,7 @@ impl Alarm {
         let sockets = std::sync::Arc::new(Sockets {
             epoll,
             is_due: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             sockets: copies?,
         });
         let watched = std::sync::Arc::clone(&sockets);
@@ -85,7 +90,7 @@ impl Alarm {
             .name("mapwire-net".to_owned())
             .spawn(move || {
                 masking::mask_for_good();
-                watch(&watched, ring);
+                watch(&watched, ring, is_polling);
             })?;
         drop(masked);
         Ok(Self {
@@ -95,9 +100,12 @@ impl Alarm {
         })
     }
 
-    /// Rings for the next datagram, or at once where one waits: for a thread that is about to sleep, and has looked.
-    pub(crate) fn arm(&self) {
-        self.sockets.arm();
+    /// Rings for the next datagram, or at once where one waits: for a thread that is about to sleep, and has looked. Where another
+    /// polls (`is_polling`), an alarm that rests goes on to do so.
+    pub(crate) fn arm(&self, is_polling: bool) {
+        if !is_polling || !self.sockets.rests.load(Ordering::Acquire) {
+            self.sockets.arm();
+        }
     }
 
     /// Whether it has rung since the sockets were last looked at.
@@ -115,13 +123,13 @@ impl Alarm {
     }
 }
 
-fn watch(sockets: &Sockets, ring: impl Fn()) {
+fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
     let mut events: Vec<epoll::Event> = Vec::with_capacity(16);
     let pause = Timespec::try_from(PAUSE).ok();
-    let mut has_rung = false;
     loop {
         events.clear();
-        let limit = pause.as_ref().filter(|_| has_rung);
+        let rests = sockets.rests.load(Ordering::Relaxed);
+        let limit = pause.as_ref().filter(|_| rests);
         match epoll::wait(&sockets.epoll, spare_capacity(&mut events), limit) {
             Ok(_) | Err(Errno::INTR) => {}
             // Nothing else can be wrong with a descriptor of ours.
@@ -136,11 +144,13 @@ fn watch(sockets: &Sockets, ring: impl Fn()) {
         }
         if !events.is_empty() {
             sockets.is_due.store(true, Ordering::Release);
+            sockets.rests.store(true, Ordering::Release);
             ring();
-        } else if has_rung {
+        } else if rests && !is_polling() {
+            // Before it is armed: who sees that it rests may rely on what comes next.
+            sockets.rests.store(false, Ordering::Release);
             sockets.arm();
         }
-        has_rung = !events.is_empty();
     }
 }
 
@@ -180,17 +190,29 @@ mod tests {
         let ring = move || {
             counted.fetch_add(1, Ordering::SeqCst);
         };
-        let alarm = Alarm::start(&[socket.as_fd()], ring).unwrap();
+        let polls = Arc::new(AtomicBool::new(false));
+        let polled = Arc::clone(&polls);
+        let is_polling = move || polled.load(Ordering::SeqCst);
+        let alarm = Alarm::start(&[socket.as_fd()], ring, is_polling).unwrap();
         socket.send_to(b"one", to).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(rings.load(Ordering::SeqCst), 0, "it is not armed");
-        alarm.arm();
+        alarm.arm(false);
         rings_at_least(&rings, 1);
         // Nobody takes the datagram: it rings again after each pause, and not more often.
         let start = Instant::now();
         let before = rings.load(Ordering::SeqCst);
         rings_at_least(&rings, before + 5);
         assert!(start.elapsed() >= 4 * PAUSE);
+        // While a thread polls it rests.
+        polls.store(true, Ordering::SeqCst);
+        std::thread::sleep(10 * PAUSE);
+        let before = rings.load(Ordering::SeqCst);
+        alarm.arm(true);
+        std::thread::sleep(20 * PAUSE);
+        assert_eq!(rings.load(Ordering::SeqCst), before);
+        polls.store(false, Ordering::SeqCst);
+        rings_at_least(&rings, before + 1);
         socket.recv_from(&mut [0; 8]).unwrap();
         drop(alarm);
     }
