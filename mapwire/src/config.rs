@@ -122,6 +122,7 @@ impl NodeConfig {
             &mut driver.net.addresses,
         )?;
         driver.trace = given("MAPWIRE_TRACE_FOLDER").map(Into::into);
+        driver.net.loss = set.get("MAPWIRE_LOSS", str::parse)?;
         driver.net.capture = given("MAPWIRE_CAPTURE_FOLDER").map(Into::into);
         set.parse("MAPWIRE_VIEWS", &mut shared.views)?;
         driver.pin_limit_bytes = set.get("MAPWIRE_PIN_LIMIT", size::parse)?;

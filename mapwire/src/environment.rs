@@ -17,6 +17,7 @@ pub const VARIABLES: &[&str] = &[
     "MAPWIRE_INSECURE",
     "MAPWIRE_JOB",
     "MAPWIRE_LOG",
+    "MAPWIRE_LOSS",
     "MAPWIRE_NIC_MEMORY",
     "MAPWIRE_PINNER",
     "MAPWIRE_PATH",

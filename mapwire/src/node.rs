@@ -93,6 +93,9 @@ impl Node {
     }
 
     fn of(config: NodeConfig, membership: Option<Membership>) -> Result<Self> {
+        if config.driver.net.loss.is_some() && config.rank == 0 {
+            environment::warn("MAPWIRE_LOSS is set: ranks lose or damage datagrams on purpose");
+        }
         let job = match &config.job {
             None => JobFabric::alone().map_err(DriverError::from)?,
             Some(text) => {

@@ -474,6 +474,7 @@ impl<T> Link<T> {
         let Progress {
             newest,
             timed,
+            carried_ns,
             bytes,
             advanced,
         } = progress;
@@ -484,6 +485,9 @@ impl<T> Link<T> {
             let delay_ns = ack.map_or(0, |ack| ack.delay_ns.into());
             let took_ns = now_ns.saturating_sub(newest.sent_ns);
             self.rtt.sample(took_ns, delay_ns, self.config.ack_delay_ns);
+        } else if let Some(sent_ns) = carried_ns {
+            // Had the peer's packet waited for long, an ack would have gone before it.
+            self.rtt.sample(now_ns.saturating_sub(sent_ns), 0, 0);
         }
         // Where a packet says only what is expected next, its time of transmission is not known; now is after each reduction.
         let sent_ns = newest.map_or(now_ns, |newest| newest.sent_ns);

@@ -15,6 +15,8 @@ struct Packet {
     bytes: u32,
     /// Copies of it that are neither acked nor lost.
     out: u32,
+    /// It was sent more than once: which copy has come is not known (Karn and Partridge 1987).
+    repeated: bool,
     acked: bool,
 }
 
@@ -34,6 +36,8 @@ pub(super) struct Progress {
     pub(super) newest: Option<Flight>,
     /// Whether that is the newest of the ack, so that its time is a round trip (RFC 9002 §5.1).
     pub(super) timed: bool,
+    /// When the newest packet was sent that a packet of the peer says to have come, where that is known.
+    pub(super) carried_ns: Option<u64>,
     /// Bytes of transmissions that have arrived.
     pub(super) bytes: u64,
     /// Whether packets are over that were not; transmissions of it may all have counted as lost.
@@ -157,13 +161,22 @@ impl Sent {
         self.packets.push_back(Packet {
             bytes,
             out: 0,
+            repeated: false,
             acked: false,
         });
-        (sequence, self.handle_again(now_ns, sequence))
+        (sequence, self.transmit(now_ns, sequence))
     }
 
     /// Packet `sequence` is sent once more: its transmission number.
     pub(super) fn handle_again(&mut self, now_ns: u64, sequence: u32) -> u64 {
+        let at = sequence.wrapping_sub(self.base) as usize;
+        if let Some(packet) = self.packets.get_mut(at) {
+            packet.repeated = true;
+        }
+        self.transmit(now_ns, sequence)
+    }
+
+    fn transmit(&mut self, now_ns: u64, sequence: u32) -> u64 {
         let number = self.take_number();
         let at = sequence.wrapping_sub(self.base) as usize;
         if let Some(packet) = self.packets.get_mut(at) {
@@ -201,6 +214,14 @@ impl Sent {
         }
         let mut progress = Progress::default();
         let base = self.base;
+        if ack.is_none() && before > 0 && !self.packets[before as usize - 1].repeated {
+            let newest = expected.wrapping_sub(1);
+            let flight = self
+                .flights
+                .iter()
+                .rfind(|flight| flight.sequence == newest);
+            progress.carried_ns = flight.map(|flight| flight.sent_ns);
+        }
         let packets = &mut self.packets;
         let named = |number: u64| {
             ranges
@@ -296,6 +317,21 @@ mod tests {
 
     fn ack(ranges: &[(u64, u64)]) -> LinkAck {
         LinkAck::new(0, ranges.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn a_packet_of_the_peer_times_what_was_sent_once() {
+        let mut sent = Sent::new(0);
+        for at in 0..3 {
+            sent.handle_new(at, 100);
+        }
+        assert_eq!(sent.handle_ack(2, None).unwrap().carried_ns, Some(1));
+        assert_eq!(sent.handle_ack(2, None).unwrap().carried_ns, None);
+        sent.handle_again(9, 2);
+        assert_eq!(sent.handle_ack(3, None).unwrap().carried_ns, None);
+        sent.handle_new(10, 100);
+        let progress = sent.handle_ack(4, Some(&ack(&[(5, 5)]))).unwrap();
+        assert_eq!((progress.timed, progress.carried_ns), (true, None));
     }
 
     #[test]

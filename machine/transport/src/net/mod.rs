@@ -26,7 +26,7 @@ pub use outbound::{Lost, Outbound};
 
 use crate::aead::NativeAead as Cipher;
 use crate::rendezvous::{Card, Secret};
-use crate::udp::{Destination, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
+use crate::udp::{Destination, Loss, Lossy, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
 
 /// Bytes of a datagram that its envelope takes at most.
 const ENVELOPE_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
@@ -43,6 +43,8 @@ pub struct NetConfig {
     pub busy_poll_us: Option<u32>,
     /// A folder into which the datagrams of links are captured: see [`capture`].
     pub capture: Option<PathBuf>,
+    /// What is lost and damaged on purpose of what is received, for tests and measurements.
+    pub loss: Option<Loss>,
 }
 
 /// Why there is no way to other hosts.
@@ -112,6 +114,7 @@ pub struct Net {
     /// Handshakes may have something to send.
     greets: bool,
     capture: Option<Box<Capture>>,
+    lossy: Option<Box<Lossy>>,
     /// Datagrams that were not sent, by cause.
     unsent: Outcome,
     /// Peers whose paths have become shorter.
@@ -220,6 +223,9 @@ impl Net {
             key: public.0,
             greets: false,
             capture,
+            // Each rank loses others.
+            lossy: (config.loss)
+                .map(|loss| Box::new(Lossy::new(loss.faults, loss.seed << 16 | u64::from(me.0)))),
             unsent: Outcome::default(),
             shortened: Vec::with_capacity(size),
         })
@@ -310,13 +316,18 @@ impl Net {
     /// Whether what [`poll`](Self::poll) takes next is a datagram of a session, which it opens without memory; `None` if nothing has
     /// come. May cost a system call.
     pub fn is_next_of_session(&mut self) -> Option<bool> {
-        self.udp.peek().map(Envelope::<Cipher>::is_data)
+        let next = self.udp.peek().map(Envelope::<Cipher>::is_data);
+        // With faults another may come next.
+        next.map(|is_data| is_data && self.lossy.is_none())
     }
 
     /// Takes the next datagram, if one has come.
     #[inline]
     pub fn poll(&mut self, now_ns: impl FnOnce() -> u64) -> Option<Arrival<'_>> {
-        let datagram = self.udp.receive()?;
+        let datagram = match &mut self.lossy {
+            None => self.udp.receive(),
+            Some(lossy) => lossy.receive(&mut self.udp),
+        }?;
         let (address, length) = bytes_of(&datagram.from);
         let bytes = datagram.bytes;
         let opened = (self.envelope).handle(now_ns(), &address[..length], bytes, &mut entropy);

@@ -1,6 +1,7 @@
 //! A bad network for tests and measurements: loses, repeats, delays and damages some of what is received.
 
 use core::net::SocketAddr;
+use core::str::FromStr;
 
 use super::Udp;
 use super::receive::Datagram;
@@ -21,6 +22,52 @@ pub struct Faults {
     pub reorder: u32,
     /// One of its bits is flipped.
     pub corrupt: u32,
+}
+
+/// Faults, and the seed by which they strike, as they are written: `1%`, or `loss=1%,duplicate=0.1%,reorder=1%,corrupt=0.01%,seed=7`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// How often each strikes.
+    pub faults: Faults,
+    /// By which seed; 1 if none is given.
+    pub seed: u64,
+}
+
+/// Why a text is no [`Loss`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no fault; write a share of the datagrams that are lost, such as 1%, or a list of loss, duplicate, reorder and corrupt with shares, and seed: loss=1%,reorder=2%,seed=7"
+)]
+pub struct LossError(String);
+
+impl FromStr for Loss {
+    type Err = LossError;
+
+    fn from_str(text: &str) -> Result<Self, LossError> {
+        let mut loss = Self {
+            faults: Faults::default(),
+            seed: 1,
+        };
+        for word in text.split(',') {
+            let wrong = || LossError(word.chars().take(64).collect());
+            let (name, value) = word.trim().split_once('=').unwrap_or(("loss", word.trim()));
+            let share = match name {
+                "seed" => {
+                    loss.seed = value.parse().map_err(|_| wrong())?;
+                    continue;
+                }
+                "loss" => &mut loss.faults.drop,
+                "duplicate" => &mut loss.faults.duplicate,
+                "reorder" => &mut loss.faults.reorder,
+                "corrupt" => &mut loss.faults.corrupt,
+                _ => return Err(wrong()),
+            };
+            let percent = value.strip_suffix('%').ok_or_else(wrong)?.parse::<f64>();
+            let percent = percent.ok().filter(|share| (0.0..=100.0).contains(share));
+            *share = (percent.ok_or_else(wrong)? * 10_000.0).round() as u32;
+        }
+        Ok(loss)
+    }
 }
 
 /// What faults have struck.
@@ -82,22 +129,31 @@ impl Lossy {
         self.struck
     }
 
-    /// As [`Udp::receive`]; also `None` when what was there is lost or late.
+    /// As [`Udp::receive`]; what is lost or late is not given, but what comes behind it is.
     pub fn receive<'a>(&'a mut self, udp: &'a mut Udp) -> Option<Datagram<'a>> {
-        if let Some(due) = self.due() {
-            return Some(self.give(due));
+        loop {
+            if let Some(due) = self.due() {
+                return Some(self.give(due));
+            }
+            let Some(arrived) = udp.incoming.poll(&udp.sockets[..udp.receiving]) else {
+                self.empty_looks += 1;
+                return None;
+            };
+            self.empty_looks = 0;
+            if self.passes(udp.incoming.datagram(arrived.clone())) {
+                return Some(udp.incoming.datagram(arrived));
+            }
         }
-        let Some(datagram) = udp.receive() else {
-            self.empty_looks += 1;
-            return None;
-        };
-        self.empty_looks = 0;
+    }
+
+    /// Whether a datagram is given now; perhaps it is damaged, or comes once more.
+    fn passes(&mut self, datagram: Datagram<'_>) -> bool {
         for held in &mut self.held {
             held.after = held.after.map(|after| after.saturating_sub(1));
         }
         if self.strikes(self.faults.drop) {
             self.struck.dropped += 1;
-            return None;
+            return false;
         }
         if self.strikes(self.faults.corrupt) && !datagram.bytes.is_empty() {
             self.struck.corrupted += 1;
@@ -107,11 +163,9 @@ impl Lossy {
         if self.strikes(self.faults.duplicate) && self.hold(&datagram) {
             self.struck.duplicated += 1;
         }
-        if self.strikes(self.faults.reorder) && self.hold(&datagram) {
-            self.struck.reordered += 1;
-            return None;
-        }
-        Some(datagram)
+        let is_late = self.strikes(self.faults.reorder) && self.hold(&datagram);
+        self.struck.reordered += u64::from(is_late);
+        !is_late
     }
 
     /// The place of a held datagram whose turn has come.
@@ -155,5 +209,36 @@ impl Lossy {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         (mixed ^ mixed >> 31) % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        let loss = |text: &str| text.parse::<Loss>();
+        assert_eq!(loss("1%").unwrap().faults.drop, 10_000);
+        let all = loss("loss=5%, duplicate=0.1%,reorder=100%,corrupt=0.0001%,seed=7").unwrap();
+        let faults = Faults {
+            drop: 50_000,
+            duplicate: 1000,
+            reorder: 1_000_000,
+            corrupt: 1,
+        };
+        assert_eq!((all.faults, all.seed), (faults, 7));
+        for wrong in [
+            "",
+            "1",
+            "loss=101%",
+            "loss=-1%",
+            "lost=1%",
+            "seed=x",
+            "1%,",
+            "NaN%",
+        ] {
+            assert!(loss(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -30,7 +30,7 @@ use rustix::net::sockopt;
 
 pub use batch::{Batch, Destination, MAX_DATAGRAM_BYTES, Outcome, Shortened};
 pub use config::{MAX_CONNECTED, MAX_SOCKETS, Refused, UdpConfig, UdpError};
-pub use lossy::{Faults, Lossy, Struck};
+pub use lossy::{Faults, Loss, LossError, Lossy, Struck};
 pub use receive::Datagram;
 
 use batch::Outgoing;

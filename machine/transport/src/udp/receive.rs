@@ -30,7 +30,7 @@ pub struct Datagram<'a> {
 }
 
 /// Where a datagram lies.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Arrived {
     via: usize,
     from: SocketAddr,
