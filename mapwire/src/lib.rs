@@ -73,7 +73,9 @@ pub use mapwire_dsm::Counters as SharedCounters;
 pub use mapwire_host::faults::FaultBackend;
 pub use mapwire_host::pinning::PinnerKind;
 pub use mapwire_host::waiting::WaitStrategy;
+pub use mapwire_nic::link::{LinkCounters, LinkStats};
 pub use mapwire_nic::{Counters as NicCounters, MemoryBreakdown};
+pub use mapwire_seal::{Cause, Counters as Rejections};
 pub use mapwire_translation::{
     Candidates, ChooseVictims, Counters as TranslationCounters, Page, PageRange,
 };

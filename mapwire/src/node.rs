@@ -232,6 +232,25 @@ impl Node {
         *self.inner.engine.lock().nic().counters()
     }
 
+    /// The links to ranks of other hosts that were used so far, by rank: round-trip times, windows, what was sent and sent again.
+    #[must_use]
+    pub fn links(&self) -> Vec<(usize, crate::LinkStats)> {
+        let driver = self.inner.engine.lock();
+        let stats = |rank| {
+            Some((
+                rank,
+                driver.nic().link_stats(mapwire_wire::NodeId(rank as u16))?,
+            ))
+        };
+        (0..self.size()).filter_map(stats).collect()
+    }
+
+    /// Datagrams that came to this rank and were rejected, by cause; `None` where no rank is on another host.
+    #[must_use]
+    pub fn rejections(&self) -> Option<crate::Rejections> {
+        self.inner.engine.lock().rejections()
+    }
+
     /// Counters of translation: lookups and NIC misses of the NIC, check misses, pins and unpins of this process
     /// (UTLB §6).
     #[must_use]

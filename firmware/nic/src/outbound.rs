@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use mapwire_wire::link::LinkHeader;
 use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, NodeId, ProcessId, Repr};
 
-use crate::link::{Body, Datagram, LINK_WINDOW, Link, LinkConfig};
+use crate::link::{Body, Datagram, LINK_WINDOW, Link, LinkConfig, LinkStats};
 use crate::lossy::Lossy;
 use crate::queue::Queue;
 use crate::transmit::{Source, Transmit, Work};
@@ -519,6 +519,11 @@ impl Outbound {
         {
             self.linked.insert(index);
         }
+    }
+
+    /// The link to `node`, if it was ever used.
+    pub(crate) fn link_stats(&self, node: NodeId) -> Option<LinkStats> {
+        Some(self.lossy.as_ref()?.link(node)?.stats())
     }
 
     /// Makes all acks due that links owe. Whether there are any.

@@ -18,6 +18,7 @@ mod harness;
 mod heap;
 mod hostile_atomics;
 mod hostile_control;
+mod hostile_datagrams;
 mod hostile_memory;
 mod hostile_packets;
 mod limits;

@@ -12,6 +12,7 @@ use super::paths::Paths;
 use super::reorder::{Arrival, Reorder};
 use super::rtt::Rtt;
 use super::sent::{Progress, Sent};
+use super::stats::LinkCounters;
 
 /// Transmissions that a timeout sends besides the window (RFC 9002 §6.2.4).
 const PROBES: u32 = 2;
@@ -143,20 +144,20 @@ pub enum LinkEvent {
 /// [`poll_at`](Self::poll_at) says.
 #[derive(Debug)]
 pub struct Link<T> {
-    config: LinkConfig,
+    pub(super) config: LinkConfig,
     first_sequence: u32,
     greeting: Greeting,
     /// The challenge that is to be answered, of which epoch, on which path.
     welcome: Option<(u64, u64, u8)>,
     /// The peer is to be asked for the packet that is due.
     asks_again: bool,
-    sent: Sent,
+    pub(super) sent: Sent,
     reorder: Reorder<T>,
     acks: Acks,
-    rtt: Rtt,
-    window: Window,
+    pub(super) rtt: Rtt,
+    pub(super) window: Window,
     pacer: Pacer,
-    paths: Paths,
+    pub(super) paths: Paths,
     /// Path of the peer's last packet, where acks go: the peer has left a path that acks do not come by.
     reply_path: u8,
     /// When a packet is lost unless it is acked.
@@ -177,6 +178,7 @@ pub struct Link<T> {
     paced: bool,
     dead: bool,
     events: VecDeque<LinkEvent>,
+    pub(super) counters: LinkCounters,
 }
 
 impl<T> Link<T> {
@@ -214,6 +216,7 @@ impl<T> Link<T> {
             paced: false,
             dead: false,
             events: VecDeque::new(),
+            counters: LinkCounters::default(),
         }
     }
 
@@ -290,6 +293,7 @@ impl<T> Link<T> {
             (LinkKind::Ack, Received::Ack(ack)) => {
                 self.check_epochs(now_ns, header)?;
                 self.handle_ack(now_ns, header.expected, Some(&ack))?;
+                self.counters.acks_received += 1;
                 Ok(None)
             }
             (LinkKind::Data, Received::Packet) => {
@@ -298,6 +302,7 @@ impl<T> Link<T> {
                 self.reply_path = header.path;
                 let arrival = self.reorder.arrival(header.sequence);
                 if arrival == Arrival::Repeated {
+                    self.counters.repeated += 1;
                     self.owe_ack(now_ns, header, false);
                 }
                 Ok(Some(arrival))
@@ -308,6 +313,7 @@ impl<T> Link<T> {
 
     /// The packet of this datagram, [`Arrival::Next`], is taken.
     pub fn handle_taken(&mut self, now_ns: u64, header: &LinkHeader) {
+        self.counters.received += 1;
         self.reorder.handle_taken();
         self.owe_ack(now_ns, header, self.reorder.is_empty());
     }
@@ -350,6 +356,7 @@ impl<T> Link<T> {
 
     /// Keeps the packet of this datagram, [`Arrival::Early`], until its turn comes.
     pub fn keep(&mut self, now_ns: u64, header: &LinkHeader, item: T) {
+        self.counters.received += 1;
         self.reorder.keep(header.sequence, item);
         self.owe_ack(now_ns, header, false);
     }
@@ -504,6 +511,7 @@ impl<T> Link<T> {
         let losses = self.sent.detect_losses(now_ns, self.rtt.loss_delay_ns());
         self.loss_ns = losses.next_ns;
         if let Some(sent_ns) = losses.newest_sent_ns {
+            self.counters.losses += 1;
             self.window.handle_lost(now_ns, sent_ns);
         }
     }
@@ -558,6 +566,7 @@ impl<T> Link<T> {
             self.detect_losses(now_ns);
         } else if due(self.probe_ns()) {
             self.timeouts += 1;
+            self.counters.timeouts += 1;
             self.probes = PROBES;
             if self.timeouts == COLLAPSE_TIMEOUTS {
                 self.window.collapse();
@@ -604,6 +613,7 @@ impl<T> Link<T> {
         }
         let epoch = self.greeting.known()?;
         if let Some(ack) = self.acks.poll(now_ns) {
+            self.counters.acks_sent += 1;
             let number = self.sent.take_number();
             let path = self.reply_path;
             return Some(self.datagram(LinkKind::Ack, number, epoch, path, Body::Ack(ack)));
@@ -617,6 +627,10 @@ impl<T> Link<T> {
             return Some(self.datagram(LinkKind::Again, number, epoch, path, Body::None));
         }
         let (number, sequence, again) = self.poll_packet(now_ns, waiting_bytes)?;
+        match again {
+            true => self.counters.resent += 1,
+            false => self.counters.sent += 1,
+        }
         if self.reorder.is_empty() {
             self.acks.handle_carried();
         }

@@ -20,12 +20,14 @@ mod ranges;
 mod reorder;
 mod rtt;
 mod sent;
+mod stats;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use machine::MOST_EVENTS;
 pub use machine::{Body, Datagram, Ignored, Link, LinkConfig, LinkEvent, Received};
 pub use reorder::Arrival;
+pub use stats::{LinkCounters, LinkStats};
 
 /// Packets of a link that may be sent and not acked, and that a receiver keeps when they come before their turn.
 pub const LINK_WINDOW: u32 = 64;

@@ -51,6 +51,11 @@ impl Rtt {
         self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + adjusted / 8;
     }
 
+    /// Smoothed and least, once there is a sample.
+    pub(super) fn times_ns(&self) -> Option<(u64, u64)> {
+        self.sampled.then_some((self.smoothed_ns, self.min_ns))
+    }
+
     pub(super) const fn smoothed_ns(&self) -> u64 {
         self.smoothed_ns
     }

@@ -8,7 +8,7 @@ use mapwire_wire::{HEADER_BYTES, Header, INLINE_BYTES, NodeId, Packet};
 
 use super::Nic;
 use crate::actions::{BufferId, Rejection};
-use crate::link::{Arrival, Body, LinkEvent, Received};
+use crate::link::{Arrival, Body, LinkEvent, LinkStats, Received};
 use crate::nic::receive::Verdict;
 use crate::transmit::Transmit;
 
@@ -223,6 +223,12 @@ impl<D: TranslationDesign> Nic<D> {
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         self.outbound.next_timer()
+    }
+
+    /// The link to `node`, if it was ever used.
+    #[must_use]
+    pub fn link_stats(&self, node: NodeId) -> Option<LinkStats> {
+        self.outbound.link_stats(node)
     }
 
     /// What a link has come to know of its peer. What was under way to one that is dead or has restarted has failed by now.

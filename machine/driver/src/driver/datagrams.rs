@@ -140,6 +140,11 @@ impl Hands<'_> {
 }
 
 impl<F: Fabric> Driver<F> {
+    /// Datagrams that came and were rejected, by cause; `None` where no rank is on another host.
+    pub fn rejections(&mut self) -> Option<mapwire_seal::Counters> {
+        self.fabric.net().map(|net| *net.counters())
+    }
+
     /// Takes what has come by datagrams. Whether there was anything.
     #[inline]
     pub(super) fn receive_datagrams(&mut self) -> bool {

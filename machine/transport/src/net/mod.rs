@@ -363,6 +363,24 @@ impl Net {
         remote.paths.first().map(|path| path.main.to)
     }
 
+    /// What became of datagrams that were not of any session, or not as they must be, by cause; and handshakes.
+    #[must_use]
+    pub const fn counters(&self) -> &mapwire_seal::Counters {
+        self.envelope.counters()
+    }
+
+    /// Datagrams that were not sent, by cause.
+    #[must_use]
+    pub const fn unsent(&self) -> &Outcome {
+        &self.unsent
+    }
+
+    /// Datagrams that came and that the kernel dropped, since the socket's buffer was full. A system call for each address.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.udp.overflowed()
+    }
+
     /// Whether [`poll`](Self::poll) gives something without a system call.
     #[inline]
     #[must_use]
