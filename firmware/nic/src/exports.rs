@@ -2,7 +2,9 @@
 
 use core::ops::{Deref, DerefMut};
 
-use mapwire_wire::{ExportId, Key, ProcessId, Refusal, Rights};
+use alloc::vec::Vec;
+
+use mapwire_wire::{ExportId, Key, NodeId, ProcessId, Refusal, Rights};
 
 use crate::slots::{Ending, Named, Slots};
 
@@ -49,46 +51,119 @@ impl Export {
     }
 }
 
-/// The exports of a NIC.
+/// The exports of a NIC, and which nodes were granted them.
 #[derive(Debug)]
-pub(crate) struct Exports(Slots<Export>);
+pub(crate) struct Exports {
+    slots: Slots<Export>,
+    /// By place of the export, then by node: the rights that it was granted. An export that no node was granted is open to whoever shows
+    /// its key, which nobody has been told then.
+    grants: Vec<Vec<u8>>,
+}
 
 impl Deref for Exports {
     type Target = Slots<Export>;
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.slots
     }
 }
 
 impl DerefMut for Exports {
     #[inline]
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
+        &mut self.slots
     }
 }
 
 impl Exports {
     pub(crate) fn new() -> Self {
-        Self(Slots::new(Ending::Retired))
+        Self {
+            slots: Slots::new(Ending::Retired),
+            grants: Vec::new(),
+        }
     }
 
-    /// The export that `id` names, if `key` is its key and it gives `right`. Everything that a packet asks of an export
-    /// passes through here.
+    pub(crate) fn insert(&mut self, export: Export) -> Option<u32> {
+        let id = self.slots.insert(export)?;
+        // Those of the export that had its place are gone.
+        if let Some(grants) = self.grants.get_mut(Slots::<Export>::place(id)) {
+            *grants = Vec::new();
+        }
+        Some(id)
+    }
+
+    /// Bytes by which a grant to `node` makes this grow.
+    pub(crate) fn grant_bytes(&self, id: ExportId, node: NodeId) -> usize {
+        let grants = self.grants.get(Slots::<Export>::place(id.0));
+        let length = grants.map_or(0, Vec::len);
+        (usize::from(node.0) + 1).saturating_sub(length)
+    }
+
+    /// Lets `node` use an export so, besides what it may already. False when there is no such export.
+    pub(crate) fn grant(&mut self, id: ExportId, node: NodeId, rights: Rights) -> bool {
+        if self.slots.get(id.0).is_none() {
+            return false;
+        }
+        let (place, node) = (Slots::<Export>::place(id.0), usize::from(node.0));
+        if self.grants.len() <= place {
+            self.grants.resize_with(place + 1, Vec::new);
+        }
+        let grants = &mut self.grants[place];
+        if grants.len() <= node {
+            grants.resize(node + 1, 0);
+        }
+        grants[node] |= rights.bits() as u8;
+        true
+    }
+
+    /// A node is gone: one that takes its place has been granted nothing.
+    pub(crate) fn forget_node(&mut self, node: NodeId) {
+        let of_it = |grants: &mut Vec<u8>| {
+            grants
+                .get_mut(usize::from(node.0))
+                .map(|rights| *rights = 0)
+        };
+        self.grants.iter_mut().filter_map(of_it).for_each(drop);
+    }
+
+    /// NIC memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let grants = self.grants.iter().map(Vec::capacity).sum::<usize>();
+        self.slots.bytes() + grants + self.grants.capacity() * size_of::<Vec<u8>>()
+    }
+
+    /// The rights that `node` was granted; all where nobody was granted any.
+    #[inline]
+    fn granted(&self, id: ExportId, node: NodeId) -> Rights {
+        match self.grants.get(Slots::<Export>::place(id.0)) {
+            Some(grants) if !grants.is_empty() => {
+                let bits = grants.get(usize::from(node.0)).copied();
+                Rights::from_bits(bits.unwrap_or(0).into()).unwrap_or(Rights::NONE)
+            }
+            _ => Rights::ALL,
+        }
+    }
+
+    /// The export that `id` names, if `key` is its key, it gives `right`, and `node` was granted that. Everything that a packet asks of an
+    /// export passes through here.
     #[inline]
     pub(crate) fn authenticate(
         &self,
+        node: NodeId,
         id: ExportId,
         key: &Key,
         right: Rights,
     ) -> Result<&Export, Refusal> {
-        match self.0.named(id.0) {
+        match self.slots.named(id.0) {
             Named::Entry(export) => {
                 if export.key != *key {
                     Err(Refusal::WrongKey)
                 } else if !export.rights.contains(right) {
                     Err(Refusal::NoRight)
+                } else if !self.granted(id, node).contains(right) {
+                    // It has the key of another.
+                    Err(Refusal::NotPermitted)
                 } else {
                     Ok(export)
                 }

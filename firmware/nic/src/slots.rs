@@ -75,6 +75,11 @@ impl<T> Slots<T> {
         self.slots.capacity() * size_of::<Slot<T>>() + self.free.capacity() * size_of::<u16>()
     }
 
+    /// The place of an identifier, below [`MAX_ENTRIES`].
+    pub(crate) fn place(id: u32) -> usize {
+        Self::parts(id).0.into()
+    }
+
     /// Puts an entry in, and gives its identifier; `None` when [`MAX_ENTRIES`] are there already.
     pub(crate) fn insert(&mut self, entry: T) -> Option<u32> {
         if let Some(index) = self.free.pop() {

@@ -51,6 +51,15 @@ pub enum Action {
         /// The number of the importer's request.
         tag: u64,
     },
+    /// An importer is being granted an export: what it shows the key for is to be admitted from now on.
+    Granted {
+        /// The importer.
+        to: Endpoint,
+        /// Which export.
+        export: ExportId,
+        /// What it may do.
+        rights: Rights,
+    },
     /// An importer to which memory cannot be passed has been granted an export that others map: it stores and fetches by packets.
     GrantedApart {
         /// The importer.

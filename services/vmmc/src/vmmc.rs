@@ -427,6 +427,11 @@ impl Vmmc {
             rights
         };
         offered.taken.push(from);
+        self.actions.push_back(Action::Granted {
+            to: from,
+            export,
+            rights,
+        });
         if direct.is_some() {
             self.actions.push_back(Action::PassMemory {
                 to: from,

@@ -235,6 +235,7 @@ impl<D: TranslationDesign> Nic<D> {
             self.lose_fetch(id, error);
         }
         self.answers.clear(node);
+        self.exports.forget_node(node);
         // Its next packet, if one ever comes, is another.
         self.stalled.note_taken(node);
         if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {

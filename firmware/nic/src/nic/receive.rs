@@ -132,7 +132,7 @@ impl<D: TranslationDesign> Nic<D> {
                     // A flush reads nothing, and is answered behind the refusals that came of what was sent before it.
                     Ok((ProcessId(0), 0))
                 } else {
-                    let entry = self.exports.authenticate(export, &key, Rights::FETCH);
+                    let entry = self.exports.authenticate(from, export, &key, Rights::FETCH);
                     entry.and_then(|entry| {
                         Ok((entry.process, entry.address_of(offset, want_bytes)?))
                     })

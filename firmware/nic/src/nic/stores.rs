@@ -127,9 +127,9 @@ impl<D: TranslationDesign> Nic<D> {
     /// Authenticates a store and finds the virtual addresses of its data and signal.
     #[inline]
     fn place(&self, store: &Store) -> Result<Place, Refusal> {
-        let export = self
-            .exports
-            .authenticate(store.export, &store.key, Rights::STORE)?;
+        let export =
+            self.exports
+                .authenticate(store.from, store.export, &store.key, Rights::STORE)?;
         let address = export.address_of(store.offset, u64::from(store.length))?;
         let signal = match store.signal {
             None => None,

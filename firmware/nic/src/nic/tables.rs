@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use mapwire_translation::{
     Frame, NicSide, Page, PageRange, Process as TableOwner, TranslationDesign,
 };
-use mapwire_wire::{ExportId, HandlerId, ImportId, Key, ProcessId};
+use mapwire_wire::{ExportId, HandlerId, ImportId, Key, NodeId, ProcessId, Rights};
 
 use super::{Nic, PROCESS_BYTES};
 use crate::dispatch::HandlerTarget;
@@ -65,6 +65,28 @@ impl<D: TranslationDesign> Nic<D> {
             limit: MAX_ENTRIES,
         };
         self.exports.insert(export).map(ExportId).ok_or(full)
+    }
+
+    /// Lets `node` use an export with `rights`, besides what it may already. From the first grant on, only nodes that have one may use the
+    /// export: the key of another is of no use to them. A node that is gone, or restarts, loses its grants.
+    ///
+    /// # Errors
+    /// [`NicError::UnknownExport`], [`NicError::UnknownNode`], [`NicError::OutOfNicMemory`].
+    pub fn grant(
+        &mut self,
+        export: ExportId,
+        node: NodeId,
+        rights: Rights,
+    ) -> Result<(), NicError> {
+        if !self.outbound.has(node) {
+            return Err(NicError::UnknownNode(node, self.outbound.nodes()));
+        }
+        let bytes = self.exports.grant_bytes(export, node);
+        self.charge("a grant", bytes as u64)?;
+        match self.exports.grant(export, node, rights) {
+            true => Ok(()),
+            false => Err(NicError::UnknownExport(export.0)),
+        }
     }
 
     /// Has the pages of an export pinned when packets for them come: the host is asked, and what lacks a page

@@ -29,7 +29,7 @@ impl<D: TranslationDesign> Nic<D> {
             return true;
         }
         let bytes = atomic.width.bytes();
-        let located = match self.place_of_word(key, export, offset, atomic) {
+        let located = match self.place_of_word(from, key, export, offset, atomic) {
             Err(reason) => Err(reason),
             Ok((process, address)) => {
                 // Aligned, so within one page.
@@ -64,12 +64,13 @@ impl<D: TranslationDesign> Nic<D> {
     /// The process and virtual address of a word that may be updated.
     fn place_of_word(
         &self,
+        from: NodeId,
         key: &Key,
         export: ExportId,
         offset: u64,
         atomic: Atomic,
     ) -> Result<(ProcessId, u64), Refusal> {
-        let export = self.exports.authenticate(export, key, Rights::ALL)?;
+        let export = self.exports.authenticate(from, export, key, Rights::ALL)?;
         let address = export.address_of(offset, atomic.width.bytes())?;
         if !atomic.width.fits(address) {
             return Err(Refusal::OutOfRange);

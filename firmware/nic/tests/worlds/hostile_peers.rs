@@ -138,6 +138,41 @@ fn nothing_is_stored_without_the_key_the_right_and_the_range() {
     );
 }
 
+#[test]
+fn the_key_of_an_export_is_of_use_only_to_nodes_that_were_granted_it_and_as_they_were() {
+    let (mut world, export, good) = victim(3);
+    let refused = |world: &mut World, reason| {
+        inject(world, &store(good, export, 0, 8), &[0xAA; 8]);
+        let rejected = Completion::Rejected {
+            from: NodeId(0),
+            reason: Rejection::Refused(reason),
+        };
+        assert_eq!(world.take_told(1), [rejected]);
+    };
+    let before = world.snapshot(1);
+    // Another node has been granted it: node 0 shows a key that was not meant for it.
+    world.nic(1).grant(export, NodeId(1), Rights::ALL).unwrap();
+    refused(&mut world, Refusal::NotPermitted);
+    world
+        .nic(1)
+        .grant(export, NodeId(0), Rights::FETCH)
+        .unwrap();
+    refused(&mut world, Refusal::NotPermitted);
+    assert_eq!(world.snapshot(1), before);
+    world
+        .nic(1)
+        .grant(export, NodeId(0), Rights::STORE)
+        .unwrap();
+    inject(&mut world, &store(good, export, 0, 8), &[0xAA; 8]);
+    assert_eq!(world.peek(1, 0, THERE, 8), [0xAA; 8]);
+    // The next that has its place was granted nothing.
+    world.nic(1).revoke(export).unwrap();
+    let unknown = world.nic(1).grant(export, NodeId(0), Rights::ALL);
+    assert_eq!(unknown, Err(mapwire_nic::NicError::UnknownExport(export.0)));
+    let far = world.nic(1).grant(export, NodeId(999), Rights::ALL);
+    assert!(matches!(far, Err(mapwire_nic::NicError::UnknownNode(..))));
+}
+
 fn repr_length(repr: &Repr) -> usize {
     match repr {
         Repr::Store { length, .. } => *length as usize,

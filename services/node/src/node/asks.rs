@@ -115,6 +115,11 @@ fn serve_model<D: TranslationDesign>(
             };
         }
         VmmcAction::PassMemory { to, export, tag } => Act::PassMemory { to, export, tag },
+        VmmcAction::Granted { to, export, rights } => {
+            // One that finds no memory is no grant: what the importer sends is refused.
+            let _ = nic.grant(export, to.node, rights);
+            return Done::Here;
+        }
         VmmcAction::GrantedApart { to, export } => Act::GrantedApart { to, export },
         VmmcAction::Imported { request, grant } => {
             process.note_outcome(request, Ok(grant));

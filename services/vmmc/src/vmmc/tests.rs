@@ -228,22 +228,14 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
     assert!(!importer.awaits(IMPORTER, first));
     let seen = exchange(&mut exporter, &mut importer);
     let export = ExportId(65_537);
-    assert_eq!(
-        seen[0].1,
-        Action::PassMemory {
-            to: IMPORTER,
-            export,
-            tag: u64::from(first.0)
-        }
-    );
-    assert_eq!(
-        seen[1].1,
-        Action::PassMemory {
-            to: IMPORTER,
-            export,
-            tag: u64::from(second.0)
-        }
-    );
+    // Admitted with what it may do, then given the memory, each before it hears of it.
+    for (at, request, rights) in [(0, first, Rights::FETCH), (2, second, Rights::ALL)] {
+        let to = IMPORTER;
+        let granted = Action::Granted { to, export, rights };
+        let tag = u64::from(request.0);
+        let passed = Action::PassMemory { to, export, tag };
+        assert_eq!((&seen[at].1, &seen[at + 1].1), (&granted, &passed));
+    }
     let grants: Vec<Grant> = seen
         .iter()
         .filter_map(|(_, action)| match action {
@@ -282,8 +274,12 @@ fn who_cannot_map_memory_is_promised_none_and_gets_no_rights_beyond_those_it_ask
     let asks = exporter.handle_control(OTHER, 0, false, &bytes[..length]);
     asks.unwrap();
     for importer in [IMPORTER, OTHER] {
-        let granted = exporter.poll_action();
         let of_importer = |to: &Endpoint| *to == importer;
+        let admitted = exporter.poll_action();
+        assert!(
+            matches!(admitted, Some(Action::Granted { to, rights: Rights::STORE, .. }) if of_importer(&to))
+        );
+        let granted = exporter.poll_action();
         assert!(matches!(granted, Some(Action::GrantedApart { to, .. }) if of_importer(&to)));
         let Some(Action::Send { to, message }) = exporter.poll_action() else {
             panic!("it is asked for something else than a message");
