@@ -6,8 +6,8 @@
 
 /// Challenges after which a peer is not asked again until it shows an unknown epoch once more, unless nothing can be sent before.
 const TRIES: u32 = 6;
-/// Challenges after which the time between them no longer doubles.
-const MOST_DOUBLINGS: u32 = 4;
+/// Challenges after which the time between them no longer doubles. By then, many peers that ask one that is busy do not keep it so.
+const MOST_DOUBLINGS: u32 = 8;
 
 /// The question that is under way.
 #[derive(Clone, Copy, Debug)]

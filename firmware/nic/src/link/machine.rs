@@ -18,9 +18,10 @@ use super::stats::LinkCounters;
 const PROBES: u32 = 2;
 /// Timeouts in a row after which the window is the least one.
 const COLLAPSE_TIMEOUTS: u32 = 3;
-/// The longest time between two probes, or the time of one timeout where that is longer. RFC 6298 (2.5) has 60 s for the Internet;
-/// within a cluster, two packets in 5 ms burden nobody, and a path that loses a third of all packets is not left idle.
-const MOST_BACKOFF_NS: u64 = 5_000_000;
+/// The longest time between two probes, or the time of one timeout where that is longer. RFC 6298 (2.5) has 60 s for the Internet.
+/// Within a cluster it is short enough that no path is left idle for long that loses half of all packets, and long enough that a
+/// node that hundreds of peers probe at once can answer them.
+const MOST_BACKOFF_NS: u64 = 50_000_000;
 /// How often a silent peer of whom something is awaited is asked for a sign of life, before it is dead.
 const SILENCES_A_DEATH: u64 = 8;
 /// Share of that time by which the timer of a death may be late. One that is later shows that this node was stopped, and perhaps its

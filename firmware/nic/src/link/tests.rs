@@ -671,3 +671,23 @@ fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
     link.handle_time(2 * STOPPED_NS);
     assert!(core::iter::from_fn(|| link.poll_event()).any(|event| event == LinkEvent::Dead));
 }
+
+#[test]
+fn a_peer_that_is_silent_is_asked_and_probed_ever_more_seldom() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let unknown = Link::<u64>::new(config(5));
+    for (mut link, waiting, kind) in [
+        (unknown, Some(100), LinkKind::Hello),
+        (up_with_three_out(), None, LinkKind::Data),
+    ] {
+        let (mut now_ns, mut sent) = (20, 0);
+        while now_ns < SECOND_NS {
+            link.handle_time(now_ns);
+            while let Some(datagram) = link.poll(now_ns, waiting) {
+                sent += u32::from(datagram.header.kind == kind);
+            }
+            now_ns = link.poll_at().map_or(SECOND_NS, |at| at.max(now_ns + 1));
+        }
+        assert!((20..=70).contains(&sent), "{kind:?} {sent}");
+    }
+}
