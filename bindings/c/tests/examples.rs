@@ -146,12 +146,29 @@ fn they_do_so_whichever_way_faults_are_caught() {
 }
 
 #[test]
-fn c_programs_on_hosts_of_their_own_share_a_matrix_and_a_counter() {
+fn every_example_runs_on_hosts_of_its_own_sealed_and_plain() {
     let installed = Installed::get(Linking::Shared);
-    let output = installed
-        .example("dsm")
-        .run(2, &["--transport", "udp"], &[]);
-    assert_eq!(output.matches("counter 400: ok").count(), 2, "{output}");
+    let sealed: &[&str] = &["--transport", "udp"];
+    let plain: &[&str] = &["--transport", "udp", "--insecure"];
+    for (name, ranks, lines) in [
+        ("first", 2, &["rank 1 says 42"][..]),
+        (
+            "vmmc",
+            2,
+            &["table: ring path", "fetch: ok", "send_async: ok"],
+        ),
+        ("dsm", 3, &["counter 600: ok"]),
+        (
+            "work_queue",
+            4,
+            &["256 rows drawn; 66714 of 262144 points stay"],
+        ),
+    ] {
+        let example = installed.example(name);
+        for options in [sealed, plain] {
+            says(&example.run(ranks, options, &[]), lines);
+        }
+    }
 }
 
 /// Undefined values are not looked for: compilers branch on a value before the one that says that it is there.

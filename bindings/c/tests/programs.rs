@@ -113,3 +113,25 @@ fn words_change_in_one_step_and_signals_add_up() {
     let output = installed.compile("atomics").run(2, &[], &[]);
     assert_eq!(output.matches("changed").count(), 2, "{output}");
 }
+
+#[test]
+fn they_do_so_on_hosts_of_their_own() {
+    let installed = Installed::get(Linking::Shared);
+    for (name, ranks, line) in [
+        ("notices", 2, "told of all"),
+        ("files", 2, "files are right"),
+        ("flush", 2, "flushed"),
+        ("alarms", 2, "all counted"),
+        ("requests", 2, "requested"),
+        ("parts", 2, "parted"),
+        ("any", 2, "any came"),
+        ("collective", 3, "together"),
+        ("events", 2, "slept"),
+        ("atomics", 2, "changed"),
+    ] {
+        let output = installed
+            .compile(name)
+            .run(ranks, &["--transport", "udp"], &[]);
+        assert_eq!(output.matches(line).count(), ranks as usize, "{output}");
+    }
+}
