@@ -30,17 +30,37 @@ struct Sockets {
     is_due: AtomicBool,
     /// It has rung, and looks by itself whether it is to be armed again.
     rests: AtomicBool,
-    sockets: Vec<OwnedFd>,
+    sockets: Vec<Socket>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    /// Its next datagram ends the thread's wait, or has ended it and the thread is about to ring. Most who arm it find it so.
+    is_armed: AtomicBool,
 }
 
 impl Sockets {
     /// Lets the next datagram end the thread's wait, also one that is there already.
     fn arm(&self) {
         for (number, socket) in self.sockets.iter().enumerate() {
+            if socket.is_armed.swap(true, Ordering::SeqCst) {
+                continue;
+            }
             let data = epoll::EventData::new_u64(number as u64);
             let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
             // It was added when this was made, and stays open.
-            let _ = epoll::modify(&self.epoll, socket, data, once);
+            let _ = epoll::modify(&self.epoll, &socket.fd, data, once);
+        }
+    }
+
+    /// Notes which sockets are armed no more. The thread rings after this.
+    fn handle_events(&self, events: &[epoll::Event]) {
+        for event in events {
+            let data = event.data;
+            if let Some(socket) = self.sockets.get(data.u64() as usize) {
+                socket.is_armed.store(false, Ordering::SeqCst);
+            }
         }
     }
 }
@@ -68,13 +88,14 @@ impl Alarm {
             epoll::EventData::new_u64(END),
             epoll::EventFlags::IN,
         )?;
-        let copies: io::Result<Vec<OwnedFd>> = sockets
+        let copies: io::Result<Vec<Socket>> = sockets
             .iter()
             .map(|socket| {
-                let copy = socket.try_clone_to_owned()?;
+                let fd = socket.try_clone_to_owned()?;
                 let data = epoll::EventData::new_u64(0);
-                epoll::add(&epoll, &copy, data, epoll::EventFlags::ONESHOT)?;
-                Ok(copy)
+                epoll::add(&epoll, &fd, data, epoll::EventFlags::ONESHOT)?;
+                let is_armed = AtomicBool::new(false);
+                Ok(Socket { fd, is_armed })
             })
             .collect();
         let sockets = std::sync::Arc::new(Sockets {
@@ -142,6 +163,7 @@ fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
         if events.iter().any(is_end) {
             return;
         }
+        sockets.handle_events(&events);
         if !events.is_empty() {
             sockets.is_due.store(true, Ordering::Release);
             sockets.rests.store(true, Ordering::Release);
