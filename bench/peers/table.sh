@@ -27,6 +27,7 @@ function size(bytes) {
     bench = field("bench"); placement = field("placement"); peer = field("peer"); bytes = field("bytes")
     table = bench SUBSEP placement
     ratios[table, peer, bytes] = ratios[table, peer, bytes] " " field("ratio")
+    base[table] = field("baseline")
     if (!(table in tables)) { tables[table] = 1; heads[++count] = table }
     if (!((table, peer) in has)) has[table, peer] = 1
     if (!(peer in seen)) { seen[peer] = 1; order[++peers] = peer }
@@ -36,7 +37,7 @@ END {
     first = markdown ? "| %s |" : "%-40s"; cell = markdown ? " %s |" : " %7s"
     for (t = 1; t <= count; t++) {
         split(heads[t], head, SUBSEP)
-        what = head[1] == "peers-latency" ? "one way, ratio to a plain put" : "stream, share of plain puts"
+        what = (head[1] == "peers-latency" ? "one way, ratio to " : "stream, share of ") base[heads[t]]
         printf "%s%s; %s\n%s", (t > 1 ? "\n" : ""), what, head[2], (markdown ? "\n" : "")
         printf first, ""
         for (c = 1; c <= columns; c++) printf cell, size(lengths[c])

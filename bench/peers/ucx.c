@@ -1,4 +1,5 @@
-/* UCX: one-sided put with a fence before the flag, and tag matching. UCX_TLS chooses the transports. */
+/* UCX: one-sided put with a fence before the flag, and tag matching. UCX_TLS chooses the transports. With PEERS_HOSTS a put needs the
+ * receiver's library. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ static ucp_rkey_h key;
 static char *inbox, *tagged;
 static uint64_t theirs;
 static char put_name[128], tag_name[128];
+static int hosts;
 
 static int fail(const char *what, ucs_status_t status) {
     fprintf(stderr, "ucx: %s: %s\n", what, ucs_status_string(status));
@@ -82,6 +84,7 @@ int peer_open(const peer_host_t *host) {
     CHECK("ucp_ep_rkey_unpack", ucp_ep_rkey_unpack(endpoint, other.bytes + other.address_bytes, &key));
     theirs = other.memory;
 
+    hosts = getenv("PEERS_HOSTS") != NULL;
     const char *transports = getenv("UCX_TLS");
     snprintf(put_name, sizeof put_name, "UCX put, %s", transports ? transports : "all");
     snprintf(tag_name, sizeof tag_name, "UCX tag, %s", transports ? transports : "all");
@@ -111,6 +114,7 @@ const void *peer_take(unsigned way, size_t bytes, size_t at, uint64_t number) {
     }
     const uint64_t *flag = (const uint64_t *)(inbox + flag_at(bytes, at));
     while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != number) {
+        if (hosts) ucp_worker_progress(worker);
     }
     return inbox + at;
 }

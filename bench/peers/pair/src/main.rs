@@ -1,8 +1,12 @@
 //! One of two processes that measure a message library: `pair LIBRARY SHARED latency|stream [--quick]`, where LIBRARY has the
 //! functions of `peer.h` and SHARED is an empty file that both have. Process 0 prints a JSON row for each way, size and placement.
 //!
+//! With `PEERS_HOSTS`, the name of a transport between hosts, the baseline are datagrams between bare sockets instead of plain puts.
+//! The two then still keep in step by memory that they share.
+//!
 //! Baselines, looks at the placement and statistics are those of `mapwire bench`, whose sources are used here.
 
+mod datagrams;
 mod memory;
 mod peer;
 
@@ -15,6 +19,7 @@ mod placement;
 
 use std::time::Instant;
 
+use datagrams::Datagrams;
 use measure::{Effort, Figure, Restless, Step, sampled};
 use memory::Shared;
 use peer::Peer;
@@ -29,6 +34,8 @@ pub(crate) struct Plan {
 type Error = Box<dyn std::error::Error>;
 
 const SIZES: [usize; 9] = [8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
+/// Between hosts.
+const HOSTS_SIZES: [usize; 6] = [8, 64, 1024, 4096, 65_536, 1 << 20];
 const MOST_BYTES: usize = 1 << 20;
 const PAGE_BYTES: usize = 4096;
 
@@ -64,7 +71,7 @@ fn room() -> usize {
 /// What rank 0 tells rank 1 to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Order {
-    /// 0: a plain put; others: a way of the library.
+    /// 0: the baseline; others: a way of the library.
     pub(crate) way: u64,
     pub(crate) bytes: u64,
     pub(crate) times: u64,
@@ -78,6 +85,8 @@ struct Process {
     /// Messages of each way so far, from rank 0 and from rank 1.
     numbers: Vec<[u64; 2]>,
     stream: bool,
+    /// Between hosts: its transport, and the sockets of the baseline.
+    hosts: Option<(String, Datagrams)>,
 }
 
 impl Process {
@@ -86,7 +95,10 @@ impl Process {
         let number = &mut self.numbers[order.way as usize][self.rank];
         *number += 1;
         if order.way == 0 {
-            self.shared.put(&self.source[..bytes], at, *number);
+            match &mut self.hosts {
+                None => self.shared.put(&self.source[..bytes], at, *number),
+                Some((_, raw)) => raw.send(&self.shared, &self.source[..bytes])?,
+            }
             return Ok(());
         }
         (self.peer).put(order.way - 1, &self.source[..bytes], at, *number)
@@ -97,10 +109,10 @@ impl Process {
         let bytes = order.bytes as usize;
         let number = &mut self.numbers[order.way as usize][1 - self.rank];
         *number += 1;
-        let message = if order.way == 0 {
-            self.shared.take(bytes, at, *number)
-        } else {
-            self.peer.take(order.way - 1, bytes, at, *number)?
+        let message = match (order.way, &mut self.hosts) {
+            (0, None) => self.shared.take(bytes, at, *number),
+            (0, Some((_, raw))) => raw.take(&self.shared, bytes)?,
+            (way, _) => self.peer.take(way - 1, bytes, at, *number)?,
         };
         let wanted = u64::from_ne_bytes([*number as u8; 8]).wrapping_mul(bytes as u64 / 8);
         let found = memory::sum(message);
@@ -187,16 +199,27 @@ impl Process {
     fn lead(&mut self, plan: Plan) -> Result<(), Error> {
         let mut placements = Placements::default();
         let names = self.peer.ways();
-        for bytes in SIZES {
-            let effort = match self.stream {
-                true => Effort::planned(plan, 2, 15),
-                false => Effort::planned(plan, 3, 31),
+        let sizes = match self.hosts {
+            None => &SIZES[..],
+            Some(_) => &HOSTS_SIZES,
+        };
+        for &bytes in sizes {
+            let effort = match (self.stream, &self.hosts) {
+                (true, _) => Effort::planned(plan, 2, 15),
+                (false, None) => Effort::planned(plan, 3, 31),
+                (false, Some(_)) => Effort::planned(plan, 2, 15),
             };
-            let times = match self.stream {
-                true => (16 << 20) / bytes as u64,
-                false => 400_000 / (400 + bytes as u64 / 8),
+            let times = match (self.stream, &self.hosts) {
+                (true, _) => (16 << 20) / bytes as u64,
+                (false, None) => 400_000 / (400 + bytes as u64 / 8),
+                (false, Some(_)) => 1_000_000 / (5000 + bytes as u64 / 2),
             };
-            let times = times.clamp(4, if plan.quick { 100 } else { 10_000 });
+            let most = match (plan.quick, &self.hosts) {
+                (true, _) => 100,
+                (false, None) => 10_000,
+                (false, Some(_)) => 2000,
+            };
+            let times = times.clamp(4, most);
             let samples = sampled::<Error>(effort, &mut placements, names.len() + 1, |step| {
                 let Step::Way(way) = step else {
                     return Ok(self.shared.look(|| self.peer.progress()));
@@ -215,7 +238,8 @@ impl Process {
                 Ok(samples) => {
                     for (way, name) in names.iter().enumerate() {
                         for figure in samples.figures(way + 1, 0) {
-                            println!("{}", row(self.stream, name, bytes, &figure));
+                            let hosts = self.hosts.as_ref().map(|(transport, _)| &**transport);
+                            println!("{}", row(self.stream, hosts, name, bytes, &figure));
                         }
                     }
                 }
@@ -230,15 +254,19 @@ impl Process {
 }
 
 /// A row as `mapwire bench` prints it, with the name of the way as `peer`.
-fn row(stream: bool, name: &str, bytes: usize, figure: &Figure) -> String {
+fn row(stream: bool, hosts: Option<&str>, name: &str, bytes: usize, figure: &Figure) -> String {
     let (bench, unit) = if stream {
         ("peers-bandwidth", "GB/s")
     } else {
         ("peers-latency", "ns")
     };
+    let (transport, baseline) = match hosts {
+        None => ("shm", "plain put"),
+        Some(transport) => (transport, "raw UDP"),
+    };
     let (placement, flag_ns) = figure.placement;
     format!(
-        r#"{{"bench":"{bench}","peer":"{name}","transport":"shm","bytes":{bytes},"ranks":2,"placement":"{}","flag_ns":{:.1},"value":{:.4},"unit":"{unit}","baseline":"plain put","baseline_value":{:.4},"ratio":{:.4},"min":{:.4},"max":{:.4},"runs":{},"dropped":{}}}"#,
+        r#"{{"bench":"{bench}","peer":"{name}","transport":"{transport}","bytes":{bytes},"ranks":2,"placement":"{}","flag_ns":{:.1},"value":{:.4},"unit":"{unit}","baseline":"{baseline}","baseline_value":{:.4},"ratio":{:.4},"min":{:.4},"max":{:.4},"runs":{},"dropped":{}}}"#,
         placement.name(),
         flag_ns.unwrap_or(0.0),
         figure.value,
@@ -277,6 +305,10 @@ fn run() -> Result<(), Error> {
         source: vec![0; MOST_BYTES],
         numbers: vec![[0; 2]; peer.ways().len() + 1],
         stream: kind == "stream",
+        hosts: match std::env::var("PEERS_HOSTS") {
+            Ok(transport) => Some((transport, Datagrams::new(&shared)?)),
+            Err(_) => None,
+        },
         shared,
         peer,
     };

@@ -18,6 +18,7 @@ const BACK: usize = 256;
 const ANSWER: usize = 384;
 const CREDIT: usize = 512;
 const MET: [usize; 2] = [640, 768];
+const DATAGRAMS: [usize; 2] = [896, 1024];
 /// Orders that are no measurement.
 const END: u64 = u64::MAX;
 const LOOK: u64 = u64::MAX - 1;
@@ -123,6 +124,16 @@ impl Shared {
 
     pub(crate) fn credits(&self) -> u64 {
         self.load(CREDIT)
+    }
+
+    /// Datagrams of the baseline that this process has taken.
+    pub(crate) fn note_datagrams(&self, taken: u64) {
+        self.store(DATAGRAMS[self.rank], taken);
+    }
+
+    /// Datagrams of the baseline that the other process has taken.
+    pub(crate) fn datagrams_there(&self) -> u64 {
+        self.load(DATAGRAMS[1 - self.rank])
     }
 
     /// Rank 0: says what to do, or that this is the end.
