@@ -29,6 +29,9 @@ const OFFER_NS: u64 = 5_000_000_000;
 const LEAST_BETWEEN_NS: u64 = 5_000_000;
 /// Initiates without any answer after which a node with the smaller number gives way to its peer's.
 const STUBBORN_SENDS: u32 = 4;
+/// Responds that the peer uses nothing of, after which a node begins a handshake of its own: the peer may have restarted, and know
+/// nothing of what it asked for.
+const PATIENT_SENDS: u32 = 3;
 
 /// A handshake that this node began.
 struct Attempt {
@@ -158,7 +161,9 @@ impl<A: Aead> Peer<A> {
 
     /// Begins a handshake unless one is under way.
     pub(crate) fn ask(&mut self) {
-        self.starts |= self.attempt.is_none() && self.offer.is_none();
+        let is_patient = |offer: &Offer<A>| offer.repeat.sends() < PATIENT_SENDS;
+        let waits = self.offer.as_deref().is_some_and(is_patient);
+        self.starts |= self.attempt.is_none() && !waits;
     }
 
     /// What is to be sent, most urgent first.

@@ -18,10 +18,12 @@ use crate::workload::{Call, Made, Workload, WorkloadConfig};
 
 /// Programs make calls for so long after the last fault has ended, in parts of the time before.
 const AFTER_HEALING: u64 = 4;
-/// Everything must be at rest so long after the last call.
-const REST_NS: u64 = 10_000_000_000;
+/// Everything must be at rest so long after the last call. A handshake with a node that has crashed is tried for 20 s.
+const REST_NS: u64 = 40_000_000_000;
 /// How long a link waits for a silent peer: longer than any fault.
 const DEAD_AFTER_NS: u64 = 300_000_000;
+/// The same where datagrams are sealed: peers find out that one has restarted by its silence, and shake hands anew.
+const SEALED_DEAD_AFTER_NS: u64 = 1_000_000_000;
 /// Events of a run at most, for each call.
 const EVENTS_A_CALL: u64 = 20_000;
 
@@ -128,12 +130,18 @@ impl Scenario {
         let is_lossy = random.chance(50);
         let by_canary = wanted.canary.and_then(Canary::is_lossy);
         let is_lossy = wanted.lossy.or(by_canary).unwrap_or(is_lossy);
+        // The checksum that a defect leaves unchecked is not there when they are sealed.
+        let is_sealed = random.chance(50) && wanted.canary != Some(Canary::UncheckedSum);
         let delivery = match is_lossy {
             false => Delivery::Lossless,
             true => Delivery::Lossy {
                 paths: random.within(1, 3) as u8,
-                dead_after_ns: DEAD_AFTER_NS,
+                dead_after_ns: match is_sealed {
+                    true => SEALED_DEAD_AFTER_NS,
+                    false => DEAD_AFTER_NS,
+                },
                 tells_of_crashes: random.chance(50),
+                is_sealed,
             },
         };
         let link = LinkConfig {
@@ -356,9 +364,11 @@ impl fmt::Display for Scenario {
                 paths,
                 dead_after_ns,
                 tells_of_crashes,
+                is_sealed,
             } => writeln!(
                 f,
-                "  which may lose packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {}",
+                "  which may lose {} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {}",
+                if *is_sealed { "sealed" } else { "plain" },
                 if *tells_of_crashes {
                     "told"
                 } else {

@@ -74,6 +74,7 @@ fn goodput(seed: u64, loss_percent: u64) -> f64 {
             paths: 1,
             dead_after_ns: 10_000_000_000,
             tells_of_crashes: true,
+            is_sealed: false,
         },
         link: LinkConfig::TEN_GIGABIT,
         design: DesignConfig::default(),

@@ -78,6 +78,6 @@ fn bugs_are_found_by_a_trace_as_well() {
             let scenario = Scenario::draw(seed, &wanted).unwrap();
             scenario.run().unwrap().violation.is_some()
         };
-        assert!((0..30).any(fails), "{canary:?} is not found");
+        assert!((0..60).any(fails), "{canary:?} is not found");
     }
 }

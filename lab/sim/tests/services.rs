@@ -108,12 +108,13 @@ fn count(seed: u64, rounds: u64, delivery: Delivery, rules: &str) {
 #[test]
 fn every_addition_to_a_remote_counter_is_done_and_answered_once() {
     let rules = "delay,partition,path,pause,slow";
-    let lossy = Delivery::Lossy {
-        paths: 2,
-        dead_after_ns: 1_000_000_000,
-        tells_of_crashes: true,
-    };
     for seed in 0..20 {
+        let lossy = Delivery::Lossy {
+            paths: 2,
+            dead_after_ns: 1_000_000_000,
+            tells_of_crashes: true,
+            is_sealed: seed % 2 == 1,
+        };
         count(seed, 10, Delivery::Lossless, rules);
         let more = format!("{rules},drop,duplicate,reorder,corrupt");
         count(seed, 10, lossy, &more);

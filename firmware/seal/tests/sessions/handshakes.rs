@@ -322,3 +322,19 @@ fn the_number_that_a_secret_gives_a_job_shows_nothing_of_it() {
     assert_ne!(job, JobSecret::new([0x12; 32]).job());
     assert_eq!(format!("{:?}", JobSecret::new(secret)), "JobSecret(..)");
 }
+
+#[test]
+fn a_node_whose_answer_the_peer_uses_nothing_of_begins_a_handshake_of_its_own() {
+    let mut world = world();
+    world.blocked = Some((0, 2));
+    world.send(0).unwrap_err();
+    world.run_for(10 * MS);
+    // Of what its former self asked for it knows nothing.
+    world.restart(0, false);
+    world.blocked = None;
+    for _ in 0..20 {
+        let _ = world.send(1);
+        world.run_for(50 * MS);
+    }
+    assert!(world.is_ready(0) && world.is_ready(1));
+}

@@ -7,8 +7,8 @@ use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::memory::{BadAccess, POISON};
-use super::{BYTE_PS, Cluster, ClusterConfig, Event, Form, Observer, PACKET_NS, Violation};
-use super::{host::Host, read_source};
+use super::packets::{Form, read_source};
+use super::{BYTE_PS, Cluster, ClusterConfig, Event, Observer, PACKET_NS, Violation};
 use crate::canary::Canary;
 use crate::rules::Harm;
 
@@ -25,10 +25,24 @@ pub enum Delivery {
         dead_after_ns: u64,
         /// Whether nodes are told of crashes; otherwise their links find out.
         tells_of_crashes: bool,
+        /// Whether datagrams are sealed. Then damaged ones arrive too: no checksum stands before the tag.
+        is_sealed: bool,
     },
 }
 
 impl Delivery {
+    /// Whether nodes seal their datagrams.
+    #[must_use]
+    pub const fn is_sealed(self) -> bool {
+        matches!(
+            self,
+            Self::Lossy {
+                is_sealed: true,
+                ..
+            }
+        )
+    }
+
     /// What the network interface of a node's incarnation is made with.
     pub(super) fn of_nic(
         self,
@@ -66,13 +80,18 @@ impl Cluster {
             let host = &mut self.hosts[usize::from(number.0)];
             let clock_ns = host.clock.shows(self.now_ns);
             let Some(datagram) = host.node.poll_datagram(clock_ns) else {
-                return sent;
+                return self.transmit_handshakes(number) || sent;
             };
             sent = true;
             let (to, path, kind) = (datagram.to, datagram.header.path, datagram.header.kind);
             let index = Self::slot(&mut self.packets, &mut self.free_packets);
             let slot = &mut self.packets[index as usize];
             (slot.from, slot.to, slot.form) = (number, to, Form::Datagram);
+            // What a node sends to itself leaves no machine.
+            let mut wrap = host.wrap.as_mut().filter(|_| to != number);
+            if let Some(wrap) = &wrap {
+                slot.payload.resize(wrap.0.front_bytes(), 0);
+            }
             slot.payload.extend(datagram.header.emit());
             match datagram.body {
                 DatagramBody::None => {}
@@ -93,14 +112,21 @@ impl Cluster {
                     }
                 }
             }
+            if let Some(wrap) = &mut wrap
+                && !wrap.seal(clock_ns, to, &mut slot.payload, &self.keys)
+            {
+                self.recycle(index);
+                continue;
+            }
             let is_lost = self.canary == Some(Canary::LostAck) && kind == LinkKind::Ack;
             self.cast(index, path, is_lost);
         }
     }
 
     /// Puts a datagram on its way, where it may meet with harm.
-    fn cast(&mut self, index: u32, path: u8, mut is_lost: bool) {
+    pub(super) fn cast(&mut self, index: u32, path: u8, mut is_lost: bool) {
         let slot = &mut self.packets[index as usize];
+        slot.path = path;
         let (from, to, bytes) = (slot.from, slot.to, slot.payload.len() as u64);
         let host = &mut self.hosts[usize::from(from.0)];
         host.free_at_ns =
@@ -115,6 +141,8 @@ impl Cluster {
                 Some(Harm::Lose) => is_lost = true,
                 Some(Harm::Repeat) => is_double = true,
                 Some(Harm::Late(ns)) => late_ns = Some(ns),
+                // Not twice: the second could mend the first.
+                Some(Harm::Damage) if slot.is_damaged => {}
                 Some(Harm::Damage) => {
                     let at = self.random.below(bytes) as usize;
                     slot.payload[at] ^= 1 << self.random.below(8);
@@ -168,25 +196,6 @@ impl Cluster {
             slot.payload = early.into_vec();
             host.inbox.insert(at, index);
             at += 1;
-        }
-    }
-
-    /// A computer that has crashed starts anew, and knows nothing of before.
-    pub(super) fn restart(&mut self, node: NodeId, observer: &mut impl Observer) {
-        if self.is_alive(node) {
-            return;
-        }
-        let incarnation = &mut self.incarnations[usize::from(node.0)];
-        if self.canary != Some(Canary::KeptEpoch) {
-            *incarnation += 1;
-        }
-        let incarnation = *incarnation;
-        // As the first time: that had worked.
-        let made = Self::host(&self.config, node, incarnation, &mut self.random);
-        if let Ok(host) = made {
-            let clock = self.hosts[usize::from(node.0)].clock;
-            self.hosts[usize::from(node.0)] = Host { clock, ..host };
-            observer.restarted(self.now_ns, node);
         }
     }
 }

@@ -7,6 +7,7 @@ use mapwire_translation::AnyDesign;
 use mapwire_wire::{COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, WireError};
 
 use super::memory::Memory;
+use super::sealing::Wrap;
 
 const _: () = assert!(COMMAND_BYTES == size_of::<CommandHeader>());
 
@@ -82,6 +83,8 @@ pub(crate) struct Host {
     pub(crate) node: Node<AnyDesign>,
     pub(crate) memory: Memory,
     pub(crate) commands: Vec<Commands>,
+    /// How datagrams are wrapped, where there are any.
+    pub(super) wrap: Option<Wrap>,
     pub(crate) clock: Clock,
     /// Packets that have arrived and wait for the processor.
     pub(crate) inbox: VecDeque<u32>,

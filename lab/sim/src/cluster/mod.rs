@@ -4,27 +4,36 @@
 //! memory are done at once, and their time is charged.
 
 mod agenda;
+mod arrivals;
 mod datagrams;
+mod departures;
+mod faults;
 mod host;
 mod link;
 mod memory;
+mod packets;
+mod sealing;
+mod settling;
 
-use mapwire_nic::{BufferId, Config, Dma, NicError, Source, Verdict};
-use mapwire_node::{Act, Ask, Breach, NoPayload, Node, NodeConfig, Told};
+use mapwire_nic::{Config, NicError};
+use mapwire_node::{Ask, Breach, Node, NodeConfig, Told};
+use mapwire_seal::PublicKey;
 use mapwire_translation::{AnyDesign, CacheError, DesignConfig, PinRules};
 use mapwire_wire::{
-    Atomic, CommandRepr, Endpoint, HEADER_BYTES, Header, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId,
-    ProcessId, SignalOp, WireError, link::LINK_HEADER_BYTES,
+    Atomic, CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId, SignalOp,
+    WireError,
 };
 use thiserror::Error;
 
 use crate::canary::Canary;
 use crate::random::Random;
-use crate::rules::{Effect, Fault};
+use crate::rules::Fault;
 use crate::scenario::MOST_NODES;
 use agenda::Agenda;
 use host::{Clock, Commands, Host};
 use link::Link;
+use packets::Packet;
+use sealing::Wrap;
 
 pub use datagrams::Delivery;
 pub use link::LinkConfig;
@@ -98,54 +107,6 @@ pub struct Violation {
     pub check: &'static str,
     /// What happened.
     pub text: String,
-}
-
-/// A packet under way.
-#[derive(Clone, Debug)]
-struct Packet {
-    from: NodeId,
-    to: NodeId,
-    form: Form,
-    /// That of a datagram is within its payload.
-    header: Header,
-    payload: Vec<u8>,
-    /// Changed on the way: the transport's checksum does not fit.
-    is_damaged: bool,
-    /// Set while the source has not been read, by a canary only.
-    late: Option<Source>,
-}
-
-/// What a packet under way is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// A packet of a lossless transport.
-    Plain,
-    /// A datagram of one that may lose it.
-    Datagram,
-    /// A packet that came in a datagram before its turn.
-    Early,
-}
-
-impl Packet {
-    const NONE: Self = Self {
-        from: NodeId(0),
-        to: NodeId(0),
-        form: Form::Plain,
-        header: Header::ZERO,
-        payload: Vec::new(),
-        is_damaged: false,
-        late: None,
-    };
-
-    /// What it carries behind its headers.
-    fn body(&self) -> &[u8] {
-        let start = match self.form {
-            Form::Plain => 0,
-            Form::Datagram => LINK_HEADER_BYTES + HEADER_BYTES,
-            Form::Early => HEADER_BYTES,
-        };
-        self.payload.get(start..).unwrap_or_default()
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -245,6 +206,8 @@ pub struct Cluster {
     config: ClusterConfig,
     now_ns: u64,
     hosts: Vec<Host>,
+    /// Public keys by node, where datagrams are sealed.
+    keys: Vec<PublicKey>,
     /// How often each node has restarted.
     incarnations: Vec<u32>,
     /// By sender, then receiver.
@@ -285,6 +248,7 @@ impl Cluster {
         Ok(Self {
             now_ns: 0,
             hosts,
+            keys: sealing::keys(&config),
             incarnations: vec![0; count],
             links: vec![Link::default(); count * count],
             agenda: Agenda::new(),
@@ -328,7 +292,9 @@ impl Cluster {
         }
         let mut commands = Vec::new();
         commands.resize_with(usize::from(config.processes), Commands::default);
+        let wrap = Wrap::new(config, number, random);
         Ok(Host {
+            wrap,
             node,
             memory: Memory::new(config.processes),
             commands,
@@ -473,631 +439,6 @@ impl Cluster {
     fn link(&mut self, from: NodeId, to: NodeId) -> &mut Link {
         &mut self.links[usize::from(from.0) * usize::from(self.config.nodes) + usize::from(to.0)]
     }
-
-    /// A packet is at its receiver's port.
-    fn arrive(&mut self, packet: u32, observer: &mut impl Observer) {
-        let Packet { to, is_damaged, .. } = self.packets[packet as usize];
-        let host = &mut self.hosts[usize::from(to.0)];
-        let is_dropped = is_damaged && self.canary != Some(Canary::UncheckedSum);
-        if !host.is_alive || is_dropped {
-            self.let_go(packet);
-            return;
-        }
-        host.inbox.push_back(packet);
-        if host.is_scheduled {
-            return;
-        }
-        if host.free_at_ns <= self.now_ns {
-            self.run(to, observer);
-        } else {
-            host.is_scheduled = true;
-            self.agenda.enter(host.free_at_ns, Event::Run(to));
-        }
-    }
-
-    /// The packet has been taken, or is lost with its receiver.
-    fn let_go(&mut self, packet: u32) {
-        let Packet { from, to, form, .. } = self.packets[packet as usize];
-        self.recycle(packet);
-        if form == Form::Early {
-            return;
-        }
-        let now_ns = self.now_ns;
-        let link = self.link(from, to);
-        link.queued -= 1;
-        if link.is_full {
-            link.is_full = false;
-            let host = &mut self.hosts[usize::from(from.0)];
-            if host.is_alive && !host.has_room_event {
-                host.has_room_event = true;
-                self.agenda.enter(now_ns + 1, Event::Room(from));
-            }
-        }
-    }
-
-    /// The place of a packet may be used again.
-    fn recycle(&mut self, packet: u32) {
-        let payload = &mut self.packets[packet as usize].payload;
-        payload.clear();
-        payload.shrink_to(KEPT_BYTES);
-        self.free_packets.push(packet);
-    }
-
-    /// A place for a packet, empty.
-    fn slot(packets: &mut Vec<Packet>, free: &mut Vec<u32>) -> u32 {
-        let index = free.pop().unwrap_or_else(|| {
-            packets.push(Packet::NONE);
-            packets.len() as u32 - 1
-        });
-        let slot = &mut packets[index as usize];
-        (slot.is_damaged, slot.late) = (false, None);
-        index
-    }
-
-    /// The processor takes the next packet.
-    fn run(&mut self, number: NodeId, observer: &mut impl Observer) {
-        let host = &mut self.hosts[usize::from(number.0)];
-        host.is_scheduled = false;
-        if !host.is_alive {
-            return;
-        }
-        if host.free_at_ns > self.now_ns {
-            host.is_scheduled = true;
-            self.agenda.enter(host.free_at_ns, Event::Run(number));
-            return;
-        }
-        let Some(&packet) = host.inbox.front() else {
-            return;
-        };
-        self.read_late(packet, observer);
-        let host = &mut self.hosts[usize::from(number.0)];
-        let taken = &self.packets[packet as usize];
-        let (from, payload, buffer) = (taken.from, taken.body(), BufferId(packet));
-        let clock_ns = host.clock.shows(self.now_ns);
-        let verdict = match taken.form {
-            Form::Datagram => {
-                let datagram = &taken.payload[..];
-                host.node.handle_datagram(clock_ns, from, datagram, buffer)
-            }
-            Form::Plain | Form::Early => {
-                host.node
-                    .handle_packet(from, &taken.header, &payload, buffer)
-            }
-        };
-        let is_datagram = taken.form == Form::Datagram;
-        let bytes = payload.len() as u64;
-        host.free_at_ns = self.now_ns + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
-        if verdict == Verdict::Wait {
-            host.tries += 1;
-            if host.tries > MAX_TRIES {
-                let text = format!("{number} never takes a packet of {from}: {MAX_TRIES} tries");
-                let check = "liveness";
-                observer.violated(self.now_ns, Violation { check, text });
-                host.is_alive = false;
-                return;
-            }
-            host.is_scheduled = true;
-            self.settle(number, observer);
-            let host = &self.hosts[usize::from(number.0)];
-            let at_ns = host.free_at_ns.max(self.now_ns + 1);
-            self.agenda.enter(at_ns, Event::Run(number));
-            return;
-        }
-        host.tries = 0;
-        host.inbox.pop_front();
-        self.totals.packets += 1;
-        self.totals.bytes += bytes + HEADER_BYTES as u64;
-        Self::moves(
-            self.now_ns,
-            number,
-            host,
-            &self.packets,
-            self.canary,
-            observer,
-        );
-        loop {
-            while let Some(told) = host.node.poll_told(&payload, || clock_ns) {
-                Self::tell(
-                    self.now_ns,
-                    number,
-                    self.canary,
-                    &mut self.random,
-                    &told,
-                    observer,
-                );
-            }
-            if !host.node.end_packet(from) {
-                break;
-            }
-        }
-        self.let_go(packet);
-        if is_datagram {
-            self.take_early(number, from);
-        }
-        let host = &mut self.hosts[usize::from(number.0)];
-        if !host.inbox.is_empty() {
-            host.is_scheduled = true;
-        }
-        self.settle(number, observer);
-        let host = &mut self.hosts[usize::from(number.0)];
-        if !host.inbox.is_empty() {
-            self.agenda.enter(host.free_at_ns, Event::Run(number));
-        }
-    }
-
-    fn tell(
-        now_ns: u64,
-        at: NodeId,
-        canary: Option<Canary>,
-        random: &mut Random,
-        told: &Told,
-        observer: &mut impl Observer,
-    ) {
-        if let Some(canary) = canary {
-            let is_hit = match canary {
-                Canary::ToldTwice => matches!(told, Told::Done { .. }),
-                Canary::LostCompletion => matches!(told, Told::Done { .. }),
-                Canary::LostNotification => matches!(told, Told::Notified { .. }),
-                _ => false,
-            };
-            if is_hit && random.chance(5) {
-                if canary != Canary::ToldTwice {
-                    return;
-                }
-                observer.told(now_ns, at, told);
-            }
-        }
-        observer.told(now_ns, at, told);
-    }
-
-    /// Does the moves that a node asks for.
-    fn moves(
-        now_ns: u64,
-        number: NodeId,
-        host: &mut Host,
-        packets: &[Packet],
-        canary: Option<Canary>,
-        observer: &mut impl Observer,
-    ) {
-        while let Some(dma) = host.node.poll_move() {
-            let packet = &packets[dma.buffer.0 as usize];
-            let done = Self::make_move(
-                now_ns,
-                number,
-                &mut host.memory,
-                packet,
-                &dma,
-                canary,
-                observer,
-            );
-            let old = done.unwrap_or_else(|BadAccess(text)| {
-                let check = "pinned pages";
-                observer.violated(now_ns, Violation { check, text });
-                0
-            });
-            host.node.handle_moved(&dma, old);
-        }
-    }
-
-    fn make_move(
-        now_ns: u64,
-        number: NodeId,
-        memory: &mut Memory,
-        packet: &Packet,
-        dma: &Dma,
-        canary: Option<Canary>,
-        observer: &mut impl Observer,
-    ) -> Result<u64, BadAccess> {
-        let process = dma.process.0;
-        let bytes = &packet.body()[dma.at as usize..][..dma.piece.length as usize];
-        memory.scatter(process, dma.piece, bytes)?;
-        let word = |memory: &mut Memory, piece| {
-            let mut bytes = Vec::with_capacity(8);
-            memory.gather(process, piece, &mut bytes)?;
-            bytes.resize(8, 0);
-            let bytes: [u8; 8] = bytes.try_into().unwrap_or_default();
-            Ok(u64::from_le_bytes(bytes))
-        };
-        let mut signal = None;
-        if let Some(write) = dma.signal
-            && canary != Some(Canary::LostSignal)
-        {
-            let old: u64 = word(memory, write.piece)?;
-            let new = match write.op {
-                SignalOp::Set => write.value,
-                SignalOp::Add => old.wrapping_add(write.value),
-                SignalOp::Or => old | write.value,
-            };
-            memory.scatter(process, write.piece, &new.to_le_bytes())?;
-            signal = Some((memory.address_of(write.piece), write.value, write.op));
-        }
-        let mut old = 0;
-        let mut update = None;
-        if let Some(wanted) = dma.update {
-            old = word(memory, wanted.piece)?;
-            let mut new = wanted.atomic.result(old);
-            if canary == Some(Canary::AtomicTwice) && old % 4 == 3 {
-                new = wanted.atomic.result(new);
-            }
-            let length = wanted.piece.length as usize;
-            memory.scatter(process, wanted.piece, &new.to_le_bytes()[..length])?;
-            update = Some((memory.address_of(wanted.piece), wanted.atomic));
-        }
-        let moved = Moved {
-            at: Endpoint {
-                node: number,
-                process: dma.process,
-            },
-            from: packet.from,
-            address: memory.address_of(dma.piece),
-            bytes,
-            signal,
-            update,
-        };
-        observer.moved(now_ns, moved);
-        Ok(old)
-    }
-
-    /// Reads the source of a packet that a canary has let out too early.
-    fn read_late(&mut self, packet: u32, observer: &mut impl Observer) {
-        let packet = &mut self.packets[packet as usize];
-        let Some(source) = packet.late.take() else {
-            return;
-        };
-        let memory = &mut self.hosts[usize::from(packet.from.0)].memory;
-        packet.payload.clear();
-        if let Err(BadAccess(text)) = read_source(memory, &source, &mut packet.payload) {
-            let check = "pinned pages";
-            observer.violated(self.now_ns, Violation { check, text });
-            packet
-                .payload
-                .resize(packet.header.payload_bytes() as usize, POISON);
-        }
-    }
-
-    /// A transport that was full has room.
-    fn room(&mut self, number: NodeId, observer: &mut impl Observer) {
-        let host = &mut self.hosts[usize::from(number.0)];
-        host.has_room_event = false;
-        if host.is_alive && self.canary != Some(Canary::NeverRetried) {
-            host.node.retry_blocked();
-            self.settle(number, observer);
-        }
-    }
-
-    fn timer(&mut self, number: NodeId, observer: &mut impl Observer) {
-        let host = &mut self.hosts[usize::from(number.0)];
-        if !host.is_alive || host.timer_ns != Some(self.now_ns) {
-            return;
-        }
-        host.timer_ns = None;
-        if host.free_at_ns > self.now_ns {
-            host.timer_ns = Some(host.free_at_ns);
-            self.agenda.enter(host.free_at_ns, Event::Timer(number));
-            return;
-        }
-        if self.canary == Some(Canary::LostTimer) {
-            return;
-        }
-        host.node.handle_time(host.clock.shows(self.now_ns));
-        self.settle(number, observer);
-    }
-
-    fn gone(&mut self, at: NodeId, of: NodeId, observer: &mut impl Observer) {
-        let host = &mut self.hosts[usize::from(at.0)];
-        if host.is_alive && self.canary != Some(Canary::UntoldCrash) {
-            host.node
-                .handle_peer_gone(host.clock.shows(self.now_ns), of);
-            self.settle(at, observer);
-        }
-    }
-
-    fn fault_begins(&mut self, number: u32, observer: &mut impl Observer) {
-        let fault = &self.faults[number as usize];
-        let (effect, end_ns) = (fault.begin(), fault.window().end_ns);
-        match effect {
-            Effect::Packets => self.active.push(number),
-            Effect::Pause(node) => {
-                let host = &mut self.hosts[usize::from(node.0)];
-                host.free_at_ns = host.free_at_ns.max(end_ns);
-            }
-            Effect::Slow(node, factor) => self.hosts[usize::from(node.0)].slowness = factor.max(1),
-            Effect::RefusePins(node, calls) => {
-                self.hosts[usize::from(node.0)].memory.refuse_pins(calls);
-            }
-            Effect::Crash(node) => self.crash(node, observer),
-            Effect::Restart(node) => {
-                if self.is_alive(node) {
-                    self.crash(node, observer);
-                    self.active.push(number);
-                }
-            }
-        }
-    }
-
-    fn fault_ends(&mut self, number: u32, observer: &mut impl Observer) {
-        match self.faults[number as usize].begin() {
-            Effect::Packets => self.active.retain(|active| *active != number),
-            Effect::Restart(node) if self.active.contains(&number) => {
-                self.active.retain(|active| *active != number);
-                self.restart(node, observer);
-            }
-            Effect::Slow(node, _) => self.hosts[usize::from(node.0)].slowness = 1,
-            Effect::RefusePins(node, _) => self.hosts[usize::from(node.0)].memory.refuse_pins(0),
-            Effect::Pause(_) | Effect::Crash(_) | Effect::Restart(_) => {}
-        }
-    }
-
-    /// A computer stops for good; the others learn of it some time later.
-    pub fn crash(&mut self, node: NodeId, observer: &mut impl Observer) {
-        let host = &mut self.hosts[usize::from(node.0)];
-        if !core::mem::replace(&mut host.is_alive, false) {
-            return;
-        }
-        while let Some(packet) = self.hosts[usize::from(node.0)].inbox.pop_front() {
-            self.let_go(packet);
-        }
-        observer.crashed(self.now_ns, node);
-        if let Delivery::Lossy {
-            tells_of_crashes: false,
-            ..
-        } = self.config.delivery
-        {
-            return;
-        }
-        let incarnation = self.incarnations[usize::from(node.0)];
-        for other in 0..self.config.nodes {
-            let at_ns = self.now_ns + DETECTION_NS + self.random.below(DETECTION_NS);
-            let event = Event::Gone {
-                at: NodeId(other),
-                of: node,
-                incarnation,
-            };
-            if other != node.0 {
-                self.agenda.enter(at_ns, event);
-            }
-        }
-    }
-
-    /// Carries out what a node asks for, until it asks for nothing more.
-    pub fn settle(&mut self, number: NodeId, observer: &mut impl Observer) {
-        loop {
-            let mut did = self.serve_commands(number);
-            did |= self.drain(number, observer);
-            did |= self.transmit(number, observer);
-            did |= self.serve_misses(number);
-            // A command may have failed as it was cut.
-            did |= self.hosts[usize::from(number.0)].node.has_told();
-            if !did {
-                break;
-            }
-        }
-        let now_ns = self.now_ns;
-        let host = &mut self.hosts[usize::from(number.0)];
-        if host.node.owes_pages() {
-            host.node.reclaim(&mut host.memory, |_| {});
-        }
-        let costs = host.memory.take_costs();
-        let cost_ns = costs.calls * PIN_CALL_NS + costs.pages * PIN_PAGE_NS;
-        host.free_at_ns = host.free_at_ns.max(now_ns) + cost_ns * host.slowness;
-        while let Some((process, page)) = host.memory.take_unpinned() {
-            let at = Endpoint {
-                node: number,
-                process: ProcessId(process),
-            };
-            observer.unpinned(now_ns, at, page);
-        }
-        if let Some(at) = host.node.poll_at() {
-            let at_ns = host.clock.time_of(at).max(now_ns + 1);
-            if host.timer_ns.is_none_or(|timer| timer > at_ns) {
-                host.timer_ns = Some(at_ns);
-                self.agenda.enter(at_ns, Event::Timer(number));
-            }
-        }
-    }
-
-    fn serve_commands(&mut self, number: NodeId) -> bool {
-        let host = &mut self.hosts[usize::from(number.0)];
-        let mut served = 0;
-        for (process, commands) in (0..).zip(&mut host.commands) {
-            served += commands.serve(&mut host.node, ProcessId(process));
-        }
-        host.free_at_ns = host.free_at_ns.max(self.now_ns) + served * PACKET_NS * host.slowness;
-        served > 0
-    }
-
-    fn drain(&mut self, number: NodeId, observer: &mut impl Observer) -> bool {
-        let mut did = false;
-        let host = &mut self.hosts[usize::from(number.0)];
-        let clock_ns = host.clock.shows(self.now_ns);
-        Self::moves(
-            self.now_ns,
-            number,
-            host,
-            &self.packets,
-            self.canary,
-            observer,
-        );
-        while let Some(told) = host.node.poll_told(&NoPayload, || clock_ns) {
-            did = true;
-            Self::tell(
-                self.now_ns,
-                number,
-                self.canary,
-                &mut self.random,
-                &told,
-                observer,
-            );
-        }
-        let mut stored = Vec::new();
-        while let Some(ask) = host.node.poll_ask() {
-            did = true;
-            if let Act::Store { to, region, .. } = ask.act {
-                match observer.store(self.now_ns, number, &ask) {
-                    StoreBy::Nothing { is_claimed } => {
-                        host.node.handle_stored(ask.process, is_claimed);
-                    }
-                    StoreBy::Place(address) => {
-                        let mut bytes = vec![0; region.bytes as usize];
-                        host.memory.read(ask.process.0, address, &mut bytes);
-                        host.node.handle_stored(ask.process, true);
-                        stored.push((to, address, bytes));
-                    }
-                    StoreBy::Import(import, address) => {
-                        let memory = &mut host.memory;
-                        // The service is told if it fails.
-                        let _ = host
-                            .node
-                            .store_by_import(ask.process, memory, import, address);
-                    }
-                }
-            }
-            observer.asked(self.now_ns, number, &ask);
-        }
-        // Nothing that was sent behind them has left yet.
-        for (to, address, bytes) in stored {
-            let peer = &mut self.hosts[usize::from(to.node.0)];
-            peer.memory.write(to.process.0, address, &bytes);
-        }
-        did
-    }
-
-    fn serve_misses(&mut self, number: NodeId) -> bool {
-        let host = &mut self.hosts[usize::from(number.0)];
-        host.node.has_misses()
-            && self.canary != Some(Canary::UnservedMiss)
-            && host.node.serve_misses(&mut host.memory, |_| {})
-    }
-
-    /// Sends what a node has to send. Whether there was anything.
-    fn transmit(&mut self, number: NodeId, observer: &mut impl Observer) -> bool {
-        if self.config.delivery != Delivery::Lossless {
-            return self.transmit_datagrams(number, observer);
-        }
-        let mut sent = false;
-        let nodes = usize::from(self.config.nodes);
-        loop {
-            let host = &mut self.hosts[usize::from(number.0)];
-            let Some(packet) = host.node.poll_transmit() else {
-                return sent;
-            };
-            sent = true;
-            let to = packet.to;
-            let link = &mut self.links[usize::from(number.0) * nodes + usize::from(to.0)];
-            if link.queued >= self.config.link.queue_packets {
-                link.is_full = true;
-                host.node.handle_transmit_blocked(to);
-                continue;
-            }
-            link.queued += 1;
-            let index = Self::slot(&mut self.packets, &mut self.free_packets);
-            let slot = &mut self.packets[index as usize];
-            (slot.from, slot.to, slot.form) = (number, to, Form::Plain);
-            slot.header = packet.header;
-            match (self.canary, &packet.source) {
-                (Some(Canary::EarlyTransmitted), Source::Memory { .. }) => {
-                    slot.late = Some(packet.source.clone());
-                    slot.payload
-                        .resize(packet.header.payload_bytes() as usize, 0);
-                }
-                (_, source) => {
-                    if let Err(BadAccess(text)) =
-                        read_source(&mut host.memory, source, &mut slot.payload)
-                    {
-                        let check = "pinned pages";
-                        observer.violated(self.now_ns, Violation { check, text });
-                        let bytes = packet.header.payload_bytes() as usize;
-                        slot.payload.resize(bytes, POISON);
-                    }
-                }
-            }
-            host.node.handle_transmitted(to);
-            self.send(index);
-        }
-    }
-
-    /// Puts a packet on its link.
-    fn send(&mut self, index: u32) {
-        let Packet {
-            from, to, payload, ..
-        } = &self.packets[index as usize];
-        let (from, to) = (*from, *to);
-        let bytes = (payload.len() + HEADER_BYTES) as u64;
-        let host = &mut self.hosts[usize::from(from.0)];
-        // The processor copies; the port sends when it has sent what came before.
-        host.free_at_ns =
-            host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
-        let start_ns = host.port_free_ns.max(host.free_at_ns);
-        host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
-        let mut arrival_ns = host.port_free_ns + self.config.link.latency_ns;
-        for &fault in &self.active {
-            let fault = &self.faults[fault as usize];
-            arrival_ns += fault.delay_ns(self.now_ns, from, to, &mut self.random);
-        }
-        let link = self.link(from, to);
-        arrival_ns = arrival_ns.max(link.last_arrival_ns);
-        link.last_arrival_ns = arrival_ns;
-        match self.canary {
-            None => self.agenda.enter(arrival_ns, Event::Arrive(index)),
-            Some(canary) => self.send_badly(canary, index, arrival_ns),
-        }
-    }
-
-    /// As a canary has it.
-    #[cold]
-    fn send_badly(&mut self, canary: Canary, index: u32, arrival_ns: u64) {
-        let is_hit = self.random.chance(2);
-        let packet = &mut self.packets[index as usize];
-        match canary {
-            Canary::LostPacket if is_hit => return self.let_go(index),
-            Canary::RepeatedPacket if is_hit => {
-                let copy = packet.clone();
-                let (from, to) = (copy.from, copy.to);
-                self.packets.push(copy);
-                self.link(from, to).queued += 1;
-                let copy = self.packets.len() as u32 - 1;
-                self.agenda.enter(arrival_ns, Event::Arrive(copy));
-            }
-            Canary::Overtaking if is_hit => {
-                return self.agenda.enter(arrival_ns + 3_000, Event::Arrive(index));
-            }
-            Canary::ReusedSequence if is_hit => {
-                let sequence = packet.header.sequence.get();
-                packet.header.sequence.set(sequence.wrapping_sub(1));
-            }
-            Canary::ChangedByte if is_hit => {
-                if let Some(last) = packet.payload.last_mut() {
-                    *last ^= 0x40;
-                }
-            }
-            _ => {}
-        }
-        self.agenda.enter(arrival_ns, Event::Arrive(index));
-    }
-}
-
-/// Appends what a packet carries.
-fn read_source(
-    memory: &mut Memory,
-    source: &Source,
-    payload: &mut Vec<u8>,
-) -> Result<(), BadAccess> {
-    match source {
-        Source::Inline { bytes, length } => {
-            payload.extend_from_slice(&bytes[..usize::from(*length)]);
-        }
-        Source::Message(bytes) => payload.extend_from_slice(bytes),
-        Source::Memory {
-            process,
-            piece,
-            trailer,
-            ..
-        } => {
-            memory.gather(process.0, *piece, payload)?;
-            payload.extend(trailer.iter().flatten());
-        }
-    }
-    Ok(())
 }
 
 /// What a node says against a peer, if it does.

@@ -92,6 +92,7 @@ impl SharedScenario {
                 paths: random.within(1, 3) as u8,
                 dead_after_ns: 1_000_000_000,
                 tells_of_crashes: true,
+                is_sealed: random.chance(25),
             },
         };
         let cluster = ClusterConfig {
@@ -276,7 +277,12 @@ impl fmt::Display for SharedScenario {
         )?;
         let losses = match self.cluster.delivery {
             Delivery::Lossless => "which loses nothing".to_owned(),
-            Delivery::Lossy { paths, .. } => format!("which may lose packets, {paths} paths"),
+            Delivery::Lossy {
+                paths, is_sealed, ..
+            } => {
+                let form = if is_sealed { "sealed" } else { "plain" };
+                format!("which may lose {form} packets, {paths} paths")
+            }
         };
         writeln!(
             f,

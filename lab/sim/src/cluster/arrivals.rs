@@ -1,0 +1,265 @@
+//! What comes: ports, processors, and moves into memory.
+
+use mapwire_nic::{BufferId, Dma, Verdict};
+use mapwire_node::Told;
+use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId, SignalOp};
+
+use super::host::Host;
+use super::memory::{BadAccess, Memory, POISON};
+use super::packets::{Form, Packet, read_source};
+use super::{BYTE_PS, Cluster, Event, MAX_TRIES, Moved, Observer, PACKET_NS, Violation};
+use crate::canary::Canary;
+use crate::random::Random;
+
+impl Cluster {
+    /// A packet is at its receiver's port.
+    pub(super) fn arrive(&mut self, packet: u32, observer: &mut impl Observer) {
+        let Packet {
+            from,
+            to,
+            is_damaged,
+            form,
+            ..
+        } = self.packets[packet as usize];
+        // A seal takes the place of the transport's checksum; what a node sends to itself has none.
+        let is_checked = !self.config.delivery.is_sealed() || from == to;
+        let is_dropped = is_damaged && is_checked && self.canary != Some(Canary::UncheckedSum);
+        let is_taken = self.is_alive(to) && !is_dropped;
+        if !is_taken || form == Form::Datagram && !self.open(packet, observer) {
+            self.let_go(packet);
+            return;
+        }
+        let host = &mut self.hosts[usize::from(to.0)];
+        host.inbox.push_back(packet);
+        if host.is_scheduled {
+            return;
+        }
+        if host.free_at_ns <= self.now_ns {
+            self.run(to, observer);
+        } else {
+            host.is_scheduled = true;
+            self.agenda.enter(host.free_at_ns, Event::Run(to));
+        }
+    }
+
+    /// The processor takes the next packet.
+    pub(super) fn run(&mut self, number: NodeId, observer: &mut impl Observer) {
+        let host = &mut self.hosts[usize::from(number.0)];
+        host.is_scheduled = false;
+        if !host.is_alive {
+            return;
+        }
+        if host.free_at_ns > self.now_ns {
+            host.is_scheduled = true;
+            self.agenda.enter(host.free_at_ns, Event::Run(number));
+            return;
+        }
+        let Some(&packet) = host.inbox.front() else {
+            return;
+        };
+        self.read_late(packet, observer);
+        let host = &mut self.hosts[usize::from(number.0)];
+        let taken = &self.packets[packet as usize];
+        let (from, payload, buffer) = (taken.from, taken.body(), BufferId(packet));
+        let clock_ns = host.clock.shows(self.now_ns);
+        let verdict = match taken.form {
+            Form::Datagram => {
+                let datagram = &taken.payload[..];
+                host.node.handle_datagram(clock_ns, from, datagram, buffer)
+            }
+            Form::Plain | Form::Early => {
+                host.node
+                    .handle_packet(from, &taken.header, &payload, buffer)
+            }
+        };
+        let is_datagram = taken.form == Form::Datagram;
+        let bytes = payload.len() as u64;
+        host.free_at_ns = self.now_ns + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
+        if verdict == Verdict::Wait {
+            host.tries += 1;
+            if host.tries > MAX_TRIES {
+                let text = format!("{number} never takes a packet of {from}: {MAX_TRIES} tries");
+                let check = "liveness";
+                observer.violated(self.now_ns, Violation { check, text });
+                host.is_alive = false;
+                return;
+            }
+            host.is_scheduled = true;
+            self.settle(number, observer);
+            let host = &self.hosts[usize::from(number.0)];
+            let at_ns = host.free_at_ns.max(self.now_ns + 1);
+            self.agenda.enter(at_ns, Event::Run(number));
+            return;
+        }
+        host.tries = 0;
+        host.inbox.pop_front();
+        self.totals.packets += 1;
+        self.totals.bytes += bytes + HEADER_BYTES as u64;
+        Self::moves(
+            self.now_ns,
+            number,
+            host,
+            &self.packets,
+            self.canary,
+            observer,
+        );
+        loop {
+            while let Some(told) = host.node.poll_told(&payload, || clock_ns) {
+                Self::tell(
+                    self.now_ns,
+                    number,
+                    self.canary,
+                    &mut self.random,
+                    &told,
+                    observer,
+                );
+            }
+            if !host.node.end_packet(from) {
+                break;
+            }
+        }
+        self.let_go(packet);
+        if is_datagram {
+            self.take_early(number, from);
+        }
+        let host = &mut self.hosts[usize::from(number.0)];
+        if !host.inbox.is_empty() {
+            host.is_scheduled = true;
+        }
+        self.settle(number, observer);
+        let host = &mut self.hosts[usize::from(number.0)];
+        if !host.inbox.is_empty() {
+            self.agenda.enter(host.free_at_ns, Event::Run(number));
+        }
+    }
+
+    pub(super) fn tell(
+        now_ns: u64,
+        at: NodeId,
+        canary: Option<Canary>,
+        random: &mut Random,
+        told: &Told,
+        observer: &mut impl Observer,
+    ) {
+        if let Some(canary) = canary {
+            let is_hit = match canary {
+                Canary::ToldTwice => matches!(told, Told::Done { .. }),
+                Canary::LostCompletion => matches!(told, Told::Done { .. }),
+                Canary::LostNotification => matches!(told, Told::Notified { .. }),
+                _ => false,
+            };
+            if is_hit && random.chance(5) {
+                if canary != Canary::ToldTwice {
+                    return;
+                }
+                observer.told(now_ns, at, told);
+            }
+        }
+        observer.told(now_ns, at, told);
+    }
+
+    /// Does the moves that a node asks for.
+    pub(super) fn moves(
+        now_ns: u64,
+        number: NodeId,
+        host: &mut Host,
+        packets: &[Packet],
+        canary: Option<Canary>,
+        observer: &mut impl Observer,
+    ) {
+        while let Some(dma) = host.node.poll_move() {
+            let packet = &packets[dma.buffer.0 as usize];
+            let done = Self::make_move(
+                now_ns,
+                number,
+                &mut host.memory,
+                packet,
+                &dma,
+                canary,
+                observer,
+            );
+            let old = done.unwrap_or_else(|BadAccess(text)| {
+                let check = "pinned pages";
+                observer.violated(now_ns, Violation { check, text });
+                0
+            });
+            host.node.handle_moved(&dma, old);
+        }
+    }
+
+    pub(super) fn make_move(
+        now_ns: u64,
+        number: NodeId,
+        memory: &mut Memory,
+        packet: &Packet,
+        dma: &Dma,
+        canary: Option<Canary>,
+        observer: &mut impl Observer,
+    ) -> Result<u64, BadAccess> {
+        let process = dma.process.0;
+        let bytes = &packet.body()[dma.at as usize..][..dma.piece.length as usize];
+        memory.scatter(process, dma.piece, bytes)?;
+        let word = |memory: &mut Memory, piece| {
+            let mut bytes = Vec::with_capacity(8);
+            memory.gather(process, piece, &mut bytes)?;
+            bytes.resize(8, 0);
+            let bytes: [u8; 8] = bytes.try_into().unwrap_or_default();
+            Ok(u64::from_le_bytes(bytes))
+        };
+        let mut signal = None;
+        if let Some(write) = dma.signal
+            && canary != Some(Canary::LostSignal)
+        {
+            let old: u64 = word(memory, write.piece)?;
+            let new = match write.op {
+                SignalOp::Set => write.value,
+                SignalOp::Add => old.wrapping_add(write.value),
+                SignalOp::Or => old | write.value,
+            };
+            memory.scatter(process, write.piece, &new.to_le_bytes())?;
+            signal = Some((memory.address_of(write.piece), write.value, write.op));
+        }
+        let mut old = 0;
+        let mut update = None;
+        if let Some(wanted) = dma.update {
+            old = word(memory, wanted.piece)?;
+            let mut new = wanted.atomic.result(old);
+            if canary == Some(Canary::AtomicTwice) && old % 4 == 3 {
+                new = wanted.atomic.result(new);
+            }
+            let length = wanted.piece.length as usize;
+            memory.scatter(process, wanted.piece, &new.to_le_bytes()[..length])?;
+            update = Some((memory.address_of(wanted.piece), wanted.atomic));
+        }
+        let moved = Moved {
+            at: Endpoint {
+                node: number,
+                process: dma.process,
+            },
+            from: packet.from,
+            address: memory.address_of(dma.piece),
+            bytes,
+            signal,
+            update,
+        };
+        observer.moved(now_ns, moved);
+        Ok(old)
+    }
+
+    /// Reads the source of a packet that a canary has let out too early.
+    pub(super) fn read_late(&mut self, packet: u32, observer: &mut impl Observer) {
+        let packet = &mut self.packets[packet as usize];
+        let Some(source) = packet.late.take() else {
+            return;
+        };
+        let memory = &mut self.hosts[usize::from(packet.from.0)].memory;
+        packet.payload.clear();
+        if let Err(BadAccess(text)) = read_source(memory, &source, &mut packet.payload) {
+            let check = "pinned pages";
+            observer.violated(self.now_ns, Violation { check, text });
+            packet
+                .payload
+                .resize(packet.header.payload_bytes() as usize, POISON);
+        }
+    }
+}

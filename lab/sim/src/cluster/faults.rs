@@ -1,0 +1,105 @@
+//! Faults that begin and end, computers that crash.
+
+use mapwire_wire::NodeId;
+
+use super::host::Host;
+use super::{Cluster, DETECTION_NS, Delivery, Event, Observer};
+use crate::canary::Canary;
+use crate::rules::Effect;
+
+impl Cluster {
+    pub(super) fn gone(&mut self, at: NodeId, of: NodeId, observer: &mut impl Observer) {
+        let host = &mut self.hosts[usize::from(at.0)];
+        if host.is_alive && self.canary != Some(Canary::UntoldCrash) {
+            host.node
+                .handle_peer_gone(host.clock.shows(self.now_ns), of);
+            self.settle(at, observer);
+        }
+    }
+
+    pub(super) fn fault_begins(&mut self, number: u32, observer: &mut impl Observer) {
+        let fault = &self.faults[number as usize];
+        let (effect, end_ns) = (fault.begin(), fault.window().end_ns);
+        match effect {
+            Effect::Packets => self.active.push(number),
+            Effect::Pause(node) => {
+                let host = &mut self.hosts[usize::from(node.0)];
+                host.free_at_ns = host.free_at_ns.max(end_ns);
+            }
+            Effect::Slow(node, factor) => self.hosts[usize::from(node.0)].slowness = factor.max(1),
+            Effect::RefusePins(node, calls) => {
+                self.hosts[usize::from(node.0)].memory.refuse_pins(calls);
+            }
+            Effect::Crash(node) => self.crash(node, observer),
+            Effect::Restart(node) => {
+                if self.is_alive(node) {
+                    self.crash(node, observer);
+                    self.active.push(number);
+                }
+            }
+        }
+    }
+
+    pub(super) fn fault_ends(&mut self, number: u32, observer: &mut impl Observer) {
+        match self.faults[number as usize].begin() {
+            Effect::Packets => self.active.retain(|active| *active != number),
+            Effect::Restart(node) if self.active.contains(&number) => {
+                self.active.retain(|active| *active != number);
+                self.restart(node, observer);
+            }
+            Effect::Slow(node, _) => self.hosts[usize::from(node.0)].slowness = 1,
+            Effect::RefusePins(node, _) => self.hosts[usize::from(node.0)].memory.refuse_pins(0),
+            Effect::Pause(_) | Effect::Crash(_) | Effect::Restart(_) => {}
+        }
+    }
+
+    /// A computer stops for good; the others learn of it some time later.
+    pub fn crash(&mut self, node: NodeId, observer: &mut impl Observer) {
+        let host = &mut self.hosts[usize::from(node.0)];
+        if !core::mem::replace(&mut host.is_alive, false) {
+            return;
+        }
+        while let Some(packet) = self.hosts[usize::from(node.0)].inbox.pop_front() {
+            self.let_go(packet);
+        }
+        observer.crashed(self.now_ns, node);
+        if let Delivery::Lossy {
+            tells_of_crashes: false,
+            ..
+        } = self.config.delivery
+        {
+            return;
+        }
+        let incarnation = self.incarnations[usize::from(node.0)];
+        for other in 0..self.config.nodes {
+            let at_ns = self.now_ns + DETECTION_NS + self.random.below(DETECTION_NS);
+            let event = Event::Gone {
+                at: NodeId(other),
+                of: node,
+                incarnation,
+            };
+            if other != node.0 {
+                self.agenda.enter(at_ns, event);
+            }
+        }
+    }
+
+    /// A computer that has crashed starts anew, and knows nothing of before.
+    pub(super) fn restart(&mut self, node: NodeId, observer: &mut impl Observer) {
+        if self.is_alive(node) {
+            return;
+        }
+        let incarnation = &mut self.incarnations[usize::from(node.0)];
+        if self.canary != Some(Canary::KeptEpoch) {
+            *incarnation += 1;
+        }
+        let incarnation = *incarnation;
+        // As the first time: that had worked.
+        let made = Self::host(&self.config, node, incarnation, &mut self.random);
+        if let Ok(host) = made {
+            let clock = self.hosts[usize::from(node.0)].clock;
+            self.hosts[usize::from(node.0)] = Host { clock, ..host };
+            observer.restarted(self.now_ns, node);
+        }
+    }
+}
