@@ -46,6 +46,14 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run --hosts node1:2,node2:2 --launch-agent 'ssh {host}' -- ./prog\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
     )]
     Run(RunArgs),
+    /// Show what the jobs on this host do, live
+    ///
+    /// Bytes, packets, fetches, faults and losses a second, of each rank, and the round-trip time of its slowest link. Stores into mapped
+    /// memory are the processor's own, and no figure counts them.
+    #[command(
+        after_help = "Examples:\n  mapwire top\n  mapwire top --once\n  mapwire top --json | jq .figures.link_rtt_ns"
+    )]
+    Top(TopArgs),
     /// Print the options that a job would get, and where each comes from
     #[command(
         after_help = "Example:\n  MAPWIRE_WAIT=poll mapwire config --shared 1G\n\nOrder: file, then MAPWIRE_* variables, then flags; the later wins. A file:\n  [run]\n  wait = \"adaptive\"\n  shared = \"1G\""
@@ -196,6 +204,12 @@ pub(crate) struct RunArgs {
     /// job runs as ever
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) procs_per_node: Option<u16>,
+    /// At the end, say on standard error what each rank has counted; with =FILE, write it there as JSON
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub(crate) summary: Option<Option<PathBuf>>,
+    /// While the job runs, answer Prometheus: GET /metrics at this port of the loopback address
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    pub(crate) metrics: Option<String>,
     /// Set a variable for the ranks, or insist that it is set here (they get the whole environment)
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
     pub(crate) variables: Vec<OsString>,
@@ -212,6 +226,18 @@ impl RunArgs {
             OsStr::from_bytes(name.unwrap_or_default()).to_owned()
         })
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Only the job of which this process is a rank, or the command
+    pub(crate) pid: Option<u32>,
+    /// Print once what was counted so far
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// The same, one JSON object a line: a rank
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

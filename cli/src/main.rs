@@ -6,6 +6,7 @@
 //! | [`config`] | the options of a job from file, environment and flags; `mapwire config` |
 //! | [`doctor`] | `mapwire doctor` |
 //! | [`bench`] | `mapwire bench` |
+//! | [`see`] | `mapwire top`, and what `run --summary` and `--metrics` show |
 //! | [`lab`] | `mapwire lab`: traces and studies of them |
 //! | [`sim`] | `mapwire sim`: clusters in virtual time |
 //! | [`generate`] | `mapwire completions`, `mapwire man` |
@@ -27,6 +28,7 @@ mod generate;
 mod lab;
 mod progress;
 mod run;
+mod see;
 mod sim;
 
 use std::io::IsTerminal;
@@ -114,6 +116,7 @@ fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Run(args) => run::command(&args, file),
         Command::Agent => run::hosts::agent::command(),
+        Command::Top(args) => see::top::command(&args),
         Command::Config(args) => config::command(&args, file),
         Command::Doctor(args) => doctor::command(&args, file),
         Command::Bench(args) => bench::command(&args),

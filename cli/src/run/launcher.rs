@@ -22,10 +22,12 @@ use super::hosts::{Order, Uplink};
 use super::keeper::Link;
 use super::lines::Lines;
 use super::oom::OomKills;
+use super::seeing::{Wanted, Watch};
 use super::signals::{self, Signals};
 use super::sink::{Sink, lost_output};
 use super::start;
 use super::{Job, Place};
+use crate::see::Sample;
 
 /// Between SIGTERM and SIGKILL for ranks that must end.
 pub(super) const KILL_GRACE: Duration = Duration::from_secs(3);
@@ -91,6 +93,7 @@ pub(super) struct Launcher {
     first: u32,
     /// The way to who started this launcher on another host.
     uplink: Option<Uplink>,
+    watch: Option<Watch>,
     epoll: OwnedFd,
     signals: Signals,
     keeper: OwnedFd,
@@ -122,9 +125,14 @@ pub(crate) fn run(job: Job, link: Link) -> Ended {
 }
 
 /// Runs a job, or the part of it on this host, and gives the uplink back where it could be used.
-pub(super) fn run_with(job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, Option<Uplink>) {
+pub(super) fn run_with(
+    mut job: Job,
+    link: Link,
+    uplink: Option<Uplink>,
+) -> (Ended, Option<Uplink>) {
     let keeper = link.keeper;
-    let mut launcher = match Launcher::prepare(&job, link, uplink) {
+    let seeing = job.seeing.take();
+    let mut launcher = match Launcher::prepare(&job, link, uplink, seeing) {
         Ok(launcher) => launcher,
         Err(why) => {
             eprintln!("mapwire: {why}");
@@ -142,6 +150,15 @@ pub(super) fn run_with(job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, 
     }
     launcher.work();
     launcher.check_output();
+    if let Some(watch) = launcher.watch.take() {
+        let code = launcher.code.unwrap_or(0);
+        if !watch.finish(&launcher.samples(), code) && code == 0 {
+            launcher.code = Some(1);
+        }
+    }
+    if let Some(uplink) = &mut launcher.uplink {
+        uplink.tell_figures(&launcher.broker);
+    }
     tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
     // Of a process that is being killed, the pipe closes before its children have another parent.
     let keeper_is_gone = launcher.keeper_is_gone || getppid() != Some(keeper);
@@ -156,7 +173,12 @@ pub(super) fn run_with(job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, 
 }
 
 impl Launcher {
-    fn prepare(job: &Job, link: Link, uplink: Option<Uplink>) -> Result<Self, String> {
+    fn prepare(
+        job: &Job,
+        link: Link,
+        uplink: Option<Uplink>,
+        seeing: Option<Wanted>,
+    ) -> Result<Self, String> {
         start::raise_descriptor_limit(job.place.ranks.len() as u32);
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|errno| format!("cannot become a child subreaper: {errno}"))?;
@@ -164,6 +186,7 @@ impl Launcher {
         let loop_error =
             |error: io::Error| format!("cannot set up the event loop: {}", start::explain(&error));
         let os = |errno: Errno| loop_error(errno.into());
+        let watch = seeing.map(Watch::begin).transpose().map_err(loop_error)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
         let sinks = match &uplink {
             Some(uplink) => uplink.sinks(),
@@ -172,7 +195,7 @@ impl Launcher {
                 Sink::start(rustix::stdio::stderr()).map_err(loop_error)?,
             ],
         };
-        let watch = |fd: BorrowedFd<'_>, token| {
+        let listen = |fd: BorrowedFd<'_>, token| {
             epoll::add(
                 &epoll,
                 fd,
@@ -180,14 +203,14 @@ impl Launcher {
                 epoll::EventFlags::IN,
             )
         };
-        watch(link.signals.as_fd(), SIGNALS).map_err(os)?;
-        watch(link.pipe.as_fd(), KEEPER).map_err(os)?;
-        watch(broker.as_fd(), BROKER).map_err(os)?;
-        watch(sinks[0].as_fd(), WRITTEN).map_err(os)?;
+        listen(link.signals.as_fd(), SIGNALS).map_err(os)?;
+        listen(link.pipe.as_fd(), KEEPER).map_err(os)?;
+        listen(broker.as_fd(), BROKER).map_err(os)?;
+        listen(sinks[0].as_fd(), WRITTEN).map_err(os)?;
         match &uplink {
             // Both go the same way.
-            Some(uplink) => watch(uplink.input(), UPLINK),
-            None => watch(sinks[1].as_fd(), WRITTEN),
+            Some(uplink) => listen(uplink.input(), UPLINK),
+            None => listen(sinks[1].as_fd(), WRITTEN),
         }
         .map_err(os)?;
         Ok(Self {
@@ -195,6 +218,7 @@ impl Launcher {
             ranks: Vec::new(),
             first: job.place.ranks.start,
             uplink,
+            watch,
             epoll,
             signals: link.signals,
             keeper: link.pipe,
@@ -261,6 +285,7 @@ impl Launcher {
             }
             self.broker.handle_ready(now);
             self.serve_uplink(now);
+            self.renew_watch(now);
         }
     }
 
@@ -300,6 +325,21 @@ impl Launcher {
         }
     }
 
+    /// The ranks here, as they are.
+    fn samples(&self) -> Vec<Sample> {
+        let ranks = (self.first..).take(self.ranks.len());
+        ranks
+            .map(|rank| Sample::of(self.broker.board(), rank))
+            .collect()
+    }
+
+    fn renew_watch(&mut self, now: Instant) {
+        if let Some(mut watch) = self.watch.take() {
+            watch.renew(now, || self.samples());
+            self.watch = Some(watch);
+        }
+    }
+
     fn next_time(&self, now: Instant) -> Option<Instant> {
         let phase = match self.phase {
             Phase::Ending(at) | Phase::Leftover(at) => Some(at),
@@ -315,7 +355,8 @@ impl Launcher {
             None
         };
         let uplink = self.uplink.as_ref().map(Uplink::poll_at);
-        [phase, stops, uplink, self.broker.poll_at(now)]
+        let watch = self.watch.as_ref().and_then(Watch::poll_at);
+        [phase, stops, uplink, watch, self.broker.poll_at(now)]
             .into_iter()
             .flatten()
             .min()

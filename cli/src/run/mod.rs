@@ -18,6 +18,7 @@
 //! | [`terminal`] | what a rank writes its output to |
 //! | [`signals`] | signals as readable events |
 //! | [`trace`] | one trace of what the ranks wrote down |
+//! | [`seeing`] | what the ranks have counted: for the user at the end, for collectors of metrics |
 //! | [`hosts`] | jobs over several hosts |
 
 mod ending;
@@ -28,6 +29,7 @@ mod launcher;
 mod lines;
 mod oom;
 mod program;
+mod seeing;
 #[allow(unsafe_code)]
 pub(crate) mod signals;
 mod sink;
@@ -101,6 +103,7 @@ pub(crate) struct Job {
     program: program::Program,
     variables: Vec<(OsString, OsString)>,
     settings: Settings,
+    seeing: Option<seeing::Wanted>,
 }
 
 /// `mapwire run`.
@@ -175,6 +178,7 @@ enum Work {
 
 /// Finds out what the command line asks for, or the exit code and what is wrong with it.
 fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
+    let seeing = seeing::Wanted::new(args).map_err(|why| (2, why))?;
     let variables = variables(&args.variables).map_err(|why| (2, why))?;
     let given = match (&args.hosts, &args.hostfile) {
         (Some(text), _) => Some(hosts::of_option(text)),
@@ -191,6 +195,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
             variables,
             settings,
             trace: None,
+            seeing,
         }));
     }
     let Some(ranks) = settings.ranks else {
@@ -207,6 +212,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
         program,
         variables,
         settings,
+        seeing,
     }))
 }
 
@@ -241,7 +247,7 @@ impl Work {
     fn run(self, link: keeper::Link) -> launcher::Ended {
         match self {
             Self::Here(job) => launcher::run(job, link),
-            Self::Spread(spread) => hosts::run(&spread, link),
+            Self::Spread(spread) => hosts::run(spread, link),
         }
     }
 }

@@ -113,6 +113,8 @@ pub struct Driver<F: Fabric = JobFabric> {
     attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
     pub(crate) left_store: Option<(Endpoint, Region)>,
+    /// What shared memories have counted that are closed.
+    pub(crate) shared_before: mapwire_dsm::Counters,
     pub(crate) capture: Option<Capture>,
     /// What to write to when a turn has done something.
     pub(crate) events: Vec<Arc<Events>>,
@@ -199,6 +201,7 @@ impl<F: Fabric> Driver<F> {
             left_datagram,
             attention: Attention::default(),
             left_store: None,
+            shared_before: mapwire_dsm::Counters::default(),
             capture,
             events: Vec::new(),
             watching: false,

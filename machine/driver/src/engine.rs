@@ -13,13 +13,13 @@ mod waits;
 use naps::MemoryNap;
 pub use naps::{AskForWake, Asked};
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use mapwire_host::masking;
-use mapwire_host::waiting::{Patience, WaitStrategy};
+use mapwire_host::waiting::{Patience, WaitStrategy, now_ns};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::RankState;
 use mapwire_transport::fabric::{Doorbells, Fabric};
@@ -65,6 +65,8 @@ pub struct Engine<F: Fabric = JobFabric> {
     /// Rings of its bell before its last round, and how often it has rested since.
     served_rings: AtomicU32,
     rests: AtomicU32,
+    /// When its figures were published last.
+    published_at_ns: AtomicU64,
     /// The shared memory's application views; 0 while it is not open.
     shared_start: AtomicUsize,
     shared_end: AtomicUsize,
@@ -143,6 +145,7 @@ impl<F: Fabric> Engine<F> {
             seen_rings: AtomicU32::new(0),
             served_rings: AtomicU32::new(0),
             rests: AtomicU32::new(0),
+            published_at_ns: AtomicU64::new(0),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),
         });
@@ -310,6 +313,7 @@ impl<F: Fabric> Engine<F> {
             // A peer that leaves too waits for this rank's ack, which may be lost: then the peer says farewell again.
             self.wait_driver(Place::Program, Some(LINGER), |_| None::<()>);
         }
+        self.publish(now_ns());
         self.lock().leave();
         self.end_events();
         while let Some(line) = self.next_line() {

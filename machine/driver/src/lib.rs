@@ -27,6 +27,7 @@ pub mod imports;
 mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;
+pub mod metrics;
 #[allow(unsafe_code)]
 mod mover;
 pub mod notices;

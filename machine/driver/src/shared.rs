@@ -317,6 +317,7 @@ impl<F: Fabric> Driver<F> {
         if self.left_store.take().is_some() {
             self.node.handle_stored(PROCESS, false);
         }
+        self.shared_before = self.shared_before + self.shared_counters();
         let memory = self.node.deregister(PROCESS, SHARED_HANDLER);
         (self.shared.take(), memory)
     }

@@ -3,7 +3,8 @@
 //! They answer three questions without a system call: does a thread of that rank poll (may I skip
 //! the wake-up), has a rank come or gone, and does a message wait for me at the broker.
 //!
-//! * **The [bells](crate::bells)** hold a 128-byte line a rank: `polling` and two bells. All ranks write them. How many
+//! * **The [bells](crate::bells)** hold a 128-byte line a rank: `polling` and two bells; and behind them a row of [`Figures`] a rank, for
+//!   whoever looks. All ranks write them. How many
 //!   threads poll is counted in the process; only the first that begins and the last that ends store to
 //!   the line, since senders' processors have it.
 //! * **The news** hold a 128-byte header (magic, version, number of ranks, `events`), then a 64-byte line a
@@ -22,6 +23,8 @@
 //! All methods may be called from a signal handler: they allocate nothing and take no lock. A rank
 //! number outside the job reads as an absent rank, and writes to it do nothing.
 
+mod figures;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
@@ -33,6 +36,7 @@ use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
 use crate::bells::{Bells, Sleeper, Slept, Wake};
+pub use figures::{FIGURES, Figures};
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
 /// polling that stays, say) delays a wake-up by this much and no more.
@@ -42,7 +46,7 @@ pub const NAP: Duration = Duration::from_millis(200);
 pub const MAX_RANKS: u32 = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWBD");
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// What the broker knows of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,7 +162,7 @@ pub struct Board {
 pub struct BrokersBoard(Board);
 
 fn bells_bytes(ranks: u32) -> usize {
-    (ranks as usize * BELL_LINE_BYTES).next_multiple_of(rustix::param::page_size())
+    figures::bytes(ranks)
 }
 
 fn news_bytes(ranks: u32) -> usize {

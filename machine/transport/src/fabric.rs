@@ -11,7 +11,7 @@ use std::sync::Arc;
 use mapwire_wire::NodeId;
 
 use crate::bells::{Sleeper, Slept, Wake};
-use crate::board::RankState;
+use crate::board::{Figures, RankState};
 use crate::net::{CardError, Net};
 use crate::rendezvous::RendezvousError;
 use crate::shm::channel::ChannelError;
@@ -54,6 +54,9 @@ pub trait Doorbells: Debug + Send + Sync {
 
     /// What is known of `peer`.
     fn state(&self, peer: NodeId) -> RankState;
+
+    /// Shows figures of this process to whoever looks.
+    fn publish(&self, figures: &Figures);
 }
 
 /// Something that happened in the job.

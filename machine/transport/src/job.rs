@@ -11,7 +11,7 @@ use mapwire_host::memory::MemoryError;
 use mapwire_wire::{Header, NodeId};
 
 use crate::bells::{Sleeper, Slept, Wake};
-use crate::board::{Board, BrokersBoard, RankState};
+use crate::board::{Board, BrokersBoard, Figures, RankState};
 use crate::fabric::{Doorbells, Fabric, News};
 use crate::net::{Alarm, Net, NetConfig, NetError};
 use crate::payload::Payload;
@@ -113,6 +113,10 @@ impl Doorbells for JobBells {
 
     fn state(&self, peer: NodeId) -> RankState {
         self.board.state(u32::from(peer.0))
+    }
+
+    fn publish(&self, figures: &Figures) {
+        self.board.publish(self.rank, figures);
     }
 }
 

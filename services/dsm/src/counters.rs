@@ -39,3 +39,29 @@ pub struct Counters {
     /// Bytes of those allocations, as asked.
     pub allocated_bytes: u64,
 }
+
+impl core::ops::Add for Counters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            read_faults: self.read_faults + other.read_faults,
+            write_faults: self.write_faults + other.write_faults,
+            prefetches: self.prefetches + other.prefetches,
+            spurious_faults: self.spurious_faults + other.spurious_faults,
+            upgrades: self.upgrades + other.upgrades,
+            invalidations: self.invalidations + other.invalidations,
+            downgrades: self.downgrades + other.downgrades,
+            held_back: self.held_back + other.held_back,
+            messages_sent: self.messages_sent + other.messages_sent,
+            messages_received: self.messages_received + other.messages_received,
+            minipages_sent: self.minipages_sent + other.minipages_sent,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            lock_acquires_local: self.lock_acquires_local + other.lock_acquires_local,
+            lock_acquires_remote: self.lock_acquires_remote + other.lock_acquires_remote,
+            barriers: self.barriers + other.barriers,
+            allocations: self.allocations + other.allocations,
+            allocated_bytes: self.allocated_bytes + other.allocated_bytes,
+        }
+    }
+}

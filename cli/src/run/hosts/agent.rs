@@ -78,6 +78,7 @@ fn run(start: Start, frames: Frames) -> ExitCode {
         None
     };
     let host = start.host.clone();
+    let figures = start.figures;
     let refuse = |why: String, code: u8| {
         let why = format!("mapwire: host {host}: {why}\n");
         let said = [
@@ -105,7 +106,7 @@ fn run(start: Start, frames: Frames) -> ExitCode {
             ExitCode::from(code)
         }
         Ok(keeper::Role::Launcher(link)) => {
-            let code = serve(job, link, host.clone(), frames, basket.as_ref());
+            let code = serve(job, link, (host.clone(), frames, figures), basket.as_ref());
             // The folder is the keeper's to remove.
             std::mem::forget(basket);
             ExitCode::from(code)
@@ -120,12 +121,12 @@ fn run(start: Start, frames: Frames) -> ExitCode {
 fn serve(
     job: Job,
     link: keeper::Link,
-    host: String,
-    frames: Frames,
+    (host, frames, figures): (String, Frames, bool),
     basket: Option<&Basket>,
 ) -> u8 {
     let ranks = job.place.ranks.clone();
-    let uplink = match Uplink::new(host, frames) {
+    let seen = if figures { ranks.clone() } else { 0..0 };
+    let uplink = match Uplink::new(host, frames, seen) {
         Ok(uplink) => uplink,
         Err(error) => {
             eprintln!("cannot start the output: {}", explain(&error));
@@ -193,5 +194,6 @@ fn job(start: Start, basket: Option<&Basket>) -> Result<Job, (u8, String)> {
             },
             environment,
         },
+        seeing: None,
     })
 }

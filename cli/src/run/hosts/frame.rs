@@ -11,7 +11,7 @@ use mapwire_transport::rendezvous::{Card, Word};
 use serde::{Deserialize, Serialize};
 
 /// Number of this protocol.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 /// What the first line begins with.
 pub(super) const GREETING: &str = "mapwire agent ";
 /// Longest body, in bytes: a line of output and its tag fit.
@@ -63,6 +63,8 @@ pub(super) struct Start {
     pub(super) stop_grace_s: f64,
     /// Whether ranks write a trace.
     pub(super) trace: bool,
+    /// Whether the head wants to see figures.
+    pub(super) figures: bool,
 }
 
 /// A state of a rank, as it is written.
@@ -94,6 +96,13 @@ pub(super) enum Message {
     Continue,
     /// To the head: the last of the standard input was taken.
     Taken,
+    /// To the head: what a rank has counted, by the agent's clock.
+    Figures {
+        rank: u32,
+        pid: u32,
+        at_ns: u64,
+        words: Vec<u64>,
+    },
     /// To the head: nothing of the job is left on this host.
     Over { code: u8 },
     /// To the head: the boot of the agent's kernel, by its name, and the agent's clock.
@@ -164,7 +173,7 @@ impl State {
         }
     }
 
-    fn rank_state(self) -> RankState {
+    pub(super) fn rank_state(self) -> RankState {
         match self {
             Self::Absent => RankState::Absent,
             Self::Joined => RankState::Joined,

@@ -17,6 +17,7 @@ use super::super::ending::{self, RankEnd};
 use super::super::group::Group;
 use super::super::keeper::Link;
 use super::super::launcher::{Ended, KILL_GRACE, SAME_SIGNAL};
+use super::super::seeing::{Wanted, Watch};
 use super::super::signals::{self, Signals};
 use super::super::sink::{Sink, lost_output};
 use super::command::Template;
@@ -28,6 +29,7 @@ use super::stdin::Tap;
 use crate::config::{Bind, Settings};
 use crate::run::start::explain;
 use crate::run::terminal::Stdout;
+use crate::see::Sample;
 
 /// An agent that has not greeted by then does not come: a name is looked up, a connection made, a program started.
 const GREETING_TIME: Duration = Duration::from_secs(30);
@@ -49,6 +51,7 @@ pub(crate) struct Spread {
     pub(crate) settings: Settings,
     /// Where the files go that ranks write for a trace.
     pub(crate) trace: Option<PathBuf>,
+    pub(crate) seeing: Option<Wanted>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +83,17 @@ struct Head {
     beat_at: Instant,
     tap: Option<Tap>,
     files: Option<Files>,
+    watch: Option<Watch>,
+    /// The ranks as their agents tell of them.
+    samples: Vec<Sample>,
 }
 
 /// Runs the job. When it returns, no process of it is left on this host, and none on others that could still be reached.
-pub(crate) fn run(spread: &Spread, link: Link) -> Ended {
+pub(crate) fn run(mut spread: Spread, link: Link) -> Ended {
     let keeper = link.keeper;
-    let mut head = match Head::prepare(spread, link) {
+    let seeing = spread.seeing.take();
+    let spread = &spread;
+    let mut head = match Head::prepare(spread, link, seeing) {
         Ok(head) => head,
         Err(why) => {
             eprintln!("mapwire: cannot set up the event loop: {}", explain(&why));
@@ -111,6 +119,12 @@ pub(crate) fn run(spread: &Spread, link: Link) -> Ended {
         eprintln!("mapwire: {why}");
         head.code = Some(code);
     }
+    if let Some(watch) = head.watch.take() {
+        let code = head.code.unwrap_or(0);
+        if !watch.finish(&head.samples, code) && code == 0 {
+            head.code = Some(1);
+        }
+    }
     let keeper_is_gone = head.keeper_is_gone || getppid() != Some(keeper);
     if keeper_is_gone && let Some(group) = &head.group {
         group.remove();
@@ -122,7 +136,7 @@ pub(crate) fn run(spread: &Spread, link: Link) -> Ended {
 }
 
 impl Head {
-    fn prepare(spread: &Spread, link: Link) -> io::Result<Self> {
+    fn prepare(spread: &Spread, link: Link, seeing: Option<Wanted>) -> io::Result<Self> {
         super::super::start::raise_descriptor_limit(spread.plan.hosts().len() as u32);
         rustix::process::set_child_subreaper(Some(getpid()))?;
         Ok(Self {
@@ -142,6 +156,13 @@ impl Head {
             beat_at: Instant::now() + BEAT,
             tap: None,
             files: spread.trace.clone().map(Files::into_folder),
+            watch: seeing.map(Watch::begin).transpose()?,
+            samples: spread
+                .plan
+                .hosts()
+                .zip(0..)
+                .flat_map(|((_, ranks), host)| ranks.map(move |rank| Sample::absent(rank, host)))
+                .collect(),
         })
     }
 
@@ -183,6 +204,9 @@ impl Head {
                 self.beat_at = now + BEAT;
                 self.tell_all(&Message::beat(), None);
             }
+            if let Some(watch) = &mut self.watch {
+                watch.renew(now, || self.samples.clone());
+            }
         }
     }
 
@@ -213,7 +237,8 @@ impl Head {
             .iter()
             .any(is_between)
             .then(|| now + LAST_WORDS / 10);
-        let times = [phase, words].into_iter().flatten();
+        let watch = self.watch.as_ref().and_then(Watch::poll_at);
+        let times = [phase, words, watch].into_iter().flatten();
         times.fold(self.beat_at, Instant::min)
     }
 
@@ -385,6 +410,7 @@ impl Head {
                 bind: settings.bind == Bind::Core,
                 stop_grace_s: settings.stop_grace.as_secs_f64(),
                 trace: spread.trace.is_some(),
+                figures: self.watch.is_some(),
             };
             peer.tell(&Message::Start(Box::new(start)));
         }
@@ -401,6 +427,9 @@ impl Head {
         match message {
             Message::Card { rank, .. } | Message::State { rank, .. } => {
                 if self.peers[from].ranks.contains(&rank) {
+                    if let Message::State { state, .. } = message {
+                        self.samples[rank as usize].state = state.rank_state();
+                    }
                     self.tell_all(&message, Some(from));
                 } else {
                     let why = format!("its agent spoke for rank {rank}, which is not there");
@@ -412,6 +441,18 @@ impl Head {
             Message::Taken => {
                 if let Some(tap) = self.tap.as_ref().filter(|_| from == 0) {
                     tap.ask();
+                }
+            }
+            Message::Figures {
+                rank,
+                pid,
+                at_ns,
+                words,
+            } => {
+                if self.peers[from].ranks.contains(&rank) {
+                    let sample = &mut self.samples[rank as usize];
+                    sample.pid = pid;
+                    sample.publish(at_ns, &words);
                 }
             }
             Message::Over { code } => {

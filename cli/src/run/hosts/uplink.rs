@@ -1,6 +1,7 @@
 //! The agent's way to the head: frames on standard input and output.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
@@ -40,10 +41,12 @@ pub(in super::super) struct Uplink {
     /// The head is stopped, and says nothing.
     is_paused: bool,
     is_gone: bool,
+    /// Ranks of which the head wants to see figures.
+    seen: Range<u32>,
 }
 
 impl Uplink {
-    pub(super) fn new(host: String, frames: Frames) -> io::Result<Self> {
+    pub(super) fn new(host: String, frames: Frames, seen: Range<u32>) -> io::Result<Self> {
         let now = Instant::now();
         Ok(Self {
             host,
@@ -55,6 +58,7 @@ impl Uplink {
             beat_at: now,
             is_paused: false,
             is_gone: false,
+            seen,
         })
     }
 
@@ -88,6 +92,21 @@ impl Uplink {
         self.tell(&Message::End { code });
     }
 
+    /// Tells the head what the ranks have counted, if it wants to know.
+    pub(in super::super) fn tell_figures(&self, broker: &Broker) {
+        for rank in self.seen.clone() {
+            let board = broker.board();
+            if let Some(figures) = board.figures(rank) {
+                self.tell(&Message::Figures {
+                    rank,
+                    pid: board.pid(rank),
+                    at_ns: figures.at_ns,
+                    words: figures.words.to_vec(),
+                });
+            }
+        }
+    }
+
     /// When [`serve`](Self::serve) wants to be called though nothing is readable.
     pub(in super::super) fn poll_at(&self) -> Instant {
         self.beat_at
@@ -113,6 +132,7 @@ impl Uplink {
         if now >= self.beat_at {
             self.beat_at = now + BEAT;
             self.tell(&Message::beat());
+            self.tell_figures(broker);
         }
         if self.is_pouring {
             // Looked at again soon: what takes it is another thread.
@@ -178,7 +198,11 @@ impl Uplink {
                 Some(Order::Continue)
             }
             Message::Beat { .. } => None,
-            Message::Start(_) | Message::Here { .. } | Message::Taken | Message::Over { .. } => {
+            Message::Start(_)
+            | Message::Here { .. }
+            | Message::Taken
+            | Message::Figures { .. }
+            | Message::Over { .. } => {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         })

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_translation::PageRange;
 use mapwire_transport::bells::{Sleeper, Slept, Wake};
-use mapwire_transport::board::RankState;
+use mapwire_transport::board::{Figures, RankState};
 use mapwire_transport::fabric::{Doorbells, Fabric, News};
 use mapwire_transport::payload::{Payload, Received};
 use mapwire_transport::rendezvous::RendezvousError;
@@ -57,6 +57,7 @@ impl Doorbells for Silent {
     fn state(&self, _: NodeId) -> RankState {
         RankState::Joined
     }
+    fn publish(&self, _: &Figures) {}
 }
 
 /// A packet in the queue of its receiver.

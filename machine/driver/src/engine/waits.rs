@@ -26,6 +26,11 @@ const BLOCKED_NAP: Duration = Duration::from_micros(50);
 /// How long the service thread sleeps at most before it looks whether anything is left to do.
 const LONGEST_SERVICE_NAP: Duration = Duration::from_secs(1);
 
+/// Least time between two publications of figures, by a service thread that is awake.
+const PUBLISH_NS: u64 = 100_000_000;
+/// Turns of a service thread that does not sleep between two looks at the time.
+const TURNS_TO_PUBLISH: u32 = 1 << 10;
+
 /// How often the service thread rests between two rounds, for what nobody else does.
 const MOST_RESTS: u32 = 50;
 
@@ -573,6 +578,21 @@ impl<F: Fabric> Engine<F> {
         true
     }
 
+    /// Publishes figures if the last ones are old.
+    fn publish_now_and_then(&self) {
+        let now_ns = now_ns();
+        if now_ns.saturating_sub(self.published_at_ns.load(Ordering::Relaxed)) >= PUBLISH_NS {
+            self.publish(now_ns);
+        }
+    }
+
+    /// Shows what this process has counted to whoever looks.
+    pub(super) fn publish(&self, now_ns: u64) {
+        self.published_at_ns.store(now_ns, Ordering::Relaxed);
+        let figures = self.lock().figures(now_ns, self.size);
+        self.bells.publish(&figures);
+    }
+
     /// One round of the service thread. False when it should end.
     pub(super) fn serve_once(&self) -> bool {
         if self.stop.load(Ordering::Acquire) {
@@ -589,7 +609,12 @@ impl<F: Fabric> Engine<F> {
         let mut spinner = is_alone.then(|| self.patience.begin());
         let is_polled = self.bells.is_polling();
         self.begin_polling();
+        let mut turns = 0_u32;
         loop {
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(TURNS_TO_PUBLISH) {
+                self.publish_now_and_then();
+            }
             if self.serve_left(is_polled) || self.look(false) {
                 if let Some(spinner) = &mut spinner {
                     spinner.reset();
@@ -610,6 +635,7 @@ impl<F: Fabric> Engine<F> {
             return false;
         }
         self.interrupts.look_now_and_then();
+        self.publish_now_and_then();
         let (nap, was_blocked) = {
             let mut driver = self.lock();
             driver.reclaim();

@@ -199,3 +199,27 @@ fn an_unsealed_or_foreign_file_is_no_board() {
     let null = std::fs::File::open("/dev/null").unwrap();
     assert!(news(&null.into()).is_err());
 }
+
+#[test]
+fn figures_of_every_rank_are_read_where_they_were_published_and_nowhere_else() {
+    for ranks in [1, 3, 64, 100] {
+        let (board, files) = BrokersBoard::create(&vec![0; ranks as usize]).unwrap();
+        let other = second_mapping(&files);
+        let of = |rank: u32| Figures {
+            at_ns: 1 + u64::from(rank),
+            words: std::array::from_fn(|at| u64::from(rank) << 32 | at as u64),
+        };
+        assert_eq!(board.figures(0), None, "nothing is published yet");
+        for rank in 0..ranks + 2 {
+            other.publish(rank, &of(rank));
+        }
+        for rank in 0..ranks {
+            assert_eq!(board.figures(rank), Some(of(rank)));
+            assert!(
+                !board.bells_of(rank).unwrap().ring(),
+                "the bells are as they were"
+            );
+        }
+        assert_eq!(board.figures(ranks), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! `mapwire run --summary` and `--metrics`: what a job has counted, at its end and while it runs.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::args::RunArgs;
+use crate::see::server::{self, Shown};
+use crate::see::{Sample, table};
+
+/// How often what collectors are shown is renewed.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    summary: Option<Summary>,
+    metrics: Option<TcpListener>,
+    command: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Summary {
+    /// As a table, on standard error.
+    Shown,
+    /// As JSON, into a file.
+    Written(PathBuf),
+}
+
+impl Wanted {
+    /// Finds out what the command line asks for; `None` if nothing. Ports are taken.
+    ///
+    /// # Errors
+    /// The text says what cannot be done.
+    pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, String> {
+        let summary = args
+            .summary
+            .clone()
+            .map(|file| file.map_or(Summary::Shown, Summary::Written));
+        if let Some(Summary::Written(path)) = &summary {
+            check(path)?;
+        }
+        let metrics = match &args.metrics {
+            None => None,
+            Some(text) => {
+                let wrong = |why: String| format!("--metrics {text}: {why}");
+                let address = server::parse(text).map_err(wrong)?;
+                Some(TcpListener::bind(address).map_err(|error| wrong(error.to_string()))?)
+            }
+        };
+        let is_empty = summary.is_none() && metrics.is_none();
+        Ok((!is_empty).then(|| Self {
+            summary,
+            metrics,
+            command: args
+                .program
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+        }))
+    }
+}
+
+/// Nothing is written before the job is over, but what could not be is said before it begins.
+fn check(path: &Path) -> Result<(), String> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let why = match path {
+        _ if path.is_dir() => "this is a folder; name a file",
+        _ if !folder.is_dir() => "its folder does not exist",
+        _ => return Ok(()),
+    };
+    Err(format!("--summary={}: {why}", path.display()))
+}
+
+/// The eyes on a job that runs.
+#[derive(Debug)]
+pub(super) struct Watch {
+    wanted: Wanted,
+    shown: Shown,
+    began: Instant,
+    due: Option<Instant>,
+}
+
+impl Watch {
+    /// Begins with the job; collectors are answered from now on.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn begin(mut wanted: Wanted) -> io::Result<Self> {
+        let (shown, now) = (Shown::default(), Instant::now());
+        let due = wanted.metrics.is_some().then_some(now);
+        if let Some(listener) = wanted.metrics.take() {
+            server::start(listener, Shown::clone(&shown))?;
+        }
+        Ok(Self {
+            wanted,
+            shown,
+            began: now,
+            due,
+        })
+    }
+
+    /// When [`renew`](Self::renew) wants to be called.
+    pub(super) fn poll_at(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Shows collectors what `samples` gives, if that is due.
+    pub(super) fn renew(&mut self, now: Instant, samples: impl FnOnce() -> Vec<Sample>) {
+        if self.due.is_some_and(|due| now >= due) {
+            self.due = Some(now + EVERY);
+            let samples = samples();
+            if let Ok(mut shown) = self.shown.lock() {
+                *shown = samples;
+            }
+        }
+    }
+
+    /// Says what the ranks have counted, once nothing of the job is left. False when it cannot be written.
+    pub(super) fn finish(self, samples: &[Sample], code: u8) -> bool {
+        let seconds = self.began.elapsed().as_secs_f64();
+        match self.wanted.summary {
+            None => true,
+            Some(Summary::Shown) => {
+                eprintln!("mapwire: {} after {seconds:.3} s", ended(code));
+                for line in table::lines(samples) {
+                    eprintln!("mapwire: {line}");
+                }
+                true
+            }
+            Some(Summary::Written(path)) => {
+                let ranks: Vec<_> = samples.iter().map(Sample::json).collect();
+                let summary = json!({
+                    "command": self.wanted.command,
+                    "exit_code": code,
+                    "seconds": seconds,
+                    "ranks": ranks,
+                });
+                let written = std::fs::write(&path, format!("{summary}\n"));
+                if let Err(error) = &written {
+                    eprintln!(
+                        "mapwire: no summary was written to {}: {error}",
+                        path.display()
+                    );
+                }
+                written.is_ok()
+            }
+        }
+    }
+}
+
+fn ended(code: u8) -> String {
+    match code {
+        0 => "the job ended".to_owned(),
+        code => format!("the job ended with exit code {code}"),
+    }
+}
