@@ -64,6 +64,14 @@ pub(crate) enum Command {
         after_help = "Example:\n  mapwire doctor --json\n\nThe exit code is 0 unless mapwire cannot work at all here."
     )]
     Doctor(DoctorArgs),
+    /// Find out whether ranks here and on another host reach each other, and how fast
+    ///
+    /// Starts a rank here and one there, as `mapwire run --hosts` does. One stores some bytes and a signal into the memory of the other, which
+    /// answers likewise. With two hosts, the ranks run on these.
+    #[command(
+        after_help = "Examples:\n  mapwire ping node2\n  mapwire ping node1 node2 -c 1000 -i 0 --wait poll\n  mapwire ping blue --launch-agent 'ip netns exec {host}' --addresses 10.0.0.0/8\n  mapwire ping localhost"
+    )]
+    Ping(PingArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
     #[command(
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
@@ -208,7 +216,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) summary: Option<Option<PathBuf>>,
     /// While the job runs, answer Prometheus: GET /metrics at this port of the loopback address
-    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    #[arg(long, value_name = "PORT|ADDRESS:PORT")]
     pub(crate) metrics: Option<String>,
     /// Set a variable for the ranks, or insist that it is set here (they get the whole environment)
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
@@ -252,6 +260,40 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// One JSON object a line: check, state, finding, mend
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// The host; or from which to which
+    #[arg(required = true, num_args = 1..=2, value_name = "HOST")]
+    pub(crate) hosts: Vec<String>,
+    /// Round trips
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) count: u64,
+    /// Seconds between them
+    #[arg(short, long, value_name = "S", default_value_t = 0.2)]
+    pub(crate) interval: f64,
+    /// Bytes each way
+    #[arg(short = 's', long = "size", value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) bytes: u32,
+    /// The command by which hosts are reached, as of `mapwire run`
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) launch_agent: Option<String>,
+    /// Where ranks take datagrams, as of `mapwire run`
+    #[arg(long, value_name = "auto|ADDRESS|NETWORK|INTERFACE,…")]
+    pub(crate) addresses: Option<String>,
+    /// How the ranks wait, as of `mapwire run`: with poll, the time holds no wake-up
+    #[arg(long, value_name = "poll|event|adaptive[:NS]")]
+    pub(crate) wait: Option<String>,
+    /// Seconds that a rank waits for the other
+    #[arg(long, value_name = "S")]
+    pub(crate) timeout: Option<String>,
+    /// Neither seal nor authenticate
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// One JSON object a line: a round trip; at the end, all of them
     #[arg(long)]
     pub(crate) json: bool,
 }

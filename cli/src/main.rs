@@ -5,6 +5,7 @@
 //! | [`run`] | `mapwire run`: starts the ranks of a job, is their broker, and ends them together |
 //! | [`config`] | the options of a job from file, environment and flags; `mapwire config` |
 //! | [`doctor`] | `mapwire doctor` |
+//! | [`ping`] | `mapwire ping` |
 //! | [`bench`] | `mapwire bench` |
 //! | [`see`] | `mapwire top`, and what `run --summary` and `--metrics` show |
 //! | [`lab`] | `mapwire lab`: traces and studies of them |
@@ -26,6 +27,7 @@ mod config;
 mod doctor;
 mod generate;
 mod lab;
+mod ping;
 mod progress;
 mod run;
 mod see;
@@ -119,6 +121,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Top(args) => see::top::command(&args),
         Command::Config(args) => config::command(&args, file),
         Command::Doctor(args) => doctor::command(&args, file),
+        Command::Ping(args) => ping::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Lab(args) => lab::command(&args),
         Command::Sim(command) => sim::command(&command),

@@ -41,6 +41,7 @@ pub const VARIABLES: &[&str] = &[
     "MAPWIRE_WDIR",
     // Of benches and of mapwire's own tests.
     "MAPWIRE_BENCH_RANK",
+    "MAPWIRE_PING_RANK",
     "MAPWIRE_DOCTOR_RANK",
     "MAPWIRE_LAUNCHER",
 ];

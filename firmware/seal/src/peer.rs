@@ -40,6 +40,8 @@ struct Attempt {
     first: [u8; FIRST_BYTES],
     /// Zeros until the peer has given one.
     cookie: [u8; COOKIE_BYTES],
+    /// Before this time no other is taken.
+    next_cookie_ns: u64,
     /// Code of the initiate that was sent last.
     code: [u8; MAC_BYTES],
     repeat: Repeat,

@@ -81,7 +81,7 @@ fn run() -> Result<ExitCode, LaunchError> {
     match arguments[..] {
         ["fail", who] if is_me(who) => return Ok(ExitCode::from(7)),
         ["fail", _] => wait_for_news(&mut *launcher),
-        ["abort", who] if is_me(who) => launcher.abort(9, "card aborts")?,
+        ["abort", who] if is_me(who) => launcher.abort(23, "card aborts")?,
         ["abort", _] => wait_for_news(&mut *launcher),
         _ => {}
     }

@@ -89,7 +89,7 @@ fn a_rank_of_mpirun_that_fails_or_aborts_ends_the_job_with_its_code() {
     if !has("mpirun") {
         return;
     }
-    for (what, code) in [("fail", 7), ("abort", 9)] {
+    for (what, code) in [("fail", 7), ("abort", 23)] {
         let output = run(
             "mpirun",
             &[&MPIRUN[..], &["-n", "4", &card(), what, "2"]].concat(),
@@ -258,7 +258,7 @@ fn ranks_of_srun_exchange_values_by_pmi2_across_nodes_and_by_pmix_within_one() {
         println!("skipped: this Slurm has no PMIx");
     } else {
         assert_four(&part("pmix"), "PMIx");
-        assert!(part("abort").contains("code 9"), "{said}");
+        assert!(part("abort").contains("code 23"), "{said}");
     }
     assert_four(&part("pmi2"), "PMI-2");
     assert_four(&part("long"), "PMI-2");

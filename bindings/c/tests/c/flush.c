@@ -34,6 +34,8 @@ static void receive(mw_node_t *node) {
     OK(mw_import_create(node, 1, "back", NULL, &back));
     OK(mw_import_put_signal(back, NULL, 0, 0, 0, stored));
     OK(mw_import_flush(back));
+    /* Else it might be revoked before the answer to the flush. */
+    OK(mw_import_put_signal(back, NULL, 0, 0, 0, WORDS + 1));
     OK(mw_export_wait_signal(end_export, 0, 1, MW_FOREVER, NULL));
     OK(mw_export_revoke(end_export));
     OK(mw_import_free(back));
@@ -80,6 +82,7 @@ static void send(mw_node_t *node) {
     OK(mw_import_put_signal(end, NULL, 0, 0, 0, 1));
     OK(mw_import_free(end));
     OK(mw_import_free(words));
+    OK(mw_export_wait_signal(back, 0, WORDS + 1, MW_FOREVER, NULL));
     OK(mw_export_revoke(back));
     OK(mw_buffer_free(buffer));
 }

@@ -62,16 +62,15 @@ impl Template {
         Program::find(&words, None)
     }
 
-    /// Whether the agent of `host` is started without the template.
+    /// Whether the agent of `host` is started without the template: `localhost` is this host, whatever reaches the others.
     pub(super) fn is_local(&self, host: &str) -> bool {
-        !self.is_given && is_here(host)
+        host == "localhost" || !self.is_given && is_here(host)
     }
 }
 
 /// Whether the name is this host's own.
 fn is_here(host: &str) -> bool {
-    let uname = rustix::system::uname();
-    host == "localhost" || uname.nodename().to_str() == Ok(host)
+    rustix::system::uname().nodename().to_str() == Ok(host)
 }
 
 #[cfg(test)]
@@ -96,13 +95,13 @@ mod tests {
 
     #[test]
     fn this_host_needs_no_template_unless_one_is_given() {
+        let uname = rustix::system::uname();
+        let name = uname.nodename().to_str().unwrap();
         let template = Template::parse(None).unwrap();
-        assert!(template.is_local("localhost") && !template.is_local("elsewhere.example"));
-        assert!(
-            !Template::parse(Some("env {host}"))
-                .unwrap()
-                .is_local("localhost")
-        );
+        let given = Template::parse(Some("env {host}")).unwrap();
+        assert!(template.is_local(name) && !template.is_local("elsewhere.example"));
+        assert!(!given.is_local(name));
+        assert!(template.is_local("localhost") && given.is_local("localhost"));
     }
 
     #[test]

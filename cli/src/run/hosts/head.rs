@@ -346,8 +346,12 @@ impl Head {
                 .take(40)
                 .collect();
             let name = &self.peers[from].name;
+            let which = match version == ours {
+                true => " of another build",
+                false => "",
+            };
             self.say(&format!(
-                "host {name} has mapwire {shown}, this is {ours}: install the same version on both"
+                "host {name} has mapwire {shown}{which}, this is {ours}: install the same version on both"
             ));
             self.code.get_or_insert(1);
             return self.kill(now);

@@ -572,12 +572,12 @@ impl<T> Link<T> {
             if self.timeouts == COLLAPSE_TIMEOUTS {
                 self.window.collapse();
             }
-            self.handle_timeout();
+            self.handle_timeout(now_ns);
         }
     }
 
-    fn handle_timeout(&mut self) {
-        if self.paths.handle_timeout() {
+    fn handle_timeout(&mut self, now_ns: u64) {
+        if self.paths.handle_timeout(now_ns) {
             // Another path has another round-trip time (RFC 9000 §9.4). That nothing comes back slows down probes of all paths.
             self.rtt = Rtt::new(self.config.initial_rtt_ns);
             self.tell(LinkEvent::PathChanged(self.paths.current()));
@@ -601,7 +601,7 @@ impl<T> Link<T> {
             let is_awaited = self.owing_since_ns.is_some();
             if let Some(again) = self.greeting.poll(now_ns, number, is_awaited) {
                 if again {
-                    self.handle_timeout();
+                    self.handle_timeout(now_ns);
                 }
                 return Some(self.datagram(
                     LinkKind::Hello,

@@ -3,6 +3,8 @@
 
 /// Timeouts in a row after which a path is left.
 const TIMEOUTS_A_PATH: u32 = 3;
+/// Least time from the first of them: before anything has come back, timeouts are guesses, and what seals datagrams may still shake hands.
+const LEAST_NS: u64 = 50_000_000;
 
 /// Which path is taken.
 #[derive(Debug)]
@@ -10,6 +12,8 @@ pub(super) struct Paths {
     count: u8,
     current: u8,
     timeouts: u32,
+    /// When the first of these timeouts was.
+    since_ns: u64,
 }
 
 impl Paths {
@@ -19,6 +23,7 @@ impl Paths {
             count: count.max(1),
             current: 0,
             timeouts: 0,
+            since_ns: 0,
         }
     }
 
@@ -32,9 +37,13 @@ impl Paths {
     }
 
     /// Nothing came back in time. True when the path has changed.
-    pub(super) const fn handle_timeout(&mut self) -> bool {
-        self.timeouts += 1;
-        if self.timeouts < TIMEOUTS_A_PATH || self.count == 1 {
+    pub(super) const fn handle_timeout(&mut self, now_ns: u64) -> bool {
+        if self.timeouts == 0 {
+            self.since_ns = now_ns;
+        }
+        self.timeouts = self.timeouts.saturating_add(1);
+        let is_soon = now_ns < self.since_ns.saturating_add(LEAST_NS);
+        if is_soon || self.timeouts < TIMEOUTS_A_PATH || self.count == 1 {
             return false;
         }
         self.timeouts = 0;
@@ -50,13 +59,25 @@ mod tests {
     #[test]
     fn a_path_is_left_after_three_timeouts_in_a_row_and_the_only_one_never() {
         let mut paths = Paths::new(2);
-        assert!(!paths.handle_timeout() && !paths.handle_timeout());
+        let mut now_ns = 0;
+        let mut times_out = |paths: &mut Paths| {
+            now_ns += LEAST_NS;
+            paths.handle_timeout(now_ns)
+        };
+        assert!(!times_out(&mut paths) && !times_out(&mut paths));
         paths.handle_progress();
-        assert!(!paths.handle_timeout() && !paths.handle_timeout() && paths.handle_timeout());
+        assert!(!times_out(&mut paths) && !times_out(&mut paths) && times_out(&mut paths));
         assert_eq!(paths.current(), 1);
-        assert!((0..3).any(|_| paths.handle_timeout()));
+        assert!((0..3).any(|_| times_out(&mut paths)));
         assert_eq!(paths.current(), 0);
         let mut single = Paths::new(0);
-        assert!(!(0..10).any(|_| single.handle_timeout()));
+        assert!(!(0..10).any(|_| times_out(&mut single)));
+    }
+
+    #[test]
+    fn a_path_is_not_left_for_many_timeouts_within_a_moment() {
+        let mut paths = Paths::new(2);
+        assert!((0..50).all(|ms| !paths.handle_timeout(1_000_000 * ms)));
+        assert!(paths.handle_timeout(LEAST_NS));
     }
 }

@@ -77,6 +77,7 @@ impl<A: Aead> Peer<A> {
     /// Takes a cookie for the session `index`, which answers the initiate with the code `answered`.
     pub(crate) fn handle_cookie(
         &mut self,
+        now_ns: u64,
         index: u32,
         answered: &[u8; MAC_BYTES],
         cookie: &[u8; COOKIE_BYTES],
@@ -87,6 +88,11 @@ impl<A: Aead> Peer<A> {
                 && attempt.repeat.sends() > 0
         });
         let attempt = attempt.ok_or(Cause::Unasked)?;
+        // Each cookie is good for one path, and what was sent by the others is answered with another.
+        if now_ns < attempt.next_cookie_ns {
+            return Err(Cause::Limited);
+        }
+        attempt.next_cookie_ns = now_ns.saturating_add(LEAST_BETWEEN_NS);
         attempt.cookie = *cookie;
         // The next cookie answers the initiate that carries this one.
         attempt.code = [0; MAC_BYTES];
@@ -207,6 +213,7 @@ impl<A: Aead> Peer<A> {
                     header,
                     first,
                     cookie: [0; COOKIE_BYTES],
+                    next_cookie_ns: 0,
                     code: [0; MAC_BYTES],
                     repeat: Repeat::new(now_ns.saturating_add(ATTEMPT_NS)),
                 }));

@@ -30,7 +30,7 @@ impl<A: Aead> Sessions<A> {
         let handled = match datagram.first() {
             Some(&INITIATE) => self.handle_initiate(now_ns, from, &checked, entropy),
             Some(&RESPOND) => self.handle_respond(now_ns, &checked),
-            _ => self.handle_cookie(&checked),
+            _ => self.handle_cookie(now_ns, &checked),
         };
         self.enqueue(node);
         self.set_timer(node);
@@ -83,12 +83,12 @@ impl<A: Aead> Sessions<A> {
         self.answers.push_back((address, datagram));
     }
 
-    fn handle_cookie(&mut self, checked: &Checked<'_>) -> Result<(), Cause> {
+    fn handle_cookie(&mut self, now_ns: u64, checked: &Checked<'_>) -> Result<(), Cause> {
         let (answered, cookie) = checked.cookie().ok_or(Cause::Malformed)?;
         let index = checked.header().index();
         let peer = self.peer_mut(checked.header().from());
         peer.ok_or(Cause::UnknownPeer)?
-            .handle_cookie(index, answered, cookie)
+            .handle_cookie(now_ns, index, answered, cookie)
     }
 
     fn handle_respond(&mut self, now_ns: u64, checked: &Checked<'_>) -> Result<(), Cause> {

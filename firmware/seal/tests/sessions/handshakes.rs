@@ -338,3 +338,19 @@ fn a_node_whose_answer_the_peer_uses_nothing_of_begins_a_handshake_of_its_own() 
     }
     assert!(world.is_ready(0) && world.is_ready(1));
 }
+
+#[test]
+fn cookies_of_several_paths_bring_about_few_initiates() {
+    let mut world = world();
+    world.paths = 3;
+    // Node 0 goes first, and is not heard.
+    world.blocked = Some((1, 1));
+    world.send(0).unwrap_err();
+    world.send(1).unwrap_err();
+    world.run_for(100 * MS);
+    let to_node = world.captured_to(0).into_iter();
+    let initiates = to_node.filter(|bytes| bytes[0] == 1).count();
+    assert!((6..=60).contains(&initiates), "{initiates} in 100 ms");
+    world.run_for(SECOND);
+    assert!(world.is_ready(0) && world.is_ready(1));
+}

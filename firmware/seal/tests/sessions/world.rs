@@ -50,11 +50,17 @@ pub(crate) struct World {
     /// Datagrams of this type to this node are lost.
     pub(crate) blocked: Option<(usize, u8)>,
     pub(crate) opened: u64,
+    /// What is for a node goes by all of them.
+    pub(crate) paths: usize,
 }
 
 /// The address of a node.
 pub(crate) fn address(node: usize) -> Vec<u8> {
-    vec![10, 0, 0, node as u8, 0, 99]
+    address_of_path(node, 0)
+}
+
+fn address_of_path(node: usize, path: usize) -> Vec<u8> {
+    vec![10, path as u8, 0, node as u8, 0, 99]
 }
 
 pub(crate) fn key(random: &mut Random) -> StaticKey {
@@ -104,6 +110,7 @@ impl World {
             most_delay_ns: MS / 10,
             blocked: None,
             opened: 0,
+            paths: 1,
         }
     }
 
@@ -167,17 +174,21 @@ impl World {
         while let Some(transmit) =
             self.nodes[node].poll_transmit(self.now_ns, &mut |bytes| fill(entropy, bytes))
         {
-            let to = match transmit.to() {
-                Destination::Node(node) => address(node.0.into()),
-                Destination::Address(address) => address.as_bytes().to_vec(),
-            };
-            out.push((to, transmit.bytes().to_vec()));
+            match transmit.to() {
+                Destination::Node(node) => out.extend((0..self.paths).map(|path| {
+                    let to = address_of_path(node.0.into(), path);
+                    (to, transmit.bytes().to_vec())
+                })),
+                Destination::Address(address) => {
+                    out.push((address.as_bytes().to_vec(), transmit.bytes().to_vec()));
+                }
+            }
             assert!(out.len() < 1_000, "a node sends without end");
         }
         for (to, bytes) in out {
             // What goes to an address of nobody is lost.
-            if to == address(1 - node) {
-                self.fly(address(node), 1 - node, bytes);
+            for path in (0..self.paths).filter(|path| to == address_of_path(1 - node, *path)) {
+                self.fly(address_of_path(node, path), 1 - node, bytes.clone());
             }
         }
         assert!(self.nodes[node].bytes() < MOST_BYTES);
