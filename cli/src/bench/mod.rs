@@ -21,6 +21,7 @@ mod sends;
 mod shared;
 mod sim;
 mod study;
+mod traffic;
 mod translation;
 #[allow(unsafe_code)]
 mod views;
@@ -127,6 +128,11 @@ const BENCHES: &[Bench] = &[
         run: waiting::waiting,
     },
     Bench {
+        name: "traffic",
+        summary: "16 ranks of as many hosts, all to all and all to one, beside bare sockets; and how fairly it is shared",
+        run: traffic::traffic,
+    },
+    Bench {
         name: "study",
         summary: "lookups a second that the laboratory replays, one configuration and many, beside reading the page numbers",
         run: study::study,
@@ -168,13 +174,18 @@ pub(crate) fn command(args: &BenchArgs) -> ExitCode {
         insecure: args.insecure,
     };
     let run = match (plan.transport, bench.name) {
+        (Transport::Shm, "traffic") => {
+            eprintln!("mapwire: bench `traffic` is of datagrams; give --transport udp");
+            return ExitCode::from(2);
+        }
         (Transport::Shm, _) => bench.run,
         (Transport::Udp, "send-latency") => datagrams::latency,
         (Transport::Udp, "send-bandwidth") => datagrams::bandwidth,
         (Transport::Udp, "fault") => shared::fault,
+        (Transport::Udp, "traffic") => traffic::traffic,
         (Transport::Udp, _) => {
             eprintln!(
-                "mapwire: bench `{name}` runs over shared memory only; send-latency, send-bandwidth and fault run over udp"
+                "mapwire: bench `{name}` runs over shared memory only; send-latency, send-bandwidth, fault and traffic run over udp"
             );
             return ExitCode::from(2);
         }

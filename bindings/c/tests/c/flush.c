@@ -35,7 +35,7 @@ static void receive(mw_node_t *node) {
     OK(mw_import_put_signal(back, NULL, 0, 0, 0, stored));
     OK(mw_import_flush(back));
     /* Else it might be revoked before the answer to the flush. */
-    OK(mw_import_put_signal(back, NULL, 0, 0, 0, WORDS + 1));
+    OK(mw_import_put_signal(back, NULL, 0, 0, 8, 1));
     OK(mw_export_wait_signal(end_export, 0, 1, MW_FOREVER, NULL));
     OK(mw_export_revoke(end_export));
     OK(mw_import_free(back));
@@ -48,7 +48,7 @@ static void send(mw_node_t *node) {
     mw_import_t *words, *end;
     mw_status_t status = MW_OK;
     uint64_t sent = 0, stored = 0;
-    OK(mw_buffer_alloc(node, 8, &buffer));
+    OK(mw_buffer_alloc(node, 16, &buffer));
     OK(mw_import_create(node, 0, "words", NULL, &words));
     OK(mw_import_flush(words));
 
@@ -82,7 +82,7 @@ static void send(mw_node_t *node) {
     OK(mw_import_put_signal(end, NULL, 0, 0, 0, 1));
     OK(mw_import_free(end));
     OK(mw_import_free(words));
-    OK(mw_export_wait_signal(back, 0, WORDS + 1, MW_FOREVER, NULL));
+    OK(mw_export_wait_signal(back, 8, 1, MW_FOREVER, NULL));
     OK(mw_export_revoke(back));
     OK(mw_buffer_free(buffer));
 }
