@@ -341,6 +341,7 @@ impl Ends<'_> {
                 imports: &self.imports,
                 source: Source::new(BYTES),
             };
+            let _polling = self.node.polling();
             exchange(&mut way, pattern, me, time, has_all)?
         };
         for (from, taken) in taken.into_iter().enumerate() {

@@ -17,8 +17,11 @@ use core::time::Duration;
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 
+#[allow(unsafe_code)]
+mod either;
 mod load;
 
+pub use either::EitherWait;
 use load::Load;
 
 /// How to wait.

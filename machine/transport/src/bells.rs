@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use mapwire_host::waiting::{Woken, futex_wait, futex_wake};
+use mapwire_host::waiting::{Woken, futex_wake};
 
 /// Marks of a bell; 0 when nobody sleeps there. The bits above count the rings.
 const MARKS: u32 = 3;
@@ -90,13 +90,14 @@ impl Bells<'_> {
         self.service.load(Ordering::SeqCst) & !MARKS
     }
 
-    /// See [`Board::sleep`](crate::board::Board::sleep).
+    /// See [`Board::sleep`](crate::board::Board::sleep). `wait` sleeps while a bell has that value, for so long at most.
     pub(crate) fn sleep(
         &self,
         sleeper: Sleeper,
         mut recheck: impl FnMut(bool) -> bool,
         timeout: Option<Duration>,
         mut nap: impl FnMut() -> Duration,
+        mut wait: impl FnMut(&AtomicU32, u32, Duration) -> Woken,
     ) -> Slept {
         let mut was_nap = false;
         let bell = match sleeper {
@@ -117,13 +118,18 @@ impl Bells<'_> {
                     Some(left) => left.min(nap()),
                 },
             };
-            was_nap = futex_wait(bell, seen, Some(limit)) == Woken::TimedOut;
+            was_nap = wait(bell, seen, limit) == Woken::TimedOut;
         };
         // Others of this bell that still sleep are woken by this thread, or by the service thread. From here on whoever publishes
         // wakes that one; who published before the last look was seen by it.
         let was_rung = set_mark(bell, 0) & MARKS != ASLEEP;
         Slept { found, was_rung }
     }
+}
+
+/// Sleeps until the bell is rung.
+pub(crate) fn by_word(bell: &AtomicU32, seen: u32, limit: Duration) -> Woken {
+    mapwire_host::waiting::futex_wait(bell, seen, Some(limit))
 }
 
 /// Rings a bell where somebody sleeps. The mark that was there.
@@ -219,7 +225,7 @@ mod tests {
                         looks[index].fetch_add(1, Ordering::SeqCst);
                         flags[index].load(Ordering::SeqCst)
                     };
-                    bells.sleep(who, look, None, || NAP)
+                    bells.sleep(who, look, None, || NAP, by_word)
                 })
             };
             let service = sleeper(0, Sleeper::Service);
@@ -249,7 +255,7 @@ mod tests {
         let limit = Duration::from_millis(30);
         let asleep = |limit| {
             bells
-                .sleep(Sleeper::Waiting, |_| false, Some(limit), || NAP)
+                .sleep(Sleeper::Waiting, |_| false, Some(limit), || NAP, by_word)
                 .found
         };
         assert!(!asleep(limit));
@@ -268,7 +274,7 @@ mod tests {
                 }
                 true
             };
-            let slept = bells.sleep(Sleeper::Waiting, look, None, || NAP);
+            let slept = bells.sleep(Sleeper::Waiting, look, None, || NAP, by_word);
             assert_eq!((slept.found, slept.was_rung), (true, rung));
         }
     }

@@ -32,10 +32,11 @@ use std::time::Duration;
 use mapwire_host::limits::advice;
 use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::memory::{MemoryError, Writers, memfd};
+use mapwire_host::waiting::Woken;
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
-use crate::bells::{Bells, Sleeper, Slept, Wake};
+use crate::bells::{Bells, Sleeper, Slept, Wake, by_word};
 pub use figures::{FIGURES, Figures};
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
@@ -405,12 +406,25 @@ impl Board {
         &self,
         rank: u32,
         sleeper: Sleeper,
+        recheck: impl FnMut(bool) -> bool,
+        timeout: Option<Duration>,
+        nap: impl FnMut() -> Duration,
+    ) -> Slept {
+        self.sleep_by(by_word, rank, sleeper, recheck, timeout, nap)
+    }
+
+    /// As [`Board::sleep`]; `wait` sleeps while the bell has that value, for so long at most, and may wake for more than a ring.
+    pub(crate) fn sleep_by(
+        &self,
+        wait: impl FnMut(&AtomicU32, u32, Duration) -> Woken,
+        rank: u32,
+        sleeper: Sleeper,
         mut recheck: impl FnMut(bool) -> bool,
         timeout: Option<Duration>,
         mut nap: impl FnMut() -> Duration,
     ) -> Slept {
         match self.bells_of(rank) {
-            Some(bells) => bells.sleep(sleeper, recheck, timeout, || nap().min(NAP)),
+            Some(bells) => bells.sleep(sleeper, recheck, timeout, || nap().min(NAP), wait),
             None => Slept {
                 found: recheck(false),
                 was_rung: true,

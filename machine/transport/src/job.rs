@@ -5,9 +5,11 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use mapwire_host::memory::MemoryError;
+use mapwire_host::waiting::{EitherWait, Woken};
 use mapwire_wire::{Header, NodeId};
 
 use crate::bells::{Sleeper, Slept, Wake};
@@ -57,6 +59,8 @@ pub struct JobBells {
     rank: u32,
     /// There where datagrams come.
     alarm: Option<Alarm>,
+    /// Where a thread sleeps on its bell and on the sockets at once, if the kernel can do that.
+    either: Option<Mutex<EitherWait>>,
 }
 
 impl Doorbells for JobBells {
@@ -67,7 +71,11 @@ impl Doorbells for JobBells {
 
     #[inline]
     fn leave_polling(&self) -> bool {
-        self.board.leave_polling(self.rank)
+        let is_last = self.board.leave_polling(self.rank);
+        if is_last && let Some(alarm) = &self.alarm {
+            alarm.handle_left();
+        }
+        is_last
     }
 
     fn is_polling(&self) -> bool {
@@ -102,10 +110,26 @@ impl Doorbells for JobBells {
         let Some(alarm) = &self.alarm else {
             return self.board.sleep(self.rank, sleeper, recheck, timeout, nap);
         };
+        if sleeper == Sleeper::Waiting
+            && let Some(mut either) = self.attend()
+        {
+            alarm.begin_attending();
+            let wait = |bell: &AtomicU32, seen, limit| {
+                let woken = either.wait(bell, seen, limit);
+                if woken == Woken::Woken {
+                    alarm.set_due();
+                }
+                woken
+            };
+            let slept = (self.board).sleep_by(wait, self.rank, sleeper, recheck, timeout, nap);
+            alarm.end_attending();
+            return slept;
+        }
         let recheck = |was_nap| {
             // Whatever the thread does next: what comes from here on is heard.
             let found = recheck(was_nap);
-            alarm.arm(self.board.is_polling());
+            alarm
+                .arm(self.board.is_polling() || sleeper == Sleeper::Service && alarm.is_attended());
             found
         };
         self.board.sleep(self.rank, sleeper, recheck, timeout, nap)
@@ -117,6 +141,17 @@ impl Doorbells for JobBells {
 
     fn publish(&self, figures: &Figures) {
         self.board.publish(self.rank, figures);
+    }
+}
+
+impl JobBells {
+    /// Takes the place of the thread that sleeps on the sockets, unless another has it.
+    fn attend(&self) -> Option<MutexGuard<'_, EitherWait>> {
+        match self.either.as_ref()?.try_lock() {
+            Ok(either) => Some(either),
+            Err(TryLockError::Poisoned(either)) => Some(either.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -200,13 +235,19 @@ impl JobFabric {
                 Some(Alarm::start(&net.fds(), ring, is_polling).map_err(NetError::Watch)?)
             }
         };
+        let either = net.as_ref().and_then(|net| EitherWait::new(&net.fds()));
         let ring = RingConfig::default();
         let mut transport = ShmTransport::new(&ring);
         transport.connect_self(NodeId(rank as u16), &ring)?;
         Ok(Self {
             client,
             seen_events: board.events(),
-            bells: Arc::new(JobBells { board, rank, alarm }),
+            bells: Arc::new(JobBells {
+                board,
+                rank,
+                alarm,
+                either: either.map(Mutex::new),
+            }),
             size,
             ring,
             transport,

@@ -1,11 +1,11 @@
 //! Wakes threads of this process that sleep when datagrams come.
 //!
 //! Threads sleep on the words of the board, which peers on this host ring. Nobody rings for a datagram, so a thread of the alarm waits
-//! for the sockets, once they are [armed](Alarm::arm), and rings. A thread that polls finds datagrams itself: while one does, the
-//! alarm rests once it has rung. Every [`PAUSE`] it looks whether that is still so, and what comes after the last one has gone is heard
-//! within that time.
+//! for the sockets, once they are [armed](Alarm::arm), and rings. A thread that polls finds datagrams itself, and so does one that sleeps on
+//! the sockets: it *attends* them. While one does, the alarm rests once it has rung. After a [`PAUSE`] it looks whether that is still so, then
+//! after longer ones, and at last only when the last one has gone. What comes after that is heard within a pause.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -19,9 +19,12 @@ use rustix::io::Errno;
 
 /// How long the alarm rests after it has rung, unless a thread that is about to sleep arms it.
 const PAUSE: Duration = Duration::from_micros(500);
+/// The longest of its pauses, which double while a thread polls or attends. Then it rests until that one has gone.
+const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
-/// The event of the descriptor by which the thread is told to end.
+/// The events of the descriptors by which the thread is told to end, and that nobody polls or attends any more.
 const END: u64 = u64::MAX;
+const LEFT: u64 = u64::MAX - 1;
 
 #[derive(Debug)]
 struct Sockets {
@@ -30,6 +33,10 @@ struct Sockets {
     is_due: AtomicBool,
     /// It has rung, and looks by itself whether it is to be armed again.
     rests: AtomicBool,
+    /// It rests in long pauses.
+    is_slow: AtomicBool,
+    /// A thread sleeps on the sockets.
+    is_attended: AtomicBool,
     sockets: Vec<Socket>,
 }
 
@@ -70,6 +77,7 @@ impl Sockets {
 pub(crate) struct Alarm {
     sockets: std::sync::Arc<Sockets>,
     end: OwnedFd,
+    left: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -82,12 +90,14 @@ impl Alarm {
     ) -> io::Result<Self> {
         let epoll = above_stdio(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
         let end = above_stdio(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?;
-        epoll::add(
-            &epoll,
-            &end,
-            epoll::EventData::new_u64(END),
-            epoll::EventFlags::IN,
-        )?;
+        let left = above_stdio(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?;
+        for (fd, number, edge) in [
+            (&end, END, epoll::EventFlags::empty()),
+            (&left, LEFT, epoll::EventFlags::ET),
+        ] {
+            let data = epoll::EventData::new_u64(number);
+            epoll::add(&epoll, fd, data, epoll::EventFlags::IN | edge)?;
+        }
         let copies: io::Result<Vec<Socket>> = sockets
             .iter()
             .map(|socket| {
@@ -102,6 +112,8 @@ impl Alarm {
             epoll,
             is_due: AtomicBool::new(false),
             rests: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
+            is_attended: AtomicBool::new(false),
             sockets: copies?,
         });
         let watched = std::sync::Arc::clone(&sockets);
@@ -117,6 +129,7 @@ impl Alarm {
         Ok(Self {
             sockets,
             end,
+            left,
             thread: Some(thread),
         })
     }
@@ -127,6 +140,43 @@ impl Alarm {
         if !is_polling || !self.sockets.rests.load(Ordering::Acquire) {
             self.sockets.arm();
         }
+    }
+
+    /// The calling thread sleeps on the sockets, until [`end_attending`](Self::end_attending).
+    pub(crate) fn begin_attending(&self) {
+        self.sockets.is_attended.store(true, Ordering::Release);
+    }
+
+    /// See [`begin_attending`](Self::begin_attending).
+    pub(crate) fn end_attending(&self) {
+        self.sockets.is_attended.store(false, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.handle_left();
+    }
+
+    /// Whether a thread attends.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.sockets.is_attended.load(Ordering::Acquire)
+    }
+
+    /// A thread that polled or attended has gone; a full fence was made since.
+    #[inline]
+    pub(crate) fn handle_left(&self) {
+        if self.sockets.is_slow.load(Ordering::Relaxed) {
+            self.hurry();
+        }
+    }
+
+    #[cold]
+    fn hurry(&self) {
+        if self.sockets.is_slow.swap(false, Ordering::SeqCst) {
+            let _ = rustix::io::write(&self.left, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// A socket is readable.
+    pub(crate) fn set_due(&self) {
+        self.sockets.is_due.store(true, Ordering::Release);
     }
 
     /// Whether it has rung since the sockets were last looked at.
@@ -146,29 +196,51 @@ impl Alarm {
 
 fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
     let mut events: Vec<epoll::Event> = Vec::with_capacity(16);
-    let pause = Timespec::try_from(PAUSE).ok();
+    let mut pause = PAUSE;
+    let finds_itself = || is_polling() || sockets.is_attended.load(Ordering::Relaxed);
     loop {
         events.clear();
         let rests = sockets.rests.load(Ordering::Relaxed);
-        let limit = pause.as_ref().filter(|_| rests);
-        match epoll::wait(&sockets.epoll, spare_capacity(&mut events), limit) {
+        let mut limit = Timespec::try_from(pause).ok().filter(|_| rests);
+        if rests && pause >= LONGEST_PAUSE {
+            sockets.is_slow.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            // Who goes from here on says so.
+            if finds_itself() {
+                limit = None;
+            } else {
+                pause = PAUSE;
+                limit = Timespec::try_from(pause).ok();
+            }
+        }
+        match epoll::wait(&sockets.epoll, spare_capacity(&mut events), limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             // Nothing else can be wrong with a descriptor of ours.
             Err(_) => return,
         }
-        let is_end = |event: &epoll::Event| {
-            let data = event.data;
-            data.u64() == END
+        let has = |number: u64| {
+            events.iter().any(|event| {
+                let data = event.data;
+                data.u64() == number
+            })
         };
-        if events.iter().any(is_end) {
+        if has(END) {
             return;
         }
+        sockets.is_slow.store(false, Ordering::Relaxed);
+        let was_left = has(LEFT);
         sockets.handle_events(&events);
-        if !events.is_empty() {
+        if events.len() > usize::from(was_left) {
             sockets.is_due.store(true, Ordering::Release);
             sockets.rests.store(true, Ordering::Release);
+            pause = PAUSE;
             ring();
-        } else if rests && !is_polling() {
+        } else if was_left {
+            pause = PAUSE;
+        } else if rests && finds_itself() {
+            pause *= 2;
+        } else if rests {
+            pause = PAUSE;
             // Before it is armed: who sees that it rests may rely on what comes next.
             sockets.rests.store(false, Ordering::Release);
             sockets.arm();
@@ -234,6 +306,15 @@ mod tests {
         std::thread::sleep(20 * PAUSE);
         assert_eq!(rings.load(Ordering::SeqCst), before);
         polls.store(false, Ordering::SeqCst);
+        alarm.handle_left();
+        rings_at_least(&rings, before + 1);
+        // The same while a thread attends.
+        alarm.begin_attending();
+        std::thread::sleep(40 * PAUSE);
+        let before = rings.load(Ordering::SeqCst);
+        std::thread::sleep(20 * PAUSE);
+        assert_eq!(rings.load(Ordering::SeqCst), before);
+        alarm.end_attending();
         rings_at_least(&rings, before + 1);
         socket.recv_from(&mut [0; 8]).unwrap();
         drop(alarm);
