@@ -4,7 +4,7 @@
 #   bench/runs/record.sh FOLDER [TIMES] [BENCH...]
 #
 # FOLDER gets BENCH-1.jsonl, BENCH-2.jsonl and so on, and machine.txt. The benches take turns, 3 times unless TIMES says
-# otherwise; without BENCH they are all that `mapwire bench --list` names.
+# otherwise; without BENCH they are all that `mapwire bench --list` names. A BENCH may have options: 'fault --transport udp'.
 began=$PWD
 source "$(dirname "$0")/../../scripts/toolchain.sh"
 (($#)) || { sed -n '2,8s/^# \{0,1\}//p' bench/runs/record.sh >&2; exit 2; }
@@ -25,7 +25,9 @@ status=0
 for ((time = 1; time <= times; time++)); do
     for bench in "${benches[@]}"; do
         echo "$bench, $time of $times" >&2
-        "$mapwire" bench "$bench" --json >"$folder/$bench-$time.jsonl" || status=1
+        read -ra words <<<"$bench"
+        name=${bench//[^a-z0-9]/-}
+        "$mapwire" bench "${words[@]}" --json >"$folder/${name//--/-}-$time.jsonl" || status=1
     done
 done
 exit $status

@@ -424,7 +424,7 @@ fn rank(shared: Words, plan: Plan, report: &mut Report) -> Result<(), BenchError
     Ok(())
 }
 
-/// `mapwire bench traffic --transport udp`.
+/// `mapwire bench traffic`, over UDP whatever the transport.
 pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let bytes = (64 * line::ALL).next_multiple_of(PAGE_BYTES);
     let Some(case) = role() else {
