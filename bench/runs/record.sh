@@ -26,8 +26,8 @@ for ((time = 1; time <= times; time++)); do
     for bench in "${benches[@]}"; do
         echo "$bench, $time of $times" >&2
         read -ra words <<<"$bench"
-        name=${bench//[^a-z0-9]/-}
-        "$mapwire" bench "${words[@]}" --json >"$folder/${name//--/-}-$time.jsonl" || status=1
+        name=$(printf %s "$bench" | tr -cs 'a-z0-9' -)
+        "$mapwire" bench "${words[@]}" --json >"$folder/$name-$time.jsonl" || status=1
     done
 done
 exit $status
