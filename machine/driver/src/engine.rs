@@ -65,6 +65,8 @@ pub struct Engine<F: Fabric = JobFabric> {
     /// Rings of its bell before its last round, and how often it has rested since.
     served_rings: AtomicU32,
     rests: AtomicU32,
+    /// The service thread has not found out whether anything is left for it. Only that thread uses it.
+    owes_look: AtomicBool,
     /// When its figures were published last.
     published_at_ns: AtomicU64,
     /// The shared memory's application views; 0 while it is not open.
@@ -145,6 +147,7 @@ impl<F: Fabric> Engine<F> {
             seen_rings: AtomicU32::new(0),
             served_rings: AtomicU32::new(0),
             rests: AtomicU32::new(0),
+            owes_look: AtomicBool::new(false),
             published_at_ns: AtomicU64::new(0),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),

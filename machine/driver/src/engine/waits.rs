@@ -548,11 +548,12 @@ impl<F: Fabric> Engine<F> {
     /// Serves misses that the NIC has left to this thread, the packets that waited for them, and what the page-fault handler has
     /// left. Whether there were any.
     fn serve_left(&self, is_polled: bool) -> bool {
-        let held = match is_polled {
-            // What is left for this thread is looked for once more before it sleeps.
+        let held = match is_polled && !self.owes_look.load(Ordering::Relaxed) {
             true => self.try_lock(),
             false => Some(self.lock()),
         };
+        // What is left for this thread nobody else does: it may not rest before it has looked.
+        self.owes_look.store(held.is_none(), Ordering::Relaxed);
         let Some(mut driver) = held else {
             return false;
         };
@@ -598,7 +599,8 @@ impl<F: Fabric> Engine<F> {
         if self.stop.load(Ordering::Acquire) {
             return false;
         }
-        if self.mode == DriverMode::Inline && self.rest() {
+        let owes_look = self.owes_look.load(Ordering::Relaxed);
+        if self.mode == DriverMode::Inline && !owes_look && self.rest() {
             return true;
         }
         self.rests.store(0, Ordering::Relaxed);
