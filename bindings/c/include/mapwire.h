@@ -312,6 +312,16 @@ typedef struct {
      * returned `MW_OK`, or failed midway. `mw_import_flush` says of one import whether there were any.
      */
     uint64_t refused_stores;
+    /* Packets sent to ranks of other hosts for the first time. */
+    uint64_t link_packets_sent;
+    /* Packets sent to them again. */
+    uint64_t link_packets_resent;
+    /* Times that nothing came back from them in time. */
+    uint64_t link_timeouts;
+    /* Round-trip time to the slowest of them, smoothed, in nanoseconds; 0 before the first. */
+    uint64_t link_rtt_ns;
+    /* Datagrams that were rejected before any other effect. */
+    uint64_t datagrams_rejected;
 } mw_node_counters_t;
 
 /* What a rank did with the shared memory since it was opened. */

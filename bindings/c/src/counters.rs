@@ -1,5 +1,7 @@
 //! What was done so far.
 
+use mapwire::LinkCounters;
+
 use crate::arguments::required;
 use crate::failure::call;
 use crate::growing::{self, Growing};
@@ -48,6 +50,16 @@ pub struct mw_node_counters_t {
     /// Sends of this process that the exporter refused after they had left, as far as this process has been told: they had
     /// returned `MW_OK`, or failed midway. `mw_import_flush` says of one import whether there were any.
     pub refused_stores: u64,
+    /// Packets sent to ranks of other hosts for the first time.
+    pub link_packets_sent: u64,
+    /// Packets sent to them again.
+    pub link_packets_resent: u64,
+    /// Times that nothing came back from them in time.
+    pub link_timeouts: u64,
+    /// Round-trip time to the slowest of them, smoothed, in nanoseconds; 0 before the first.
+    pub link_rtt_ns: u64,
+    /// Datagrams that were rejected before any other effect.
+    pub datagrams_rejected: u64,
 }
 
 // SAFETY: `repr(C)`, words only, so without padding; the size comes first; numbers.
@@ -119,6 +131,12 @@ pub unsafe extern "C" fn mw_node_counters(
     call(|| {
         let node = &required(node, "node")?.node;
         let (nic, translation) = (node.nic_counters(), node.translation_counters());
+        let mut links = node.links();
+        // A rank's link to itself leaves no host.
+        links.retain(|(rank, _)| *rank != node.rank());
+        let sum = |part: fn(&LinkCounters) -> u64| {
+            links.iter().map(|(_, link)| part(&link.counters)).sum()
+        };
         let value = mw_node_counters_t {
             size: 0,
             commands: nic.commands,
@@ -138,6 +156,15 @@ pub unsafe extern "C" fn mw_node_counters(
             unpins: translation.unpins,
             pinned_pages: translation.pinned_pages,
             refused_stores: node.refused_stores(),
+            link_packets_sent: sum(|link| link.sent),
+            link_packets_resent: sum(|link| link.resent),
+            link_timeouts: sum(|link| link.timeouts),
+            link_rtt_ns: links
+                .iter()
+                .filter_map(|(_, link)| link.rtt_ns)
+                .max()
+                .unwrap_or(0),
+            datagrams_rejected: node.rejections().map_or(0, |counted| counted.rejections()),
         };
         // SAFETY: the caller's promise.
         unsafe { growing::write(counters, &value) }

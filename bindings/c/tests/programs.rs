@@ -129,9 +129,11 @@ fn they_do_so_on_hosts_of_their_own() {
         ("events", 2, "slept"),
         ("atomics", 2, "changed"),
     ] {
-        let output = installed
-            .compile(name)
-            .run(ranks, &["--transport", "udp"], &[]);
+        let output = installed.compile(name).run(
+            ranks,
+            &["--transport", "udp", "-x", "MAPWIRE_TEST_LINKS=1"],
+            &[],
+        );
         assert_eq!(output.matches(line).count(), ranks as usize, "{output}");
     }
 }

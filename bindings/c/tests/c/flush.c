@@ -4,14 +4,15 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "expect.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
 enum { WORDS = 1 << 20, PAGE = 4096 };
 
-static uint64_t refused_stores(mw_node_t *node) {
+static mw_node_counters_t counted(mw_node_t *node) {
     mw_node_counters_t counters = {.size = sizeof counters};
     OK(mw_node_counters(node, &counters));
-    return counters.refused_stores;
+    return counters;
 }
 
 static void receive(mw_node_t *node) {
@@ -74,7 +75,7 @@ static void send(mw_node_t *node) {
         char count[64];
         snprintf(count, sizeof count, "%llu send%s to `words`", (unsigned long long)(sent - stored), sent - stored == 1 ? "" : "s");
         FAILS(MW_ERR_REVOKED, count, mw_import_flush(words));
-        HOLDS(refused_stores(node) <= sent - stored);
+        HOLDS(counted(node).refused_stores <= sent - stored);
     }
     OK(mw_import_flush(words));
     FAILS(MW_ERR_ARGUMENT, "`import` is NULL", mw_import_flush(NULL));
@@ -97,6 +98,8 @@ int main(void) {
     } else {
         send(node);
     }
+    HOLDS((counted(node).link_packets_sent > 0) == (getenv("MAPWIRE_TEST_LINKS") != NULL));
+    HOLDS((counted(node).link_rtt_ns > 0) == (getenv("MAPWIRE_TEST_LINKS") != NULL));
     OK(mw_node_free(node));
     printf("flushed\n");
     return 0;

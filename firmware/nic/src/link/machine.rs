@@ -236,12 +236,6 @@ impl<T> Link<T> {
         self.sent.len()
     }
 
-    /// Sequence number of the oldest packet that is not acked, or of the next one.
-    #[must_use]
-    pub const fn first_unacked(&self) -> u32 {
-        self.sent.base()
-    }
-
     /// Whether nothing is sent and not acked, and no early packet is kept.
     #[must_use]
     pub fn is_idle(&self) -> bool {
