@@ -198,7 +198,7 @@ fn report(work: &Work, number: u64, took: Duration) {
 
 fn summarise(node: &Node, work: &Work, mut times: Vec<Duration>) {
     times.sort_unstable();
-    let of = |percent: usize| us(times[(times.len() - 1) * percent / 100]);
+    let of = |percent: f64| us(times[((times.len() - 1) as f64 * percent / 100.0) as usize]);
     let mean = us(times.iter().sum::<Duration>() / times.len() as u32);
     let links = node.links();
     let link = links.iter().find(|(rank, _)| *rank == 1);
@@ -212,12 +212,14 @@ fn summarise(node: &Node, work: &Work, mut times: Vec<Duration>) {
             "host": work.host,
             "count": times.len(),
             "bytes": work.bytes,
-            "min_us": of(0),
-            "p50_us": of(50),
+            "min_us": of(0.0),
+            "p50_us": of(50.0),
             "mean_us": mean,
-            "p99_us": of(99),
-            "max_us": of(100),
+            "p99_us": of(99.0),
+            "p99_9_us": of(99.9),
+            "max_us": of(100.0),
             "link_rtt_us": link.and_then(|link| link.rtt_ns).map(|ns| us(Duration::from_nanos(ns))),
+            "link_timeout_us": link.map(|link| us(Duration::from_nanos(link.timeout_ns))),
             "path": link.map(|link| link.path),
             "packets_resent": resent,
             "datagrams_rejected": rejected,
@@ -228,10 +230,10 @@ fn summarise(node: &Node, work: &Work, mut times: Vec<Duration>) {
     println!(
         "round trips: {}; least {:.1}, median {:.1}, mean {mean:.1}, p99 {:.1}, most {:.1} us",
         times.len(),
-        of(0),
-        of(50),
-        of(99),
-        of(100)
+        of(0.0),
+        of(50.0),
+        of(99.0),
+        of(100.0)
     );
     if let Some(link) = link {
         println!(
