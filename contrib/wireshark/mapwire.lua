@@ -29,7 +29,7 @@ local RIGHTS = { [1] = "store", [2] = "fetch", [3] = "store+fetch" }
 
 -- Bytes of the handshake's datagrams and of the fixed parts.
 local HANDSHAKE_BYTES = { [1] = 104, [2] = 85, [3] = 72 }
-local SEALED_FRONT, SEALED_BACK, PLAIN_FRONT = 16, 16, 8
+local SEALED_FRONT, SEALED_BACK, PLAIN_FRONT = 16, 16, 12
 local LINK_BYTES, PACKET_BYTES = 36, 48
 local MAX_ACK_RANGES = 16
 
@@ -39,6 +39,7 @@ local function declare(kind, name, ...)
 end
 
 declare("uint8", "type", "Type", base.DEC, TYPES)
+declare("uint16", "length", "Length")
 declare("uint16", "node", "Sender's node")
 declare("uint32", "job", "Job", base.HEX)
 declare("uint8", "handshake.version", "Version")
@@ -450,7 +451,8 @@ local function dissect_handshake(r, kind)
 end
 
 local function dissect_sealed(r)
-  r:take(nil, 3)
+  r:take(nil, 1)
+  r:number("length", 2)
   local session = r:number("session", 4)
   local counter = r:long("counter")
   local bytes = math.max(r:rest() - SEALED_BACK, 0)
@@ -478,7 +480,9 @@ function mapwire.dissector(tvb, pinfo, root)
     summary = dissect_sealed(r)
   else
     r:take(nil, 1)
+    r:number("length", 2)
     local node = r:number("node", 2)
+    r:take(nil, 2)
     r:number("job", 4)
     r.tree:set_len(PLAIN_FRONT)
     summary = string.format("node %d: %s", node, tvb:len() > PLAIN_FRONT and dissect_link(tvb, PLAIN_FRONT, tree) or "nothing")
@@ -488,8 +492,8 @@ function mapwire.dissector(tvb, pinfo, root)
   return tvb:len()
 end
 
--- Whether a datagram of any UDP port is one of these. Sealed datagrams say little of themselves: their zeros, a session index other
--- than 0, a counter below 2^48 and a length that a link header fits in.
+-- Whether a datagram of any UDP port is one of these. Sealed datagrams say little of themselves: their length, a session index other
+-- than 0 and a counter below 2^48.
 local function is_mapwire(tvb)
   local length = tvb:reported_len()
   if tvb:len() < PLAIN_FRONT + 4 then
@@ -497,13 +501,14 @@ local function is_mapwire(tvb)
   end
   local kind, second = tvb(0, 1):uint(), tvb(1, 1):uint()
   if HANDSHAKE_BYTES[kind] then
-    return second == 1 and length == HANDSHAKE_BYTES[kind]
+    return second == 2 and length == HANDSHAKE_BYTES[kind]
   elseif kind == 4 then
-    return length >= SEALED_FRONT + LINK_BYTES + SEALED_BACK and tvb:len() >= SEALED_FRONT and tvb(1, 3):uint() == 0
+    return length >= SEALED_FRONT + LINK_BYTES + SEALED_BACK and tvb:len() >= SEALED_FRONT and second == 0
+      and tvb(2, 2):le_uint() == length
       and tvb(4, 4):uint() ~= 0 and tvb(14, 2):uint() == 0
   elseif kind == 5 then
     local at = PLAIN_FRONT
-    return length >= at + LINK_BYTES and second == 0 and tvb(at, 1):uint() == 1 and LINK_KINDS[tvb(at + 1, 1):uint()] ~= nil
+    return length >= at + LINK_BYTES and second == 0 and tvb(2, 2):le_uint() == length and tvb(at, 1):uint() == 1 and LINK_KINDS[tvb(at + 1, 1):uint()] ~= nil
       and tvb(at + 3, 1):uint() == 0
   end
   return false

@@ -521,6 +521,24 @@ impl Outbound {
         }
     }
 
+    /// As [`wake`](Self::wake) if the link to `node` has something to send at `now_ns`; else its timer is set.
+    #[inline]
+    pub(crate) fn settle(&mut self, now_ns: u64, node: NodeId) {
+        let index = usize::from(node.0);
+        let Some(peer) = self.peers.get(index).filter(|peer| peer.linked) else {
+            return;
+        };
+        let Some(lossy) = &mut self.lossy else {
+            return;
+        };
+        let waits = peer.waiting() > 0 || lossy.link_mut(node).is_due(now_ns);
+        if waits && (!peer.blocked || peer.gone) {
+            self.linked.insert(index);
+        } else {
+            lossy.arm(node);
+        }
+    }
+
     /// The link to `node`, if it was ever used.
     pub(crate) fn link_stats(&self, node: NodeId) -> Option<LinkStats> {
         Some(self.lossy.as_ref()?.link(node)?.stats())

@@ -59,5 +59,5 @@ pub use soft::SoftAead;
 pub use transmit::{Destination, MAX_HANDSHAKE_BYTES, Transmit};
 pub use wire::{
     COOKIE_DATAGRAM_BYTES, INITIATE_BYTES, PLAIN_FRONT_BYTES, RESPOND_BYTES, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, VERSION,
+    SEALED_FRONT_BYTES, VERSION, first_length,
 };

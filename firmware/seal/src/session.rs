@@ -141,6 +141,9 @@ impl<A: Aead> Session<A> {
     /// Encrypts what stands between the room in front and the room behind, and fills both. `false` if there is no such room.
     #[inline]
     pub(crate) fn seal(&mut self, datagram: &mut [u8]) -> bool {
+        let Ok(length) = u16::try_from(datagram.len()) else {
+            return false;
+        };
         let Some((front, rest)) = datagram.split_first_chunk_mut::<SEALED_FRONT_BYTES>() else {
             return false;
         };
@@ -149,7 +152,7 @@ impl<A: Aead> Session<A> {
         };
         let counter = self.counter;
         self.counter += 1;
-        write_sealed(front, self.remote, counter);
+        write_sealed(front, self.remote, counter, length);
         *tag = self.sealing.seal(&nonce(counter), front, bytes);
         true
     }

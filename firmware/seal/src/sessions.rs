@@ -165,7 +165,7 @@ impl<A: Aead> Sessions<A> {
     fn open(&mut self, now_ns: u64, datagram: &mut [u8]) -> Result<Opened, Cause> {
         let length = datagram.len();
         let (front, sealed) = datagram.split_first_chunk_mut().ok_or(Cause::Malformed)?;
-        let (index, counter) = read_sealed(front).ok_or(Cause::Malformed)?;
+        let (index, counter) = read_sealed(front, length).ok_or(Cause::Malformed)?;
         if sealed.len() < TAG_BYTES {
             return Err(Cause::Malformed);
         }

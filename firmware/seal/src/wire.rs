@@ -12,10 +12,12 @@
 //! | then | cookie, 24 bytes, zeros while there is none | | |
 //! | last 16 | code of all before, by the job's secret | the same | the same |
 //!
-//! Type 4, sealed: bytes 1–3 are 0, 4–7 the index of the receiver's session, 8–15 the counter; then the encrypted bytes and the
-//! tag, whose additional data are the first 16 bytes.
+//! Type 4, sealed: byte 1 is 0, 2–3 the length of the datagram, 4–7 the index of the receiver's session, 8–15 the counter; then the
+//! encrypted bytes and the tag, whose additional data are the first 16 bytes.
 //!
-//! Type 5, plain: byte 1 is 0, 2–3 the node of the sender, 4–7 the job; then the bytes.
+//! Type 5, plain: byte 1 is 0, 2–3 the length of the datagram, 4–5 the node of the sender, 6–7 are 0, 8–11 the job; then the bytes.
+//!
+//! The length tells where a datagram ends that the kernel has joined with others ([`first_length`]).
 
 use mapwire_wire::NodeId;
 
@@ -24,13 +26,13 @@ use crate::cookie::COOKIE_BYTES;
 use crate::mac::{MAC_BYTES, MacKey};
 
 /// Version of the handshake.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes before what a sealed envelope holds.
 pub const SEALED_FRONT_BYTES: usize = 16;
 /// Bytes behind what a sealed envelope holds.
 pub const SEALED_BACK_BYTES: usize = TAG_BYTES;
 /// Bytes before what a plain envelope holds.
-pub const PLAIN_FRONT_BYTES: usize = 8;
+pub const PLAIN_FRONT_BYTES: usize = 12;
 
 /// Types of envelopes.
 pub(crate) const INITIATE: u8 = 1;
@@ -270,20 +272,51 @@ pub(crate) fn code_of(datagram: &[u8]) -> [u8; MAC_BYTES] {
     datagram.last_chunk().copied().unwrap_or_default()
 }
 
-/// Writes the first 16 bytes of a sealed envelope.
+/// The first four bytes of a datagram of a link: its type and its length.
 #[inline]
-pub(crate) fn write_sealed(front: &mut [u8; SEALED_FRONT_BYTES], index: u32, counter: u64) {
-    let word = u64::from(index) << 32 | u64::from(SEALED);
-    front[..8].copy_from_slice(&word.to_le_bytes());
+pub(crate) fn type_and_length(kind: u8, length: u16) -> [u8; 4] {
+    let [low, high] = length.to_le_bytes();
+    [kind, 0, low, high]
+}
+
+/// Writes the first 16 bytes of a sealed envelope, of a datagram of `length` bytes.
+#[inline]
+pub(crate) fn write_sealed(
+    front: &mut [u8; SEALED_FRONT_BYTES],
+    index: u32,
+    counter: u64,
+    length: u16,
+) {
+    front[..4].copy_from_slice(&type_and_length(SEALED, length));
+    front[4..8].copy_from_slice(&index.to_le_bytes());
     front[8..].copy_from_slice(&counter.to_le_bytes());
 }
 
-/// Index and counter of a sealed envelope.
+/// Index and counter of a sealed envelope, of a datagram of `length` bytes.
 #[inline]
-pub(crate) fn read_sealed(front: &[u8; SEALED_FRONT_BYTES]) -> Option<(u32, u64)> {
-    let legal = u32_at(front, 0) == u32::from(SEALED);
+pub(crate) fn read_sealed(front: &[u8; SEALED_FRONT_BYTES], length: usize) -> Option<(u32, u64)> {
+    let length = u16::try_from(length).ok()?;
+    let legal = front[..4] == type_and_length(SEALED, length);
     let counter = u64::from_le_bytes(*front.last_chunk()?);
     legal.then(|| (u32_at(front, 4), counter))
+}
+
+/// Bytes of the first of several datagrams that were received as one run of bytes, as it says itself; all of them where it is none of
+/// ours. Whoever has sent it may lie: each datagram is checked by itself.
+#[inline]
+#[must_use]
+pub fn first_length(joined: &[u8]) -> usize {
+    let length = match *joined {
+        [SEALED | PLAIN, _, low, high, ..] => usize::from(u16::from_le_bytes([low, high])),
+        [INITIATE, ..] => INITIATE_BYTES,
+        [RESPOND, ..] => RESPOND_BYTES,
+        [COOKIE, ..] => COOKIE_DATAGRAM_BYTES,
+        _ => joined.len(),
+    };
+    match length {
+        0 => joined.len(),
+        length => length.min(joined.len()),
+    }
 }
 
 /// The nonce of a counter: no two datagrams of a key have the same.
@@ -309,7 +342,7 @@ mod tests {
         let header = Header::initiate(NodeId(0x0102), NodeId(0x0304), 5, 6, true);
         let bytes = header.emit();
         assert_eq!(Header::parse(&bytes), Some(header));
-        for (at, value) in [(1, 2), (6, 2), (7, 1)] {
+        for (at, value) in [(1, 1), (6, 2), (7, 1)] {
             let mut other = bytes;
             other[at] = value;
             assert_eq!(Header::parse(&other), None, "byte {at}");
@@ -323,14 +356,38 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_sealed_envelope_that_mean_nothing_are_0() {
+    fn a_sealed_envelope_has_one_value_for_each_byte_before_its_index() {
         let mut front = [0; SEALED_FRONT_BYTES];
-        write_sealed(&mut front, 0x0102_0304, 5);
-        assert_eq!(read_sealed(&front), Some((0x0102_0304, 5)));
+        write_sealed(&mut front, 0x0102_0304, 5, 0x0708);
+        assert_eq!(read_sealed(&front, 0x0708), Some((0x0102_0304, 5)));
+        assert_eq!(read_sealed(&front, 0x0709), None);
         for at in 1..4 {
             let mut other = front;
             other[at] = 1;
-            assert_eq!(read_sealed(&other), None, "byte {at}");
+            assert_eq!(read_sealed(&other, 0x0708), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn joined_datagrams_say_where_the_first_ends_and_never_end_behind_all() {
+        let mut joined = [0; 500];
+        joined[..4].copy_from_slice(&type_and_length(PLAIN, 300));
+        assert_eq!(first_length(&joined), 300);
+        joined[..4].copy_from_slice(&type_and_length(SEALED, 501));
+        assert_eq!(first_length(&joined), 500);
+        joined[..4].copy_from_slice(&type_and_length(SEALED, 0));
+        assert_eq!(first_length(&joined), 500);
+        for (kind, bytes) in [
+            (INITIATE, INITIATE_BYTES),
+            (RESPOND, RESPOND_BYTES),
+            (COOKIE, COOKIE_DATAGRAM_BYTES),
+            (99, 500),
+        ] {
+            joined[0] = kind;
+            assert_eq!(first_length(&joined), bytes);
+        }
+        for length in 0..4 {
+            assert_eq!(first_length(&[SEALED; 4][..length]), length);
         }
     }
 }

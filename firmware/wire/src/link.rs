@@ -172,7 +172,7 @@ impl fmt::Display for LinkHeader {
 }
 
 /// Which transmissions have arrived. Its ranges descend, do not touch, and are bounded by [`MAX_ACK_RANGES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkAck {
     /// Nanoseconds between the arrival of the newest transmission and this ack.
     pub delay_ns: u32,

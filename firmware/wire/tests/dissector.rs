@@ -29,7 +29,8 @@ const LINK: LinkHeader = LinkHeader {
 
 /// A plain envelope of node 258 around a datagram of a link.
 fn plain(link: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![5, 0, 2, 1];
+    let [low, high] = (12 + link.len() as u16).to_le_bytes();
+    let mut bytes = vec![5, 0, low, high, 2, 1, 0, 0];
     bytes.extend(JOB.to_le_bytes());
     bytes.extend(link);
     bytes
@@ -319,7 +320,7 @@ fn envelopes() -> Vec<Case> {
         shows: shows.iter().map(|(k, v)| (*k, v.to_string())).collect(),
     };
     let handshake = |kind: u8, continues: u8, bytes: usize| {
-        let mut datagram = vec![kind, 1, 2, 1, 4, 3, continues, 0, 1, 0, 0, 0, 9, 0, 0, 0];
+        let mut datagram = vec![kind, 2, 2, 1, 4, 3, continues, 0, 1, 0, 0, 0, 9, 0, 0, 0];
         datagram.resize(bytes - 16, 0x66);
         datagram.resize(bytes, 0x77);
         datagram
@@ -335,7 +336,7 @@ fn envelopes() -> Vec<Case> {
             ("handshake.code", "77777777777777777777777777777777"),
         ]
     };
-    let mut sealed = vec![4, 0, 0, 0, 9, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0];
+    let mut sealed = vec![4, 0, 68, 0, 9, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0];
     sealed.resize(16 + 36, 0x5a);
     sealed.resize(16 + 36 + 16, 0x77);
     vec![

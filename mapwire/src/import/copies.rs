@@ -8,7 +8,7 @@ use std::sync::{Mutex, TryLockError};
 
 use mapwire_driver::completions::CompletionWords;
 use mapwire_host::memory::raw::Source;
-use mapwire_translation::PAGE_BYTES;
+use mapwire_translation::{PAGE_BYTES, PageRange};
 use mapwire_wire::Signal;
 
 use super::Import;
@@ -52,10 +52,7 @@ impl Ring {
     }
 
     /// Where `bytes` go, if there is room.
-    fn place(&mut self, bytes: usize) -> Option<usize> {
-        if self.memory.is_empty() {
-            self.memory = vec![0; ALL_BYTES + PAGE_BYTES];
-        }
+    fn place(&self, bytes: usize) -> Option<usize> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         // The next copy begins behind the newest, or at the start; it never catches up with the oldest.
         let wraps = self.end < self.start;
@@ -85,6 +82,10 @@ impl Import {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(false),
         };
+        if ring.memory.is_empty() {
+            ring.memory = vec![0; ALL_BYTES + PAGE_BYTES];
+            self.prepin(&ring.memory);
+        }
         ring.reap(self.held.engine.words());
         let Some(at) = ring.place(data.len()) else {
             return Ok(false);
@@ -97,6 +98,20 @@ impl Import {
         let end = ring.end;
         ring.under_way.push_back((word, end));
         Ok(true)
+    }
+
+    /// Pins `memory` as a whole, if the limit allows: pages that are pinned at one time lie in consecutive frames, which a packet can
+    /// carry together.
+    fn prepin(&self, memory: &[u8]) {
+        let words = self.held.engine.words();
+        let range = PageRange::covering(memory.as_ptr() as u64, memory.len() as u64);
+        if let (Ok(range), Some(word)) = (range, words.take()) {
+            let mut driver = self.held.engine.lock();
+            if driver.hold(word, range).is_ok() {
+                driver.unhold(word);
+            }
+            words.cancel(word);
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Acks {
     since: u32,
     /// Packets of ours that took the place of an ack since the last.
     carried: u32,
+    /// The last ack.
+    last: LinkAck,
 }
 
 impl Acks {
@@ -77,18 +79,23 @@ impl Acks {
         self.due_ns
     }
 
-    /// The ack that is due at `now_ns`.
-    pub(super) fn poll(&mut self, now_ns: u64) -> Option<LinkAck> {
-        if self.due_ns? > now_ns {
-            return None;
+    /// Whether an ack is due at `now_ns`: then it is the [`last`](Self::last).
+    pub(super) fn poll(&mut self, now_ns: u64) -> bool {
+        if self.due_ns.is_none_or(|due_ns| due_ns > now_ns) {
+            return false;
         }
         (self.due_ns, self.since, self.carried) = (None, 0, 0);
         let delay_ns = now_ns.saturating_sub(self.newest_ns);
-        LinkAck::new(
+        let ack = LinkAck::new(
             u32::try_from(delay_ns).unwrap_or(u32::MAX),
             self.ranges.iter(),
-        )
-        .ok()
+        );
+        ack.map(|ack| self.last = ack).is_ok()
+    }
+
+    /// The ack that was due last.
+    pub(super) const fn last(&self) -> &LinkAck {
+        &self.last
     }
 }
 
@@ -100,19 +107,18 @@ mod tests {
     fn one_packet_waits_for_the_next_and_what_is_early_does_not_wait() {
         let mut acks = Acks::default();
         acks.handle_arrived(100, 1, true, 50);
-        assert_eq!((acks.due_ns(), acks.poll(149)), (Some(150), None));
+        assert_eq!((acks.due_ns(), acks.poll(149)), (Some(150), false));
         for number in 2..=u64::from(EVERY) {
-            assert_eq!(acks.poll(120), None);
+            assert!(!acks.poll(120));
             acks.handle_arrived(120, number, true, 50);
         }
-        let ack = acks.poll(130).unwrap();
+        assert!(acks.poll(130));
+        let ack = acks.last();
         assert_eq!((ack.delay_ns, ack.ranges()), (10, &[(1, EVERY.into())][..]));
-        assert_eq!(acks.poll(1000), None);
+        assert!(!acks.poll(1000));
         acks.handle_arrived(1000, 50, false, 50);
-        assert_eq!(
-            acks.poll(1000).unwrap().ranges(),
-            [(50, 50), (1, EVERY.into())]
-        );
+        assert!(acks.poll(1000));
+        assert_eq!(acks.last().ranges(), [(50, 50), (1, EVERY.into())]);
     }
 
     #[test]
@@ -121,7 +127,8 @@ mod tests {
         assert!(!acks.hasten());
         acks.handle_arrived(100, 1, true, 50);
         assert!(acks.hasten());
-        assert_eq!(acks.poll(101).unwrap().ranges(), [(1, 1)]);
+        assert!(acks.poll(101));
+        assert_eq!(acks.last().ranges(), [(1, 1)]);
         assert!(!acks.hasten());
     }
 
@@ -132,7 +139,7 @@ mod tests {
         for number in 1..=40 {
             acks.handle_arrived(number, number, true, 50);
             acks.handle_carried();
-            told += u32::from(acks.poll(number + 50).is_some());
+            told += u32::from(acks.poll(number + 50));
         }
         assert_eq!(told, 2);
     }

@@ -63,16 +63,12 @@ impl LinkConfig {
 }
 
 /// What follows the header of a datagram to transmit.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is passed on at once, and nothing keeps many"
-)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
     None,
-    /// An ack.
-    Ack(LinkAck),
+    /// An ack: [`Link::ack`].
+    Ack,
     /// The packet with this sequence number: the one that waited first, or one that was sent before.
     Packet {
         /// Its sequence number.
@@ -92,16 +88,12 @@ pub struct Datagram {
 }
 
 /// What came behind the header of a datagram.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is passed on at once, and nothing keeps many"
-)]
 #[derive(Clone, Copy, Debug)]
-pub enum Received {
+pub enum Received<'a> {
     /// Nothing: hello, welcome.
     None,
     /// An ack.
-    Ack(LinkAck),
+    Ack(&'a LinkAck),
     /// A packet.
     Packet,
 }
@@ -251,7 +243,7 @@ impl<T> Link<T> {
         &mut self,
         now_ns: u64,
         header: &LinkHeader,
-        received: Received,
+        received: Received<'_>,
     ) -> Result<Option<Arrival>, Ignored> {
         let greets = matches!(header.kind, LinkKind::Hello | LinkKind::Welcome);
         // One that was declared dead stays so; a new incarnation introduces itself.
@@ -287,7 +279,7 @@ impl<T> Link<T> {
             }
             (LinkKind::Ack, Received::Ack(ack)) => {
                 self.check_epochs(now_ns, header)?;
-                self.handle_ack(now_ns, header.expected, Some(&ack))?;
+                self.handle_ack(now_ns, header.expected, Some(ack))?;
                 self.counters.acks_received += 1;
                 Ok(None)
             }
@@ -607,11 +599,11 @@ impl<T> Link<T> {
             }
         }
         let epoch = self.greeting.known()?;
-        if let Some(ack) = self.acks.poll(now_ns) {
+        if self.acks.poll(now_ns) {
             self.counters.acks_sent += 1;
             let number = self.sent.take_number();
             let path = self.reply_path;
-            return Some(self.datagram(LinkKind::Ack, number, epoch, path, Body::Ack(ack)));
+            return Some(self.datagram(LinkKind::Ack, number, epoch, path, Body::Ack));
         }
         if self.dead {
             return None;
@@ -696,10 +688,28 @@ impl<T> Link<T> {
             number,
             sequence: match body {
                 Body::Packet { sequence, .. } => sequence,
-                Body::None | Body::Ack(_) => 0,
+                Body::None | Body::Ack => 0,
             },
         };
         Datagram { header, body }
+    }
+
+    /// The ack of the last datagram that carries one.
+    #[must_use]
+    pub const fn ack(&self) -> &LinkAck {
+        self.acks.last()
+    }
+
+    /// Whether [`poll`](Self::poll) has something at `now_ns` although no new packet waits. It may say so in vain.
+    #[must_use]
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        let is_due = |at: Option<u64>| at.is_some_and(|at| at <= now_ns);
+        self.welcome.is_some()
+            || self.asks_again
+            || self.probes > 0
+            || is_due(self.acks.due_ns())
+            || is_due(self.greeting.next_ns())
+            || self.sent.lost().is_some()
     }
 
     /// When [`handle_time`](Self::handle_time) and [`poll`](Self::poll) are to be called next; `None` when nothing is awaited.

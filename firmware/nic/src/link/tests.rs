@@ -101,7 +101,7 @@ impl End {
 struct World {
     now_ns: u64,
     ends: [End; 2],
-    under_way: BTreeMap<(u64, u64), (usize, Datagram, u64)>,
+    under_way: BTreeMap<(u64, u64), (usize, Datagram, LinkAck, u64)>,
     count: u64,
     rules: Rules,
     random: Random,
@@ -140,9 +140,10 @@ impl World {
         };
         assert_eq!((header, rest), (datagram.header, 0));
         let from = &mut self.ends[end];
+        let ack = *from.link.ack();
         let (bytes, item) = match datagram.body {
             Body::None => (LINK_HEADER_BYTES as u64, 0),
-            Body::Ack(ack) => {
+            Body::Ack => {
                 let mut bytes = [0; MAX_ACK_BYTES];
                 let length = ack.emit(&mut bytes);
                 assert_eq!(LinkAck::parse(&bytes[..length]), Ok(ack));
@@ -173,15 +174,21 @@ impl World {
             self.count += 1;
             self.under_way.insert(
                 (out_ns + LATENCY_NS + late_ns, self.count),
-                (1 - end, datagram, item),
+                (1 - end, datagram, ack, item),
             );
         }
     }
 
-    fn deliver(&mut self, to: usize, datagram: Datagram, item: u64) -> Result<(), Ignored> {
+    fn deliver(
+        &mut self,
+        to: usize,
+        datagram: Datagram,
+        ack: &LinkAck,
+        item: u64,
+    ) -> Result<(), Ignored> {
         let received = match datagram.body {
             Body::None => Received::None,
-            Body::Ack(ack) => Received::Ack(ack),
+            Body::Ack => Received::Ack(ack),
             Body::Packet { .. } => Received::Packet,
         };
         let end = &mut self.ends[to];
@@ -229,8 +236,8 @@ impl World {
             if entry.key().0 > self.now_ns {
                 break;
             }
-            let (to, datagram, item) = entry.remove();
-            let _ = self.deliver(to, datagram, item);
+            let (to, datagram, ack, item) = entry.remove();
+            let _ = self.deliver(to, datagram, &ack, item);
         }
         for end in &mut self.ends {
             end.link.handle_time(self.now_ns);
@@ -524,14 +531,16 @@ fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_w
                 1 => u64::MAX - random.next() % 3,
                 _ => random.next() % 8,
             };
+            let ack;
             let received = match random.next() % 4 {
                 0 => Received::None,
                 1 => {
                     let (a, b) = (odd(&mut random), odd(&mut random));
                     match LinkAck::new(odd(&mut random) as u32, [(a.min(b), a.max(b))]) {
-                        Ok(ack) => Received::Ack(ack),
+                        Ok(made) => ack = made,
                         Err(_) => continue,
                     }
+                    Received::Ack(&ack)
                 }
                 _ => Received::Packet,
             };
@@ -638,7 +647,8 @@ fn a_peer_whose_answers_take_longer_than_the_time_between_challenges_is_known_al
 #[test]
 fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
     const STOPPED_NS: u64 = 60_000_000_000;
-    let ack = Received::Ack(LinkAck::new(0, [(2, 4)]).unwrap());
+    let ack = LinkAck::new(0, [(2, 4)]).unwrap();
+    let ack = Received::Ack(&ack);
     let header = LinkHeader {
         kind: LinkKind::Ack,
         expected: 3,

@@ -24,16 +24,12 @@ pub struct Datagram<'a> {
 }
 
 /// What follows the header of a datagram.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is read at once, and nothing keeps it"
-)]
 #[derive(Clone, Copy, Debug)]
 pub enum DatagramBody<'a> {
     /// Nothing.
     None,
     /// An ack.
-    Ack(LinkAck),
+    Ack(&'a LinkAck),
     /// A packet: its header, then its payload.
     Packet(&'a Transmit),
 }
@@ -61,7 +57,7 @@ impl<D: TranslationDesign> Nic<D> {
         let header = datagram.header;
         let body = match datagram.body {
             Body::None => DatagramBody::None,
-            Body::Ack(ack) => DatagramBody::Ack(ack),
+            Body::Ack => DatagramBody::Ack(self.outbound.lossy()?.link(to)?.ack()),
             Body::Packet { sequence, again } => {
                 let transmit = self.outbound.unacked(to, sequence)?;
                 if again {
@@ -129,6 +125,7 @@ impl<D: TranslationDesign> Nic<D> {
         buffer: BufferId,
     ) -> Verdict {
         let taken = self.try_datagram(now_ns, from, datagram, buffer);
+        self.outbound.settle(now_ns, from);
         taken.unwrap_or_else(|| {
             self.counters.datagrams_ignored += 1;
             Verdict::Taken
@@ -149,9 +146,13 @@ impl<D: TranslationDesign> Nic<D> {
         }
         let (header, rest) = LinkHeader::parse(datagram).ok()?;
         let mut packet = None;
+        let ack;
         let received = match header.kind {
             LinkKind::Hello | LinkKind::Welcome | LinkKind::Again => Received::None,
-            LinkKind::Ack => Received::Ack(LinkAck::parse(rest).ok()?),
+            LinkKind::Ack => {
+                ack = LinkAck::parse(rest).ok()?;
+                Received::Ack(&ack)
+            }
             LinkKind::Data => {
                 packet = Some(Packet::new_checked(rest).ok()?);
                 Received::Packet
@@ -165,7 +166,6 @@ impl<D: TranslationDesign> Nic<D> {
             }
         }
         self.handle_link_events(from);
-        self.outbound.wake(from);
         let packet = match (arrival.ok()?, packet) {
             (Some(Arrival::Next), Some(packet)) => packet,
             (Some(Arrival::Early), _) => {

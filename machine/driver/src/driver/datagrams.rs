@@ -30,13 +30,8 @@ const SEND_BUDGET: usize = 64;
 /// How often a packet whose pages are not there is tried, before it is dropped: its sender sends it again.
 const TRIES: usize = 64;
 
-/// Bytes of the longest head of a datagram: that of the link, then a packet's or an ack.
-const HEAD_BYTES: usize = LINK_HEADER_BYTES
-    + if MAX_ACK_BYTES > HEADER_BYTES {
-        MAX_ACK_BYTES
-    } else {
-        HEADER_BYTES
-    };
+/// Bytes of the head of a datagram with a packet: that of the link, then the packet's.
+const HEAD_BYTES: usize = LINK_HEADER_BYTES + HEADER_BYTES;
 
 /// The links over `net`, of an epoch that this process has never had.
 pub(super) fn link_config(net: &Net, config: &DriverConfig) -> Result<LinkConfig, DriverError> {
@@ -101,11 +96,10 @@ struct Lacks;
 impl Hands<'_> {
     /// Takes a datagram, with `tries` to supply what it lacks.
     #[inline]
-    fn take(&mut self, from: NodeId, bytes: &[u8], tries: usize) -> Result<(), Lacks> {
+    fn take(&mut self, now_ns: u64, from: NodeId, bytes: &[u8], tries: usize) -> Result<(), Lacks> {
         let payload = Taken(Received::Inline(
             bytes.get(LINK_HEADER_BYTES + HEADER_BYTES..).unwrap_or(&[]),
         ));
-        let now_ns = now_ns();
         let mut outcome = Err(Lacks);
         for left in (0..tries).rev() {
             match (self.node).handle_datagram(now_ns, from, bytes, BufferId(0)) {
@@ -154,6 +148,8 @@ impl<F: Fabric> Driver<F> {
     fn receive_some_datagrams(&mut self) -> bool {
         let mut received = self.take_left_datagram();
         self.fabric.begin_look();
+        // What one call to the kernel brings has come at one time.
+        let mut time_ns = None;
         for _ in 0..RECEIVE_BUDGET {
             let Some(net) = self.fabric.net() else {
                 break;
@@ -169,7 +165,7 @@ impl<F: Fabric> Driver<F> {
                     }
                 }
             }
-            let Some(arrival) = net.poll(now_ns) else {
+            let Some(arrival) = net.poll(|| *time_ns.get_or_insert_with(now_ns)) else {
                 break;
             };
             received = true;
@@ -191,16 +187,17 @@ impl<F: Fabric> Driver<F> {
                 exports: &self.exports,
                 log: &mut self.log,
             };
+            let time_ns = time_ns.unwrap_or_else(now_ns);
             if self.is_confined {
                 let may_take = !hands.teller.is_full() && hands.node.may_take_datagram(from, bytes);
-                if !may_take || hands.take(from, bytes, 1).is_err() {
+                if !may_take || hands.take(time_ns, from, bytes, 1).is_err() {
                     self.left_datagram.keep(from, bytes);
                     self.node.leave_for_later();
                     break;
                 }
             } else {
                 // What could not be taken comes again.
-                let _ = hands.take(from, bytes, TRIES);
+                let _ = hands.take(time_ns, from, bytes, TRIES);
             }
             self.end_datagram(from);
             // Others may wait for what came: what has come since is for the next turn.
@@ -229,7 +226,7 @@ impl<F: Fabric> Driver<F> {
                 exports: &self.exports,
                 log: &mut self.log,
             };
-            let _ = hands.take(from, bytes, TRIES);
+            let _ = hands.take(now_ns(), from, bytes, TRIES);
             self.end_datagram(from);
         }
         self.left_datagram = left;
@@ -290,11 +287,11 @@ impl<F: Fabric> Driver<F> {
         let Some(net) = self.fabric.net() else {
             return false;
         };
-        if !self.node.has_datagrams() && !net.is_due(now_ns) {
+        if !self.node.has_datagrams() && !net.is_due_soon(now_ns) {
             return false;
         }
         let now_ns = now_ns();
-        if self.is_confined && net.is_due(|| now_ns) {
+        if self.is_confined && net.is_due(now_ns) {
             // Handshakes need memory.
             self.node.leave_for_later();
             return false;
@@ -308,33 +305,32 @@ impl<F: Fabric> Driver<F> {
         {
             sent += 1;
             let (to, path) = (datagram.to, datagram.header.path);
-            let mut head = [0; HEAD_BYTES];
-            head[..LINK_HEADER_BYTES].copy_from_slice(&datagram.header.emit());
-            let mut length = LINK_HEADER_BYTES;
-            let (mut payload, mut tail) = (Payload::EMPTY, &[][..]);
-            match datagram.body {
-                DatagramBody::None => {}
+            let link = datagram.header.emit();
+            let pushed = match datagram.body {
+                DatagramBody::None => outbound.push(to, path, &link, Payload::EMPTY, &[]),
                 DatagramBody::Ack(ack) => {
                     let mut bytes = [0; MAX_ACK_BYTES];
-                    let of = ack.emit(&mut bytes);
-                    head[length..][..of].copy_from_slice(&bytes[..of]);
-                    length += of;
+                    let length = ack.emit(&mut bytes);
+                    outbound.push(to, path, &link, Payload::EMPTY, &bytes[..length])
                 }
                 DatagramBody::Packet(packet) => {
-                    head[length..][..HEADER_BYTES].copy_from_slice(packet.header.as_bytes());
-                    length += HEADER_BYTES;
-                    match &packet.source {
-                        Source::Inline { bytes, length } => tail = &bytes[..usize::from(*length)],
-                        Source::Message(bytes) => tail = bytes,
-                        Source::Memory { piece, trailer, .. } => {
-                            payload =
-                                Payload::one(mover::bytes_of(&self.pins, &self.garbage, piece));
-                            tail = trailer.as_ref().map_or(&[], |trailer| &trailer[..]);
+                    let mut head = [0; HEAD_BYTES];
+                    head[..LINK_HEADER_BYTES].copy_from_slice(&link);
+                    head[LINK_HEADER_BYTES..].copy_from_slice(packet.header.as_bytes());
+                    let (payload, tail) = match &packet.source {
+                        Source::Inline { bytes, length } => {
+                            (Payload::EMPTY, &bytes[..usize::from(*length)])
                         }
-                    }
+                        Source::Message(bytes) => (Payload::EMPTY, &bytes[..]),
+                        Source::Memory { piece, trailer, .. } => (
+                            Payload::one(mover::bytes_of(&self.pins, &self.garbage, piece)),
+                            trailer.as_ref().map_or(&[][..], |trailer| trailer),
+                        ),
+                    };
+                    outbound.push(to, path, &head, payload, tail)
                 }
-            }
-            match outbound.push(to, path, &head[..length], payload, tail) {
+            };
+            match pushed {
                 Err(Lost::Stranger) => stranger = Some(to),
                 Err(Lost::NoSession) => has_session = false,
                 Err(Lost::TooLong) | Ok(()) => {}

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mapwire_seal::PLAIN_FRONT_BYTES;
+use mapwire_seal::{PLAIN_FRONT_BYTES, Plain};
 use mapwire_wire::NodeId;
 
 use crate::payload::Payload;
@@ -27,8 +27,6 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 const HEADERS_BYTES: usize = 28;
-/// The type of a plain envelope.
-const PLAIN: u8 = 5;
 /// No registered service has it.
 const PORT: u16 = 47011;
 
@@ -170,9 +168,8 @@ impl Capture {
         body.extend(PORT.to_be_bytes());
         body.extend(short(whole - 20));
         body.extend([0; 2]);
-        let [low, high] = from.0.to_le_bytes();
-        body.extend([PLAIN, 0, low, high]);
-        body.extend(self.job.to_le_bytes());
+        let length = (PLAIN_FRONT_BYTES + length).min(usize::from(u16::MAX)) as u16;
+        body.extend(Plain::front(from, self.job, length));
         body.extend(&self.datagram);
         body.resize(body.len().next_multiple_of(4), 0);
         body.extend(option(2, &(direction as u32).to_le_bytes()));
@@ -207,15 +204,18 @@ mod tests {
         let packets = bytes.strip_prefix(&preamble([2])[..]).unwrap();
         let word = |at: usize| u32::from_le_bytes(packets[at..at + 4].try_into().unwrap()) as usize;
         let first = word(4);
-        assert_eq!((word(0), word(20), word(24)), (6, 28 + 8 + 5, 28 + 8 + 5));
+        assert_eq!((word(0), word(20), word(24)), (6, 28 + 12 + 5, 28 + 12 + 5));
         assert_eq!(packets[28 + 12..][..8], [10, 4, 1, 2, 10, 4, 0, 2]);
-        assert_eq!(packets[28 + 28..][..8], [5, 0, 2, 1, 1, 2, 3, 4]);
-        assert_eq!(packets[28 + 36..][..5], [1, 3, 4, 0, 9]);
+        assert_eq!(
+            packets[28 + 28..][..12],
+            [5, 0, 17, 0, 2, 1, 0, 0, 1, 2, 3, 4]
+        );
+        assert_eq!(packets[28 + 40..][..5], [1, 3, 4, 0, 9]);
         assert_eq!(packets[first - 16..][..8], [2, 0, 4, 0, 1, 0, 0, 0]);
-        let whole = 28 + 8 + 4 + 2000 + 16;
+        let whole = 28 + 12 + 4 + 2000 + 16;
         assert_eq!(
             (word(first + 20), word(first + 24)),
-            (28 + 8 + SNAP_BYTES, whole)
+            (28 + 12 + SNAP_BYTES, whole)
         );
         assert_eq!(packets[first + 28 + 2..][..2], (whole as u16).to_be_bytes());
         assert_eq!(packets[first + 28 + 12..][..8], [10, 4, 0, 2, 10, 4, 0, 3]);

@@ -4,6 +4,7 @@ mod addresses;
 mod alarm;
 pub mod capture;
 mod card;
+mod naming;
 mod outbound;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 
 use mapwire_seal::{
     Config, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, Sessions, StaticKey,
+    SEALED_FRONT_BYTES, Sessions, StaticKey, first_length,
 };
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, NodeId};
@@ -22,12 +23,15 @@ pub use addresses::{Addresses, AddressesError};
 pub(crate) use alarm::Alarm;
 use capture::Capture;
 pub use card::{CardError, Contact, MAX_ADDRESSES};
+use naming::Naming;
 pub use outbound::{Lost, Outbound};
 
 use crate::aead::NativeAead as Cipher;
 use crate::rendezvous::{Card, Secret};
 use crate::udp::{Destination, Loss, Lossy, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
 
+/// Idle looks between two looks at the clock for what sessions have to do.
+const LOOKS_TO_DUE: u8 = 64;
 /// Bytes of a datagram that its envelope takes at most.
 const ENVELOPE_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
 
@@ -113,6 +117,9 @@ pub struct Net {
     key: [u8; 32],
     /// Handshakes may have something to send.
     greets: bool,
+    naming: Naming,
+    /// Looks since the clock was last read in [`is_due`](Self::is_due).
+    looks: u8,
     capture: Option<Box<Capture>>,
     lossy: Option<Box<Lossy>>,
     /// Datagrams that were not sent, by cause.
@@ -185,6 +192,7 @@ impl Net {
         };
         let udp = Udp::bind(&UdpConfig {
             busy_poll_us: config.busy_poll_us,
+            first_length: Some(first_length),
             ..UdpConfig::new(addresses)
         })?;
         let secret = JobSecret::new(secret.0);
@@ -222,6 +230,8 @@ impl Net {
             peers,
             key: public.0,
             greets: false,
+            naming: Naming::new(),
+            looks: 0,
             capture,
             // Each rank loses others.
             lossy: (config.loss)
@@ -324,16 +334,30 @@ impl Net {
     /// Takes the next datagram, if one has come.
     #[inline]
     pub fn poll(&mut self, now_ns: impl FnOnce() -> u64) -> Option<Arrival<'_>> {
+        if let Some(on) = self.naming.take_change() {
+            self.udp.set_naming(on);
+        }
         let datagram = match &mut self.lossy {
             None => self.udp.receive(),
             Some(lossy) => lossy.receive(&mut self.udp),
         }?;
-        let (address, length) = bytes_of(&datagram.from);
-        let bytes = datagram.bytes;
-        let opened = (self.envelope).handle(now_ns(), &address[..length], bytes, &mut entropy);
+        let (from, bytes) = (datagram.from, datagram.bytes);
+        let now_ns = now_ns();
+        if from.is_none()
+            && !bytes
+                .first()
+                .is_some_and(|first| Envelope::<Cipher>::is_data(*first))
+        {
+            // It comes again, and then its sender is known.
+            self.naming.handle_handshake(now_ns);
+            return Some(Arrival::Other);
+        }
+        let (address, length) = from.as_ref().map_or(([0; 18], 0), bytes_of);
+        let opened = (self.envelope).handle(now_ns, &address[..length], bytes, &mut entropy);
         Some(match opened {
             Opened::Data { from, bytes: range } => match self.peers.get(usize::from(from.0)) {
                 Some(Some(_)) => {
+                    self.naming.handle_data(now_ns);
                     let bytes = &mut bytes[range];
                     if let Some(capture) = &mut self.capture {
                         capture.take(from, bytes);
@@ -344,6 +368,7 @@ impl Net {
             },
             Opened::Handled => {
                 self.greets = true;
+                self.naming.handle_handshake(now_ns);
                 match self.envelope.poll_wanted_key() {
                     Some(peer) => Arrival::Stranger(peer),
                     None => Arrival::Other,
@@ -394,10 +419,18 @@ impl Net {
         self.envelope.poll_at()
     }
 
-    /// Whether [`begin`](Self::begin) has something to send of itself.
+    /// Whether [`begin`](Self::begin) has something to send of itself at `now_ns`.
     #[inline]
-    pub fn is_due(&self, now_ns: impl FnOnce() -> u64) -> bool {
-        self.greets || self.envelope.poll_at().is_some_and(|at| at <= now_ns())
+    #[must_use]
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        self.greets || self.envelope.poll_at().is_some_and(|at| at <= now_ns)
+    }
+
+    /// As [`is_due`](Self::is_due), for who looks again and again: the clock is read in one look of many.
+    #[inline]
+    pub fn is_due_soon(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
+        self.looks = (self.looks + 1) % LOOKS_TO_DUE;
+        self.greets || self.looks == 0 && self.is_due(now_ns())
     }
 
     /// A peer whose paths have become shorter, and the longest datagram that a link may send there now, in bytes.

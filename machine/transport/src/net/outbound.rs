@@ -128,19 +128,14 @@ impl<'a> Outbound<'a> {
         // What was cut before the path became shorter, and messages, which are not cut.
         way.may_fragment = length > remote.max_bytes;
         if let Envelope::Plain(plain) = &mut *self.envelope {
-            let mut whole = [0; 512];
-            let Some(copy) = whole[front..].get_mut(..head.len()) else {
-                return Err(Lost::TooLong);
-            };
-            copy.copy_from_slice(head);
-            if plain.seal(to, &mut whole[..front + head.len()]).is_err() {
+            let Ok(envelope) = plain.front_to(to, length) else {
                 return Err(Lost::NoSession);
-            }
+            };
             if let Some(capture) = &mut self.capture {
                 capture.send(to, head, &payload, tail);
             }
             self.batch
-                .push(&way, &whole[..front + head.len()], payload, tail);
+                .push_behind(&way, (&envelope, head), payload, tail);
             return Ok(());
         }
         if !self.envelope.is_ready(self.now_ns, to) {

@@ -126,8 +126,20 @@ impl<'a> Batch<'a> {
         payload: Payload<'a>,
         tail: &[u8],
     ) {
+        self.push_behind(destination, (&[], head), payload, tail);
+    }
+
+    /// As [`push`](Self::push), with a head of two parts.
+    #[inline(always)]
+    pub fn push_behind(
+        &mut self,
+        destination: &Destination,
+        (front, head): (&[u8], &[u8]),
+        payload: Payload<'a>,
+        tail: &[u8],
+    ) {
         let payload_bytes = payload.len_bytes();
-        let ends_bytes = head.len() + tail.len();
+        let ends_bytes = front.len() + head.len() + tail.len();
         let bytes = ends_bytes.saturating_add(payload_bytes);
         let is_copied = payload_bytes <= COPIED_BYTES;
         let (made, pieces) = match is_copied {
@@ -142,6 +154,8 @@ impl<'a> Batch<'a> {
         };
         if is_copied {
             let into = self.gather.reserve(message, made);
+            let (this, into) = into.split_at_mut(front.len());
+            this.copy_from_slice(front);
             let (this, mut into) = into.split_at_mut(head.len());
             this.copy_from_slice(head);
             for piece in payload.pieces() {
@@ -151,6 +165,7 @@ impl<'a> Batch<'a> {
             }
             into.copy_from_slice(tail);
         } else {
+            (self.gather.reserve(message, front.len())).copy_from_slice(front);
             (self.gather.reserve(message, head.len())).copy_from_slice(head);
             for &piece in payload.pieces() {
                 self.gather.lend(message, piece);

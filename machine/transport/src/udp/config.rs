@@ -25,6 +25,9 @@ pub struct UdpConfig {
     /// Microseconds for which the kernel polls the network device when a socket is empty, instead of waiting for an
     /// interrupt. It concerns devices with NAPI polling, not the loopback.
     pub busy_poll_us: Option<u32>,
+    /// Bytes of the first of several datagrams that the kernel has joined, as it says itself. With this, senders' addresses and the
+    /// lengths of joined datagrams need not be asked of the kernel: see [`Udp::set_naming`](super::Udp::set_naming).
+    pub first_length: Option<fn(&[u8]) -> usize>,
 }
 
 impl UdpConfig {
@@ -37,6 +40,7 @@ impl UdpConfig {
             send_buffer_bytes: 4 << 20,
             receive_buffer_bytes: 16 << 20,
             busy_poll_us: None,
+            first_length: None,
         }
     }
 }

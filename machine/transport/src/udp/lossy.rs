@@ -98,7 +98,7 @@ struct Held {
     bytes: Box<[u8]>,
     length: usize,
     via: usize,
-    from: SocketAddr,
+    from: Option<SocketAddr>,
     /// Datagrams that go first; `None` for a free place.
     after: Option<u64>,
 }
@@ -111,7 +111,7 @@ impl Lossy {
             bytes: vec![0; 1 << 16].into(),
             length: 0,
             via: 0,
-            from: SocketAddr::from(([0; 4], 0)),
+            from: None,
             after: None,
         };
         Self {

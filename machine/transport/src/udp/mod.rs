@@ -76,7 +76,7 @@ impl Udp {
         let opened = config.addresses.iter().map(open);
         let mut sockets: Vec<_> = opened.collect::<Result<_, _>>()?;
         let resources = |source| UdpError::Resources { source };
-        let incoming = Incoming::new(&sockets).map_err(resources)?;
+        let incoming = Incoming::new(&sockets, config.first_length).map_err(resources)?;
         let outgoing = Outgoing::new().map_err(resources)?;
         let receiving = sockets.len();
         sockets.reserve_exact(MAX_CONNECTED);
@@ -177,6 +177,13 @@ impl Udp {
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_> {
         self.outgoing.batch(&mut self.sockets)
+    }
+
+    /// Whether the kernel is asked who has sent a datagram, as it is at first. Where it is not, a datagram that comes alone has no
+    /// [`from`](Datagram::from), and those that were joined are told apart by [`UdpConfig::first_length`], without which this does
+    /// nothing.
+    pub fn set_naming(&mut self, on: bool) {
+        self.incoming.set_naming(on);
     }
 
     /// Whether [`receive`](Self::receive) gives something without a system call.

@@ -23,8 +23,8 @@ const MAX_STREAK: usize = 32;
 pub struct Datagram<'a> {
     /// Index of the socket that it came to.
     pub via: usize,
-    /// Who has sent it, as far as UDP can tell.
-    pub from: SocketAddr,
+    /// Who has sent it, as far as UDP can tell; `None` where that was not asked.
+    pub from: Option<SocketAddr>,
     /// What is in it. It may be changed in place.
     pub bytes: &'a mut [u8],
 }
@@ -33,7 +33,7 @@ pub struct Datagram<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Arrived {
     via: usize,
-    from: SocketAddr,
+    from: Option<SocketAddr>,
     slot: usize,
     range: Range<usize>,
 }
@@ -55,18 +55,26 @@ pub(super) struct Incoming {
     /// Calls in a row that found something there.
     streak: usize,
     malformed: u64,
+    /// Where a datagram ends among others, when the kernel is not asked.
+    first_length: Option<fn(&[u8]) -> usize>,
+    /// The kernel is asked for senders' addresses.
+    is_naming: bool,
 }
 
 impl Incoming {
     /// Ready to receive from `sockets`.
-    pub(super) fn new(sockets: &[Socket]) -> Result<Self, Errno> {
-        Self::with_buffers(sockets, BUFFERS, BUFFER_BYTES)
+    pub(super) fn new(
+        sockets: &[Socket],
+        first_length: Option<fn(&[u8]) -> usize>,
+    ) -> Result<Self, Errno> {
+        Self::with_buffers(sockets, BUFFERS, BUFFER_BYTES, first_length)
     }
 
     pub(super) fn with_buffers(
         sockets: &[Socket],
         buffers: usize,
         buffer_bytes: usize,
+        first_length: Option<fn(&[u8]) -> usize>,
     ) -> Result<Self, Errno> {
         Ok(Self {
             inbox: Inbox::new(buffers, buffer_bytes)?,
@@ -81,7 +89,14 @@ impl Incoming {
             may_have_more: false,
             streak: 0,
             malformed: 0,
+            first_length,
+            is_naming: true,
         })
+    }
+
+    /// Whether the kernel is asked who has sent what.
+    pub(super) fn set_naming(&mut self, on: bool) {
+        self.is_naming = on || self.first_length.is_none();
     }
 
     /// Datagrams that were dropped because they were cut short, or came from no address that could be answered.
@@ -127,11 +142,12 @@ impl Incoming {
     pub(super) fn next(&mut self) -> Option<Arrived> {
         while self.slot < self.filled {
             let slot = self.inbox.slot(self.slot);
-            let Some(from) = slot.from.filter(|_| !slot.is_truncated) else {
+            if slot.is_malformed {
                 self.malformed += 1;
                 self.slot += 1;
                 continue;
-            };
+            }
+            let from = slot.from;
             let left = slot.bytes - self.at;
             let bytes = match slot.segment_bytes {
                 0 => left,
@@ -172,7 +188,12 @@ impl Incoming {
             return;
         };
         let wanted = self.streak.clamp(1, self.inbox.buffers());
-        match self.inbox.receive(socket.as_fd(), wanted) {
+        let first_length = self.first_length.filter(|_| wanted == 1 && !self.is_naming);
+        let received = match first_length {
+            Some(first_length) => self.inbox.receive_unnamed(socket.as_fd(), first_length),
+            None => self.inbox.receive(socket.as_fd(), wanted),
+        };
+        match received {
             Ok(filled) => {
                 self.filled = filled;
                 self.streak += 1;
