@@ -40,10 +40,15 @@ impl Acks {
 
     /// A packet goes to the peer, and says that all before a certain one have come. Where none is missing that is all an ack would say.
     pub(super) const fn handle_carried(&mut self) {
-        if self.since > 0 && self.carried < MOST_CARRIED {
+        if self.may_be_carried() {
             (self.due_ns, self.since) = (None, 0);
             self.carried += 1;
         }
+    }
+
+    /// Whether a packet may take the place of the ack that is owed.
+    pub(super) const fn may_be_carried(&self) -> bool {
+        self.since > 0 && self.carried < MOST_CARRIED
     }
 
     /// Transmission `number` has come. One in order may wait for the next for `delay_ns`; what is repeated or early is told at once,

@@ -27,6 +27,9 @@ const SILENCES_A_DEATH: u64 = 8;
 /// Share of that time by which the timer of a death may be late. One that is later shows that this node was stopped, and perhaps its
 /// peer as well, or that the peer's word has come and was not read: the peer has this share of the time once more to be heard.
 const LATES_A_DEATH: u64 = 8;
+/// Share of the round-trip time for which an ack may wait for a packet to carry it, and the longest such wait.
+const ACKS_A_ROUND_TRIP: u64 = 8;
+const MOST_ACK_DELAY_NS: u64 = 2_000_000;
 /// Events that wait to be told; one kind each.
 pub(crate) const MOST_EVENTS: usize = 4;
 
@@ -39,7 +42,7 @@ pub struct LinkConfig {
     pub max_datagram_bytes: u32,
     /// Paths to the peer, at least 1.
     pub paths: u8,
-    /// How long an ack may wait for the next packet; both sides of a link have the same.
+    /// How long an ack may wait for the next packet, where the round trip is not much longer; both sides of a link have the same.
     pub ack_delay_ns: u64,
     /// What timers reckon with before a round-trip time is known.
     pub initial_rtt_ns: u64,
@@ -349,7 +352,7 @@ impl<T> Link<T> {
     }
 
     fn owe_ack(&mut self, now_ns: u64, header: &LinkHeader, in_order: bool) {
-        let delay_ns = self.config.ack_delay_ns;
+        let delay_ns = self.ack_delay_ns();
         self.acks
             .handle_arrived(now_ns, header.number, in_order, delay_ns);
     }
@@ -478,7 +481,7 @@ impl<T> Link<T> {
         if let Some(newest) = newest.filter(|_| timed) {
             let delay_ns = ack.map_or(0, |ack| ack.delay_ns.into());
             let took_ns = now_ns.saturating_sub(newest.sent_ns);
-            self.rtt.sample(took_ns, delay_ns, self.config.ack_delay_ns);
+            self.rtt.sample(took_ns, delay_ns, self.ack_delay_ns());
         } else if let Some(sent_ns) = carried_ns {
             // Had the peer's packet waited for long, an ack would have gone before it.
             self.rtt.sample(now_ns.saturating_sub(sent_ns), 0, 0);
@@ -509,13 +512,18 @@ impl<T> Link<T> {
         if self.probes > 0 {
             return None;
         }
-        let timeout_ns = self
-            .rtt
-            .timeout_ns()
-            .saturating_add(self.config.ack_delay_ns);
+        let timeout_ns = self.rtt.timeout_ns().saturating_add(self.ack_delay_ns());
         let backoff_ns = timeout_ns.saturating_mul(1 << self.timeouts.saturating_sub(1).min(30));
         let wait_ns = backoff_ns.min(MOST_BACKOFF_NS.max(timeout_ns));
         Some(self.sent.last_sent_ns()?.saturating_add(wait_ns))
+    }
+
+    /// How long an ack waits for a packet to carry it: a share of the round trip, which the peer measures alike, so that busy nodes
+    /// that answer each other seldom send acks by themselves.
+    fn ack_delay_ns(&self) -> u64 {
+        let share_ns = self.rtt.smoothed_ns() / ACKS_A_ROUND_TRIP;
+        let most_ns = MOST_ACK_DELAY_NS.max(self.config.ack_delay_ns);
+        share_ns.clamp(self.config.ack_delay_ns, most_ns)
     }
 
     fn dead_ns(&self) -> Option<u64> {
@@ -599,6 +607,11 @@ impl<T> Link<T> {
             }
         }
         let epoch = self.greeting.known()?;
+        // A packet that goes now says as much as an ack.
+        let may_carry = !self.dead && self.reorder.is_empty() && self.acks.may_be_carried();
+        if may_carry && let Some(datagram) = self.poll_data(now_ns, epoch, waiting_bytes) {
+            return Some(datagram);
+        }
         if self.acks.poll(now_ns) {
             self.counters.acks_sent += 1;
             let number = self.sent.take_number();
@@ -613,6 +626,16 @@ impl<T> Link<T> {
             let path = self.reply_path;
             return Some(self.datagram(LinkKind::Again, number, epoch, path, Body::None));
         }
+        self.poll_data(now_ns, epoch, waiting_bytes)
+    }
+
+    /// The next datagram with a packet.
+    fn poll_data(
+        &mut self,
+        now_ns: u64,
+        epoch: u64,
+        waiting_bytes: Option<u32>,
+    ) -> Option<Datagram> {
         let (number, sequence, again) = self.poll_packet(now_ns, waiting_bytes)?;
         match again {
             true => self.counters.resent += 1,
