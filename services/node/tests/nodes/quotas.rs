@@ -167,7 +167,8 @@ fn a_peer_that_asks_for_everything_without_end_has_a_bounded_share_and_others_ar
             let (repr, payload) = kind(exported, key(0, 100), number);
             let (header, _) = repr.emit(1 + number);
             world.give(VICTIM, HOSTILE, &header, &payload);
-            (world.told[0].clear(), world.asked[0].clear());
+            world.told[0].clear();
+            world.asked[0].clear();
             if number % 1000 == 999 {
                 ask_honestly(&mut world, (number / 1000 + 1) as usize);
                 most = most.max(allocations::bytes() - before);

@@ -96,7 +96,7 @@ impl Source {
             _ => return Ok(self.tear()),
         }
         let length = word(&head, 4) as usize;
-        if length % 4 != 0 || !(12..=LONGEST_BLOCK).contains(&length) {
+        if !length.is_multiple_of(4) || !(12..=LONGEST_BLOCK).contains(&length) {
             return Ok(self.tear());
         }
         let mut body = vec![0; length - 8];
