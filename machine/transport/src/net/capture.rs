@@ -261,7 +261,7 @@ mod tests {
         record(&mut capture);
         let length = std::fs::metadata(file_of(folder.path(), 2)).unwrap().len();
         let head = preamble([2], capture.moved_ns);
-        assert_eq!(length - head.len() as u64, 88);
+        assert_eq!(length - head.len() as u64, 92);
     }
 
     #[test]
