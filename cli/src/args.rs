@@ -43,9 +43,9 @@ pub(crate) enum Command {
     /// if a signal killed it). When the command ends, however it ends, no process of the job is
     /// left, nor any of its shared memory.
     #[command(
-        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run --hosts node1:2,node2:2 --launch-agent 'ssh {host}' -- ./prog\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
+        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run -n 2 --transport udp --capture sor.pcapng -- sor\n  mapwire run --hosts node1:2,node2:2 --launch-agent 'ssh {host}' -- ./prog\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
     )]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show what the jobs on this host do, live
     ///
     /// Bytes, packets, fetches, faults and losses a second, of each rank, and the round-trip time of its slowest link. Stores into mapped
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Example:\n  MAPWIRE_WAIT=poll mapwire config --shared 1G\n\nOrder: file, then MAPWIRE_* variables, then flags; the later wins. A file:\n  [run]\n  wait = \"adaptive\"\n  shared = \"1G\""
     )]
-    Config(ConfigArgs),
+    Config(Box<ConfigArgs>),
     /// Check what this computer allows, and how to mend what it does not
     #[command(
         after_help = "Example:\n  mapwire doctor --json\n\nThe exit code is 0 unless mapwire cannot work at all here."
@@ -212,6 +212,10 @@ pub(crate) struct RunArgs {
     /// job runs as ever
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) procs_per_node: Option<u16>,
+    /// Write down the datagrams between ranks, opened, as one pcapng file for Wireshark: see contrib/wireshark/mapwire.lua. Who reads it
+    /// reads data of the job
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
     /// At the end, say on standard error what each rank has counted; with =FILE, write it there as JSON
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) summary: Option<Option<PathBuf>>,

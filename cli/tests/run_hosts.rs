@@ -236,6 +236,26 @@ fn a_host_that_cannot_be_reached_is_named_with_what_its_command_says() {
 }
 
 #[test]
+fn a_host_that_ssh_does_not_know_is_named() {
+    // Without a network, so that nobody is asked for the name.
+    let can = std::process::Command::new("unshare")
+        .args(["--net", "ssh", "-V"])
+        .status();
+    if !can.is_ok_and(|status| status.success()) {
+        println!("skipped: no ssh here, or no network namespaces");
+        return;
+    }
+    let place = Place::new();
+    let agent = "unshare --net ssh -o BatchMode=yes {host}";
+    let options = ["--hosts", "far.invalid", "--launch-agent", agent];
+    let done = place.run(&[&["run"], &options[..], &["--", "true"]].concat());
+    done.code(1)
+        .says("host far.invalid: ssh: Could not resolve hostname far.invalid")
+        .says("host far.invalid: no agent of mapwire came; the command that starts it exited with code 255");
+    place.assert_empty();
+}
+
+#[test]
 fn a_host_without_mapwire_is_told_from_one_of_another_version() {
     let place = Place::new();
     let args = |agent| {
@@ -253,7 +273,7 @@ fn a_host_without_mapwire_is_told_from_one_of_another_version() {
         .run(&args("sh -c 'exec no-such-mapwire' {host}"))
         .code(1);
     done.says("host far: mapwire is not there; install it, or say where");
-    let other = "sh -c 'echo welcome; echo mapwire agent 2 9.8.7; sleep 60' {host}";
+    let other = "sh -c 'echo welcome; echo mapwire agent 3 9.8.7; sleep 60' {host}";
     let done = place.run(&args(other)).code(1);
     let both = format!(
         "host far has mapwire 9.8.7, this is {}",
@@ -266,7 +286,7 @@ fn a_host_without_mapwire_is_told_from_one_of_another_version() {
 #[test]
 fn an_agent_that_talks_nonsense_is_given_up() {
     let place = Place::new();
-    let greeting = format!("echo mapwire agent 2 {}", env!("CARGO_PKG_VERSION"));
+    let greeting = format!("echo mapwire agent 3 {}", env!("CARGO_PKG_VERSION"));
     for (nonsense, says) in [
         (
             "printf \"\\\\377\\\\377\\\\377\\\\377\"; sleep 60",
@@ -300,6 +320,10 @@ fn an_agent_that_talks_nonsense_is_given_up() {
 fn mistakes_are_told_before_anything_starts() {
     let place = Place::new();
     place.write("hosts", "a\nb slots=x\n");
+    let many: String = (0..16)
+        .map(|host| format!("h{host} slots=4096\n"))
+        .collect();
+    place.write("many", &many);
     for (options, says) in [
         (vec!["--hosts", "a,,b"], "--hosts: a host's name is missing"),
         (
@@ -311,6 +335,15 @@ fn mistakes_are_told_before_anything_starts() {
             "65536 ranks are too many; a job has at most 4096",
         ),
         (vec!["--hosts", "a:4096,b:4096"], "8192 ranks are too many"),
+        (
+            vec!["--hostfile", "many"],
+            "65536 ranks are too many; a job has at most 4096",
+        ),
+        (vec!["--hosts", "a,b", "-n", "0"], "at least one rank"),
+        (
+            vec!["--hosts", "a:0"],
+            "--hosts: a host has at least one slot, not 0",
+        ),
         (
             vec!["--hostfile", "hosts"],
             "hosts, line 2: `x` is not a number of slots",
@@ -363,7 +396,7 @@ fn mistakes_are_told_before_anything_starts() {
 fn an_agent_is_not_for_terminals_and_leaves_when_nobody_wants_it() {
     let place = Place::new();
     let done = place.run(&["agent"]).code(0);
-    assert!(done.out().starts_with("mapwire agent 2 "), "{}", done.out());
+    assert!(done.out().starts_with("mapwire agent 3 "), "{}", done.out());
 }
 
 #[test]

@@ -164,6 +164,10 @@ fn a_number_of_ranks_that_makes_no_sense_is_refused() {
         .run(&["run", "-n", "1000000000000", "--", "true"])
         .code(2)
         .says("at most 4096");
+    place
+        .run(&["run", "-n", "65536", "--", "true"])
+        .code(2)
+        .says("at most 4096");
     place.run(&["run", "--", "true"]).code(2).says("Give -n N");
     place.run(&["run", "-n", "2"]).code(2);
 }

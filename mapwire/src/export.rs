@@ -108,7 +108,7 @@ impl<'a> ExportBuilder<'a> {
     /// Runs `handler` after each message that asks for a notification has been delivered: in whichever thread of this
     /// process then runs the driver, outside its lock, so the handler may itself send. It must not wait for a lock of the program: its
     /// thread may hold that lock itself, or the owner may wait for a page of shared memory. Use `try_lock`, or leave the work to a
-    /// thread of the program.
+    /// thread of the program. Of one sender 65,536 notifications at most wait for their handlers; more are dropped and counted.
     pub fn on_notify(mut self, handler: impl Fn(Notification) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self

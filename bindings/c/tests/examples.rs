@@ -1,8 +1,11 @@
 //! The examples, built with pkg-config from an installed mapwire, outside the tree, and run.
 
 mod common;
+#[path = "../../../tests/namespaces.rs"]
+mod namespaces;
 
 use common::{Installed, Linking};
+use namespaces::Hosts;
 
 const LINKINGS: [Linking; 2] = [Linking::Shared, Linking::Static];
 
@@ -145,25 +148,50 @@ fn they_do_so_whichever_way_faults_are_caught() {
     assert_eq!(output.matches("counter 600: ok").count(), 3, "{output}");
 }
 
+/// The examples with their ranks, and what they say where no rank maps memory of another.
+const EXAMPLES: [(&str, u32, &[&str]); 4] = [
+    ("first", 2, &["rank 1 says 42"]),
+    (
+        "vmmc",
+        2,
+        &["table: ring path", "fetch: ok", "send_async: ok"],
+    ),
+    ("dsm", 3, &["counter 600: ok"]),
+    (
+        "work_queue",
+        4,
+        &["256 rows drawn; 66714 of 262144 points stay"],
+    ),
+];
+
+#[test]
+fn every_example_runs_over_hosts_that_are_namespaces_while_datagrams_are_lost() {
+    let Some(hosts) = Hosts::new(5) else { return };
+    if !hosts.join(4, 0..4, 1) {
+        return;
+    }
+    let installed = Installed::get(Linking::Shared);
+    for (name, ranks, lines) in EXAMPLES {
+        let names = &hosts.pids()[..ranks as usize];
+        let names: Vec<String> = names.iter().map(u32::to_string).collect();
+        let options = [
+            "--hosts",
+            &names.join(","),
+            "--launch-agent",
+            "nsenter --net=/proc/{host}/ns/net",
+            "-x",
+            "MAPWIRE_LOSS=2%",
+        ];
+        says(&installed.example(name).run(ranks, &options, &[]), lines);
+    }
+}
+
 #[test]
 fn every_example_runs_on_hosts_of_its_own_sealed_and_plain() {
     let installed = Installed::get(Linking::Shared);
     let sealed: &[&str] = &["--transport", "udp"];
     let plain: &[&str] = &["--transport", "udp", "--insecure"];
-    for (name, ranks, lines) in [
-        ("first", 2, &["rank 1 says 42"][..]),
-        (
-            "vmmc",
-            2,
-            &["table: ring path", "fetch: ok", "send_async: ok"],
-        ),
-        ("dsm", 3, &["counter 600: ok"]),
-        (
-            "work_queue",
-            4,
-            &["256 rows drawn; 66714 of 262144 points stay"],
-        ),
-    ] {
+    for (name, ranks, lines) in EXAMPLES {
         let example = installed.example(name);
         for options in [sealed, plain] {
             says(&example.run(ranks, options, &[]), lines);

@@ -17,11 +17,14 @@
 //! | [`lines`], [`sink`] | rank-tagged lines, and writing them without blocking the loop |
 //! | [`terminal`] | what a rank writes its output to |
 //! | [`signals`] | signals as readable events |
-//! | [`trace`] | one trace of what the ranks wrote down |
+//! | [`gathering`] | the folder of what the ranks write down |
+//! | [`trace`], [`capture`] | one trace, one capture of it |
 //! | [`seeing`] | what the ranks have counted: for the user at the end, for collectors of metrics |
 //! | [`hosts`] | jobs over several hosts |
 
+mod capture;
 mod ending;
+mod gathering;
 mod group;
 pub(crate) mod hosts;
 mod keeper;
@@ -123,43 +126,35 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let trace = match &args.trace {
-        None => None,
-        Some(target) => {
-            let command = args.program.iter().map(|word| word.to_string_lossy());
-            let per_node = args.procs_per_node.unwrap_or(1);
-            let command = command.map(Into::into).collect();
-            match trace::Trace::begin(target, work.ranks(), work.hosts(), per_node, command) {
-                Ok(trace) => Some(trace),
-                Err(why) => {
-                    eprintln!("mapwire: {why}");
-                    return ExitCode::from(2);
-                }
-            }
+    let gathering = match gathering::Gathering::begin(args, &work) {
+        Ok(gathering) => gathering,
+        Err(why) => {
+            eprintln!("mapwire: {why}");
+            return ExitCode::from(2);
         }
     };
-    let work = work.traced(trace.as_ref());
+    let work = work.writing(gathering.as_ref());
     match keeper::start() {
         Ok(keeper::Role::Keeper(code)) => {
             // Nothing of the job is left, so the ranks' files are what they will be. Ctrl-C ends this process as any other again.
             signals::unblock_all();
-            match trace.map(trace::Trace::finish) {
+            match gathering.map(gathering::Gathering::finish) {
                 Some(false) if code == 0 => ExitCode::FAILURE,
                 _ => ExitCode::from(code),
             }
         }
         Ok(keeper::Role::Launcher(link)) => {
             let ended = work.run(link);
-            // The keeper makes the trace, when nothing of the job is left; if it was killed, the launcher does.
+            // The keeper merges what ranks wrote, when nothing of the job is left; if it was killed, the launcher does.
             if ended.keeper_is_gone {
                 signals::unblock_ending();
-                trace.map(trace::Trace::finish);
+                gathering.map(gathering::Gathering::finish);
             }
             ExitCode::from(ended.code)
         }
         Err(error) => {
-            if let Some(trace) = trace {
-                trace.discard();
+            if let Some(gathering) = gathering {
+                gathering.discard();
             }
             eprintln!(
                 "mapwire: cannot start the launcher: {}",
@@ -194,7 +189,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
             program: args.program.clone(),
             variables,
             settings,
-            trace: None,
+            written: None,
             seeing,
         }));
     }
@@ -231,15 +226,14 @@ impl Work {
         }
     }
 
-    /// Has the ranks write what the trace is made of.
-    fn traced(mut self, trace: Option<&trace::Trace>) -> Self {
-        match (&mut self, trace) {
-            (_, None) => {}
-            (Self::Here(job), Some(trace)) => {
-                let (name, value) = trace.variable();
-                job.settings.environment.push((name.into(), value));
+    /// Has the ranks write what is gathered.
+    fn writing(mut self, gathering: Option<&gathering::Gathering>) -> Self {
+        if let Some(gathering) = gathering {
+            let (written, folder) = (gathering.written(), gathering.folder());
+            match &mut self {
+                Self::Here(job) => job.settings.environment.extend(written.variables(folder)),
+                Self::Spread(spread) => spread.written = Some((written, folder.into())),
             }
-            (Self::Spread(spread), Some(trace)) => spread.trace = Some(trace.folder().into()),
         }
         self
     }

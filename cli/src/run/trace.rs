@@ -1,8 +1,6 @@
-//! `mapwire run --trace`: the ranks write what they communicate into a folder beside the trace; when the job is over, their files
-//! become one trace in order of time.
+//! `mapwire run --trace`: the ranks write what they communicate; when the job is over, their files become one trace in order of time.
 
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,15 +11,9 @@ use mapwire_trace::{Metadata, RawReader, TraceWriter, WholeFile};
 use super::hosts::clock_of;
 use super::text_of;
 
-/// The variable by which ranks learn of the folder.
-const VARIABLE: &str = "MAPWIRE_TRACE_FOLDER";
-
 /// A trace that is being taken.
 pub(super) struct Trace {
     target: Destination,
-    /// The ranks' folder, which other users cannot enter.
-    folder: OwnedFd,
-    folder_path: PathBuf,
     ranks: u32,
     hosts: u32,
     /// Ranks that the trace has as processes of one node.
@@ -38,58 +30,33 @@ struct Outcome {
 }
 
 impl Trace {
-    /// Makes the folder of the ranks, beside the file `target`.
-    ///
-    /// # Errors
-    /// No file can be written there; the text says why.
-    pub(super) fn begin(
-        target: &Path,
+    /// A trace that becomes the file `target`.
+    pub(super) fn new(
+        target: Destination,
         ranks: u32,
         hosts: u32,
         per_node: u16,
         command: Vec<String>,
-    ) -> Result<Self, String> {
-        let wrong = |why: String| format!("--trace {}: {why}", target.display());
-        if target.file_name().is_none() {
-            return Err(wrong("a file must be named".to_owned()));
-        }
-        if target.is_dir() {
-            return Err(wrong("this is a folder; name a file".to_owned()));
-        }
-        let target = Destination::find(target)
-            .map_err(|error| wrong(format!("no file can be written there: {error}")))?;
-        let (folder, folder_path) = target
-            .private_folder(&format!(".{}.ranks", std::process::id()))
-            .map_err(|error| wrong(format!("nothing can be written beside it: {error}")))?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             target,
-            folder,
-            folder_path,
             ranks,
             hosts,
             per_node,
             command,
             began: SystemTime::now(),
-        })
+        }
     }
 
-    /// What the ranks' environment gets.
-    pub(super) fn variable(&self) -> (&'static str, String) {
-        (VARIABLE, self.folder_path.to_string_lossy().into_owned())
+    pub(super) fn path(&self) -> PathBuf {
+        self.target.path()
     }
 
-    /// Where the ranks' files belong.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder_path
-    }
-
-    /// Makes one trace of the ranks' files, when no rank writes any more; says on standard error what came of it. False when there
-    /// is no trace.
-    pub(super) fn finish(self) -> bool {
-        let path = self.target.path();
-        let outcome = self.merge();
-        remove(&self.folder_path);
-        match outcome {
+    /// Makes one trace of the ranks' files in `folder`, when no rank writes any more; says on standard error what came of it. False
+    /// when there is no trace.
+    pub(super) fn finish(self, folder: &Path) -> bool {
+        let path = self.path();
+        match self.merge(folder) {
             Ok(Outcome {
                 records,
                 bytes,
@@ -111,21 +78,14 @@ impl Trace {
         }
     }
 
-    /// Gives the trace up: no rank was started.
-    pub(super) fn discard(self) {
-        remove(&self.folder_path);
-    }
-
-    fn merge(&self) -> Result<Outcome, String> {
-        // By the descriptor: a folder of this name might be another by now.
-        let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
+    fn merge(&self, folder: &Path) -> Result<Outcome, String> {
         let mut readers = Vec::new();
         let mut notes = Vec::new();
         for rank in 0..self.ranks {
-            let path = file_of(&folder, rank);
+            let path = file_of(folder, rank);
             if path.exists() {
                 let reader = RawReader::open(&path).map_err(|error| text_of(&error))?;
-                readers.push(reader.ahead_by(clock_of(&folder, rank)));
+                readers.push(reader.ahead_by(clock_of(folder, rank)));
             } else {
                 notes.push(format!(
                     "rank {rank} wrote nothing: it never joined the job"
@@ -137,7 +97,7 @@ impl Trace {
         }
         // What each rank has counted itself goes with the trace, so that a study of it can be compared.
         let counted = (0..self.ranks).filter_map(|rank| {
-            let text = fs::read_to_string(counters_of(&folder, rank)).ok()?;
+            let text = fs::read_to_string(counters_of(folder, rank)).ok()?;
             Some(format!("rank {rank} counted {}", text.trim()))
         });
         let shared = (self.per_node > 1).then(|| {
@@ -185,14 +145,5 @@ impl Trace {
             bytes,
             notes,
         })
-    }
-}
-
-fn remove(folder: &Path) {
-    if let Err(error) = fs::remove_dir_all(folder) {
-        eprintln!(
-            "mapwire: the folder {} cannot be removed: {error}",
-            folder.display()
-        );
     }
 }

@@ -3,6 +3,8 @@
 mod attention;
 #[cfg(test)]
 mod bare_fabric;
+#[cfg(test)]
+mod conformance;
 mod datagrams;
 mod peers;
 mod receiving;
@@ -403,7 +405,7 @@ impl<F: Fabric> Driver<F> {
     /// Whether handlers of the program or lines of its log wait for a thread that may run and write them.
     #[inline]
     pub(crate) fn owes_program(&self) -> bool {
-        !self.teller.notices.is_empty() || !self.log.is_empty()
+        self.teller.has_notices() || !self.log.is_empty()
     }
 
     /// The views of the shared memory, while it is open.
@@ -562,6 +564,12 @@ impl<F: Fabric> Driver<F> {
     /// What was noted of sends by an import that were dropped after their command was done; notes afresh.
     pub fn take_refused(&mut self, import: mapwire_wire::ImportId) -> mapwire_nic::RefusedStores {
         self.node.take_refused(import)
+    }
+
+    /// Notifications that were dropped, since too many of their sender waited for the program.
+    #[must_use]
+    pub fn dropped_notices(&self) -> u64 {
+        self.teller.dropped_notices
     }
 
     /// Messages of this process that a peer refused after they had left: a revocation crossed them.

@@ -74,6 +74,9 @@ pub(crate) enum Line {
         offset: u64,
         length: u64,
     },
+    NoticeDropped {
+        from: NodeId,
+    },
     LauncherGone(RendezvousError),
     TraceEnded(std::io::Error),
     NotServed(String),
@@ -137,6 +140,9 @@ impl Line {
                 length,
             } => {
                 tracing::warn!(%from, %export, offset, length, "a notification for a range outside the export was dropped");
+            }
+            Self::NoticeDropped { from } => {
+                tracing::warn!(%from, "a notification was dropped: too many of its sender wait for the handlers of the program");
             }
             Self::LauncherGone(error) => {
                 tracing::debug!(%error, "the launcher had gone before this rank left");

@@ -27,6 +27,7 @@ pub struct Metric {
 struct Sources {
     nic: mapwire_nic::Counters,
     refused_stores: u64,
+    dropped_notices: u64,
     pages: mapwire_translation::Counters,
     shared: mapwire_dsm::Counters,
     links: Links,
@@ -99,6 +100,7 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
     let Sources {
         nic,
         refused_stores,
+        dropped_notices,
         pages,
         shared,
         links,
@@ -143,6 +145,13 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
         (
             counter("notifications", "Notifications raised"),
             nic.notifications,
+        ),
+        (
+            counter(
+                "notifications_dropped",
+                "Notifications dropped, since too many of their sender waited",
+            ),
+            *dropped_notices,
         ),
         (counter("fetches", "Fetches completed"), nic.fetches),
         (
@@ -303,6 +312,7 @@ impl<F: Fabric> Driver<F> {
         let sources = Sources {
             nic: *self.nic().counters(),
             refused_stores: self.refused_stores(),
+            dropped_notices: self.dropped_notices(),
             pages: TranslationDesign::counters(self.nic().translation()) + self.page_counters(),
             shared: self.shared_before + self.shared_counters(),
             links,

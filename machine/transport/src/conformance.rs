@@ -1,10 +1,13 @@
 //! The tests that every transport must pass.
 //!
 //! [`run`] takes a maker of connected networks: given `n`, it returns `n` transports, number `i` being node `i`, each
-//! connected to every other. The tests poll all of them from one thread, and panic on the first violation.
+//! connected to every other. What nodes promise each other over any transport stands in [`mapwire_node::conformance`], and is run with
+//! packets as messages; the rest is what a [`Transport`] promises besides. The tests poll all of them from one thread, and panic on the
+//! first violation.
 
 use std::time::{Duration, Instant};
 
+use mapwire_node::conformance::{self, Heard, Refused, World};
 use mapwire_wire::{Header, NodeId};
 
 use crate::payload::Payload;
@@ -15,23 +18,109 @@ pub type Network = Vec<Box<dyn Transport>>;
 
 /// How long a packet may take to arrive on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A queue must push back before it has taken this many packets.
-const MOST_QUEUED: u32 = 1 << 20;
 /// The longest payload at the least: a page and a signal.
 const LEAST_BYTES: usize = 4096 + mapwire_wire::SIGNAL_TRAILER_BYTES;
 
 /// Runs every test.
 pub fn run(make: &mut dyn FnMut(usize) -> Network) {
-    every_length_arrives_intact(make(2));
+    conformance::run(&mut |nodes| {
+        Box::new(Packets {
+            net: make(usize::from(nodes)).into_iter().map(Some).collect(),
+            start: Instant::now(),
+        })
+    });
     pieces_arrive_joined(make(2));
-    packets_of_a_pair_arrive_in_order(make(3));
-    a_full_queue_pushes_back_and_recovers(make(2));
     peers_take_turns(make(4));
     an_unreleased_packet_stays_and_holds_up_nobody_else(make(3));
     drained_means_that_everything_was_released(make(2));
-    a_closed_peer_is_reported_after_its_last_packet(make(3));
-    a_disconnected_peer_is_reported_after_its_last_packet(make(2));
+    a_disconnected_peer_is_told_too(make(2));
     bad_sends_are_refused_and_send_nothing(make(2));
+}
+
+/// A network whose packets are the messages.
+struct Packets {
+    /// `None`: has ended.
+    net: Vec<Option<Box<dyn Transport>>>,
+    start: Instant,
+}
+
+impl Packets {
+    fn node(&mut self, node: NodeId) -> Option<&mut Box<dyn Transport>> {
+        self.net[usize::from(node.0)].as_mut()
+    }
+
+    fn flush(&mut self) {
+        self.net.iter_mut().flatten().for_each(|node| node.flush());
+    }
+}
+
+/// A header that is of this payload only.
+fn header_of(payload: &[u8]) -> Header {
+    let sum = |sum: u32, byte: &u8| sum.rotate_left(5) ^ u32::from(*byte);
+    header(payload.iter().fold(7, sum), payload.len())
+}
+
+impl World for Packets {
+    fn max_bytes(&self) -> usize {
+        let longest = self
+            .net
+            .iter()
+            .flatten()
+            .map(|node| node.max_payload_bytes());
+        longest.min().expect("a node")
+    }
+
+    fn keeps_last_words(&self) -> bool {
+        true
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: &[u8]) -> Result<(), Refused> {
+        let node = self.node(from).expect("a node that has not ended");
+        match node.send(to, &header_of(message), Payload::one(message)) {
+            Ok(()) => Ok(()),
+            Err(SendError::WouldBlock(of)) if of == to => Err(Refused::Full),
+            Err(SendError::PeerGone(of)) if of == to => Err(Refused::Gone),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn hear(&mut self, at: NodeId) -> Option<Heard> {
+        let node = self.node(at)?;
+        let packet = match node.poll_receive() {
+            Ok(packet) => packet?,
+            Err(ReceiveError::PeerGone(peer)) => return Some(Heard::Gone(peer)),
+            Err(other) => panic!("{other}"),
+        };
+        let mut payload = vec![0; packet.payload.len_bytes()];
+        packet.payload.copy_to_slice(0, &mut payload);
+        assert_eq!(packet.header, &header_of(&payload), "the header");
+        let from = packet.from;
+        node.release(from);
+        Some(Heard::Message(from, payload))
+    }
+
+    fn go_on(&mut self) -> bool {
+        self.flush();
+        self.start.elapsed() < PATIENCE
+    }
+
+    fn rest(&mut self) {
+        let end = Instant::now() + Duration::from_millis(10);
+        while Instant::now() < end {
+            self.flush();
+            std::thread::yield_now();
+        }
+    }
+
+    fn end(&mut self, node: NodeId) {
+        self.net[usize::from(node.0)] = None;
+    }
+
+    fn give_up(&mut self, at: NodeId, peer: NodeId) {
+        if let Some(node) = self.node(at) {
+            node.disconnect(peer);
+        }
+    }
 }
 
 /// A packet as a test keeps it.
@@ -135,23 +224,6 @@ fn expect_nothing(net: &mut Network, by: usize) {
     }
 }
 
-fn every_length_arrives_intact(mut net: Network) {
-    let longest = net[0].max_payload_bytes();
-    assert!(longest >= LEAST_BYTES);
-    // Beyond a page those around whole pages, and the longest.
-    let beyond = (LEAST_BYTES..=longest)
-        .filter(|len_bytes| (len_bytes + 17) % 4096 < 34 || longest - len_bytes < 3);
-    for len_bytes in (0..LEAST_BYTES).chain(beyond) {
-        let number = len_bytes as u32;
-        try_send(&mut net, 0, 1, number, len_bytes).expect("room");
-        expect(&mut net, 1, 0, number, len_bytes);
-        try_send(&mut net, 1, 0, number, len_bytes).expect("room");
-        expect(&mut net, 0, 1, number, len_bytes);
-    }
-    expect_nothing(&mut net, 0);
-    expect_nothing(&mut net, 1);
-}
-
 fn pieces_arrive_joined(mut net: Network) {
     let longest = net[0].max_payload_bytes();
     for len_bytes in [
@@ -175,64 +247,6 @@ fn pieces_arrive_joined(mut net: Network) {
             let sent = net[0].send(NodeId(1), &header(1, len_bytes), payload);
             sent.expect("room");
             expect(&mut net, 1, 0, 1, len_bytes);
-        }
-    }
-}
-
-fn packets_of_a_pair_arrive_in_order(mut net: Network) {
-    const PACKETS: u32 = 3000;
-    let longest = net[0].max_payload_bytes();
-    let len_of = |node: u32, number: u32| match number.wrapping_mul(2_654_435_761 + 2 * node) >> 28
-    {
-        0 => longest,
-        short if short < 12 => short as usize * 12,
-        long => long as usize * 97,
-    };
-    let mut sent = [0u32; 2];
-    let mut got = [0u32; 2];
-    let start = Instant::now();
-    while got != [PACKETS; 2] {
-        assert!(start.elapsed() < PATIENCE, "stuck at {sent:?} {got:?}");
-        for (node, sent) in sent.iter_mut().enumerate() {
-            while *sent < PACKETS {
-                let number = *sent;
-                match try_send(&mut net, node, 2, number, len_of(node as u32, number)) {
-                    Ok(()) => *sent += 1,
-                    Err(SendError::WouldBlock(NodeId(2))) => break,
-                    Err(other) => panic!("{other}"),
-                }
-            }
-        }
-        for _ in 0..7 {
-            if let Some(kept) = look(&mut net, 2).expect("no ending") {
-                net[2].release(kept.from);
-                let node = usize::from(kept.from.0);
-                assert_eq!(kept.number, got[node], "the order of node {node}");
-                let len_bytes = len_of(node as u32, kept.number);
-                assert!(kept.payload == pattern(kept.number, len_bytes));
-                got[node] += 1;
-            }
-        }
-    }
-}
-
-fn a_full_queue_pushes_back_and_recovers(mut net: Network) {
-    for len_bytes in [0, 100, 4096, net[0].max_payload_bytes()] {
-        for _ in 0..3 {
-            let mut sent = 0;
-            let error = loop {
-                match try_send(&mut net, 0, 1, sent, len_bytes) {
-                    Ok(()) => sent += 1,
-                    Err(error) => break error,
-                }
-                assert!(sent < MOST_QUEUED, "no push back");
-            };
-            assert_eq!(error, SendError::WouldBlock(NodeId(1)));
-            assert!(sent > 0, "an empty queue takes a packet");
-            for number in 0..sent {
-                expect(&mut net, 1, 0, number, len_bytes);
-            }
-            expect_nothing(&mut net, 1);
         }
     }
 }
@@ -310,19 +324,7 @@ fn expect_ending(net: &mut Network, by: usize, from: u16) {
     );
 }
 
-fn a_closed_peer_is_reported_after_its_last_packet(mut net: Network) {
-    try_send(&mut net, 2, 0, 1, 3000).expect("room");
-    try_send(&mut net, 2, 0, 2, 3).expect("room");
-    drop(net.pop());
-    expect_input(&mut net, 0);
-    expect(&mut net, 0, 2, 1, 3000);
-    expect(&mut net, 0, 2, 2, 3);
-    expect_ending(&mut net, 0, 2);
-    try_send(&mut net, 1, 0, 3, 3).expect("the others go on");
-    expect(&mut net, 0, 1, 3, 3);
-}
-
-fn a_disconnected_peer_is_reported_after_its_last_packet(mut net: Network) {
+fn a_disconnected_peer_is_told_too(mut net: Network) {
     try_send(&mut net, 1, 0, 1, 3000).expect("room");
     net[0].disconnect(NodeId(1));
     assert_eq!(

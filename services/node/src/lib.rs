@@ -4,12 +4,16 @@
 //! ([`mapwire_vmmc`]), its pinned pages ([`mapwire_translation::HostSide`]) and its [services](mapwire_service::Service). It sees no
 //! clock, thread, file or memory. Whoever runs it, a computer or a simulator, gives it what happens (`handle_*`, and the calls of
 //! programs) and does what it asks for (`poll_*`).
+//!
+//! `conformance` (feature `conformance`) states what nodes promise each other over any transport, as tests.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod confinement;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod node;
 mod pages;

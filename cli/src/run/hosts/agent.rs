@@ -72,11 +72,8 @@ fn rustix_stdin() -> impl io::Read {
 }
 
 fn run(start: Start, frames: Frames) -> ExitCode {
-    let basket = if start.trace {
-        Some(Basket::make())
-    } else {
-        None
-    };
+    let written = start.written;
+    let basket = (written.trace || written.capture).then(Basket::make);
     let host = start.host.clone();
     let figures = start.figures;
     let refuse = |why: String, code: u8| {
@@ -94,7 +91,12 @@ fn run(start: Start, frames: Frames) -> ExitCode {
     };
     let basket = match basket.transpose() {
         Ok(basket) => basket,
-        Err(error) => return refuse(format!("no folder for the trace can be made: {error}"), 1),
+        Err(error) => {
+            return refuse(
+                format!("no folder for what ranks write can be made: {error}"),
+                1,
+            );
+        }
     };
     let job = match job(start, basket.as_ref()) {
         Ok(job) => job,
@@ -138,7 +140,7 @@ fn serve(
         if let Some(basket) = basket
             && let Err(error) = basket.send(ranks, |frame| uplink.send(&frame))
         {
-            eprintln!("what its ranks wrote for the trace cannot be read: {error}");
+            eprintln!("what its ranks wrote cannot be read: {error}");
         }
         uplink.finish(ended.code);
     }
@@ -167,12 +169,9 @@ fn job(start: Start, basket: Option<&Basket>) -> Result<Job, (u8, String)> {
         .map(|(name, value)| (text(name), text(value)));
     // Names of variables are ours; those that are not would be ignored.
     let mut environment: Vec<(String, String)> = start.environment;
-    environment.extend(basket.map(|basket| {
-        (
-            "MAPWIRE_TRACE_FOLDER".to_owned(),
-            basket.folder().to_string_lossy().into_owned(),
-        )
-    }));
+    if let Some(basket) = basket {
+        environment.extend(start.written.variables(basket.folder()));
+    }
     Ok(Job {
         place,
         program,

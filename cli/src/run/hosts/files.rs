@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mapwire_driver::capture::{counters_of, file_of};
+use mapwire_transport::net::capture;
 
 use super::frame::{FILE, frame};
 
@@ -68,10 +69,13 @@ pub(crate) fn clock_of(folder: &Path, rank: u32) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-/// All files that ranks may write for a trace.
+/// All files that ranks may write for a trace and a capture.
 fn names(folder: &Path, ranks: Range<u32>) -> impl Iterator<Item = PathBuf> {
     let folder = folder.to_owned();
-    ranks.flat_map(move |rank| [file_of(&folder, rank), counters_of(&folder, rank)])
+    ranks.flat_map(move |rank| {
+        let captured = capture::file_of(&folder, rank);
+        [file_of(&folder, rank), counters_of(&folder, rank), captured]
+    })
 }
 
 /// A folder of this process for the files of its ranks, which goes with it.

@@ -10,8 +10,10 @@ use mapwire_transport::board::RankState;
 use mapwire_transport::rendezvous::{Card, Word};
 use serde::{Deserialize, Serialize};
 
+use super::super::gathering::Written;
+
 /// Number of this protocol.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 /// What the first line begins with.
 pub(super) const GREETING: &str = "mapwire agent ";
 /// Longest body, in bytes: a line of output and its tag fit.
@@ -61,8 +63,8 @@ pub(super) struct Start {
     pub(super) bind: bool,
     /// Seconds that a rank may be stopped.
     pub(super) stop_grace_s: f64,
-    /// Whether ranks write a trace.
-    pub(super) trace: bool,
+    /// What ranks write.
+    pub(super) written: Written,
     /// Whether the head wants to see figures.
     pub(super) figures: bool,
 }
@@ -184,12 +186,16 @@ impl State {
     }
 }
 
-/// The name of this boot of the kernel; processes for which it is the same have one clock.
+/// The name of this boot of the kernel and of the clocks of this process in it; processes for which it is the same have one clock.
+/// Empty where it is not known.
 pub(super) fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    // A kernel without namespaces of time has one clock for all.
+    let time = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    boot.map_or_else(|_| String::new(), |boot| boot + &time.to_string_lossy())
 }
 
-/// The clock by which ranks write traces, in nanoseconds.
+/// The clock by which ranks write traces and captures, in nanoseconds.
 pub(super) fn clock_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64

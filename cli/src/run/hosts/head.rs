@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process_gr
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::super::ending::{self, RankEnd};
+use super::super::gathering::Written;
 use super::super::group::Group;
 use super::super::keeper::Link;
 use super::super::launcher::{Ended, KILL_GRACE, SAME_SIGNAL};
@@ -49,8 +50,8 @@ pub(crate) struct Spread {
     pub(crate) program: Vec<OsString>,
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) settings: Settings,
-    /// Where the files go that ranks write for a trace.
-    pub(crate) trace: Option<PathBuf>,
+    /// What ranks write, and where their files go.
+    pub(crate) written: Option<(Written, PathBuf)>,
     pub(crate) seeing: Option<Wanted>,
 }
 
@@ -155,7 +156,7 @@ impl Head {
             last_signal: None,
             beat_at: Instant::now() + BEAT,
             tap: None,
-            files: spread.trace.clone().map(Files::into_folder),
+            files: (spread.written.clone()).map(|(_, folder)| Files::into_folder(folder)),
             watch: seeing.map(Watch::begin).transpose()?,
             samples: spread
                 .plan
@@ -413,7 +414,7 @@ impl Head {
                 terminal: settings.stdout == Stdout::Terminal,
                 bind: settings.bind == Bind::Core,
                 stop_grace_s: settings.stop_grace.as_secs_f64(),
-                trace: spread.trace.is_some(),
+                written: (spread.written.as_ref()).map_or_else(Written::default, |(it, _)| *it),
                 figures: self.watch.is_some(),
             };
             peer.tell(&Message::Start(Box::new(start)));
@@ -479,7 +480,7 @@ impl Head {
         for peer in &self.peers {
             if let Err(error) = files.note_clock(peer.ranks.clone(), peer.clock.ahead_ns()) {
                 self.say(&format!(
-                    "trace: the clock of host {} cannot be noted: {error}",
+                    "the clock of host {} cannot be noted: {error}",
                     peer.name
                 ));
             }

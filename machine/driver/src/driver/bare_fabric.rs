@@ -1,7 +1,8 @@
-//! Two drivers of one process over a fabric that has packets and nothing else: no bells that wake, no news, no memory passed to the
-//! other driver.
+//! Drivers of one process over a fabric that has packets and perhaps datagrams, and nothing else: no bells that wake, no news, no memory
+//! passed to the other driver.
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use mapwire_translation::PageRange;
 use mapwire_transport::bells::{Sleeper, Slept, Wake};
 use mapwire_transport::board::{Figures, RankState};
 use mapwire_transport::fabric::{Doorbells, Fabric, News};
+use mapwire_transport::net::Net;
 use mapwire_transport::payload::{Payload, Received};
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::transport::{Packet, ReceiveError, SendError, Transport};
@@ -26,7 +28,7 @@ const BYTES: usize = 64 << 10;
 
 /// Bells that nobody hears.
 #[derive(Debug)]
-struct Silent;
+pub(super) struct Silent;
 
 impl Doorbells for Silent {
     fn enter_polling(&self) {}
@@ -63,25 +65,30 @@ impl Doorbells for Silent {
 /// A packet in the queue of its receiver.
 type Sent = (NodeId, Header, Vec<u8>);
 
-/// Packets between two nodes, in queues of this process.
+/// Packets between nodes, in queues of this process.
 #[derive(Debug)]
-struct Bare {
+pub(super) struct Queues {
     me: NodeId,
-    queues: Arc<[Mutex<VecDeque<Sent>>; 2]>,
+    queues: Arc<[Mutex<VecDeque<Sent>>]>,
     head: Option<Sent>,
-    bells: Arc<Silent>,
-    /// Memory can be passed to this process itself, as where some peers are on its host.
-    passes_to_itself: bool,
-    peers: [NodeId; 2],
 }
 
-impl Bare {
+impl Queues {
+    /// Those of a node that sends to itself only.
+    pub(super) fn alone(me: NodeId) -> Self {
+        Self {
+            me,
+            queues: (0..=me.0).map(|_| Mutex::default()).collect(),
+            head: None,
+        }
+    }
+
     fn queue(&self, of: NodeId) -> std::sync::MutexGuard<'_, VecDeque<Sent>> {
         self.queues[usize::from(of.0)].lock().unwrap()
     }
 }
 
-impl Transport for Bare {
+impl Transport for Queues {
     fn max_payload_bytes(&self) -> usize {
         MAX_PAYLOAD_BYTES
     }
@@ -127,14 +134,78 @@ impl Transport for Bare {
     fn disconnect(&mut self, _: NodeId) {}
 }
 
-impl Fabric for Bare {
+/// A transport, and what else a fabric must have.
+#[derive(Debug)]
+pub(super) struct Bare<T> {
+    transport: T,
+    net: Option<Net>,
+    me: NodeId,
+    bells: Arc<Silent>,
+    /// Memory can be passed to this process itself, as where some peers are on its host.
+    passes_to_itself: bool,
+    peers: Vec<NodeId>,
+}
+
+impl<T> Bare<T> {
+    /// Over `transport` and, where there is one, `net`, which then leads to all of the other `nodes`.
+    pub(super) fn new(transport: T, net: Option<Net>, me: NodeId, nodes: u16) -> Self {
+        Self {
+            transport,
+            net,
+            me,
+            bells: Arc::new(Silent),
+            passes_to_itself: false,
+            peers: (0..nodes).map(NodeId).collect(),
+        }
+    }
+}
+
+impl<T: Transport> Transport for Bare<T> {
+    fn max_payload_bytes(&self) -> usize {
+        let of_packets = self.transport.max_payload_bytes();
+        match &self.net {
+            Some(_) => of_packets.min(Net::max_payload_bytes()),
+            None => of_packets,
+        }
+    }
+
+    fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
+        self.transport.send(to, header, payload)
+    }
+
+    fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
+        self.transport.poll_receive()
+    }
+
+    fn release(&mut self, from: NodeId) {
+        self.transport.release(from);
+    }
+
+    fn has_input(&self) -> bool {
+        self.transport.has_input()
+    }
+
+    fn flush(&mut self) {
+        self.transport.flush();
+    }
+
+    fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
+        self.transport.drained(to)
+    }
+
+    fn disconnect(&mut self, peer: NodeId) {
+        self.transport.disconnect(peer);
+    }
+}
+
+impl<T: Transport + Debug + Send + 'static> Fabric for Bare<T> {
     type Bells = Silent;
 
     fn me(&self) -> NodeId {
         self.me
     }
     fn size(&self) -> usize {
-        2
+        self.peers.len()
     }
     fn uid(&self) -> u32 {
         0
@@ -144,6 +215,12 @@ impl Fabric for Bare {
     }
     fn passes_memory(&self, to: NodeId) -> bool {
         self.passes_to_itself && to == self.me
+    }
+    fn is_remote(&self, peer: NodeId) -> bool {
+        self.net.is_some() && peer != self.me
+    }
+    fn net(&mut self) -> Option<&mut Net> {
+        self.net.as_mut()
     }
     fn has_news(&self) -> bool {
         false
@@ -167,28 +244,30 @@ impl Fabric for Bare {
         64
     }
     fn has_next(&mut self, _: NodeId) -> bool {
-        self.has_input()
+        self.transport.has_input()
     }
     fn bury(&mut self) {}
 }
 
 struct Pair {
-    drivers: [Driver<Bare>; 2],
+    drivers: [Driver<Bare<Queues>>; 2],
     words: [Arc<CompletionWords>; 2],
 }
 
 impl Pair {
     fn new(passes_to_itself: bool) -> Self {
-        let queues = Arc::default();
+        let queues: Arc<[_]> = (0..2).map(|_| Mutex::default()).collect();
         let words = [(); 2].map(|()| Arc::new(CompletionWords::new()));
         let driver = |number: u16| {
-            let bare = Bare {
-                me: NodeId(number),
+            let me = NodeId(number);
+            let packets = Queues {
+                me,
                 queues: Arc::clone(&queues),
                 head: None,
-                bells: Arc::new(Silent),
+            };
+            let bare = Bare {
                 passes_to_itself,
-                peers: [NodeId(0), NodeId(1)],
+                ..Bare::new(packets, None, me, 2)
             };
             let peers = (0..2).map(|_| Arc::default()).collect();
             let words = Arc::clone(&words[usize::from(number)]);
@@ -275,8 +354,8 @@ fn store_fetch_and_notify(mut pair: Pair) {
         signal: None,
         completion,
     });
-    pair.run_until(|pair| !pair.drivers[1].teller.notices.is_empty());
-    let notice = pair.drivers[1].teller.notices.pop_front().unwrap();
+    pair.run_until(|pair| pair.drivers[1].teller.has_notices());
+    let notice = pair.drivers[1].teller.take_notice().unwrap();
     (notice.handler)(notice.notification);
     assert_eq!(told.lock().unwrap()[0].length, BYTES as u64);
     let mut there = vec![0; BYTES];

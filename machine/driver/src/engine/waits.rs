@@ -188,7 +188,7 @@ impl<F: Fabric> Engine<F> {
             Some(mut driver) => (
                 driver.poll(),
                 driver.owes_program(),
-                driver.teller.notices.pop_front(),
+                driver.teller.take_notice(),
             ),
         };
         if owing {
@@ -263,7 +263,7 @@ impl<F: Fabric> Engine<F> {
             if !driver.owes_program() {
                 return;
             }
-            next = (driver.teller.notices.pop_front(), driver.log.pop());
+            next = (driver.teller.take_notice(), driver.log.pop());
         }
     }
 
@@ -341,7 +341,7 @@ impl<F: Fabric> Engine<F> {
                 driver.ring_due();
             }
             let notice = match place {
-                Place::Program => driver.teller.notices.pop_front(),
+                Place::Program => driver.teller.take_notice(),
                 Place::FaultHandler => None,
             };
             drop(driver);

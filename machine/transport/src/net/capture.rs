@@ -4,6 +4,11 @@
 //! A datagram stands in a plain envelope, behind headers of UDP and IPv4 (LINKTYPE_RAW). `10.P.H.L` stands for path P of the
 //! node 256 × H + L, and the checksums are 0: not computed. The file is bounded: datagrams are cut to [`SNAP_BYTES`], and what
 //! would exceed [`MAX_FILE_BYTES`] is not written. It holds keys of exports and data of the program, so its owner alone may read it.
+//!
+//! Times are those of the monotonic clock, moved to the time of day at which the file began, so that none is before the one above it.
+//! A comment of the interface says by how much they are moved; [`merge`](fn@merge) needs it for files of several hosts.
+
+mod merge;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,8 +16,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mapwire_host::waiting::now_ns;
 use mapwire_seal::{PLAIN_FRONT_BYTES, Plain};
 use mapwire_wire::NodeId;
+
+pub use merge::{Merged, Source, merge};
 
 use crate::payload::Payload;
 
@@ -27,6 +35,12 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 const HEADERS_BYTES: usize = 28;
+/// What the comment of an interface begins and ends with, around a number of nanoseconds.
+const MOVED: [&str; 2] = ["times are of the monotonic clock, moved by ", " ns"];
+/// Options of an interface: a comment, its name, the resolution of times.
+const COMMENT: u16 = 1;
+const NAME: u16 = 2;
+const RESOLUTION: u16 = 9;
 /// No registered service has it.
 const PORT: u16 = 47011;
 
@@ -49,6 +63,8 @@ pub(super) struct Capture {
     me: NodeId,
     job: u32,
     left_bytes: u64,
+    /// By how much times are moved, in nanoseconds.
+    moved_ns: i64,
     /// A datagram of a link, up to [`SNAP_BYTES`] or to the end of a payload.
     datagram: Vec<u8>,
 }
@@ -75,9 +91,16 @@ fn option(code: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a capture file begins with; packets of `ranks` follow, each on the interface of its place there.
-#[must_use]
-pub fn preamble(ranks: impl IntoIterator<Item = u32>) -> Vec<u8> {
+/// By how many nanoseconds the time of day is ahead of the monotonic clock.
+fn time_of_day_ns() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |it| i64::try_from(it.as_nanos()).unwrap_or(i64::MAX));
+    now.saturating_sub_unsigned(now_ns())
+}
+
+/// What a capture file begins with; packets of `ranks` follow, each on the interface of its place there, at times of the monotonic
+/// clock that are moved by `moved_ns`.
+fn preamble(ranks: impl IntoIterator<Item = u32>, moved_ns: i64) -> Vec<u8> {
     // Byte order, version 1.0, length unknown.
     let head = [0x1a2b_3c4d_u32, 1, u32::MAX, u32::MAX].map(u32::to_le_bytes);
     let mut bytes = block(SECTION, head.as_flattened());
@@ -86,9 +109,14 @@ pub fn preamble(ranks: impl IntoIterator<Item = u32>) -> Vec<u8> {
         body.extend(LINKTYPE_RAW.to_le_bytes());
         body.extend([0; 2]);
         body.extend(((HEADERS_BYTES + PLAIN_FRONT_BYTES + SNAP_BYTES) as u32).to_le_bytes());
-        body.extend(option(2, format!("rank {rank}").as_bytes()));
-        // Times are in nanoseconds.
-        body.extend(option(9, &[9]));
+        let [before, after] = MOVED;
+        body.extend(option(
+            COMMENT,
+            format!("{before}{moved_ns}{after}").as_bytes(),
+        ));
+        body.extend(option(NAME, format!("rank {rank}").as_bytes()));
+        // Nanoseconds.
+        body.extend(option(RESOLUTION, &[9]));
         body.extend(option(0, &[]));
         bytes.extend(block(INTERFACE, &body));
     }
@@ -103,13 +131,15 @@ impl Capture {
             .create_new(true)
             .mode(0o600)
             .open(file_of(folder, me.0.into()))?;
-        let head = preamble([me.0.into()]);
+        let moved_ns = time_of_day_ns();
+        let head = preamble([me.0.into()], moved_ns);
         file.write_all(&head)?;
         Ok(Self {
             file,
             me,
             job,
             left_bytes: MAX_FILE_BYTES - head.len() as u64,
+            moved_ns,
             datagram: Vec::with_capacity(SNAP_BYTES),
         })
     }
@@ -144,8 +174,7 @@ impl Capture {
         let path = self.datagram.get(2).copied().unwrap_or(0);
         let whole = HEADERS_BYTES + PLAIN_FRONT_BYTES + length;
         let cut = HEADERS_BYTES + PLAIN_FRONT_BYTES + self.datagram.len();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_ns = now.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
+        let now_ns = now_ns().wrapping_add_signed(self.moved_ns);
         let mut body = Vec::with_capacity(32 + cut);
         let fields = [
             0,
@@ -201,7 +230,8 @@ mod tests {
         let mut capture = Capture::create(folder.path(), NodeId(2), 0x0403_0201).unwrap();
         record(&mut capture);
         let bytes = std::fs::read(file_of(folder.path(), 2)).unwrap();
-        let packets = bytes.strip_prefix(&preamble([2])[..]).unwrap();
+        let head = preamble([2], capture.moved_ns);
+        let packets = bytes.strip_prefix(&head[..]).unwrap();
         let word = |at: usize| u32::from_le_bytes(packets[at..at + 4].try_into().unwrap()) as usize;
         let first = word(4);
         assert_eq!((word(0), word(20), word(24)), (6, 28 + 12 + 5, 28 + 12 + 5));
@@ -230,7 +260,8 @@ mod tests {
         record(&mut capture);
         record(&mut capture);
         let length = std::fs::metadata(file_of(folder.path(), 2)).unwrap().len();
-        assert_eq!(length - preamble([2]).len() as u64, 88);
+        let head = preamble([2], capture.moved_ns);
+        assert_eq!(length - head.len() as u64, 92);
     }
 
     #[test]

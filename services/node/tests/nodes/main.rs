@@ -6,5 +6,6 @@ mod allocations;
 mod confined;
 mod counter;
 mod processes;
+mod quotas;
 mod sharing;
 mod world;

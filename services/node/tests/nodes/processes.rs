@@ -47,7 +47,7 @@ pub(crate) fn import(
     }
 }
 
-fn send(world: &mut World, of: Endpoint, import: ImportId, offset: u64, data: &[u8]) {
+pub(crate) fn send(world: &mut World, of: Endpoint, import: ImportId, offset: u64, data: &[u8]) {
     let command = CommandRepr::ShortSend {
         import,
         offset,

@@ -7,7 +7,7 @@ use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, Told};
 use mapwire_translation::{
     CacheConfig, Frame, Hierarchical, PAGE_BYTES, PageRange, PinPages, PinRules, Process,
 };
-use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, Key, NodeId, ProcessId};
+use mapwire_wire::{CommandRepr, Endpoint, HandlerId, Header, ImportId, Key, NodeId, ProcessId};
 
 /// Process `process` of node `node`.
 pub(crate) fn at(node: u16, process: u16) -> Endpoint {
@@ -71,6 +71,8 @@ pub(crate) struct World {
     pub(crate) asked: Vec<Vec<Ask>>,
     /// Imports of a process's shared memory by another, and where its own begins.
     pub(crate) segments: BTreeMap<(Endpoint, Endpoint), (ImportId, u64)>,
+    /// Takes nothing that is sent to it.
+    pub(crate) deaf: Option<NodeId>,
 }
 
 impl World {
@@ -102,6 +104,7 @@ impl World {
             told: vec![Vec::new(); count],
             asked: vec![Vec::new(); count],
             segments: BTreeMap::new(),
+            deaf: None,
         }
     }
 
@@ -147,8 +150,12 @@ impl World {
         let from = NodeId(number as u16);
         worked |= self.drain(number, None);
         while let Some(packet) = self.nodes[number].poll_transmit() {
-            worked = true;
             let (to, header) = (packet.to, packet.header);
+            if self.deaf == Some(to) {
+                self.nodes[number].handle_transmit_blocked(to);
+                continue;
+            }
+            worked = true;
             let payload = match &packet.source {
                 Source::Inline { bytes, length } => bytes[..usize::from(*length)].to_vec(),
                 Source::Message(bytes) => bytes.to_vec(),
@@ -159,13 +166,17 @@ impl World {
                 }
             };
             self.nodes[number].handle_transmitted(to);
-            let receiver = usize::from(to.0);
-            let payload = &payload[..];
-            let verdict = self.nodes[receiver].handle_packet(from, &header, &payload, BufferId(0));
-            assert_eq!(verdict, Verdict::Taken, "pages are pinned before");
-            self.drain(receiver, Some((from, payload)));
+            self.give(to, from, &header, &payload);
         }
         worked
+    }
+
+    /// A packet arrives, which `from` has sent.
+    pub(crate) fn give(&mut self, to: NodeId, from: NodeId, header: &Header, payload: &[u8]) {
+        let receiver = usize::from(to.0);
+        let verdict = self.nodes[receiver].handle_packet(from, header, &payload, BufferId(0));
+        assert_eq!(verdict, Verdict::Taken, "pages are pinned before");
+        self.drain(receiver, Some((from, payload)));
     }
 
     /// Does what a node asks for, with the payload of the packet that it was given last.

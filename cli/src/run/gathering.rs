@@ -1,0 +1,153 @@
+//! What ranks write in a job for a trace or a capture: into one folder, beside the file that is made of it at the end.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use mapwire_trace::whole_file::Destination;
+
+use super::capture::Capture;
+use super::trace::Trace;
+use super::{Work, hosts};
+use crate::args::RunArgs;
+use crate::config::Transport;
+
+/// The variables by which ranks learn of the folder.
+const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
+const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
+
+/// What ranks write.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Written {
+    /// What they communicate.
+    pub(crate) trace: bool,
+    /// Their datagrams.
+    pub(crate) capture: bool,
+}
+
+impl Written {
+    /// What the ranks' environment gets when they are to write into `folder`.
+    pub(crate) fn variables(self, folder: &Path) -> impl Iterator<Item = (String, String)> {
+        let folder = folder.to_string_lossy().into_owned();
+        let names = [(TRACE, self.trace), (CAPTURE, self.capture)].into_iter();
+        names
+            .filter(|(_, is_wanted)| *is_wanted)
+            .map(move |(name, _)| (name.to_owned(), folder.clone()))
+    }
+}
+
+/// The folder of the ranks, which other users cannot enter, and what becomes of it.
+pub(super) struct Gathering {
+    folder: OwnedFd,
+    path: PathBuf,
+    trace: Option<Trace>,
+    capture: Option<Capture>,
+}
+
+/// The file that an option names.
+fn destination(option: &str, target: &Path) -> Result<Destination, String> {
+    let wrong = |why: String| format!("{option} {}: {why}", target.display());
+    if target.file_name().is_none() {
+        return Err(wrong("a file must be named".to_owned()));
+    }
+    if target.is_dir() {
+        return Err(wrong("this is a folder; name a file".to_owned()));
+    }
+    Destination::find(target)
+        .map_err(|error| wrong(format!("no file can be written there: {error}")))
+}
+
+impl Gathering {
+    /// Makes the folder of the ranks, if the command line asks for anything that they write.
+    ///
+    /// # Errors
+    /// No file can be written where it is asked for, or there is nothing to be captured; the text says why.
+    pub(super) fn begin(args: &RunArgs, work: &Work) -> Result<Option<Self>, String> {
+        let mut places = Vec::new();
+        let mut place = |option: &'static str, target: &Option<PathBuf>| {
+            let Some(target) = target else {
+                return Ok::<_, String>(None);
+            };
+            let found = destination(option, target)?;
+            let other = found.try_clone().map_err(|error| error.to_string())?;
+            places.push((option, target.clone(), other));
+            Ok(Some(found))
+        };
+        let trace = place("--trace", &args.trace)?;
+        let capture = place("--capture", &args.capture)?;
+        if capture.is_some() && !work.sends_datagrams() {
+            return Err("--capture: ranks of one host send each other no datagrams; give --transport udp, or see their transfers by --trace".to_owned());
+        }
+        if let [(_, _, one), (_, _, other)] = &places[..]
+            && one.path() == other.path()
+        {
+            return Err("--trace and --capture name the same file".to_owned());
+        }
+        let Some((option, target, beside)) = places.pop() else {
+            return Ok(None);
+        };
+        let (folder, path) = beside
+            .private_folder(&format!(".{}.ranks", std::process::id()))
+            .map_err(|error| {
+                let target = target.display();
+                format!("{option} {target}: nothing can be written beside it: {error}")
+            })?;
+        let command = args.program.iter().map(|word| word.to_string_lossy());
+        let command: Vec<String> = command.map(Into::into).collect();
+        let per_node = args.procs_per_node.unwrap_or(1);
+        let trace =
+            trace.map(|target| Trace::new(target, work.ranks(), work.hosts(), per_node, command));
+        Ok(Some(Self {
+            folder,
+            path,
+            trace,
+            capture: capture.map(|target| Capture::new(target, work.ranks())),
+        }))
+    }
+
+    pub(super) fn written(&self) -> Written {
+        Written {
+            trace: self.trace.is_some(),
+            capture: self.capture.is_some(),
+        }
+    }
+
+    /// Where the ranks' files belong.
+    pub(super) fn folder(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes of the ranks' files what is wanted, when no rank writes any more. False when something is missing.
+    pub(super) fn finish(self) -> bool {
+        // By the descriptor: a folder of this name might be another by now.
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
+        let trace = self.trace.is_none_or(|trace| trace.finish(&folder));
+        let capture = self.capture.is_none_or(|capture| capture.finish(&folder));
+        remove(&self.path);
+        trace && capture
+    }
+
+    /// Gives it up: no rank was started.
+    pub(super) fn discard(self) {
+        remove(&self.path);
+    }
+}
+
+impl Work {
+    /// Whether ranks send each other datagrams.
+    fn sends_datagrams(&self) -> bool {
+        match self {
+            Self::Here(job) => job.settings.transport == Transport::Udp && self.ranks() > 1,
+            Self::Spread(hosts::Spread { .. }) => self.hosts() > 1,
+        }
+    }
+}
+
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder) {
+        eprintln!(
+            "mapwire: the folder {} cannot be removed: {error}",
+            folder.display()
+        );
+    }
+}
