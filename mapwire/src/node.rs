@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
-use mapwire_launch::Membership;
+use mapwire_launch::{Between, Membership};
 use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
-use mapwire_transport::net::{Addresses, AddressesError};
+use mapwire_transport::net::{Addresses, AddressesError, Carrier};
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
@@ -75,7 +75,12 @@ impl Node {
             return Self::with(config);
         };
         let (net, timeout) = (&mut config.driver.net, config.driver.timeout);
-        let membership = Membership::begin(&launcher, net.insecure, timeout)?;
+        let between = match &net.carrier {
+            Carrier::Datagrams if net.insecure => Between::Plain,
+            Carrier::Datagrams => Between::Sealed,
+            libfabric => Between::Other(libfabric.to_string()),
+        };
+        let membership = Membership::begin(&launcher, between, timeout)?;
         if membership.spans_hosts() && net.addresses.is_empty() {
             net.addresses = addresses_of_this_host()?;
         }

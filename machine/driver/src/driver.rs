@@ -4,6 +4,7 @@ mod attention;
 #[cfg(test)]
 mod bare_fabric;
 mod datagrams;
+mod far;
 mod peers;
 mod receiving;
 mod sending;
@@ -274,12 +275,16 @@ impl<F: Fabric> Driver<F> {
             return work(self);
         }
         // A fault on the service thread interrupts nothing, and nobody else would do what it left.
-        self.is_confined = !masking::is_library_thread();
-        self.node.set_confined(self.is_confined);
+        self.set_confined(!masking::is_library_thread());
         let done = work(self);
-        self.is_confined = false;
-        self.node.set_confined(false);
+        self.set_confined(false);
         done
+    }
+
+    fn set_confined(&mut self, on: bool) {
+        self.is_confined = on;
+        self.node.set_confined(on);
+        self.fabric.set_confined(on);
     }
 
     /// Carries out what the page-fault handler has left. Whether there was anything.

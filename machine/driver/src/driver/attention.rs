@@ -20,17 +20,28 @@ pub(super) struct Attention {
     until_ns: u64,
     /// When a datagram was sent last.
     talked_ns: u64,
+    /// When a far peer was sent something last, or has sent it.
+    far_talked_ns: u64,
 }
 
 impl Attention {
     pub(super) fn note_talk(&mut self, now_ns: u64) {
         self.talked_ns = now_ns;
     }
+
+    pub(super) fn note_far_talk(&mut self, now_ns: u64) {
+        self.far_talked_ns = now_ns;
+    }
+
+    pub(super) fn far_talked_ns(&self) -> u64 {
+        self.far_talked_ns
+    }
 }
 
 impl<F: Fabric> Driver<F> {
     /// Notes that the service thread is about to sleep for `nap` at most. Gives how long it may.
     pub(crate) fn begin_service_nap(&mut self, nap: Duration) -> Duration {
+        let nap = self.far_service_nap(nap);
         if self.attention.talked_ns == 0 {
             return nap;
         }

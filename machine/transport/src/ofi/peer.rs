@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use mapwire_wire::NodeId;
+
 use super::frame::{Frame, Kind};
 use super::sys::{FabricAddress, Slot};
 use crate::shm::PeerCorrupt;
@@ -117,8 +119,8 @@ impl Peer {
         }
     }
 
-    /// The frame of the next packet, or of a word.
-    pub(super) fn frame(&self, is_packet: bool, stamp: u64) -> Frame {
+    /// The frame of the next packet, or of a word. `own`: stamp and number of this end.
+    pub(super) fn frame(&self, is_packet: bool, own: (u64, NodeId)) -> Frame {
         let kind = match (is_packet, self.is_closed, self.is_leaving) {
             (true, ..) => Kind::Packet,
             (false, false, _) => Kind::Credit,
@@ -126,7 +128,7 @@ impl Peer {
             (false, true, true) => Kind::Leaving,
         };
         let window = self.arrived.len() as u16;
-        Frame::new(kind, stamp, self.sent, self.released, window)
+        Frame::new(kind, own, self.sent, self.released, window)
     }
 
     /// The provider, which has room, refuses to send to it for now.
