@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
+use mapwire_host::waiting::WaitStrategy;
 use mapwire_launch::{Between, Membership};
 use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
-use mapwire_transport::net::{Addresses, AddressesError, Carrier};
+use mapwire_transport::net::{Addresses, AddressesError, Carrier, NetConfig};
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
@@ -109,12 +110,12 @@ impl Node {
                     value: text.clone(),
                     why: format!("{error}"),
                 })?;
-                let joined = JobFabric::join(
-                    &address,
-                    config.rank,
-                    config.driver.timeout,
-                    &config.driver.net,
-                );
+                let driver = &config.driver;
+                let net = NetConfig {
+                    spins: driver.wait == WaitStrategy::Poll,
+                    ..driver.net.clone()
+                };
+                let joined = JobFabric::join(&address, config.rank, driver.timeout, &net);
                 joined.map_err(DriverError::from)?
             }
         };

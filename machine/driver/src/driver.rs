@@ -543,6 +543,9 @@ impl<F: Fabric> Driver<F> {
     /// Takes what `peer` has sent. Whether anything had come.
     #[inline]
     pub(crate) fn take_news(&mut self, peer: NodeId) -> bool {
+        if self.fabric.is_far(peer) {
+            self.look_far();
+        }
         let has_come = self.fabric.has_next(peer) || self.node.has_left();
         if has_come {
             self.take_all(peer);

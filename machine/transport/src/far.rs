@@ -4,12 +4,11 @@
 //! to have no room then, and to have sent nothing. Who runs the handler leaves them to another thread.
 
 use core::cell::Cell;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mapwire_wire::{Header, NodeId};
 
-use crate::net::CardError;
+use crate::net::{CardError, NetConfig};
 use crate::ofi::{Ofi, OfiConfig, OfiError, usual_provider};
 use crate::payload::Payload;
 use crate::rendezvous::Card;
@@ -31,15 +30,15 @@ pub struct Far {
 }
 
 impl Far {
-    /// Opens the endpoint of rank `me`. `provider`: a name, or a part of one; `None`: the best that there is. `addresses`: those of this host
-    /// that may be used, the preferred one first, for providers that have such; none: loopback for tcp and udp, the choice of the provider
-    /// for others.
+    /// Opens the endpoint of rank `me`. `provider`: a name, or a part of one; `None`: the best that there is. Of the addresses of `net` the
+    /// first that the provider has is used, if it has such; without any, loopback for tcp and udp, and the choice of the provider for
+    /// others.
     ///
     /// # Errors
     /// [`OfiError`].
     pub fn open(
         provider: Option<&str>,
-        addresses: &[IpAddr],
+        net: &NetConfig,
         me: NodeId,
         reaches: Box<[bool]>,
     ) -> Result<Self, OfiError> {
@@ -49,12 +48,12 @@ impl Far {
         };
         let mut config = OfiConfig {
             node: me,
-            wants_fd: true,
+            wants_fd: !net.spins,
             ..OfiConfig::new(&provider)
         };
         let core = provider.split(';').next().unwrap_or_default();
         let addresses = match BY_ADDRESS.contains(&core) {
-            true => addresses,
+            true => &net.addresses[..],
             false => &[],
         };
         let mut opened = match addresses.first() {
@@ -158,6 +157,13 @@ impl Far {
         !self.is_confined && self.ofi.has_next(from)
     }
 
+    /// Looks what has come, also while the next packet of another peer waits.
+    pub fn look(&self) {
+        if !self.is_confined {
+            self.ofi.progress();
+        }
+    }
+
     /// Whether ranks have spoken that were not introduced.
     pub(crate) fn has_strangers(&self) -> bool {
         self.ofi.has_strangers()
@@ -171,7 +177,8 @@ impl Far {
 
 impl Transport for Far {
     fn max_payload_bytes(&self) -> usize {
-        self.ofi.max_payload_bytes()
+        let most = self.ofi.max_payload_bytes();
+        std::env::var("MAPWIRE_TEST_OFI_PAYLOAD").ok().and_then(|t| t.parse().ok()).unwrap_or(most)
     }
 
     #[inline]

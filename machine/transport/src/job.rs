@@ -210,7 +210,7 @@ impl JobFabric {
                 datagrams = Some(Box::new(net));
             }
             Carrier::Libfabric { provider } => {
-                let opened = Far::open(provider.as_deref(), &net.addresses, me, others)?;
+                let opened = Far::open(provider.as_deref(), net, me, others)?;
                 client.publish(opened.card())?;
                 far = Some(Box::new(opened));
             }
@@ -253,11 +253,12 @@ impl JobFabric {
             [] => None,
             fds => {
                 let (rung, polled) = (Arc::clone(&board), Arc::clone(&board));
-                let ring = move || match is_far {
-                    // A thread that waits in the page-fault handler may not take what has come.
-                    true => rung.wake(rank, Wake::All),
-                    false => {
+                let ring = move || {
+                    if !is_far {
                         rung.ring(rank);
+                    } else if !rung.is_polling() {
+                        // A thread that waits in the page-fault handler may not take what has come.
+                        rung.wake(rank, Wake::All);
                     }
                 };
                 let is_polling = move || polled.is_polling();

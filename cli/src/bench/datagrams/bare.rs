@@ -71,19 +71,23 @@ impl BareWay {
         Ok(())
     }
 
-    /// Sends the message that was prepared. `await_room` is called before each part.
+    /// Sends the message that was prepared, each part once `has_room` for its bytes.
     pub(super) fn send(
         &mut self,
         bytes: usize,
         number: u64,
-        await_room: impl Fn(usize),
+        has_room: impl Fn(usize) -> bool,
     ) -> Result<(), BenchError> {
         let mut left = bytes;
         loop {
             let part = left.min(MESSAGE_BYTES);
-            await_room(part);
             let start = Instant::now();
-            while !self.bare.send(part)? {
+            let mut may_send = false;
+            loop {
+                may_send = may_send || has_room(part);
+                if may_send && self.bare.send(part)? {
+                    break;
+                }
                 self.bare.poll()?;
                 check(start)?;
             }
@@ -93,6 +97,22 @@ impl BareWay {
             }
             self.prepare(left, number)?;
         }
+    }
+
+    /// Lets the library work while nothing is taken.
+    pub(super) fn idle(&mut self) -> Result<(), BenchError> {
+        self.bare.poll()?;
+        Ok(())
+    }
+
+    /// Waits until all that was sent has left.
+    pub(super) fn drain(&mut self) -> Result<(), BenchError> {
+        let start = Instant::now();
+        while self.bare.is_sending() {
+            self.bare.poll()?;
+            check(start)?;
+        }
+        Ok(())
     }
 
     /// Takes a message and reads it. `note` is called after each part.

@@ -15,7 +15,7 @@ const BLIND_NAP: Duration = Duration::from_micros(50);
 const QUIET_NAP: Duration = Duration::from_millis(1);
 
 /// How long threads sleep at most where the provider wakes them: what it does by time, such as to send again, nobody wakes them for.
-const LONGEST_NAP: Duration = Duration::from_millis(5);
+const LONGEST_NAP: Duration = Duration::from_millis(20);
 
 /// How long after its last packet a rank counts as talking.
 const TALK_NS: u64 = 5_000_000;
@@ -31,6 +31,13 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     pub(crate) fn has_far(&mut self) -> bool {
         self.fabric.far().is_some()
+    }
+
+    /// Looks what far peers have sent.
+    pub(super) fn look_far(&mut self) {
+        if let Some(far) = self.fabric.far() {
+            far.look();
+        }
     }
 
     /// How long a thread that waits sleeps at most, where any rank is far.

@@ -43,6 +43,8 @@ const ENVELOPE_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
 pub struct NetConfig {
     /// What carries packets there.
     pub carrier: Carrier,
+    /// Threads that wait spin rather than sleep: they need nothing to sleep on, which takes system calls for each packet of libfabric.
+    pub spins: bool,
     /// The addresses of this host that datagrams come to, the preferred one first. None: the loopback address, so that nothing
     /// listens beyond this host unless it is told to.
     pub addresses: Vec<IpAddr>,

@@ -15,8 +15,12 @@ pub struct Bare {
     endpoint: Endpoint,
     events: Vec<Event>,
     peer: Option<FabricAddress>,
-    /// Buffers that nothing is sent from; the last is filled next.
+    /// The buffer that is sent next.
+    next: Option<Slot>,
+    /// Others that nothing is sent from.
     free: Vec<Slot>,
+    /// Messages on their way.
+    sending: usize,
     arrived: VecDeque<(Slot, usize)>,
     failed: bool,
 }
@@ -41,7 +45,9 @@ impl Bare {
             endpoint,
             events: Vec::with_capacity(64),
             peer: None,
+            next: None,
             free: sends.collect(),
+            sending: 0,
             arrived: VecDeque::with_capacity(count),
             failed: false,
         })
@@ -67,8 +73,9 @@ impl Bare {
 
     /// The buffer that is sent next. Empty while all are under way: poll then.
     pub fn buffer(&mut self) -> &mut [u8] {
-        match self.free.last() {
-            Some(&slot) => self.endpoint.buffer_mut(slot),
+        self.next = self.next.or_else(|| self.free.pop());
+        match self.next {
+            Some(slot) => self.endpoint.buffer_mut(slot),
             None => &mut [],
         }
     }
@@ -80,17 +87,25 @@ impl Bare {
     pub fn send(&mut self, bytes: usize) -> Result<bool, OfiError> {
         let peer = self.peer.ok_or(OfiError::BadName("no peer"))?;
         self.check()?;
-        let Some(&slot) = self.free.last() else {
+        let Some(slot) = self.next.or_else(|| self.free.pop()) else {
             return Ok(false);
         };
+        self.next = Some(slot);
         match self.endpoint.send(slot, bytes, peer) {
             Ok(()) => {
-                self.free.pop();
+                self.next = None;
+                self.sending += 1;
                 Ok(true)
             }
             Err(PostError::Again) => Ok(false),
             Err(PostError::Failed(code)) => Err(self.endpoint.error(code)),
         }
+    }
+
+    /// Whether messages are on their way, which needs this end to poll.
+    #[must_use]
+    pub fn is_sending(&self) -> bool {
+        self.sending > 0
     }
 
     /// Lets the library work; the next message that has come, which stays until [`release`](Self::release).
@@ -104,7 +119,10 @@ impl Bare {
             for event in events.drain(..) {
                 match event {
                     Event::Received(slot, bytes) => self.arrived.push_back((slot, bytes)),
-                    Event::Sent(slot) => self.free.push(slot),
+                    Event::Sent(slot) => {
+                        self.sending -= 1;
+                        self.free.push(slot);
+                    }
                     Event::ReceiveFailed(..) | Event::SendFailed(..) => self.failed = true,
                     Event::Moved(..) => {}
                 }
