@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use mapwire_transport::net::{Carrier, CarrierError};
 use clap::{Args, Parser, Subcommand};
+use mapwire_transport::net::{Carrier, CarrierError};
 
 use crate::lab::LabCommand;
 use crate::sim::SimCommand;

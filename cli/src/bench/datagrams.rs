@@ -80,12 +80,7 @@ struct Ends<'n> {
 }
 
 impl<'n> Ends<'n> {
-    fn new(
-        node: &'n Node,
-        plan: Plan,
-        shared: Words,
-        bytes: usize,
-    ) -> Result<Self, BenchError> {
+    fn new(node: &'n Node, plan: Plan, shared: Words, bytes: usize) -> Result<Self, BenchError> {
         let (me, peer) = (node.rank(), 1 - node.rank());
         let mut memory = vec![0_u64; (bytes + 2 * PAGE_BYTES) / 8];
         let whole = Words::new(memory.as_mut_ptr().cast(), memory.len() * 8);
@@ -164,7 +159,11 @@ impl<'n> Ends<'n> {
         let Some(passed) = self.passed.get() else {
             return true;
         };
-        let least = if matches!(self.raw, Raw::Ofi(_)) { 8 } else { 1 };
+        let least = if matches!(self.raw, Raw::Ofi(_)) {
+            8
+        } else {
+            1
+        };
         let most = (STREAM_BYTES / bytes).clamp(least, most) as u64;
         let has_room = self.shared.load(word::RECEIVED) + most > passed;
         if has_room {
@@ -184,11 +183,9 @@ impl<'n> Ends<'n> {
         let socket = match &self.raw {
             Raw::Udp(socket) => socket,
             Raw::Ofi(bare) => {
-                return bare
-                    .borrow_mut()
-                    .send(data.len(), number, |bytes| {
-                        self.has_room(bytes, bare::MOST_UNDER_WAY)
-                    });
+                return bare.borrow_mut().send(data.len(), number, |bytes| {
+                    self.has_room(bytes, bare::MOST_UNDER_WAY)
+                });
             }
         };
         for piece in data.chunks(DATAGRAM_BYTES) {
@@ -206,9 +203,7 @@ impl<'n> Ends<'n> {
         let socket = match &self.raw {
             Raw::Udp(socket) => socket,
             Raw::Ofi(bare) => {
-                return bare
-                    .borrow_mut()
-                    .take(bytes, number, || self.note_taken());
+                return bare.borrow_mut().take(bytes, number, || self.note_taken());
             }
         };
         let mut taken = 0;

@@ -6,6 +6,7 @@
 use core::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use mapwire_host::descriptors::occupy_stdio;
 use mapwire_wire::{Header, NodeId};
 
 use crate::net::{CardError, NetConfig};
@@ -42,6 +43,8 @@ impl Far {
         me: NodeId,
         reaches: Box<[bool]>,
     ) -> Result<Self, OfiError> {
+        // The library takes whatever number a descriptor gets.
+        occupy_stdio();
         let provider = match provider {
             Some(provider) => provider.to_owned(),
             None => usual_provider()?,
@@ -177,8 +180,7 @@ impl Far {
 
 impl Transport for Far {
     fn max_payload_bytes(&self) -> usize {
-        let most = self.ofi.max_payload_bytes();
-        std::env::var("MAPWIRE_TEST_OFI_PAYLOAD").ok().and_then(|t| t.parse().ok()).unwrap_or(most)
+        self.ofi.max_payload_bytes()
     }
 
     #[inline]

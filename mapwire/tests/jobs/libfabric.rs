@@ -158,13 +158,18 @@ fn shared_memory_is_refused_beside_a_provider_that_catches_page_faults_itself() 
     if !has("shm") {
         return;
     }
-    job(2).option("--transport", "ofi:shm").run(|rank| {
-        let node = rank.node();
-        let error = mapwire::Shared::open(&node, 1).unwrap_err().to_string();
-        assert!(error.contains("`shm`") && error.contains("ofi:tcp"), "{error}");
-        node.barrier().unwrap();
-    })
-    .succeeds();
+    job(2)
+        .option("--transport", "ofi:shm")
+        .run(|rank| {
+            let node = rank.node();
+            let error = mapwire::Shared::open(&node, 1).unwrap_err().to_string();
+            assert!(
+                error.contains("`shm`") && error.contains("ofi:tcp"),
+                "{error}"
+            );
+            node.barrier().unwrap();
+        })
+        .succeeds();
 }
 
 #[test]
@@ -177,5 +182,8 @@ fn a_provider_that_there_is_not_is_named_with_those_that_there_are() {
         eprintln!("rank {}: {error}", rank.number);
         std::process::exit(3);
     });
-    done.code(3).says("`nonsense`").says("there are: ").says("tcp");
+    done.code(3)
+        .says("`nonsense`")
+        .says("there are: ")
+        .says("tcp");
 }

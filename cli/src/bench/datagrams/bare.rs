@@ -130,9 +130,9 @@ impl BareWay {
                 check(start)?;
                 continue;
             };
-            let words = part.chunks_exact(8).map(|word| {
-                u64::from_ne_bytes(*word.first_chunk().expect("eight bytes"))
-            });
+            let words = part
+                .chunks_exact(8)
+                .map(|word| u64::from_ne_bytes(*word.first_chunk().expect("eight bytes")));
             let sum = words.fold(0, u64::wrapping_add);
             if sum != word.wrapping_mul(part.len() as u64 / 8) {
                 return Err(format!("message {number} of the baseline came wrong").into());

@@ -55,7 +55,11 @@ impl<F: Fabric> Driver<F> {
             None => nap,
             Some(BLIND_NAP) => {
                 let quiet_ns = now_ns().saturating_sub(self.attention.far_talked_ns());
-                nap.min(if quiet_ns < TALK_NS { BLIND_NAP } else { QUIET_NAP })
+                nap.min(if quiet_ns < TALK_NS {
+                    BLIND_NAP
+                } else {
+                    QUIET_NAP
+                })
             }
             Some(longest) => nap.min(longest),
         }

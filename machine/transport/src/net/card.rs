@@ -43,7 +43,9 @@ pub enum CardError {
     )]
     Family,
     /// It is reached otherwise than this rank.
-    #[error("it uses {theirs} between hosts and this rank {ours}: start all ranks with the same --transport (MAPWIRE_TRANSPORT)")]
+    #[error(
+        "it uses {theirs} between hosts and this rank {ours}: start all ranks with the same --transport (MAPWIRE_TRANSPORT)"
+    )]
     Carrier {
         /// What the card is of.
         theirs: &'static str,
@@ -198,7 +200,10 @@ mod tests {
             endpoint_of_card(&contact().to_card()).unwrap_err(),
         ] {
             let text = error.to_string();
-            assert!(text.contains("MAPWIRE_TRANSPORT") && text.contains("libfabric"), "{text}");
+            assert!(
+                text.contains("MAPWIRE_TRANSPORT") && text.contains("libfabric"),
+                "{text}"
+            );
         }
     }
 

@@ -18,7 +18,9 @@ pub enum Carrier {
 
 /// A word that names no carrier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not one of shm, udp, ofi, ofi:PROVIDER (such as ofi:tcp; `mapwire doctor` lists the providers)")]
+#[error(
+    "`{0}` is not one of shm, udp, ofi, ofi:PROVIDER (such as ofi:tcp; `mapwire doctor` lists the providers)"
+)]
 pub struct CarrierError(pub String);
 
 impl FromStr for Carrier {
@@ -70,7 +72,10 @@ mod tests {
         assert_eq!("shm".parse(), Ok(Carrier::Datagrams));
         for text in ["", "tcp", "ofi:", "udp:eth0", "ofi:a b", "ofi:tcp:1"] {
             let error = text.parse::<Carrier>().unwrap_err().to_string();
-            assert!(error.contains(&format!("`{text}`")) && error.contains("ofi:tcp"), "{error}");
+            assert!(
+                error.contains(&format!("`{text}`")) && error.contains("ofi:tcp"),
+                "{error}"
+            );
         }
     }
 }

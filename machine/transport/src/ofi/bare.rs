@@ -4,10 +4,10 @@
 
 use std::collections::VecDeque;
 
+use super::OfiConfig;
 use super::error::OfiError;
 use super::open_endpoint;
 use super::sys::{Endpoint, Event, FabricAddress, PostError, Slot};
-use super::OfiConfig;
 
 /// An endpoint with one peer.
 #[derive(Debug)]
@@ -35,7 +35,10 @@ impl Bare {
         let config = OfiConfig::new(provider);
         let (mut endpoint, _) = open_endpoint(&config, bytes, 2 * count)?;
         let slots = endpoint.grow()?;
-        let (sends, receives) = (slots.start..slots.start + count, slots.start + count..slots.end);
+        let (sends, receives) = (
+            slots.start..slots.start + count,
+            slots.start + count..slots.end,
+        );
         for slot in receives {
             if let Err(PostError::Failed(code)) = endpoint.receive(slot) {
                 return Err(endpoint.error(code));

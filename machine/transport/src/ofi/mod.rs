@@ -247,7 +247,12 @@ impl Ofi {
     /// right before.
     #[must_use]
     pub fn fd(&self) -> Option<OwnedFd> {
-        self.engine.borrow().endpoint().fd()?.try_clone_to_owned().ok()
+        self.engine
+            .borrow()
+            .endpoint()
+            .fd()?
+            .try_clone_to_owned()
+            .ok()
     }
 
     /// Whether a packet or the end of a peer waits that has been seen: as [`has_input`](Transport::has_input), without a call of the

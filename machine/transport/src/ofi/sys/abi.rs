@@ -160,8 +160,7 @@ pub(super) struct FabricOps {
     pub(super) passive_ep: Unused,
     pub(super) eq_open: Unused,
     pub(super) wait_open: Unused,
-    pub(super) trywait:
-        Option<unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int>,
+    pub(super) trywait: Option<unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int>,
 }
 
 #[repr(C)]
