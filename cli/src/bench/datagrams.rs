@@ -60,7 +60,7 @@ mod word {
 /// What the baseline goes through.
 enum Raw {
     Udp(UdpSocket),
-    Ofi(RefCell<BareWay>),
+    Ofi(Box<RefCell<BareWay>>),
 }
 
 /// One rank's ends.
@@ -88,7 +88,7 @@ impl<'n> Ends<'n> {
         let export = inbox.export(node).ring_only().name("bench").start()?;
         let import = node.import(peer, "bench").rights(Rights::ALL).start()?;
         let raw = match plan.transport {
-            Transport::Ofi => Raw::Ofi(RefCell::new(BareWay::new(node, shared)?)),
+            Transport::Ofi => Raw::Ofi(Box::new(RefCell::new(BareWay::new(node, shared)?))),
             _ => Raw::Udp(Self::bare_socket(shared, me, peer)?),
         };
         Ok(Self {
