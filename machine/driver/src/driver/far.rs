@@ -7,15 +7,20 @@ use mapwire_transport::fabric::Fabric;
 
 use super::{Driver, now_ns};
 
-/// How long threads sleep at most where the provider has nothing to sleep on: those that wait and, while there is talk, the service
-/// thread.
+/// How long threads sleep at most that wait, where the provider has nothing to sleep on.
 const BLIND_NAP: Duration = Duration::from_micros(50);
 
-/// How long the service thread does then, while nobody talks.
+/// How long the service thread does then while there is talk. A shorter time keeps threads that look themselves from the driver.
+const TALK_NAP: Duration = Duration::from_micros(250);
+
+/// How long it does while there is none.
 const QUIET_NAP: Duration = Duration::from_millis(1);
 
 /// How long threads sleep at most where the provider wakes them: what it does by time, such as to send again, nobody wakes them for.
 const LONGEST_NAP: Duration = Duration::from_millis(20);
+
+/// How old a look may be that a send relies on: it takes a system call.
+const LOOK_NS: u64 = 50_000;
 
 /// How long after its last packet a rank counts as talking.
 const TALK_NS: u64 = 5_000_000;
@@ -33,9 +38,10 @@ impl<F: Fabric> Driver<F> {
         self.fabric.far().is_some()
     }
 
-    /// Looks what far peers have sent.
+    /// Looks what far peers have sent, unless that was just done.
     pub(super) fn look_far(&mut self) {
-        if let Some(far) = self.fabric.far() {
+        let is_due = self.attention.begin_far_look(now_ns(), LOOK_NS);
+        if is_due && let Some(far) = self.fabric.far() {
             far.look();
         }
     }
@@ -49,14 +55,14 @@ impl<F: Fabric> Driver<F> {
         })
     }
 
-    /// How long the service thread sleeps at most, of `nap`.
-    pub(super) fn far_service_nap(&mut self, nap: Duration) -> Duration {
+    /// How long the service thread sleeps at most, of `nap`. `is_awaited`: a thread in the page-fault handler waits for it.
+    pub(super) fn far_service_nap(&mut self, nap: Duration, is_awaited: bool) -> Duration {
         match self.far_nap() {
             None => nap,
-            Some(BLIND_NAP) => {
+            Some(BLIND_NAP) if !is_awaited => {
                 let quiet_ns = now_ns().saturating_sub(self.attention.far_talked_ns());
                 nap.min(if quiet_ns < TALK_NS {
-                    BLIND_NAP
+                    TALK_NAP
                 } else {
                     QUIET_NAP
                 })

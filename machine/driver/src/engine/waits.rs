@@ -662,7 +662,8 @@ impl<F: Fabric> Engine<F> {
                 .into_iter()
                 .chain(due)
                 .fold(LONGEST_SERVICE_NAP, Duration::min);
-            (driver.begin_service_nap(nap), blocked.is_some())
+            let is_awaited = self.has_far_faults();
+            (driver.begin_service_nap(nap, is_awaited), blocked.is_some())
         };
         self.bells.sleep(
             Sleeper::Service,

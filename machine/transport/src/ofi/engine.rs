@@ -41,6 +41,8 @@ pub(super) struct Engine {
     connected: Vec<NodeId>,
     /// Index in `connected` of the peer to be looked at first.
     next: usize,
+    /// A packet was shown and not released: those behind it must not keep others from being seen.
+    is_held: bool,
     by_stamp: HashMap<u64, NodeId>,
     /// First words of peers that are not connected yet, by stamp.
     early: HashMap<u64, Frame>,
@@ -66,6 +68,7 @@ impl Engine {
             peers: Vec::new(),
             connected: Vec::new(),
             next: 0,
+            is_held: false,
             by_stamp: HashMap::new(),
             early: HashMap::new(),
             strangers: Vec::new(),
@@ -383,7 +386,7 @@ impl Engine {
     }
 
     pub(super) fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
-        if !self.has_input() {
+        if self.is_held || !self.has_input() {
             self.progress();
         }
         let Some(index) = self.turn() else {
@@ -403,6 +406,7 @@ impl Engine {
             self.forget(from);
             return Err(ReceiveError::PeerGone(from));
         };
+        self.is_held = true;
         let message = &self.endpoint.buffer(slot)[FRAME_BYTES..bytes];
         // Checked when it came.
         Ok(Header::ref_from_prefix(message)
@@ -415,6 +419,7 @@ impl Engine {
     }
 
     pub(super) fn release(&mut self, from: NodeId) {
+        self.is_held = false;
         if let Ok(peer) = self.peer_mut(from)
             && let Some(slot) = peer.release()
         {
