@@ -17,7 +17,7 @@ const TALK_NAP: Duration = Duration::from_micros(250);
 const QUIET_NAP: Duration = Duration::from_millis(1);
 
 /// How long threads sleep at most where the provider wakes them: what it does by time, such as to send again, nobody wakes them for.
-const LONGEST_NAP: Duration = Duration::from_millis(20);
+const LONGEST_NAP: Duration = Duration::from_millis(50);
 
 /// How old a look may be that a send relies on: it takes a system call.
 const LOOK_NS: u64 = 50_000;
