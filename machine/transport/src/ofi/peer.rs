@@ -17,8 +17,9 @@ const KNOCK: Duration = Duration::from_millis(100);
 /// How much later than packets behind it a packet may come. A provider that loses a connection may lose what was under way.
 const LATE: Duration = Duration::from_secs(5);
 
-/// How long a provider that has room for more may refuse to send to a peer. Some never say that a dead peer cannot be connected.
-const UNREACHABLE: Duration = Duration::from_secs(4);
+/// How long a provider that has room for more may refuse to send to a peer: on a crowded host it takes seconds to connect. Some never say that
+/// a dead peer cannot be connected; whoever keeps the job says so before.
+const UNREACHABLE: Duration = Duration::from_secs(20);
 
 /// A connected peer. Numbers of packets wrap.
 #[derive(Debug)]
