@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::config::Transport;
 use clap::{Args, Parser, Subcommand};
+use mapwire_transport::net::{Carrier, CarrierError};
 
 use crate::lab::LabCommand;
 use crate::sim::SimCommand;
@@ -127,8 +127,9 @@ pub(crate) struct JobOptions {
         allow_negative_numbers = true
     )]
     pub(crate) ranks: Option<String>,
-    /// How ranks of one host reach each other; udp is for trials of what several hosts would do
-    #[arg(long, value_name = "shm|udp")]
+    /// How ranks reach each other. udp and ofi (libfabric, not sealed): as if each were on a host of its own; with several hosts, ofi carries
+    /// what goes between them in place of sealed UDP
+    #[arg(long, value_name = "shm|udp|ofi[:PROVIDER]")]
     pub(crate) transport: Option<String>,
     /// Where ranks take what comes from other hosts: addresses, networks (10.0.0.0/8) or interfaces, the preferred first (default: the
     /// loopback address; with several hosts, auto: every address that others could reach)
@@ -285,6 +286,9 @@ pub(crate) struct PingArgs {
     /// The command by which hosts are reached, as of `mapwire run`
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launch_agent: Option<String>,
+    /// How the ranks reach each other, as of `mapwire run` (default: udp)
+    #[arg(long, value_name = "udp|ofi[:PROVIDER]")]
+    pub(crate) transport: Option<String>,
     /// Where ranks take datagrams, as of `mapwire run`
     #[arg(long, value_name = "auto|ADDRESS|NETWORK|INTERFACE,…")]
     pub(crate) addresses: Option<String>,
@@ -317,11 +321,16 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// How the ranks reach each other
-    #[arg(long, value_enum, default_value = "shm")]
-    pub(crate) transport: Transport,
+    #[arg(long, value_name = "shm|udp|ofi[:PROVIDER]", default_value = "shm", value_parser = transport)]
+    pub(crate) transport: String,
     /// With udp: neither seal nor authenticate datagrams
     #[arg(long)]
     pub(crate) insecure: bool,
+}
+
+/// A transport, as it is written.
+fn transport(text: &str) -> Result<String, CarrierError> {
+    text.parse::<Carrier>().map(|_| text.to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -104,12 +104,14 @@ fn job(args: &PingArgs) -> Result<Command, String> {
     let mut command = Command::new(&program);
     command.arg("run");
     if from == to {
-        command.args(["-n", "2", "--transport", "udp"]);
+        command.args(["-n", "2"]);
     } else {
         command
             .args(["-n", "2", "--hosts"])
             .arg(format!("{from}:1,{to}:1"));
     }
+    let transport = args.transport.as_deref().unwrap_or("udp");
+    command.args(["--transport", transport]);
     let pairs = [
         ("--launch-agent", &args.launch_agent),
         ("--addresses", &args.addresses),

@@ -28,6 +28,34 @@ fn a_host_that_is_there_answers_each_time() {
 }
 
 #[test]
+fn a_host_is_reached_through_libfabric_where_that_is_installed() {
+    let place = Place::new();
+    let options = ["--transport", "ofi:tcp", "--addresses", "lo"];
+    for hosts in [&["near", "far"][..], &["localhost"]] {
+        let args = [
+            &["ping"][..],
+            hosts,
+            &AGENT,
+            &options,
+            &["-c", "3", "-i", "0"],
+        ]
+        .concat();
+        let done = place.run(&args);
+        if done.err().contains("libfabric is not installed") {
+            println!("skipped: {}", done.err());
+            return;
+        }
+        let done = done.code(0);
+        assert!(
+            done.out().contains("round trips: 3; least "),
+            "{}",
+            done.out()
+        );
+    }
+    place.assert_empty();
+}
+
+#[test]
 fn programs_get_an_object_a_round_trip_and_one_of_all() {
     let place = Place::new();
     let args = [

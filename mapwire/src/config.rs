@@ -115,6 +115,7 @@ impl NodeConfig {
         set.read("MAPWIRE_TRANSLATION", parse_design, &mut driver.translation)?;
         set.parse("MAPWIRE_POLICY", &mut driver.policy)?;
         set.parse("MAPWIRE_PREPIN", &mut driver.prepin_pages)?;
+        set.parse("MAPWIRE_TRANSPORT", &mut driver.net.carrier)?;
         set.parse("MAPWIRE_INSECURE", &mut driver.net.insecure)?;
         set.read(
             "MAPWIRE_ADDRESSES",
@@ -244,6 +245,7 @@ mod tests {
             ("MAPWIRE_TIMEOUT", "-1"),
             ("MAPWIRE_SHARED_BASE", "0xzz"),
             ("MAPWIRE_ADDRESSES", "10.0.0.0/99"),
+            ("MAPWIRE_TRANSPORT", "ofi:"),
         ] {
             let error = with(name, value).unwrap_err();
             assert_eq!(error.name, name, "{error}");

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
-use mapwire_launch::Membership;
+use mapwire_host::waiting::WaitStrategy;
+use mapwire_launch::{Between, Membership};
 use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
-use mapwire_transport::net::{Addresses, AddressesError};
+use mapwire_transport::net::{Addresses, AddressesError, Carrier, NetConfig};
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::buffer::Buffer;
@@ -75,7 +76,12 @@ impl Node {
             return Self::with(config);
         };
         let (net, timeout) = (&mut config.driver.net, config.driver.timeout);
-        let membership = Membership::begin(&launcher, net.insecure, timeout)?;
+        let between = match &net.carrier {
+            Carrier::Datagrams if net.insecure => Between::Plain,
+            Carrier::Datagrams => Between::Sealed,
+            libfabric => Between::Other(libfabric.to_string()),
+        };
+        let membership = Membership::begin(&launcher, between, timeout)?;
         if membership.spans_hosts() && net.addresses.is_empty() {
             net.addresses = addresses_of_this_host()?;
         }
@@ -104,12 +110,12 @@ impl Node {
                     value: text.clone(),
                     why: format!("{error}"),
                 })?;
-                let joined = JobFabric::join(
-                    &address,
-                    config.rank,
-                    config.driver.timeout,
-                    &config.driver.net,
-                );
+                let driver = &config.driver;
+                let net = NetConfig {
+                    spins: driver.wait == WaitStrategy::Poll,
+                    ..driver.net.clone()
+                };
+                let joined = JobFabric::join(&address, config.rank, driver.timeout, &net);
                 joined.map_err(DriverError::from)?
             }
         };

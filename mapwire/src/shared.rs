@@ -79,6 +79,10 @@ impl Shared {
         if engine.shared_range().is_some() {
             return Err(SharedError::Open.into());
         }
+        // Its handlers of SIGSEGV and SIGBUS would stand in the way of this process's.
+        if let Some(provider) = engine.provider().filter(|name| name == "shm") {
+            return Err(SharedError::Provider(provider).into());
+        }
         let settings = &node.inner.config.shared;
         let layout = ViewLayout::new(
             settings.base as usize,

@@ -1,4 +1,7 @@
-//! `send-latency` and `send-bandwidth` over UDP, beside datagrams of the same bytes between bare sockets, both sides spinning.
+//! `send-latency` and `send-bandwidth` over UDP, beside datagrams of the same bytes between bare sockets, and over libfabric, beside its
+//! bare messages; both sides spin.
+
+mod bare;
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -18,6 +21,8 @@ use super::placement::Placements;
 use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
+use crate::config::Transport;
+use bare::BareWay;
 
 /// Bytes of a datagram of the baseline at most: what loopback carries whole.
 const DATAGRAM_BYTES: usize = 65_000;
@@ -44,17 +49,25 @@ const PUT: u64 = 1;
 /// Words of the memory by which both ranks keep in step, behind those of [`Steps`].
 mod word {
     pub(super) const PORT: usize = 2048;
+    /// The address of an endpoint, a word for its length first: 256 bytes for each rank.
+    pub(super) const ADDRESS: usize = 3072;
     pub(super) const MET: usize = 2304;
     pub(super) const TAKEN: usize = 2560;
     /// Datagrams of the baseline.
     pub(super) const RECEIVED: usize = 2688;
 }
 
+/// What the baseline goes through.
+enum Raw {
+    Udp(UdpSocket),
+    Ofi(Box<RefCell<BareWay>>),
+}
+
 /// One rank's ends.
 struct Ends<'n> {
     node: &'n Node,
     shared: Words,
-    raw: UdpSocket,
+    raw: Raw,
     /// Where messages land.
     inbox: Words,
     import: Import,
@@ -67,13 +80,32 @@ struct Ends<'n> {
 }
 
 impl<'n> Ends<'n> {
-    fn new(node: &'n Node, shared: Words, bytes: usize) -> Result<Self, BenchError> {
+    fn new(node: &'n Node, plan: Plan, shared: Words, bytes: usize) -> Result<Self, BenchError> {
         let (me, peer) = (node.rank(), 1 - node.rank());
         let mut memory = vec![0_u64; (bytes + 2 * PAGE_BYTES) / 8];
         let whole = Words::new(memory.as_mut_ptr().cast(), memory.len() * 8);
         let inbox = whole.part(whole.before_page(), bytes + PAGE_BYTES);
         let export = inbox.export(node).ring_only().name("bench").start()?;
         let import = node.import(peer, "bench").rights(Rights::ALL).start()?;
+        let raw = match plan.transport {
+            Transport::Ofi => Raw::Ofi(Box::new(RefCell::new(BareWay::new(node, shared)?))),
+            _ => Raw::Udp(Self::bare_socket(shared, me, peer)?),
+        };
+        Ok(Self {
+            node,
+            shared,
+            raw,
+            inbox,
+            import,
+            source: RefCell::new(Source::new(bytes)),
+            met: RefCell::new(0),
+            passed: Cell::new(None),
+            _export: export,
+            _memory: memory,
+        })
+    }
+
+    fn bare_socket(shared: Words, me: usize, peer: usize) -> Result<UdpSocket, BenchError> {
         let raw = UdpSocket::bind("127.0.0.1:0")?;
         raw.set_nonblocking(true)?;
         for buffer in [
@@ -91,18 +123,7 @@ impl<'n> Ends<'n> {
             }
         };
         raw.connect(("127.0.0.1", port))?;
-        Ok(Self {
-            node,
-            shared,
-            raw,
-            inbox,
-            import,
-            source: RefCell::new(Source::new(bytes)),
-            met: RefCell::new(0),
-            passed: Cell::new(None),
-            _export: export,
-            _memory: memory,
-        })
+        Ok(raw)
     }
 
     /// Both ranks have come here.
@@ -116,15 +137,60 @@ impl<'n> Ends<'n> {
         }
     }
 
-    fn send_raw(&self, data: &[u8]) -> Result<(), BenchError> {
-        for piece in data.chunks(DATAGRAM_BYTES) {
-            if let Some(passed) = self.passed.get() {
-                // Nothing else keeps the receiver's buffer from running over.
-                let most = (STREAM_BYTES / piece.len()).clamp(1, 256) as u64;
-                while self.shared.load(word::RECEIVED) + most <= passed {}
-                self.passed.set(Some(passed + 1));
+    /// Writes message `number`, which is sent next by this way.
+    fn prepare(
+        &self,
+        way: u64,
+        source: &mut Source,
+        bytes: usize,
+        number: u64,
+    ) -> Result<(), BenchError> {
+        match &self.raw {
+            Raw::Ofi(bare) if way == RAW => bare.borrow_mut().prepare(bytes, number),
+            _ => {
+                source.rewrite(bytes, number);
+                Ok(())
             }
-            while let Err(error) = self.raw.send(piece) {
+        }
+    }
+
+    /// Whether the receiver of a stream has room for a message of `bytes`, which nothing else sees to. If so, it is counted.
+    fn has_room(&self, bytes: usize, most: usize) -> bool {
+        let Some(passed) = self.passed.get() else {
+            return true;
+        };
+        let least = if matches!(self.raw, Raw::Ofi(_)) {
+            8
+        } else {
+            1
+        };
+        let most = (STREAM_BYTES / bytes).clamp(least, most) as u64;
+        let has_room = self.shared.load(word::RECEIVED) + most > passed;
+        if has_room {
+            self.passed.set(Some(passed + 1));
+        }
+        has_room
+    }
+
+    fn note_taken(&self) {
+        if let Some(passed) = self.passed.get() {
+            self.passed.set(Some(passed + 1));
+            self.shared.store(word::RECEIVED, passed + 1);
+        }
+    }
+
+    fn send_raw(&self, data: &[u8], number: u64) -> Result<(), BenchError> {
+        let socket = match &self.raw {
+            Raw::Udp(socket) => socket,
+            Raw::Ofi(bare) => {
+                return bare.borrow_mut().send(data.len(), number, |bytes| {
+                    self.has_room(bytes, bare::MOST_UNDER_WAY)
+                });
+            }
+        };
+        for piece in data.chunks(DATAGRAM_BYTES) {
+            while !self.has_room(piece.len(), 256) {}
+            while let Err(error) = socket.send(piece) {
                 if error.kind() != ErrorKind::WouldBlock {
                     return Err(error.into());
                 }
@@ -134,17 +200,20 @@ impl<'n> Ends<'n> {
     }
 
     fn take_raw(&self, at: usize, bytes: usize, number: u64) -> Result<(), BenchError> {
+        let socket = match &self.raw {
+            Raw::Udp(socket) => socket,
+            Raw::Ofi(bare) => {
+                return bare.borrow_mut().take(bytes, number, || self.note_taken());
+            }
+        };
         let mut taken = 0;
         let mut start = None;
         while taken < bytes {
             let most = DATAGRAM_BYTES.min(bytes - taken);
-            match self.inbox.part(at + taken, most).receive(&self.raw) {
+            match self.inbox.part(at + taken, most).receive(socket) {
                 Ok(length) => {
                     taken += length;
-                    if let Some(passed) = self.passed.get() {
-                        self.passed.set(Some(passed + 1));
-                        self.shared.store(word::RECEIVED, passed + 1);
-                    }
+                    self.note_taken();
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let start: &Instant = start.get_or_insert_with(Instant::now);
@@ -183,7 +252,7 @@ impl<'n> Ends<'n> {
     fn ping_pong(&self, way: u64, order: Order) -> Result<f64, BenchError> {
         let bytes = order.bytes as usize;
         let mut source = self.source.borrow_mut();
-        source.rewrite(bytes, 1);
+        self.prepare(way, &mut source, bytes, 1)?;
         self.inbox.store(bytes, 0);
         self.passed.set(None);
         self.meet();
@@ -197,15 +266,19 @@ impl<'n> Ends<'n> {
                 take(number)?;
             }
             match way {
-                RAW => self.send_raw(source.data(bytes))?,
+                RAW => self.send_raw(source.data(bytes), number)?,
                 _ => self.put(source.data(bytes), 0, number)?,
             }
-            source.rewrite(bytes, number + 1);
+            self.prepare(way, &mut source, bytes, number + 1)?;
             if self.node.rank() == 0 {
                 take(number)?;
             }
         }
-        Ok(start.elapsed().as_nanos() as f64 / (2 * order.times) as f64)
+        let ns = start.elapsed().as_nanos() as f64 / (2 * order.times) as f64;
+        if let Raw::Ofi(bare) = &self.raw {
+            bare.borrow_mut().drain()?;
+        }
+        Ok(ns)
     }
 
     /// Messages from rank 0 to rank 1, which says how many it has read; gives nanoseconds a message.
@@ -232,22 +305,27 @@ impl<'n> Ends<'n> {
         }
         let wait_for = |number| {
             while self.shared.load(word::TAKEN) < number {
-                if way == PUT {
-                    self.node.poll();
+                match &self.raw {
+                    _ if way == PUT => {
+                        self.node.poll();
+                    }
+                    Raw::Ofi(bare) => bare.borrow_mut().idle()?,
+                    Raw::Udp(_) => {}
                 }
             }
+            Ok::<(), BenchError>(())
         };
         let mut source = self.source.borrow_mut();
         let start = Instant::now();
         for number in 1..=order.times {
-            source.rewrite(bytes, number);
-            wait_for(number.saturating_sub(slots));
+            self.prepare(way, &mut source, bytes, number)?;
+            wait_for(number.saturating_sub(slots))?;
             match way {
-                RAW => self.send_raw(source.data(bytes))?,
+                RAW => self.send_raw(source.data(bytes), number)?,
                 _ => self.put(source.data(bytes), place(number), number)?,
             }
         }
-        wait_for(order.times);
+        wait_for(order.times)?;
         Ok(start.elapsed().as_nanos() as f64 / order.times as f64)
     }
 
@@ -282,7 +360,7 @@ fn in_ranks(
         rustix::fs::ftruncate(&memory, PAGE_BYTES as u64)?;
         // Ranks share no memory of mapwire's here, and open this.
         let case = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
-        let mut options = vec!["--wait", "poll", "--transport", "udp"];
+        let mut options = vec!["--wait", "poll", "--transport", plan.transport_text];
         if plan.insecure {
             options.push("--insecure");
         }
@@ -298,7 +376,7 @@ fn in_ranks(
     let mapping = Mapping::foreign(&file, PAGE_BYTES, Access::ReadWrite)?;
     let shared = Words::new(mapping.at(0, PAGE_BYTES), PAGE_BYTES);
     let node = Node::join()?;
-    let ends = Ends::new(&node, shared, room)?;
+    let ends = Ends::new(&node, plan, shared, room)?;
     let mut steps = Steps::over(&node, shared);
     let polling = node.polling();
     let idle = || {
@@ -316,6 +394,10 @@ fn in_ranks(
         drop(polling);
         return Ok(());
     }
+    let (is_sealed, baseline) = match plan.transport {
+        Transport::Ofi => (false, "raw libfabric"),
+        _ => (!plan.insecure, "raw UDP"),
+    };
     let mut placements = Placements::default();
     for point in points {
         let effort = Effort::planned(plan, 3, 31);
@@ -336,13 +418,13 @@ fn in_ranks(
         };
         let case: Vec<(&'static str, Value)> = vec![
             ("path", json!("packets")),
-            ("transport", json!("udp")),
-            ("sealed", json!(!plan.insecure)),
+            ("transport", json!(plan.transport_text)),
+            ("sealed", json!(is_sealed)),
             ("bytes", json!(point.bytes)),
             ("ranks", json!(2)),
             ("wait", json!("poll")),
         ];
-        report.rows(&case, point.unit, "raw UDP", &samples.figures(1, 0));
+        report.rows(&case, point.unit, baseline, &samples.figures(1, 0));
     }
     let order = Order {
         what: what::END,
@@ -354,7 +436,7 @@ fn in_ranks(
     Ok(())
 }
 
-/// `mapwire bench send-latency --transport udp`.
+/// `mapwire bench send-latency --transport udp|ofi`.
 pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let point = |bytes: u64| Point {
         what: what::PING_PONG,
@@ -367,7 +449,7 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     in_ranks("send-latency", plan, report, 1 << 17, &points)
 }
 
-/// `mapwire bench send-bandwidth --transport udp`.
+/// `mapwire bench send-bandwidth --transport udp|ofi`.
 pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let point = |bytes: u64| Point {
         what: what::STREAM,

@@ -66,8 +66,8 @@ impl Job<'_> {
         if plan.quick {
             command.arg("--quick");
         }
-        if plan.transport == Transport::Udp {
-            command.args(["--transport", "udp"]);
+        if plan.transport != Transport::Shm {
+            command.args(["--transport", plan.transport_text]);
         }
         if plan.insecure {
             command.arg("--insecure");

@@ -45,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) quick: bool,
     /// How the ranks reach each other.
     pub(crate) transport: Transport,
+    /// The same as it was written.
+    pub(crate) transport_text: &'static str,
     /// Datagrams are not sealed.
     pub(crate) insecure: bool,
 }
@@ -170,18 +172,21 @@ pub(crate) fn command(args: &BenchArgs) -> ExitCode {
     let mut report = Report::new(bench.name, args.json);
     let plan = Plan {
         quick: args.quick,
-        transport: args.transport,
+        transport: Transport::of(&args.transport),
+        // For as long as the process.
+        transport_text: args.transport.clone().leak(),
         insecure: args.insecure,
     };
     let run = match (plan.transport, bench.name) {
         (Transport::Shm, _) => bench.run,
-        (Transport::Udp, "send-latency") => datagrams::latency,
-        (Transport::Udp, "send-bandwidth") => datagrams::bandwidth,
+        (Transport::Udp | Transport::Ofi, "send-latency") => datagrams::latency,
+        (Transport::Udp | Transport::Ofi, "send-bandwidth") => datagrams::bandwidth,
         (Transport::Udp, "fault") => shared::fault,
         (Transport::Udp, "traffic") => traffic::traffic,
-        (Transport::Udp, _) => {
+        (Transport::Udp | Transport::Ofi, _) => {
             eprintln!(
-                "mapwire: bench `{name}` runs over shared memory only; send-latency, send-bandwidth, fault and traffic run over udp"
+                "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault and traffic run over udp, the first two over ofi",
+                args.transport
             );
             return ExitCode::from(2);
         }

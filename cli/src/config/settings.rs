@@ -6,7 +6,7 @@ use std::time::Duration;
 use mapwire_host::waiting::WaitStrategy;
 use mapwire_translation::Policy;
 use mapwire_transport::board::MAX_RANKS;
-use mapwire_transport::net::Addresses;
+use mapwire_transport::net::{Addresses, Carrier};
 
 use super::layers::{ConfigError, Layers, OPTIONS};
 use crate::run::terminal::Stdout;
@@ -22,12 +22,25 @@ pub(crate) enum Bind {
 }
 
 /// How ranks of one host reach each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// By shared memory.
     Shm,
     /// As if each were on a host of its own.
     Udp,
+    /// The same, by libfabric.
+    Ofi,
+}
+
+impl Transport {
+    /// What a text means that was [checked](check).
+    pub(crate) fn of(text: &str) -> Self {
+        match text {
+            "udp" => Self::Udp,
+            text if text.starts_with("ofi") => Self::Ofi,
+            _ => Self::Shm,
+        }
+    }
 }
 
 /// What a job gets.
@@ -93,7 +106,10 @@ fn check(key: &str, text: &str) -> Checked {
                 "`{text}` is not a number of ranks from 1 to {MAX_RANKS}"
             )),
         },
-        "transport" => one_of(&["shm", "udp"], text),
+        "transport" => match text.trim().parse::<Carrier>() {
+            Ok(_) => Ok(text.trim().to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
         "addresses" => match text.trim().parse::<Addresses>() {
             Ok(_) => Ok(text.trim().to_owned()),
             Err(error) => Err(error.to_string()),
@@ -156,10 +172,7 @@ impl Settings {
         let tag = text("tag") != Some("false");
         Ok(Self {
             ranks: text("ranks").and_then(|t| t.parse().ok()),
-            transport: match text("transport") {
-                Some("udp") => Transport::Udp,
-                _ => Transport::Shm,
-            },
+            transport: Transport::of(text("transport").unwrap_or_default()),
             stop_grace: text("stop_grace")
                 .and_then(|t| seconds(t).ok())
                 .unwrap_or_default(),
@@ -198,7 +211,8 @@ mod tests {
             ("ranks", "-3", "`-3` is not a number of ranks"),
             ("wait", "spin", "poll, event, adaptive"),
             ("wait", "adaptive:", "adaptive:N"),
-            ("transport", "tcp", "shm, udp"),
+            ("transport", "tcp", "shm, udp, ofi"),
+            ("transport", "ofi:", "ofi:tcp"),
             ("path", "both", "direct, ring"),
             ("shared", "4X", "--shared"),
             ("views", "0", "from 1 to 512"),

@@ -13,6 +13,7 @@ use mapwire_host::memory::SharedBuffer;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
 use mapwire_settings::size;
+use mapwire_transport::ofi;
 use mapwire_transport::rendezvous::{Broker, Client, Event};
 
 /// The usual shared memory of a job: what `mapwire run` asks for unless told otherwise.
@@ -45,6 +46,7 @@ pub(super) fn all() -> Vec<Finding> {
         findings.push(pinner(kind, result, any_pinner));
     }
     findings.push(locked_memory(&limits));
+    findings.push(libfabric());
     findings.push(output());
     findings.push(huge_pages(&limits));
     findings.push(Finding::ok(
@@ -313,6 +315,36 @@ fn pinner(kind: PinnerKind, result: Result<(), String>, any: bool) -> Finding {
         (Err(why), _) if any => Finding::warn(check, why, "ulimit -l, see `locked memory`"),
         (Err(why), _) => Finding::fail(check, why, "allow mlock or io_uring, see `locked memory`"),
     }
+}
+
+/// What libfabric could carry packets by; without it `--transport ofi` cannot be had, and nothing else is missing.
+fn libfabric() -> Finding {
+    let check = "libfabric";
+    let listed = ofi::version().and_then(|version| Ok((version, ofi::providers()?)));
+    let ((major, minor), providers) = match listed {
+        Ok(listed) => listed,
+        Err(error) => {
+            let found = format!("none, so there is no --transport ofi ({error})");
+            return Finding {
+                mend: Some("sudo apt-get install libfabric1 libfabric-bin".to_owned()),
+                ..Finding::ok(check, found)
+            };
+        }
+    };
+    let each = providers.iter().map(|provider| {
+        let (major, minor) = provider.version;
+        let rma = match provider.rma {
+            true => "packets, stores and fetches",
+            false => "packets",
+        };
+        let at = provider.interfaces.join(", ");
+        format!("{} {major}.{minor} ({rma}; {at})", provider.name)
+    });
+    let found = match each.collect::<Vec<_>>() {
+        none if none.is_empty() => "no provider with reliable, ordered endpoints".to_owned(),
+        each => each.join("; "),
+    };
+    Finding::ok(check, format!("{major}.{minor}, --transport ofi: {found}"))
 }
 
 fn locked_memory(limits: &Limits) -> Finding {

@@ -72,7 +72,7 @@ impl Place {
             ranks: 0..ranks,
             hosts: match transport {
                 Transport::Shm => vec![0; ranks as usize],
-                Transport::Udp => (0..ranks).collect(),
+                Transport::Udp | Transport::Ofi => (0..ranks).collect(),
             },
             here: None,
         }

@@ -22,6 +22,9 @@ pub enum Breach {
         "this process had no file descriptor left for the channel to it; raise the limit (`ulimit -n`)"
     )]
     NoDescriptor,
+    /// What it says of how it is reached is of no use.
+    #[error(transparent)]
+    Card(mapwire_transport::net::CardError),
     /// It does not answer, for all that is known.
     #[error("nothing came from it{} for {seconds} s; is its host up, and does a firewall let UDP pass?", at.map_or(String::new(), |at| format!(" at {at}")))]
     Silent {
@@ -36,7 +39,10 @@ impl Breach {
     /// Whether the peer broke a rule.
     #[must_use]
     pub fn is_fault(self) -> bool {
-        !matches!(self, Self::NoDescriptor | Self::Silent { .. })
+        !matches!(
+            self,
+            Self::NoDescriptor | Self::Card(_) | Self::Silent { .. }
+        )
     }
 }
 

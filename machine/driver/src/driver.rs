@@ -6,6 +6,7 @@ mod bare_fabric;
 #[cfg(test)]
 mod conformance;
 mod datagrams;
+mod far;
 mod peers;
 mod receiving;
 mod sending;
@@ -276,12 +277,16 @@ impl<F: Fabric> Driver<F> {
             return work(self);
         }
         // A fault on the service thread interrupts nothing, and nobody else would do what it left.
-        self.is_confined = !masking::is_library_thread();
-        self.node.set_confined(self.is_confined);
+        self.set_confined(!masking::is_library_thread());
         let done = work(self);
-        self.is_confined = false;
-        self.node.set_confined(false);
+        self.set_confined(false);
         done
+    }
+
+    fn set_confined(&mut self, on: bool) {
+        self.is_confined = on;
+        self.node.set_confined(on);
+        self.fabric.set_confined(on);
     }
 
     /// Carries out what the page-fault handler has left. Whether there was anything.
@@ -540,6 +545,9 @@ impl<F: Fabric> Driver<F> {
     /// Takes what `peer` has sent. Whether anything had come.
     #[inline]
     pub(crate) fn take_news(&mut self, peer: NodeId) -> bool {
+        if self.fabric.is_far(peer) {
+            self.look_far();
+        }
         let has_come = self.fabric.has_next(peer) || self.node.has_left();
         if has_come {
             self.take_all(peer);

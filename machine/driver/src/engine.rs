@@ -52,6 +52,10 @@ pub struct Engine<F: Fabric = JobFabric> {
     threads: Threads,
     stop: AtomicBool,
     service: Mutex<Option<JoinHandle<()>>>,
+    /// Some ranks are far: see [`Fabric::is_far`].
+    has_far: bool,
+    /// Threads in the page-fault handler that wait for packets which only other threads may take.
+    far_faults: AtomicU32,
     /// Threads of this process that sleep on its bell, the service thread left out.
     sleepers: AtomicU32,
     interrupts: Interrupts,
@@ -120,6 +124,7 @@ impl<F: Fabric> Engine<F> {
         let words = Arc::new(CompletionWords::new());
         let peers: PeerWords = (0..size).map(|_| Arc::default()).collect();
         let mut driver = Driver::new(config, fabric, Arc::clone(&peers), Arc::clone(&words))?;
+        let has_far = driver.has_far();
         let look = || {
             driver.poll();
         };
@@ -139,6 +144,8 @@ impl<F: Fabric> Engine<F> {
             threads: Threads::new(),
             stop: AtomicBool::new(false),
             service: Mutex::new(None),
+            has_far,
+            far_faults: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             interrupts: Interrupts::new(),
             memory_nap: MemoryNap::default(),
@@ -261,6 +268,13 @@ impl<F: Fabric> Engine<F> {
     #[must_use]
     pub fn is_remote(&self, rank: NodeId) -> bool {
         self.lock().fabric.is_remote(rank)
+    }
+
+    /// The provider of libfabric that far ranks are reached by, where there are any.
+    #[must_use]
+    pub fn provider(&self) -> Option<String> {
+        let mut driver = self.lock();
+        driver.fabric.far().map(|far| far.provider().to_owned())
     }
 
     /// Whether a rank is known to have failed, rather than left.

@@ -31,6 +31,9 @@ pub enum DriverError {
     /// The way to other hosts.
     #[error(transparent)]
     Net(#[from] mapwire_transport::net::NetError),
+    /// The way to other hosts by libfabric.
+    #[error("--transport ofi: {0}")]
+    Far(#[from] mapwire_transport::ofi::OfiError),
     /// An export or import.
     #[error(transparent)]
     Vmmc(#[from] VmmcError),
@@ -165,6 +168,7 @@ impl From<JoinError> for DriverError {
             JoinError::Rendezvous(error) => error.into(),
             JoinError::Channel(error) => error.into(),
             JoinError::Net(error) => error.into(),
+            JoinError::Far(error) => error.into(),
         }
     }
 }

@@ -44,6 +44,11 @@ pub enum SharedError {
     /// Faults cannot be caught.
     #[error(transparent)]
     Watch(#[from] WatchError),
+    /// What carries packets between hosts catches page faults itself.
+    #[error(
+        "libfabric's provider `{0}` catches SIGSEGV and SIGBUS itself, so accesses to shared memory cannot be served beside it: use another provider (--transport ofi:tcp), or --transport shm"
+    )]
+    Provider(String),
     /// A peer does not follow the protocol.
     #[error(transparent)]
     Peer(#[from] PeerError),

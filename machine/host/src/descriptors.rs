@@ -25,3 +25,14 @@ pub fn above_stdio(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
 pub fn is_above_stdio(fd: &impl AsRawFd) -> bool {
     fd.as_raw_fd() >= FIRST
 }
+
+/// Opens `/dev/null` for each standard stream that is closed, for good: before a library makes descriptors that does not know of them.
+pub fn occupy_stdio() {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    while let Ok(fd) = rustix::fs::open("/dev/null", flags, Mode::empty())
+        && !is_above_stdio(&fd)
+    {
+        core::mem::forget(fd);
+    }
+}

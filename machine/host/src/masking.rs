@@ -137,6 +137,12 @@ pub fn is_library_thread() -> bool {
     matches!(MASKED.get(), Masked::Always)
 }
 
+/// Whether the calling thread is in the page-fault handler, and not one of the library's.
+#[must_use]
+pub fn is_in_fault_handler() -> bool {
+    matches!(MASKED.get(), Masked::InFaultHandler)
+}
+
 /// Says that the kernel keeps handlers of the program off the calling thread until this is dropped; see
 /// [`in_fault_handler`].
 #[derive(Debug)]

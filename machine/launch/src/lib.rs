@@ -25,4 +25,4 @@ mod pmix;
 pub use detect::{Detected, detect};
 pub use error::LaunchError;
 pub use launcher::{Event, Launcher, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use membership::Membership;
+pub use membership::{Between, Membership};

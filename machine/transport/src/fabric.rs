@@ -12,6 +12,7 @@ use mapwire_wire::NodeId;
 
 use crate::bells::{Sleeper, Slept, Wake};
 use crate::board::{Figures, RankState};
+use crate::far::Far;
 use crate::net::{CardError, Net};
 use crate::rendezvous::RendezvousError;
 use crate::shm::channel::ChannelError;
@@ -124,6 +125,20 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     fn net(&mut self) -> Option<&mut Net> {
         None
     }
+
+    /// Whether a peer is reached by libfabric: nobody rings it, and the page-fault handler leaves it to others. Known from the start, and
+    /// never changes.
+    fn is_far(&self, _peer: NodeId) -> bool {
+        false
+    }
+
+    /// The way to far peers, where there are any.
+    fn far(&mut self) -> Option<&mut Far> {
+        None
+    }
+
+    /// Says that the page-fault handler uses the fabric, or no more: nothing may allocate or take a lock meanwhile.
+    fn set_confined(&mut self, _on: bool) {}
 
     /// All that has come by datagrams is about to be taken: [`has_input`](Transport::has_input) is about what comes from here on.
     fn begin_look(&self) {}

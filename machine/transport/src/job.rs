@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use mapwire_host::masking;
 use mapwire_host::memory::MemoryError;
 use mapwire_host::waiting::{EitherWait, Woken};
 use mapwire_wire::{Header, NodeId};
@@ -15,7 +16,9 @@ use mapwire_wire::{Header, NodeId};
 use crate::bells::{Sleeper, Slept, Wake};
 use crate::board::{Board, BrokersBoard, Figures, RankState};
 use crate::fabric::{Doorbells, Fabric, News};
-use crate::net::{Alarm, Net, NetConfig, NetError};
+use crate::far::Far;
+use crate::net::{Alarm, Carrier, Net, NetConfig, NetError};
+use crate::ofi::OfiError;
 use crate::payload::Payload;
 use crate::rendezvous::{Card, Client, Event, JobAddress, MakeChannel, RendezvousError};
 use crate::shm::ShmTransport;
@@ -35,6 +38,9 @@ pub enum JoinError {
     /// The way to other hosts.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// The way to other hosts by libfabric.
+    #[error(transparent)]
+    Far(#[from] OfiError),
 }
 
 /// What makes the memory of channels, for a broker.
@@ -61,6 +67,8 @@ pub struct JobBells {
     alarm: Option<Alarm>,
     /// Where a thread sleeps on its bell and on the sockets at once, if the kernel can do that.
     either: Option<Mutex<EitherWait>>,
+    /// What comes is libfabric's: a thread in the page-fault handler must leave it to others.
+    is_far: bool,
 }
 
 impl Doorbells for JobBells {
@@ -110,7 +118,9 @@ impl Doorbells for JobBells {
         let Some(alarm) = &self.alarm else {
             return self.board.sleep(self.rank, sleeper, recheck, timeout, nap);
         };
+        let may_attend = !(self.is_far && masking::is_in_fault_handler());
         if sleeper == Sleeper::Waiting
+            && may_attend
             && let Some(mut either) = self.attend()
         {
             alarm.begin_attending();
@@ -163,8 +173,9 @@ pub struct JobFabric {
     size: u32,
     ring: RingConfig,
     transport: ShmTransport,
-    /// There when some ranks are on other hosts.
+    /// One of these is there when some ranks are on other hosts.
     net: Option<Box<Net>>,
+    far: Option<Box<Far>>,
     /// Peers that a connection has been asked for.
     requested: Vec<bool>,
     uid: u32,
@@ -188,15 +199,23 @@ impl JobFabric {
         let board = Arc::clone(client.board());
         let (rank, size) = (client.rank(), client.size());
         let here = board.host(rank);
-        let has_others = (0..size).any(|peer| board.host(peer) != here);
-        let net = if has_others {
-            let net = Net::open(net, NodeId(rank as u16), size as usize, client.secret())?;
-            client.publish(net.card())?;
-            Some(Box::new(net))
-        } else {
-            None
-        };
-        Self::new(Some(client), board, rank, size, net)
+        let others: Box<[bool]> = (0..size).map(|peer| board.host(peer) != here).collect();
+        let me = NodeId(rank as u16);
+        let (mut datagrams, mut far) = (None, None);
+        match &net.carrier {
+            _ if !others.contains(&true) => {}
+            Carrier::Datagrams => {
+                let net = Net::open(net, me, size as usize, client.secret())?;
+                client.publish(net.card())?;
+                datagrams = Some(Box::new(net));
+            }
+            Carrier::Libfabric { provider } => {
+                let opened = Far::open(provider.as_deref(), net, me, others)?;
+                client.publish(opened.card())?;
+                far = Some(Box::new(opened));
+            }
+        }
+        Self::new(Some(client), board, rank, size, (datagrams, far))
     }
 
     /// A job of this process alone.
@@ -214,7 +233,8 @@ impl JobFabric {
     pub fn without_broker(size: u32) -> Result<Self, JoinError> {
         let (board, _files) =
             BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
-        Self::new(None, Arc::new(board.into_board()), 0, size, None)
+        let board = Arc::new(board.into_board());
+        Self::new(None, board, 0, size, (None, None))
     }
 
     fn new(
@@ -222,20 +242,33 @@ impl JobFabric {
         board: Arc<Board>,
         rank: u32,
         size: u32,
-        net: Option<Box<Net>>,
+        (net, far): (Option<Box<Net>>, Option<Box<Far>>),
     ) -> Result<Self, JoinError> {
-        let alarm = match &net {
-            None => None,
-            Some(net) => {
+        let is_far = far.is_some();
+        let fds = match (&net, &far) {
+            (Some(net), _) => net.fds(),
+            (None, far) => far.iter().filter_map(|far| far.fd()).collect(),
+        };
+        let alarm = match &fds[..] {
+            [] => None,
+            fds => {
                 let (rung, polled) = (Arc::clone(&board), Arc::clone(&board));
                 let ring = move || {
-                    rung.ring(rank);
+                    if !is_far {
+                        rung.ring(rank);
+                    } else if !rung.is_polling() {
+                        // A thread that waits in the page-fault handler may not take what has come.
+                        rung.wake(rank, Wake::All);
+                    }
                 };
                 let is_polling = move || polled.is_polling();
-                Some(Alarm::start(&net.fds(), ring, is_polling).map_err(NetError::Watch)?)
+                Some(Alarm::start(fds, ring, is_polling).map_err(NetError::Watch)?)
             }
         };
-        let either = net.as_ref().and_then(|net| EitherWait::new(&net.fds()));
+        let either = match &fds[..] {
+            [] => None,
+            fds => EitherWait::new(fds),
+        };
         let ring = RingConfig::default();
         let mut transport = ShmTransport::new(&ring);
         transport.connect_self(NodeId(rank as u16), &ring)?;
@@ -247,11 +280,13 @@ impl JobFabric {
                 rank,
                 alarm,
                 either: either.map(Mutex::new),
+                is_far,
             }),
             size,
             ring,
             transport,
             net,
+            far,
             requested: vec![false; size as usize],
             uid: rustix::process::getuid().as_raw(),
             found: VecDeque::new(),
@@ -261,7 +296,8 @@ impl JobFabric {
     /// How ranks of other hosts reach this one; `None` where there are none.
     #[must_use]
     pub fn card(&self) -> Option<Card> {
-        self.net.as_ref().map(|net| net.card())
+        let far = self.far.as_ref().map(|far| far.card());
+        far.or_else(|| self.net.as_ref().map(|net| net.card()))
     }
 
     fn board(&self) -> &Board {
@@ -278,6 +314,16 @@ impl JobFabric {
         for rank in (0..self.size).filter(|rank| *rank != self.bells.rank) {
             if self.board().state(rank).is_gone() {
                 self.found.push_back(News::Lost(NodeId(rank as u16)));
+            }
+        }
+    }
+
+    /// Asks for the cards of ranks that have spoken, each once: their broker does not tell this rank's own.
+    fn meet_strangers(&mut self) {
+        while let Some(stranger) = self.far.as_mut().and_then(|far| far.poll_stranger()) {
+            if self.is_far(stranger) && self.request_connection(stranger).is_err() {
+                // The job has ended, which is news of its own.
+                return;
             }
         }
     }
@@ -311,13 +357,17 @@ impl JobFabric {
             Event::NoDescriptor { from, tag: None } => News::NoDescriptor(node(from)),
             Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
             Event::PeerGone { peer } => News::Gone(node(peer)),
-            Event::Card { peer, card } => match &mut self.net {
-                Some(net) => match net.introduce(node(peer), &card) {
+            Event::Card { peer, card } => match (&mut self.net, &mut self.far) {
+                (_, Some(far)) => match far.introduce(node(peer), &card) {
+                    Ok(()) => News::Connected(node(peer)),
+                    Err(error) => News::BadCard(node(peer), error),
+                },
+                (Some(net), None) => match net.introduce(node(peer), &card) {
                     Ok(bytes) => News::Reached(node(peer), bytes),
                     Err(error) => News::BadCard(node(peer), error),
                 },
                 // Of a rank on this host, which a broker does not say.
-                None => News::Gone(node(peer)),
+                (None, None) => News::Gone(node(peer)),
             },
             Event::JobEnded => {
                 let all = (0..self.size).map(|rank| News::Gone(node(rank)));
@@ -332,44 +382,73 @@ impl Transport for JobFabric {
     #[inline]
     fn max_payload_bytes(&self) -> usize {
         let ring = self.transport.max_payload_bytes();
-        match self.net {
-            None => ring,
-            Some(_) => ring.min(Net::max_payload_bytes()),
+        match (&self.net, &self.far) {
+            (Some(_), _) => ring.min(Net::max_payload_bytes()),
+            (None, Some(far)) => ring.min(far.max_payload_bytes()),
+            (None, None) => ring,
         }
     }
 
     #[inline(always)]
     fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
-        self.transport.send(to, header, payload)
+        match &mut self.far {
+            Some(far) if far.reaches(to) => far.send(to, header, payload),
+            _ => self.transport.send(to, header, payload),
+        }
     }
 
     #[inline(always)]
     fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
-        self.transport.poll_receive()
+        let Some(far) = &mut self.far else {
+            return self.transport.poll_receive();
+        };
+        if let Some(alarm) = &self.bells.alarm
+            && !far.is_confined()
+        {
+            alarm.begin_look();
+        }
+        match far.is_next(self.transport.has_input()) {
+            true => far.poll_receive(),
+            false => self.transport.poll_receive(),
+        }
     }
 
     #[inline(always)]
     fn release(&mut self, from: NodeId) {
-        self.transport.release(from);
+        match &mut self.far {
+            Some(far) if far.reaches(from) => far.release(from),
+            _ => self.transport.release(from),
+        }
     }
 
     #[inline]
     fn has_input(&self) -> bool {
-        self.transport.has_input() || self.bells.alarm.as_ref().is_some_and(Alarm::is_due)
+        self.transport.has_input()
+            || self.bells.alarm.as_ref().is_some_and(Alarm::is_due)
+            || self.far.as_ref().is_some_and(|far| far.has_input())
     }
 
     #[inline]
     fn flush(&mut self) {
         self.transport.flush();
+        if let Some(far) = &mut self.far {
+            far.flush();
+        }
     }
 
     #[inline]
     fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
-        self.transport.drained(to)
+        match &mut self.far {
+            Some(far) if far.reaches(to) => far.drained(to),
+            _ => self.transport.drained(to),
+        }
     }
 
     fn disconnect(&mut self, peer: NodeId) {
-        self.transport.disconnect(peer);
+        match &mut self.far {
+            Some(far) if far.reaches(peer) => far.disconnect(peer),
+            _ => self.transport.disconnect(peer),
+        }
     }
 }
 
@@ -394,7 +473,7 @@ impl Fabric for JobFabric {
     }
 
     fn passes_memory(&self, to: NodeId) -> bool {
-        !self.is_remote(to)
+        !self.is_remote(to) && !self.is_far(to)
     }
 
     fn is_remote(&self, peer: NodeId) -> bool {
@@ -404,6 +483,21 @@ impl Fabric for JobFabric {
     #[inline]
     fn net(&mut self) -> Option<&mut Net> {
         self.net.as_deref_mut()
+    }
+
+    fn is_far(&self, peer: NodeId) -> bool {
+        self.far.as_ref().is_some_and(|far| far.reaches(peer))
+    }
+
+    #[inline]
+    fn far(&mut self) -> Option<&mut Far> {
+        self.far.as_deref_mut()
+    }
+
+    fn set_confined(&mut self, on: bool) {
+        if let Some(far) = &mut self.far {
+            far.set_confined(on);
+        }
     }
 
     #[inline]
@@ -418,6 +512,7 @@ impl Fabric for JobFabric {
         !self.found.is_empty()
             || self.client.as_ref().is_some_and(Client::has_news)
             || self.board().events() != self.seen_events
+            || self.far.as_ref().is_some_and(|far| far.has_strangers())
     }
 
     fn poll_news(&mut self) -> Option<News> {
@@ -427,6 +522,7 @@ impl Fabric for JobFabric {
         if let Some(event) = self.client.as_mut().and_then(Client::poll) {
             return Some(self.news_of(event));
         }
+        self.meet_strangers();
         self.look_at_board();
         self.found.pop_front()
     }
@@ -475,7 +571,10 @@ impl Fabric for JobFabric {
 
     #[inline]
     fn has_next(&mut self, from: NodeId) -> bool {
-        self.transport.has_next(from)
+        match &mut self.far {
+            Some(far) if far.reaches(from) => far.has_next(from),
+            _ => self.transport.has_next(from),
+        }
     }
 
     fn bury(&mut self) {

@@ -7,7 +7,7 @@
 //! * [`net`]: between hosts, by datagrams;
 //! * [`udp`]: the sockets that datagrams go through;
 //! * [`aead`]: how datagrams between hosts are encrypted;
-//! * `ofi`: through libfabric (feature `ofi`);
+//! * [`ofi`]: through libfabric, and [`far`]: that between hosts;
 //! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
@@ -19,9 +19,9 @@ pub mod board;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod fabric;
+pub mod far;
 pub mod job;
 pub mod net;
-#[cfg(feature = "ofi")]
 pub mod ofi;
 #[allow(unsafe_code)]
 pub mod payload;

@@ -125,7 +125,7 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::Pages(PagesError::System(error)) | DriverError::Pinner(error) => of_pin(error),
         DriverError::Pages(PagesError::Nic(error)) => of_nic(error),
         DriverError::Memory(error) => of_memory(error),
-        DriverError::Cache(_) | DriverError::Net(_) => Kind::Config,
+        DriverError::Cache(_) | DriverError::Net(_) | DriverError::Far(_) => Kind::Config,
         DriverError::NoDescriptor(_)
         | DriverError::PeerBroken {
             breach: mapwire_driver::breach::Breach::NoDescriptor,
@@ -305,7 +305,7 @@ fn of_registration(error: &RegisterError) -> Kind {
 fn of_shared(error: &SharedError) -> Kind {
     match error {
         SharedError::Model(error) => of_model(error),
-        SharedError::Config(_) => Kind::Config,
+        SharedError::Config(_) | SharedError::Provider(_) => Kind::Config,
         SharedError::Views(error) => of_views(error),
         SharedError::Protection(error) => match error {
             ProtectionError::OutOfRange { .. } => Kind::Internal,

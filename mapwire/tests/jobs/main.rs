@@ -21,6 +21,7 @@ mod hostile_control;
 mod hostile_datagrams;
 mod hostile_memory;
 mod hostile_packets;
+mod libfabric;
 mod limits;
 mod locks;
 mod modes;

@@ -267,7 +267,7 @@ fn fault_case(
             "shm",
             "raw fault + protection change + flag round trip + copy",
         ),
-        Transport::Udp => ("udp", "raw fault + raw UDP round trip"),
+        Transport::Udp | Transport::Ofi => ("udp", "raw fault + raw UDP round trip"),
     };
     let fields = vec![
         ("access", json!(access)),

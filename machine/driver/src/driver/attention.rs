@@ -20,17 +20,40 @@ pub(super) struct Attention {
     until_ns: u64,
     /// When a datagram was sent last.
     talked_ns: u64,
+    /// When a far peer was sent something last, or has sent it.
+    far_talked_ns: u64,
+    /// When a send last looked what they have sent.
+    far_looked_ns: u64,
 }
 
 impl Attention {
     pub(super) fn note_talk(&mut self, now_ns: u64) {
         self.talked_ns = now_ns;
     }
+
+    pub(super) fn note_far_talk(&mut self, now_ns: u64) {
+        self.far_talked_ns = now_ns;
+    }
+
+    /// Whether the last look is older than `most_ns`; if so one is made now.
+    pub(super) fn begin_far_look(&mut self, now_ns: u64, most_ns: u64) -> bool {
+        let is_due = now_ns.saturating_sub(self.far_looked_ns) > most_ns;
+        if is_due {
+            self.far_looked_ns = now_ns;
+        }
+        is_due
+    }
+
+    pub(super) fn far_talked_ns(&self) -> u64 {
+        self.far_talked_ns
+    }
 }
 
 impl<F: Fabric> Driver<F> {
-    /// Notes that the service thread is about to sleep for `nap` at most. Gives how long it may.
-    pub(crate) fn begin_service_nap(&mut self, nap: Duration) -> Duration {
+    /// Notes that the service thread is about to sleep for `nap` at most. Gives how long it may. `is_awaited`: a thread in the page-fault
+    /// handler waits for it.
+    pub(crate) fn begin_service_nap(&mut self, nap: Duration, is_awaited: bool) -> Duration {
+        let nap = self.far_service_nap(nap, is_awaited);
         if self.attention.talked_ns == 0 {
             return nap;
         }

@@ -25,6 +25,7 @@ impl<F: Fabric> Driver<F> {
                 News::Reached(peer, bytes) => self.handle_reached(peer, bytes),
                 News::BadCard(peer, error) => {
                     self.log.push(Line::BadCard { peer, error });
+                    self.breaches.note(peer, Breach::Card(error));
                     self.handle_peer_gone(peer);
                 }
                 News::Unusable(peer, error) => {
@@ -59,6 +60,10 @@ impl<F: Fabric> Driver<F> {
         }
         // Other peers are served in turn, and may send without end: its own ring holds so many packets and no more.
         let most = self.fabric.most_waiting() * (self.fabric.peers().len() + 1);
+        if self.fabric.is_far(node) {
+            // What has come through the library has not been seen yet.
+            self.receive();
+        }
         for _ in 0..most {
             if !self.fabric.has_next(node) || !self.receive() {
                 break;
@@ -132,6 +137,9 @@ impl<F: Fabric> Driver<F> {
     fn acquaintances(&mut self) -> Vec<NodeId> {
         let (me, size) = (self.me, self.fabric.size());
         let mut peers = self.fabric.peers().to_vec();
+        if let Some(far) = self.fabric.far() {
+            peers.extend(far.peers());
+        }
         if let Some(net) = self.fabric.net() {
             let all = (0..size).map(|node| NodeId(node as u16));
             peers.extend(all.filter(|&node| net.knows(node)));
@@ -153,10 +161,14 @@ impl<F: Fabric> Driver<F> {
     /// Whether all peers on other hosts that live have heard of it.
     pub(crate) fn has_said_farewell(&mut self) -> bool {
         let peers = self.acquaintances();
-        let mut remote = peers
-            .into_iter()
-            .filter(|&peer| self.fabric.is_remote(peer));
-        remote.all(|peer| self.node.idle_towards(peer))
+        peers.into_iter().all(|peer| {
+            if self.fabric.is_far(peer) {
+                // What the library has it might drop with its endpoint.
+                return self.node.idle_towards(peer)
+                    && !matches!(self.fabric.drained(peer), Ok(false));
+            }
+            !self.fabric.is_remote(peer) || self.node.idle_towards(peer)
+        })
     }
 
     /// Closes the channels, and tells the launcher that this rank has left.

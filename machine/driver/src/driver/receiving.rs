@@ -94,6 +94,9 @@ impl<F: Fabric> Driver<F> {
                 self.teller.tell(told, &self.exports, &mut self.log);
             }
             self.fabric.release(from);
+            if self.fabric.is_far(from) {
+                self.note_far_talk();
+            }
             if let Some((address, bytes)) = arrived {
                 self.trace(TraceOp::Receive, TRACE_FLAG_DIRECT, address, bytes);
             }

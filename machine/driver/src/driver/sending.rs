@@ -60,9 +60,11 @@ impl<F: Fabric> Driver<F> {
                 Ok(()) => {
                     self.node.handle_transmitted(to);
                     sent = true;
-                    if to != self.me && !self.to_ring.contains(&to) {
-                        self.to_ring.push(to);
-                    }
+                    self.owe_ring(to);
+                }
+                Err(SendError::WouldBlock(_)) if self.is_confined && self.fabric.is_far(to) => {
+                    self.node.leave_for_later();
+                    self.block(to);
                 }
                 Err(SendError::WouldBlock(_)) => self.block(to),
                 Err(SendError::NotConnected(_)) if self.is_confined => {
@@ -92,6 +94,16 @@ impl<F: Fabric> Driver<F> {
         sent
     }
 
+    /// Makes the bell of a peer due, where it has one that this process can ring.
+    #[inline]
+    fn owe_ring(&mut self, peer: NodeId) {
+        if self.fabric.is_far(peer) {
+            self.note_far_talk();
+        } else if peer != self.me && !self.to_ring.contains(&peer) {
+            self.to_ring.push(peer);
+        }
+    }
+
     /// Rings the bells that are due.
     #[inline]
     pub(crate) fn ring_due(&mut self) {
@@ -104,9 +116,7 @@ impl<F: Fabric> Driver<F> {
     fn block(&mut self, node: NodeId) {
         self.node.handle_transmit_blocked(node);
         // Whoever is asleep with a full queue must be woken to empty it.
-        if node != self.me && !self.to_ring.contains(&node) {
-            self.to_ring.push(node);
-        }
+        self.owe_ring(node);
     }
 
     /// As [`ring_due`](Self::ring_due), for a caller that has made a full fence since the packets left.
@@ -140,7 +150,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self, place: Place) {
-        self.fabric.flush();
+        self.at(place, |driver| driver.fabric.flush());
         if place == Place::Program {
             self.flush_trace();
         }

@@ -1,7 +1,7 @@
 //! Calls of the shared memory: operations and commands of the program's threads, and the page faults of its views.
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use mapwire_dsm::{Dsm, Error as ModelError, Outcome, Progress};
@@ -81,9 +81,21 @@ impl<F: Fabric> Engine<F> {
         if let Some(over) = over {
             return over;
         }
+        let leaves = self.leaves_far(place);
+        let _waits = leaves.then(|| FarFault::begin(&self.far_faults));
         let waited = self.wait_driver(place, None, |driver| driver.take_outcome(thread));
         // Without a timeout the wait ends only with an outcome.
         waited.unwrap_or(Err(SharedError::NotOpen)).map(Some)
+    }
+
+    /// Whether the calling thread must leave packets of far peers to the service thread. That itself interrupts nothing.
+    pub(super) fn leaves_far(&self, place: Place) -> bool {
+        self.has_far && place == Place::FaultHandler && !masking::is_library_thread()
+    }
+
+    /// Whether a thread in the page-fault handler waits for packets that only other threads may take.
+    pub(super) fn has_far_faults(&self) -> bool {
+        self.far_faults.load(Ordering::SeqCst) > 0
     }
 
     /// A command on the shared memory that never waits.
@@ -206,4 +218,20 @@ impl<F: Fabric> Engine<F> {
 #[cold]
 pub(super) fn exit_now() -> ! {
     crate::mover::exit(EXIT_LOST)
+}
+
+/// A thread in the page-fault handler waits for packets that only other threads may take, until this is dropped.
+struct FarFault<'a>(&'a AtomicU32);
+
+impl<'a> FarFault<'a> {
+    fn begin(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for FarFault<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }

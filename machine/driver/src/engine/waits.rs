@@ -203,10 +203,11 @@ impl<F: Fabric> Engine<F> {
     fn end_quietly(&self, place: Place, ending: Ending) {
         let (owing, needs_care) = {
             let mut driver = self.lock();
-            let has_work = match ending.rings_later && driver.rings_empty {
+            let rings_later = ending.rings_later && driver.rings_empty;
+            let has_work = driver.at(place, |driver| match rings_later {
                 true => driver.has_duties(),
                 false => driver.has_work(),
-            };
+            });
             if has_work {
                 driver.at(place, Driver::poll);
             } else if ending.fenced {
@@ -386,7 +387,7 @@ impl<F: Fabric> Engine<F> {
         let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
         let is_late = || deadline_ns.is_some_and(|deadline| now_ns() >= deadline);
         let mut spinner = self.patience.begin();
-        if spinner.spins() {
+        if spinner.spins() && !self.leaves_far(place) {
             self.begin_polling();
             let found = self.spin(&mut spinner, &mut mask, &is_late, &mut step);
             let ending = Ending {
@@ -488,7 +489,11 @@ impl<F: Fabric> Engine<F> {
             driver.flush(place);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
             let due = driver.next_deadline(place).map(left);
-            [deadline_ns.map(left), blocked, due]
+            let far = match self.leaves_far(place) {
+                true => None,
+                false => driver.far_nap(),
+            };
+            [deadline_ns.map(left), blocked, due, far]
                 .into_iter()
                 .flatten()
                 .min()
@@ -513,8 +518,9 @@ impl<F: Fabric> Engine<F> {
                 // look again. The page-fault handler has woken the service thread for what it may not do itself.
                 let is_duty = place == Place::Program && driver.has_duties();
                 let goes_on = is_duty
+                    || self.has_far && driver.at(place, |driver| driver.has_work())
                     || worked
-                        && (driver.has_work()
+                        && (driver.at(place, |driver| driver.has_work())
                             || driver.is_blocked()
                             || driver.next_deadline(place).is_some());
                 if worked && !goes_on {
@@ -568,7 +574,10 @@ impl<F: Fabric> Engine<F> {
     /// Lets the service thread rest for a moment where another thread polls, who would have to wait for it, and nobody has asked for it
     /// since its last round. Whether it has rested.
     fn rest(&self) -> bool {
-        let is_asked = || self.bells.service_rings() != self.served_rings.load(Ordering::Relaxed);
+        let is_asked = || {
+            self.bells.service_rings() != self.served_rings.load(Ordering::Relaxed)
+                || self.has_far_faults()
+        };
         let is_needed =
             || self.stop.load(Ordering::Acquire) || is_asked() || !self.bells.is_polling();
         if is_needed() || self.rests.fetch_add(1, Ordering::Relaxed) >= MOST_RESTS {
@@ -607,7 +616,7 @@ impl<F: Fabric> Engine<F> {
         self.served_rings
             .store(self.bells.service_rings(), Ordering::Relaxed);
         // Where other threads run the cycle, how they wait is none of this thread's business.
-        let is_alone = self.mode == DriverMode::Thread;
+        let is_alone = self.mode == DriverMode::Thread || self.has_far_faults();
         let mut spinner = is_alone.then(|| self.patience.begin());
         let is_polled = self.bells.is_polling();
         self.begin_polling();
@@ -653,7 +662,8 @@ impl<F: Fabric> Engine<F> {
                 .into_iter()
                 .chain(due)
                 .fold(LONGEST_SERVICE_NAP, Duration::min);
-            (driver.begin_service_nap(nap), blocked.is_some())
+            let is_awaited = self.has_far_faults();
+            (driver.begin_service_nap(nap, is_awaited), blocked.is_some())
         };
         self.bells.sleep(
             Sleeper::Service,

@@ -9,13 +9,24 @@ const MAGIC: &str = "mapwire";
 /// Longest introduction that is read, in bytes.
 const MAX_BYTES: usize = 1024;
 
+/// How a rank reaches those of other hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// By datagrams that are sealed.
+    Sealed,
+    /// By datagrams that are not.
+    Plain,
+    /// Otherwise, as its user has it in MAPWIRE_TRANSPORT.
+    Other(String),
+}
+
 /// A rank's introduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Introduction {
     /// Of mapwire.
     version: String,
-    /// What it sends to other hosts is not sealed.
-    insecure: bool,
+    /// How it reaches other hosts.
+    between: Between,
     /// Equal for ranks that reach each other by sockets of the host.
     place: String,
     /// The host's name, for messages.
@@ -23,7 +34,7 @@ pub(super) struct Introduction {
 }
 
 impl Introduction {
-    pub(super) fn of_this_process(insecure: bool) -> Self {
+    pub(super) fn of_this_process(between: Between) -> Self {
         let name = rustix::system::uname();
         let name = name.nodename().to_string_lossy().into_owned();
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -33,16 +44,20 @@ impl Introduction {
         let user = rustix::process::geteuid().as_raw();
         Self {
             version: env!("CARGO_PKG_VERSION").into(),
-            insecure,
+            between,
             place: format!("{} {} {user}", boot.trim(), network.display()),
             name,
         }
     }
 
     pub(super) fn to_text(&self) -> String {
-        let seals = if self.insecure { "plain" } else { "sealed" };
+        let between = match &self.between {
+            Between::Sealed => "sealed",
+            Between::Plain => "plain",
+            Between::Other(name) => name,
+        };
         format!(
-            "{MAGIC} {}\n{seals}\n{}\n{}",
+            "{MAGIC} {}\n{between}\n{}\n{}",
             self.version, self.place, self.name
         )
     }
@@ -54,14 +69,17 @@ impl Introduction {
             return None;
         }
         let mut lines = text.lines().map(ToOwned::to_owned);
-        let (magic, insecure) = (lines.next()?, lines.next()?);
+        let (magic, between) = (lines.next()?, lines.next()?);
         let version = magic.strip_prefix(MAGIC)?.strip_prefix(' ')?;
         let is_clean = |text: &String| !text.contains(char::is_control);
         Some(Self {
             version: Some(version.to_owned()).filter(is_clean)?,
-            insecure: match &*insecure {
-                "plain" => true,
-                "sealed" => false,
+            between: match &*between {
+                "plain" => Between::Plain,
+                "sealed" => Between::Sealed,
+                name if name.starts_with("ofi") && is_clean(&between) => {
+                    Between::Other(name.to_owned())
+                }
                 _ => return None,
             },
             place: lines.next()?,
@@ -78,15 +96,32 @@ impl Introduction {
             theirs: theirs.into(),
             ours: ours.into(),
         };
-        let sealing = |insecure| if insecure { "1" } else { "0" };
+        let sealing = |between: &Between| match between {
+            Between::Plain => "1",
+            _ => "0",
+        };
         if said.version != self.version {
             return Err(differs("mapwire", &said.version, &self.version));
         }
-        if said.insecure != self.insecure {
-            let (theirs, ours) = (sealing(said.insecure), sealing(self.insecure));
-            return Err(differs("MAPWIRE_INSECURE", theirs, ours));
+        match (&said.between, &self.between) {
+            (theirs, ours) if theirs == ours => Ok(()),
+            (Between::Other(_), _) | (_, Between::Other(_)) => {
+                let (theirs, ours) = (carrier(&said.between), carrier(&self.between));
+                Err(differs("MAPWIRE_TRANSPORT", theirs, ours))
+            }
+            (theirs, ours) => {
+                let (theirs, ours) = (sealing(theirs), sealing(ours));
+                Err(differs("MAPWIRE_INSECURE", theirs, ours))
+            }
         }
-        Ok(())
+    }
+}
+
+/// What the user has said, or what is meant where nothing was said.
+fn carrier(between: &Between) -> &str {
+    match between {
+        Between::Other(name) => name,
+        _ => "udp",
     }
 }
 
@@ -108,14 +143,15 @@ mod tests {
     fn at(place: &str) -> Introduction {
         Introduction {
             place: place.into(),
-            ..Introduction::of_this_process(false)
+            ..Introduction::of_this_process(Between::Sealed)
         }
     }
 
     #[test]
     fn what_is_written_is_read() {
-        for insecure in [false, true] {
-            let own = Introduction::of_this_process(insecure);
+        let other = Between::Other("ofi:tcp;ofi_rxm".into());
+        for between in [Between::Sealed, Between::Plain, other] {
+            let own = Introduction::of_this_process(between);
             assert_eq!(Introduction::parse(own.to_text().as_bytes()), Some(own));
         }
     }
@@ -154,9 +190,15 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         let mut plain = own.clone();
-        plain.insecure = true;
+        plain.between = Between::Plain;
         let text = own.check(1, &plain).unwrap_err().to_string();
         assert!(text.contains("MAPWIRE_INSECURE"), "{text}");
+        plain.between = Between::Other("ofi:tcp".into());
+        let text = own.check(1, &plain).unwrap_err().to_string();
+        assert!(
+            text.contains("MAPWIRE_TRANSPORT ofi:tcp") && text.contains("udp"),
+            "{text}"
+        );
         assert!(own.check(1, &own).is_ok());
     }
 }

@@ -24,6 +24,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{Detected, LaunchError, Launcher};
 use broker::BrokerThread;
+pub use introduction::Between;
 use introduction::Introduction;
 
 const INTRODUCTION: &str = "introduction";
@@ -49,14 +50,14 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Joins the launcher, and learns of the other ranks. All must begin within `timeout`. `insecure`: this rank does not seal what it
-    /// sends to other hosts; all must agree.
+    /// Joins the launcher, and learns of the other ranks. All must begin within `timeout`. `between`: how this rank reaches other hosts; all
+    /// must agree.
     ///
     /// # Errors
     /// The launcher's; ranks of another version, or that disagree; no broker can be had.
     pub fn begin(
         detected: &Detected,
-        insecure: bool,
+        between: Between,
         timeout: Duration,
     ) -> Result<Self, LaunchError> {
         let mut launcher = detected.join(timeout)?;
@@ -64,7 +65,7 @@ impl Membership {
         if size > MAX_RANKS {
             return Err(BoardError::Ranks(size).into());
         }
-        let own = Introduction::of_this_process(insecure);
+        let own = Introduction::of_this_process(between);
         launcher.put(INTRODUCTION, own.to_text().as_bytes())?;
         if rank == 0 {
             launcher.put(SECRET, &random()?)?;

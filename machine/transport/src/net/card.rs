@@ -2,10 +2,15 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0 | version, 1 |
+//! | 0 | 1: by datagrams |
 //! | 1 | addresses, 1 to 8 |
 //! | 2–33 | public key |
 //! | 34… | each address: family (4 or 6), port (little-endian), 4 or 16 bytes |
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | 2: by libfabric |
+//! | 1… | the name of its endpoint, see [`Ofi::name`](crate::ofi::Ofi::name) |
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,6 +20,7 @@ use crate::rendezvous::Card;
 pub const MAX_ADDRESSES: usize = 8;
 
 const VERSION: u8 = 1;
+const LIBFABRIC: u8 = 2;
 
 /// What a card says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +42,19 @@ pub enum CardError {
         "no address of the same family, IPv4 or IPv6, on both sides: name more of them (MAPWIRE_ADDRESSES)"
     )]
     Family,
+    /// It is reached otherwise than this rank.
+    #[error(
+        "it uses {theirs} between hosts and this rank {ours}: start all ranks with the same --transport (MAPWIRE_TRANSPORT)"
+    )]
+    Carrier {
+        /// What the card is of.
+        theirs: &'static str,
+        /// What this rank uses.
+        ours: &'static str,
+    },
+    /// This rank's endpoint cannot reach that of the card.
+    #[error("its libfabric endpoint is of no use here: {0}")]
+    Endpoint(&'static str),
     /// It ends early, goes on behind its end, or has a field that no rank writes.
     #[error("malformed card")]
     Malformed,
@@ -74,6 +93,12 @@ impl Contact {
             .bytes()
             .split_first_chunk()
             .ok_or(CardError::Malformed)?;
+        if version == LIBFABRIC {
+            return Err(CardError::Carrier {
+                theirs: "libfabric",
+                ours: "datagrams",
+            });
+        }
         if version != VERSION {
             return Err(CardError::Version(version));
         }
@@ -91,6 +116,25 @@ impl Contact {
             [] => Ok(Self { addresses, key }),
             _ => Err(CardError::Malformed),
         }
+    }
+}
+
+/// The card of an endpoint of libfabric by its name.
+pub(crate) fn card_of_endpoint(name: &[u8]) -> Card {
+    let bytes = [&[LIBFABRIC], name].concat();
+    Card::new(&bytes).expect("names are shorter than cards")
+}
+
+/// The name of the endpoint in a card, which another process has written.
+pub(crate) fn endpoint_of_card(card: &Card) -> Result<&[u8], CardError> {
+    match card.bytes() {
+        [LIBFABRIC, name @ ..] => Ok(name),
+        [VERSION, ..] => Err(CardError::Carrier {
+            theirs: "datagrams",
+            ours: "libfabric",
+        }),
+        [other, ..] => Err(CardError::Version(*other)),
+        [] => Err(CardError::Malformed),
     }
 }
 
@@ -141,9 +185,26 @@ mod tests {
         bytes.push(0);
         let longer = Card::new(&bytes).unwrap();
         assert_eq!(Contact::from_card(&longer), Err(CardError::Malformed));
-        bytes[0] = 2;
+        bytes[0] = 3;
         let other = Card::new(&bytes).unwrap();
-        assert_eq!(Contact::from_card(&other), Err(CardError::Version(2)));
+        assert_eq!(Contact::from_card(&other), Err(CardError::Version(3)));
+        assert_eq!(endpoint_of_card(&other), Err(CardError::Version(3)));
+    }
+
+    #[test]
+    fn cards_of_datagrams_and_of_libfabric_are_told_apart_by_both() {
+        let far = card_of_endpoint(b"name");
+        assert_eq!(endpoint_of_card(&far), Ok(&b"name"[..]));
+        for error in [
+            Contact::from_card(&far).unwrap_err(),
+            endpoint_of_card(&contact().to_card()).unwrap_err(),
+        ] {
+            let text = error.to_string();
+            assert!(
+                text.contains("MAPWIRE_TRANSPORT") && text.contains("libfabric"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

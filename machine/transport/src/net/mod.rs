@@ -4,6 +4,7 @@ mod addresses;
 mod alarm;
 pub mod capture;
 mod card;
+mod carrier;
 mod naming;
 mod outbound;
 
@@ -23,6 +24,8 @@ pub use addresses::{Addresses, AddressesError};
 pub(crate) use alarm::Alarm;
 use capture::Capture;
 pub use card::{CardError, Contact, MAX_ADDRESSES};
+pub(crate) use card::{card_of_endpoint, endpoint_of_card};
+pub use carrier::{Carrier, CarrierError};
 use naming::Naming;
 pub use outbound::{Lost, Outbound};
 
@@ -38,6 +41,10 @@ const ENVELOPE_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
 /// What a rank's way to other hosts is made with.
 #[derive(Clone, Debug, Default)]
 pub struct NetConfig {
+    /// What carries packets there.
+    pub carrier: Carrier,
+    /// Threads that wait spin rather than sleep: they need nothing to sleep on, which takes system calls for each packet of libfabric.
+    pub spins: bool,
     /// The addresses of this host that datagrams come to, the preferred one first. None: the loopback address, so that nothing
     /// listens beyond this host unless it is told to.
     pub addresses: Vec<IpAddr>,

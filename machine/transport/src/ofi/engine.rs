@@ -34,15 +34,20 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Engine {
     endpoint: Endpoint,
-    stamp: u64,
+    /// Stamp and number of this end.
+    own: (u64, NodeId),
     window: u16,
     peers: Vec<State>,
     connected: Vec<NodeId>,
     /// Index in `connected` of the peer to be looked at first.
     next: usize,
+    /// A packet was shown and not released: those behind it must not keep others from being seen.
+    is_held: bool,
     by_stamp: HashMap<u64, NodeId>,
     /// First words of peers that are not connected yet, by stamp.
     early: HashMap<u64, Frame>,
+    /// Who they claim to be, as long as nobody has asked.
+    strangers: Vec<NodeId>,
     /// Whose buffer for sending it is.
     owners: Vec<Option<NodeId>>,
     /// Buffers for sending whose peer is gone.
@@ -55,16 +60,18 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(endpoint: Endpoint, stamp: u64, window: u16) -> Self {
+    pub(super) fn new(endpoint: Endpoint, own: (u64, NodeId), window: u16) -> Self {
         Self {
             endpoint,
-            stamp,
+            own,
             window,
             peers: Vec::new(),
             connected: Vec::new(),
             next: 0,
+            is_held: false,
             by_stamp: HashMap::new(),
             early: HashMap::new(),
+            strangers: Vec::new(),
             owners: Vec::new(),
             spare: Vec::new(),
             idle: Vec::new(),
@@ -173,7 +180,7 @@ impl Engine {
             if attempt > 0 {
                 self.progress();
             }
-            let stamp = self.stamp;
+            let own = self.own;
             let peer = self.open_peer(to)?;
             if !peer.has_room() || peer.free.len() <= WORD_SLOTS {
                 if attempt > 0 {
@@ -184,7 +191,7 @@ impl Engine {
             let Some(slot) = peer.free.pop() else {
                 continue;
             };
-            let (frame, address) = (peer.frame(true, stamp), peer.address);
+            let (frame, address) = (peer.frame(true, own), peer.address);
             let buffer = self.endpoint.buffer_mut(slot);
             buffer[..FRAME_BYTES].copy_from_slice(frame.as_bytes());
             buffer[FRAME_BYTES..HEAD_BYTES].copy_from_slice(header.as_bytes());
@@ -310,6 +317,11 @@ impl Engine {
         let Some(&id) = self.by_stamp.get(&frame.stamp.get()) else {
             if matches!(frame.kind(), Ok(Kind::Credit)) && self.early.len() < MAX_EARLY {
                 self.early.insert(frame.stamp.get(), frame);
+                if let Ok(node) = u16::try_from(frame.node.get())
+                    && !self.strangers.contains(&NodeId(node))
+                {
+                    self.strangers.push(NodeId(node));
+                }
             }
             return false;
         };
@@ -329,14 +341,14 @@ impl Engine {
 
     /// Sends a frame without a packet.
     fn speak(&mut self, to: NodeId) {
-        let stamp = self.stamp;
+        let own = self.own;
         let Ok(peer) = self.peer_mut(to) else {
             return;
         };
         let Some(slot) = peer.free.pop() else {
             return;
         };
-        let (frame, address) = (peer.frame(false, stamp), peer.address);
+        let (frame, address) = (peer.frame(false, own), peer.address);
         self.endpoint.buffer_mut(slot)[..FRAME_BYTES].copy_from_slice(frame.as_bytes());
         let begun = self.endpoint.send(slot, FRAME_BYTES, address);
         let Ok(peer) = self.peer_mut(to) else {
@@ -374,7 +386,9 @@ impl Engine {
     }
 
     pub(super) fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
-        self.progress();
+        if self.is_held || !self.has_input() {
+            self.progress();
+        }
         let Some(index) = self.turn() else {
             return Ok(None);
         };
@@ -392,6 +406,7 @@ impl Engine {
             self.forget(from);
             return Err(ReceiveError::PeerGone(from));
         };
+        self.is_held = true;
         let message = &self.endpoint.buffer(slot)[FRAME_BYTES..bytes];
         // Checked when it came.
         Ok(Header::ref_from_prefix(message)
@@ -404,6 +419,7 @@ impl Engine {
     }
 
     pub(super) fn release(&mut self, from: NodeId) {
+        self.is_held = false;
         if let Ok(peer) = self.peer_mut(from)
             && let Some(slot) = peer.release()
         {
@@ -438,10 +454,24 @@ impl Engine {
     }
 
     pub(super) fn disconnect(&mut self, id: NodeId) {
-        if let Ok(peer) = self.peer_mut(id) {
-            peer.close();
+        if self.close(id) {
             self.progress();
         }
+    }
+
+    /// As [`disconnect`](Self::disconnect), without a call of the library. Whether there was a connection.
+    pub(super) fn close(&mut self, id: NodeId) -> bool {
+        let peer = self.peer_mut(id);
+        peer.map(Peer::close).is_ok()
+    }
+
+    /// The next node that somebody claims to be whose stamp is not known.
+    pub(super) fn poll_stranger(&mut self) -> Option<NodeId> {
+        self.strangers.pop()
+    }
+
+    pub(super) fn has_strangers(&self) -> bool {
+        !self.strangers.is_empty()
     }
 
     /// Begins a store or fetch.

@@ -10,7 +10,7 @@ use super::sys::Library;
 pub enum OfiError {
     /// The library cannot be loaded.
     #[error(
-        "libfabric is not installed here ({reason}): install it (Debian: apt-get install libfabric1) or use another transport"
+        "libfabric is not installed here ({reason}): install it (Debian: apt-get install libfabric1 libfabric-bin) or use another transport"
     )]
     NotInstalled {
         /// What the loader says.

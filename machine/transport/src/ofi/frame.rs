@@ -8,10 +8,11 @@
 //! | 16–17 | packets that may be under way to the sender, at least 1 |
 //! | 18 | kind |
 //! | 19 | version, 1 |
-//! | 20–23 | 0 |
+//! | 20–23 | the number of the node that the sender claims to be: who does not know its stamp yet may ask who that is |
 //!
 //! Little-endian. A packet's header and payload follow.
 
+use mapwire_wire::NodeId;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -43,11 +44,17 @@ pub(super) struct Frame {
     pub(super) window: U16,
     kind: u8,
     version: u8,
-    reserved: U32,
+    pub(super) node: U32,
 }
 
 impl Frame {
-    pub(super) fn new(kind: Kind, stamp: u64, number: u32, released: u32, window: u16) -> Self {
+    pub(super) fn new(
+        kind: Kind,
+        (stamp, node): (u64, NodeId),
+        number: u32,
+        released: u32,
+        window: u16,
+    ) -> Self {
         Self {
             stamp: stamp.into(),
             number: number.into(),
@@ -60,7 +67,7 @@ impl Frame {
                 Kind::Leaving => 4,
             },
             version: VERSION,
-            reserved: U32::ZERO,
+            node: u32::from(node.0).into(),
         }
     }
 

@@ -12,7 +12,7 @@
 //!
 //! # Ends
 //! A peer that leaves says farewell and how many packets it has sent. A peer that dies is noticed here by a send that fails, or that the
-//! provider refuses for 4 s; an end that only receives learns of it from whoever keeps the job, and calls [`Transport::disconnect`]. Then, or
+//! provider refuses for 20 s; an end that only receives learns of it from whoever keeps the job, and calls [`Transport::disconnect`]. Then, or
 //! after a farewell, what is still on its way is received until the count is reached, or nothing has come for 100 ms. A packet that is 5 s
 //! later than those behind it was lost with a connection, and the peer counts as corrupt.
 //!
@@ -21,9 +21,8 @@
 //! names. Messages are not encrypted, and ranks of a job are not kept from posing as each other.
 //!
 //! # Signals and threads
-//! libfabric allocates and takes locks, so an [`Ofi`] must not be polled in a signal handler. Debian's build also loads
-//! libinfinipath, which handles SIGSEGV and the like from then on (it prints a backtrace and writes a `.btr` file) unless
-//! `IPATH_NO_BACKTRACE` is set.
+//! libfabric allocates and takes locks, so an [`Ofi`] must not be polled in a signal handler. Debian's build also loads libinfinipath,
+//! which takes SIGSEGV and the like for itself (to print a backtrace and write a `.btr` file): their former handlers are restored at once.
 //!
 //! # Providers, as seen with libfabric 1.17
 //!
@@ -33,6 +32,7 @@
 //! | `udp;ofi_rxd` | says nothing of a refused store or fetch, which then fails after 5 s |
 //! | `shm` | installs handlers for SIGSEGV, SIGBUS, SIGTERM and SIGINT of its own, so it cannot stand beside the shared memory's page faults. Says nothing of a refused operation. Crashes when it sends to a closed endpoint of its own process |
 
+pub mod bare;
 mod engine;
 mod error;
 mod frame;
@@ -50,13 +50,14 @@ mod rma_tests;
 mod tests;
 
 use core::cell::RefCell;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use mapwire_wire::{Header, MAX_PAYLOAD_BYTES, NodeId};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 pub use error::OfiError;
-pub use providers::{Provider, providers, version};
+pub use providers::{Provider, providers, usual_provider, version};
 pub use sys::OfiPinner;
 
 use engine::{Engine, WORD_SLOTS};
@@ -82,6 +83,10 @@ pub struct OfiConfig {
     pub source: Option<String>,
     /// Packets of each peer that may wait here, 1 to [`MAX_WINDOW`].
     pub window: u16,
+    /// This node's number, which it tells peers that have not connected yet.
+    pub node: NodeId,
+    /// Threads may sleep on [`Ofi::fd`]. Some providers are slower then.
+    pub wants_fd: bool,
 }
 
 /// The largest [`OfiConfig::window`].
@@ -95,6 +100,8 @@ impl OfiConfig {
             provider: provider.to_owned(),
             source: None,
             window: 32,
+            node: NodeId(0),
+            wants_fd: false,
         }
     }
 }
@@ -122,38 +129,9 @@ impl Ofi {
     /// libfabric is not installed, has no such provider, or fails; see [`OfiError`].
     pub fn open_with(config: &OfiConfig) -> Result<Self, OfiError> {
         let window = config.window.clamp(1, MAX_WINDOW);
-        let library = Library::load()?;
-        let is_local = ["tcp", "udp", "net", "sockets"]
-            .iter()
-            .any(|name| config.provider.split(';').next() == Some(name));
-        let loopback = is_local.then_some("127.0.0.1");
-        let mut wanted = Wanted {
-            provider: Some(&config.provider),
-            source: config.source.as_deref().or(loopback),
-            needs: Some(Needs::Rma),
-        };
-        let mut list = InfoList::ask(library, wanted)?;
-        if list.iter().next().is_none() {
-            wanted.needs = Some(Needs::Messages);
-            list = InfoList::ask(library, wanted)?;
-        }
-        let Some(info) = list.iter().next() else {
-            return Err(OfiError::NoProvider {
-                provider: config.provider.clone(),
-                source_address: wanted.source.map(str::to_owned),
-                found: providers()?.into_iter().map(|each| each.name).collect(),
-            });
-        };
-        let provider = info.provider();
-        if info.max_message_bytes() < SLOT_BYTES {
-            return Err(OfiError::ShortMessages {
-                provider,
-                max_bytes: info.max_message_bytes(),
-                needed_bytes: SLOT_BYTES,
-            });
-        }
         let chunk_slots = 2 * usize::from(window) + 2 * WORD_SLOTS;
-        let endpoint = Endpoint::open(info, SLOT_BYTES, chunk_slots)?;
+        let (endpoint, provider) = open_endpoint(config, SLOT_BYTES, chunk_slots)?;
+        let library = Library::load()?;
         let mut stamp = [0; 8];
         getrandom(&mut stamp[..], GetRandomFlags::empty())
             .map_err(|errno| OfiError::call(library, "getrandom", errno.raw_os_error()))?;
@@ -164,7 +142,7 @@ impl Ofi {
         };
         Ok(Self {
             name: name.to_bytes(),
-            engine: RefCell::new(Engine::new(endpoint, name.stamp, window)),
+            engine: RefCell::new(Engine::new(endpoint, (name.stamp, config.node), window)),
             provider,
         })
     }
@@ -254,10 +232,98 @@ impl Ofi {
         self.engine.get_mut().poll_done()
     }
 
+    /// The next node that has spoken to this end without being connected to it, by its own claim. Whoever keeps the job may tell its name.
+    pub fn poll_stranger(&mut self) -> Option<NodeId> {
+        self.engine.get_mut().poll_stranger()
+    }
+
+    /// Whether [`poll_stranger`](Self::poll_stranger) has one.
+    #[must_use]
+    pub fn has_strangers(&self) -> bool {
+        self.engine.borrow().has_strangers()
+    }
+
+    /// What a thread may sleep on, where the provider has it: readable when something comes, if [`has_input`](Transport::has_input) was false
+    /// right before.
+    #[must_use]
+    pub fn fd(&self) -> Option<OwnedFd> {
+        self.engine
+            .borrow()
+            .endpoint()
+            .fd()?
+            .try_clone_to_owned()
+            .ok()
+    }
+
+    /// Whether a packet or the end of a peer waits that has been seen: as [`has_input`](Transport::has_input), without a call of the
+    /// library.
+    #[must_use]
+    pub fn has_received(&self) -> bool {
+        self.engine.borrow().has_input()
+    }
+
+    /// Whether a packet of this peer waits that has been seen.
+    #[must_use]
+    pub fn has_next(&self, from: NodeId) -> bool {
+        let engine = self.engine.borrow();
+        engine.peer(from).is_some_and(|peer| peer.head().is_some())
+    }
+
+    /// Lets the library work, and takes what has come.
+    pub fn progress(&self) {
+        self.engine.borrow_mut().progress();
+    }
+
+    /// As [`disconnect`](Transport::disconnect), without a call of the library, which learns of it later.
+    pub fn close(&mut self, peer: NodeId) {
+        self.engine.get_mut().close(peer);
+    }
+
     /// Peers with a connection, in no particular order.
     pub fn peers(&mut self) -> &[NodeId] {
         self.engine.get_mut().connected()
     }
+}
+
+/// Opens an endpoint of the provider that fits best, whose name it gives too: with stores and fetches if any fits. Its buffers have
+/// `slot_bytes` and come in chunks of `chunk_slots`.
+fn open_endpoint(
+    config: &OfiConfig,
+    slot_bytes: usize,
+    chunk_slots: usize,
+) -> Result<(Endpoint, String), OfiError> {
+    let library = Library::load()?;
+    let is_local = ["tcp", "udp", "net", "sockets"]
+        .iter()
+        .any(|name| config.provider.split(';').next() == Some(name));
+    let loopback = is_local.then_some("127.0.0.1");
+    let mut wanted = Wanted {
+        provider: Some(&config.provider),
+        source: config.source.as_deref().or(loopback),
+        needs: Some(Needs::Rma),
+    };
+    let mut list = InfoList::ask(library, wanted)?;
+    if list.iter().next().is_none() {
+        wanted.needs = Some(Needs::Messages);
+        list = InfoList::ask(library, wanted)?;
+    }
+    let Some(info) = list.iter().next() else {
+        return Err(OfiError::NoProvider {
+            provider: config.provider.clone(),
+            source_address: wanted.source.map(str::to_owned),
+            found: providers()?.into_iter().map(|each| each.name).collect(),
+        });
+    };
+    let provider = info.provider();
+    if info.max_message_bytes() < slot_bytes {
+        return Err(OfiError::ShortMessages {
+            provider,
+            max_bytes: info.max_message_bytes(),
+            needed_bytes: slot_bytes,
+        });
+    }
+    let endpoint = Endpoint::open(info, slot_bytes, chunk_slots, config.wants_fd)?;
+    Ok((endpoint, provider))
 }
 
 impl Transport for Ofi {
@@ -281,7 +347,7 @@ impl Transport for Ofi {
     fn has_input(&self) -> bool {
         let mut engine = self.engine.borrow_mut();
         engine.progress();
-        engine.has_input()
+        engine.has_input() || !engine.endpoint().may_sleep()
     }
 
     fn flush(&mut self) {

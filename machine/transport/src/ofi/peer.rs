@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use mapwire_wire::NodeId;
+
 use super::frame::{Frame, Kind};
 use super::sys::{FabricAddress, Slot};
 use crate::shm::PeerCorrupt;
@@ -15,8 +17,9 @@ const KNOCK: Duration = Duration::from_millis(100);
 /// How much later than packets behind it a packet may come. A provider that loses a connection may lose what was under way.
 const LATE: Duration = Duration::from_secs(5);
 
-/// How long a provider that has room for more may refuse to send to a peer. Some never say that a dead peer cannot be connected.
-const UNREACHABLE: Duration = Duration::from_secs(4);
+/// How long a provider that has room for more may refuse to send to a peer: on a crowded host it takes seconds to connect. Some never say that
+/// a dead peer cannot be connected; whoever keeps the job says so before.
+const UNREACHABLE: Duration = Duration::from_secs(20);
 
 /// A connected peer. Numbers of packets wrap.
 #[derive(Debug)]
@@ -117,8 +120,8 @@ impl Peer {
         }
     }
 
-    /// The frame of the next packet, or of a word.
-    pub(super) fn frame(&self, is_packet: bool, stamp: u64) -> Frame {
+    /// The frame of the next packet, or of a word. `own`: stamp and number of this end.
+    pub(super) fn frame(&self, is_packet: bool, own: (u64, NodeId)) -> Frame {
         let kind = match (is_packet, self.is_closed, self.is_leaving) {
             (true, ..) => Kind::Packet,
             (false, false, _) => Kind::Credit,
@@ -126,7 +129,7 @@ impl Peer {
             (false, true, true) => Kind::Leaving,
         };
         let window = self.arrived.len() as u16;
-        Frame::new(kind, stamp, self.sent, self.released, window)
+        Frame::new(kind, own, self.sent, self.released, window)
     }
 
     /// The provider, which has room, refuses to send to it for now.

@@ -59,6 +59,32 @@ pub fn providers() -> Result<Vec<Provider>, OfiError> {
     Ok(providers)
 }
 
+/// How much a provider is to be preferred, least first, where the user names none.
+fn rank(name: &str) -> u8 {
+    match name.split(';').next().unwrap_or_default() {
+        "tcp" => 1,
+        // Slower, or on trial; `shm` reaches no other host.
+        "net" | "udp" | "sockets" => 2,
+        "shm" => 3,
+        // A network interface that libfabric has been made for.
+        _ => 0,
+    }
+}
+
+/// The provider to use where the user names none: that of a network interface of its own, else `tcp`.
+///
+/// # Errors
+/// As [`providers`]; [`OfiError::NoProvider`].
+pub fn usual_provider() -> Result<String, OfiError> {
+    let names = providers()?.into_iter().map(|provider| provider.name);
+    let best = names.min_by_key(|name| rank(name));
+    best.ok_or_else(|| OfiError::NoProvider {
+        provider: "any".to_owned(),
+        source_address: None,
+        found: Vec::new(),
+    })
+}
+
 /// The version of the library, major and minor.
 ///
 /// # Errors

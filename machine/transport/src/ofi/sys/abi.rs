@@ -40,7 +40,10 @@ pub(super) const FI_THREAD_SAFE: c_int = 1;
 pub(super) const FI_RM_ENABLED: c_int = 2;
 pub(super) const FI_EP_RDM: c_int = 3;
 pub(super) const FI_CQ_FORMAT_MSG: c_int = 2;
+pub(super) const FI_GETWAIT: c_int = 5;
 pub(super) const FI_ENABLE: c_int = 6;
+pub(super) const FI_WAIT_NONE: c_int = 0;
+pub(super) const FI_WAIT_FD: c_int = 3;
 pub(super) const FI_ADDR_UNSPEC: u64 = u64::MAX;
 
 pub(super) const FI_EAGAIN: isize = libc::EAGAIN as isize;
@@ -154,6 +157,10 @@ pub(super) struct FabricOps {
             *mut c_void,
         ) -> c_int,
     >,
+    pub(super) passive_ep: Unused,
+    pub(super) eq_open: Unused,
+    pub(super) wait_open: Unused,
+    pub(super) trywait: Option<unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int>,
 }
 
 #[repr(C)]

@@ -13,7 +13,7 @@ use crate::ofi::OfiError;
 pub(super) struct Domain {
     pub(super) domain: *mut FidDomain,
     pub(super) regions: Regions,
-    fabric: *mut FidFabric,
+    pub(super) fabric: *mut FidFabric,
     info: InfoList,
 }
 

@@ -5,6 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use mapwire_host::mapping::Mapping;
@@ -83,6 +84,8 @@ type InUse = [Option<Arc<Region>>; MAX_PIECES];
 pub(in crate::ofi) struct Endpoint {
     ep: *mut FidEp,
     cq: *mut FidCq,
+    /// Readable when the queue has something, in some cases: see [`may_sleep`](Self::may_sleep).
+    wait: Option<c_int>,
     av: *mut FidAv,
     chunks: Vec<Chunk>,
     uses: Vec<Use>,
@@ -98,16 +101,19 @@ pub(in crate::ofi) struct Endpoint {
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    /// Opens an endpoint whose buffers have `slot_bytes` and come in chunks of `chunk_slots`. It has none at first.
+    /// Opens an endpoint whose buffers have `slot_bytes` and come in chunks of `chunk_slots`. It has none at first. `wants_fd`: for
+    /// [`fd`](Self::fd), which some providers do not have.
     pub(in crate::ofi) fn open(
         offered: Info<'_>,
         slot_bytes: usize,
         chunk_slots: usize,
+        wants_fd: bool,
     ) -> Result<Self, OfiError> {
         let domain = Arc::new(Domain::open(offered)?);
         let mut this = Self {
             ep: ptr::null_mut(),
             cq: ptr::null_mut(),
+            wait: None,
             av: ptr::null_mut(),
             chunks: Vec::new(),
             uses: Vec::new(),
@@ -131,7 +137,7 @@ impl Endpoint {
             size: info.transmits() + info.receives(),
             flags: 0,
             format: FI_CQ_FORMAT_MSG,
-            wait_obj: 0,
+            wait_obj: if wants_fd { FI_WAIT_FD } else { FI_WAIT_NONE },
             signaling_vector: 0,
             wait_cond: 0,
             wait_set: ptr::null_mut(),
@@ -145,9 +151,17 @@ impl Endpoint {
                 open(domain.domain, &mut av_attr, &mut this.av, none)
             });
             domain.check("fi_av_open", code)?;
-            let code = ops.cq_open.map_or(-FI_ENOSYS, |open| {
-                open(domain.domain, &mut cq_attr, &mut this.cq, none)
-            });
+            let open_queue = |attr: &mut CqAttr, queue: &mut *mut FidCq| {
+                ops.cq_open
+                    .map_or(-FI_ENOSYS, |open| open(domain.domain, attr, queue, none))
+            };
+            let mut code = open_queue(&mut cq_attr, &mut this.cq);
+            let mut has_fd = wants_fd;
+            if code != 0 && wants_fd {
+                cq_attr.wait_obj = FI_WAIT_NONE;
+                has_fd = false;
+                code = open_queue(&mut cq_attr, &mut this.cq);
+            }
             domain.check("fi_cq_open", code)?;
             let code = ops.endpoint.map_or(-FI_ENOSYS, |open| {
                 open(domain.domain, info.raw(), &mut this.ep, none)
@@ -164,6 +178,14 @@ impl Endpoint {
                 .control
                 .map_or(-FI_ENOSYS, |control| control(fid, FI_ENABLE, none));
             domain.check("fi_enable", code)?;
+            if has_fd {
+                let fid: *mut Fid = this.cq.cast();
+                let mut fd: c_int = -1;
+                let code = (*(*fid).ops).control.map_or(-FI_ENOSYS, |control| {
+                    control(fid, FI_GETWAIT, ptr::from_mut(&mut fd).cast())
+                });
+                this.wait = (code == 0 && fd >= 0).then_some(fd);
+            }
         }
         domain.regions.open(this.ep);
         Ok(this)
@@ -172,6 +194,29 @@ impl Endpoint {
     /// What is known of the provider.
     pub(in crate::ofi) fn info(&self) -> Info<'_> {
         self.domain.info()
+    }
+
+    /// What a thread may sleep on.
+    pub(in crate::ofi) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the library keeps it open as long as the queue, which this owns.
+        self.wait.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Whether the next completion makes [`fd`](Self::fd) readable: not while one waits, or the library wants to be called. To be asked right
+    /// before a thread sleeps on it. Always, where there is none.
+    pub(in crate::ofi) fn may_sleep(&self) -> bool {
+        if self.wait.is_none() {
+            return true;
+        }
+        let fabric = self.domain.fabric;
+        let mut fid: *mut Fid = self.cq.cast();
+        // SAFETY: fabric and queue are open, and its table is that of its version.
+        let code = unsafe {
+            (*(*fabric).ops)
+                .trywait
+                .map_or(0, |trywait| trywait(fabric, &mut fid, 1))
+        };
+        code == 0
     }
 
     /// The address of this endpoint.

@@ -59,6 +59,8 @@ impl Library {
 }
 
 fn open() -> Result<Library, OfiError> {
+    // What Debian's build loads too, libinfinipath, takes the signals of faults for itself.
+    let _kept = Handlers::keep();
     // SAFETY: loads a shared library by its name as the linker would; libfabric's initialisers ask nothing of the program.
     let handle = unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW) };
     if handle.is_null() {
@@ -88,6 +90,40 @@ fn open() -> Result<Library, OfiError> {
                 symbol(handle, c"fi_strerror")?,
             ),
         })
+    }
+}
+
+/// What signals of faults do, which is restored when this is dropped.
+struct Handlers([(c_int, libc::sigaction); 7]);
+
+impl Handlers {
+    fn keep() -> Self {
+        let of = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGABRT,
+            libc::SIGFPE,
+            libc::SIGINT,
+            libc::SIGTERM,
+        ];
+        Self(of.map(|signal| {
+            // SAFETY: all zeros is a value of this structure, and the call writes one.
+            unsafe {
+                let mut action: libc::sigaction = core::mem::zeroed();
+                libc::sigaction(signal, core::ptr::null(), &mut action);
+                (signal, action)
+            }
+        }))
+    }
+}
+
+impl Drop for Handlers {
+    fn drop(&mut self) {
+        for (signal, action) in &self.0 {
+            // SAFETY: an action that was in force before.
+            unsafe { libc::sigaction(*signal, action, core::ptr::null_mut()) };
+        }
     }
 }
 

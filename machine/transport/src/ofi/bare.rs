@@ -1,0 +1,153 @@
+//! Messages of an endpoint as they are, without windows, numbers and ends of peers: what measurements stand beside.
+//!
+//! As `fi_pingpong` does, both sides send from and receive into buffers of the endpoint, without a copy.
+
+use std::collections::VecDeque;
+
+use super::OfiConfig;
+use super::error::OfiError;
+use super::open_endpoint;
+use super::sys::{Endpoint, Event, FabricAddress, PostError, Slot};
+
+/// An endpoint with one peer.
+#[derive(Debug)]
+pub struct Bare {
+    endpoint: Endpoint,
+    events: Vec<Event>,
+    peer: Option<FabricAddress>,
+    /// The buffer that is sent next.
+    next: Option<Slot>,
+    /// Others that nothing is sent from.
+    free: Vec<Slot>,
+    /// Messages on their way.
+    sending: usize,
+    arrived: VecDeque<(Slot, usize)>,
+    failed: bool,
+}
+
+impl Bare {
+    /// Opens an endpoint for messages of `message_bytes`, with `count` buffers each way.
+    ///
+    /// # Errors
+    /// As [`Ofi::open_with`](super::Ofi::open_with).
+    pub fn open(provider: &str, message_bytes: usize, count: usize) -> Result<Self, OfiError> {
+        let bytes = message_bytes.next_multiple_of(64);
+        let config = OfiConfig::new(provider);
+        let (mut endpoint, _) = open_endpoint(&config, bytes, 2 * count)?;
+        let slots = endpoint.grow()?;
+        let (sends, receives) = (
+            slots.start..slots.start + count,
+            slots.start + count..slots.end,
+        );
+        for slot in receives {
+            if let Err(PostError::Failed(code)) = endpoint.receive(slot) {
+                return Err(endpoint.error(code));
+            }
+        }
+        Ok(Self {
+            endpoint,
+            events: Vec::with_capacity(64),
+            peer: None,
+            next: None,
+            free: sends.collect(),
+            sending: 0,
+            arrived: VecDeque::with_capacity(count),
+            failed: false,
+        })
+    }
+
+    /// What the peer needs to connect.
+    ///
+    /// # Errors
+    /// The provider tells no address.
+    pub fn address(&self) -> Result<Vec<u8>, OfiError> {
+        self.endpoint.address()
+    }
+
+    /// Connects to the peer. Messages go out as soon as it has opened its endpoint.
+    ///
+    /// # Errors
+    /// The provider refuses its address.
+    pub fn connect(&mut self, address: &[u8]) -> Result<(), OfiError> {
+        let peer = self.endpoint.insert(address);
+        self.peer = Some(peer.ok_or(OfiError::BadName("the provider refuses its address"))?);
+        Ok(())
+    }
+
+    /// The buffer that is sent next. Empty while all are under way: poll then.
+    pub fn buffer(&mut self) -> &mut [u8] {
+        self.next = self.next.or_else(|| self.free.pop());
+        match self.next {
+            Some(slot) => self.endpoint.buffer_mut(slot),
+            None => &mut [],
+        }
+    }
+
+    /// Sends the first `bytes` of [`buffer`](Self::buffer). False when there is no room now: poll, then try again.
+    ///
+    /// # Errors
+    /// There is no peer, or a send has failed.
+    pub fn send(&mut self, bytes: usize) -> Result<bool, OfiError> {
+        let peer = self.peer.ok_or(OfiError::BadName("no peer"))?;
+        self.check()?;
+        let Some(slot) = self.next.or_else(|| self.free.pop()) else {
+            return Ok(false);
+        };
+        self.next = Some(slot);
+        match self.endpoint.send(slot, bytes, peer) {
+            Ok(()) => {
+                self.next = None;
+                self.sending += 1;
+                Ok(true)
+            }
+            Err(PostError::Again) => Ok(false),
+            Err(PostError::Failed(code)) => Err(self.endpoint.error(code)),
+        }
+    }
+
+    /// Whether messages are on their way, which needs this end to poll.
+    #[must_use]
+    pub fn is_sending(&self) -> bool {
+        self.sending > 0
+    }
+
+    /// Lets the library work; the next message that has come, which stays until [`release`](Self::release).
+    ///
+    /// # Errors
+    /// A message was lost.
+    pub fn poll(&mut self) -> Result<Option<&[u8]>, OfiError> {
+        if self.arrived.is_empty() {
+            let mut events = core::mem::take(&mut self.events);
+            self.endpoint.poll(&mut events);
+            for event in events.drain(..) {
+                match event {
+                    Event::Received(slot, bytes) => self.arrived.push_back((slot, bytes)),
+                    Event::Sent(slot) => {
+                        self.sending -= 1;
+                        self.free.push(slot);
+                    }
+                    Event::ReceiveFailed(..) | Event::SendFailed(..) => self.failed = true,
+                    Event::Moved(..) => {}
+                }
+            }
+            self.events = events;
+            self.check()?;
+        }
+        let first = self.arrived.front();
+        Ok(first.map(|&(slot, bytes)| &self.endpoint.buffer(slot)[..bytes]))
+    }
+
+    /// Gives the message that [`poll`](Self::poll) showed back.
+    pub fn release(&mut self) {
+        if let Some((slot, _)) = self.arrived.pop_front() {
+            self.failed |= self.endpoint.receive(slot).is_err();
+        }
+    }
+
+    fn check(&self) -> Result<(), OfiError> {
+        match self.failed {
+            false => Ok(()),
+            true => Err(OfiError::BadName("a message was lost")),
+        }
+    }
+}
