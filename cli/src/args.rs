@@ -277,7 +277,7 @@ pub(crate) struct PingArgs {
     /// Round trips
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) count: u64,
-    /// Seconds between them
+    /// Seconds between them; with 0, only the summary is printed
     #[arg(short, long, value_name = "S", default_value_t = 0.2)]
     pub(crate) interval: f64,
     /// Bytes each way

@@ -64,7 +64,7 @@ fn programs_get_an_object_a_round_trip_and_one_of_all() {
             "far",
             "--json",
             "-i",
-            "0",
+            "0.001",
             "-s",
             "100000",
             "--insecure",
