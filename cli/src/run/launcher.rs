@@ -1,11 +1,14 @@
 //! The event loop of a job: children, signals, the broker, and output.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use mapwire_launch::NamedJob;
+use mapwire_launch::names::{News, Session};
 use mapwire_transport::board::RankState;
 use mapwire_transport::rendezvous::Broker;
 use rustix::buffer::spare_capacity;
@@ -41,6 +44,7 @@ const KEEPER: u64 = 1;
 const BROKER: u64 = 2;
 const WRITTEN: u64 = 3;
 const UPLINK: u64 = 4;
+const NAMES: u64 = 5;
 const PIPES: u64 = 8;
 
 /// One output pipe of a rank.
@@ -94,6 +98,10 @@ pub(super) struct Launcher {
     /// The way to who started this launcher on another host.
     uplink: Option<Uplink>,
     watch: Option<Watch>,
+    /// The membership of a job whose other ranks other commands start, and what ranks are told of it.
+    named: Option<(Session, NamedJob)>,
+    /// What the user was told last.
+    said: RefCell<String>,
     epoll: OwnedFd,
     signals: Signals,
     keeper: OwnedFd,
@@ -132,7 +140,21 @@ pub(super) fn run_with(
 ) -> (Ended, Option<Uplink>) {
     let keeper = link.keeper;
     let seeing = job.seeing.take();
-    let mut launcher = match Launcher::prepare(&job, link, uplink, seeing) {
+    let named = match job.meeting.take().map(|meeting| meeting.join(&link)) {
+        None => None,
+        Some(Ok((session, place, named))) => {
+            job.place = place;
+            Some((session, named))
+        }
+        Some(Err(code)) => {
+            let ended = Ended {
+                code,
+                keeper_is_gone: getppid() != Some(keeper),
+            };
+            return (ended, None);
+        }
+    };
+    let mut launcher = match Launcher::prepare(&job, link, uplink, seeing, named) {
         Ok(launcher) => launcher,
         Err(why) => {
             eprintln!("mapwire: {why}");
@@ -146,6 +168,7 @@ pub(super) fn run_with(
     if let Err((code, why)) = start::ranks(&mut launcher, &job) {
         launcher.say(&why);
         launcher.code = Some(code);
+        launcher.tell_members(code);
         launcher.kill_ranks();
     }
     launcher.work();
@@ -158,6 +181,9 @@ pub(super) fn run_with(
     }
     if let Some(uplink) = &mut launcher.uplink {
         uplink.tell_figures(&launcher.broker);
+    }
+    if let Some((session, _)) = launcher.named.take() {
+        session.leave();
     }
     tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
     // Of a process that is being killed, the pipe closes before its children have another parent.
@@ -178,6 +204,7 @@ impl Launcher {
         link: Link,
         uplink: Option<Uplink>,
         seeing: Option<Wanted>,
+        named: Option<(Session, NamedJob)>,
     ) -> Result<Self, String> {
         start::raise_descriptor_limit(job.place.ranks.len() as u32);
         rustix::process::set_child_subreaper(Some(getpid()))
@@ -207,6 +234,9 @@ impl Launcher {
         listen(link.pipe.as_fd(), KEEPER).map_err(os)?;
         listen(broker.as_fd(), BROKER).map_err(os)?;
         listen(sinks[0].as_fd(), WRITTEN).map_err(os)?;
+        if let Some((session, _)) = &named {
+            listen(session.as_fd(), NAMES).map_err(os)?;
+        }
         match &uplink {
             // Both go the same way.
             Some(uplink) => listen(uplink.input(), UPLINK),
@@ -219,6 +249,8 @@ impl Launcher {
             first: job.place.ranks.start,
             uplink,
             watch,
+            named,
+            said: RefCell::default(),
             epoll,
             signals: link.signals,
             keeper: link.pipe,
@@ -240,6 +272,42 @@ impl Launcher {
         let host = self.uplink.as_ref().map(Uplink::host);
         let host = host.map_or_else(String::new, |host| format!("host {host}: "));
         self.sinks[1].push(format!("mapwire: {host}{text}\n").as_bytes());
+        text.clone_into(&mut self.said.borrow_mut());
+    }
+
+    /// Tells the other members of a named job that this one ends it, for the reason that the user was told.
+    fn tell_members(&self, code: u8) {
+        if let Some((session, _)) = &self.named {
+            session.abort(code, &self.said.borrow());
+        }
+    }
+
+    fn hear_members(&mut self, now: Instant) {
+        while let Some(news) = self.named.as_ref().and_then(|(it, _)| it.poll_news()) {
+            let (text, code) = match news {
+                News::Failed(ranks, host) => {
+                    let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
+                    let ranks = ranks.join(", ");
+                    let why = "its command or its host has died";
+                    (format!("rank {ranks} on host {host} is gone: {why}"), 128 + libc::SIGKILL as u8)
+                }
+                News::Aborted {
+                    code,
+                    host,
+                    message,
+                } => (format!("host {host}: {message}"), code),
+                News::Broken(error) => (error.to_string(), 1),
+                News::Unreachable(error) => {
+                    self.say(&format!("{error}; the job goes on"));
+                    continue;
+                }
+                News::Waiting(_) | News::Formed(..) => continue,
+            };
+            if self.phase == Phase::Running {
+                self.say(&format!("{text}; ending the ranks here"));
+                self.begin_ending(code, now);
+            }
+        }
     }
 
     /// Serves everything until the job is over and its output written.
@@ -275,7 +343,7 @@ impl Launcher {
                     SIGNALS => self.handle_signals(now),
                     KEEPER => self.handle_keeper(now),
                     // Served below, in every turn.
-                    BROKER | UPLINK => {}
+                    BROKER | UPLINK | NAMES => {}
                     WRITTEN => self.sinks.iter().for_each(Sink::clear_event),
                     token => {
                         let at = (token - PIPES) as usize;
@@ -285,6 +353,7 @@ impl Launcher {
             }
             self.broker.handle_ready(now);
             self.serve_uplink(now);
+            self.hear_members(now);
             self.renew_watch(now);
         }
     }
@@ -454,6 +523,7 @@ impl Launcher {
             if let Some(uplink) = &self.uplink {
                 uplink.tell_end(code);
             }
+            self.tell_members(code);
             self.signal_ranks(Signal::TERM);
             // A stopped process sees the signal only when it continues.
             self.signal_ranks(Signal::CONT);
@@ -608,7 +678,7 @@ impl Launcher {
         if self.phase == Phase::Running {
             let pid = self.ranks[number].pid.as_raw_nonzero();
             let others = match self.live().count() {
-                _ if self.uplink.is_some() => "; ending the job".to_owned(),
+                _ if self.uplink.is_some() || self.named.is_some() => "; ending the job".to_owned(),
                 0 => String::new(),
                 count => format!("; ending the other {}", ranks_text(count)),
             };
@@ -695,12 +765,23 @@ fn ranks_text(count: usize) -> String {
     }
 }
 
-/// What a rank finds in its environment, beside the launcher's own and the options.
-pub(super) fn rank_variables(
-    broker: &Broker,
-    rank: u32,
-    place: &Place,
-) -> Vec<(OsString, OsString)> {
+impl Launcher {
+    /// What a rank finds in its environment, beside the launcher's own and the options.
+    pub(super) fn rank_variables(&self, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
+        let mut variables = rank_variables(&self.broker, rank, place);
+        if let Some((_, job)) = &self.named {
+            let mut job = job.clone();
+            job.rank = Some(rank);
+            let named = job.variables().into_iter();
+            variables.extend(named.map(|(name, value)| (name.into(), value)));
+            // They have a broker among them.
+            variables.push(("MAPWIRE_JOB".into(), OsString::new()));
+        }
+        variables
+    }
+}
+
+fn rank_variables(broker: &Broker, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
     let local = (rank - place.ranks.start).to_string();
     let (rank, size) = (rank.to_string(), place.size().to_string());
     let pairs = [

@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Job;
-use super::launcher::{Launcher, Pipe, Rank, rank_variables};
+use super::launcher::{Launcher, Pipe, Rank};
 use super::{spawn, terminal};
 use crate::config::Bind;
 
@@ -59,7 +59,7 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
     };
     let mut stdin = (job.place.ranks.start == 0).then(|| launcher.stdin_of_rank_0());
     for rank in job.place.ranks.clone() {
-        let mut environment = rank_variables(&launcher.broker, rank, &job.place);
+        let mut environment = launcher.rank_variables(rank, &job.place);
         for (name, value) in &job.settings.environment {
             environment.push((name.as_str().into(), value.as_str().into()));
         }

@@ -1,7 +1,7 @@
 //! Which launcher started this process, as its environment tells.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mapwire_names::{StoreAddress, secret};
@@ -159,6 +159,25 @@ fn named_job(
 }
 
 impl NamedJob {
+    /// The store and the file of the secret: as given, else of `MAPWIRE_NAMES` and `MAPWIRE_SECRET_FILE`, else the usual ones.
+    ///
+    /// # Errors
+    /// The address makes no sense.
+    pub fn store_of(
+        store: Option<&str>,
+        secret_file: Option<&Path>,
+    ) -> Result<(StoreAddress, PathBuf), LaunchError> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let store = match store.map(ToOwned::to_owned) {
+            Some(text) => Some(text),
+            None => variable("MAPWIRE_NAMES").map(|text| text.to_string_lossy().into_owned()),
+        };
+        let given = secret_file.map(ToOwned::to_owned);
+        let file = given.or_else(|| variable("MAPWIRE_SECRET_FILE").map(Into::into));
+        let store = store.map_or(Ok(StoreAddress::default()), |text| text.parse())?;
+        Ok((store, file.unwrap_or_else(secret::usual_path)))
+    }
+
     /// The variables by which a rank that `mapwire run --names` starts learns of its job.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
