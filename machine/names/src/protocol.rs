@@ -60,6 +60,13 @@ impl Release {
         Self(env!("CARGO_PKG_VERSION").chars().take(RELEASE_BYTES).collect())
     }
 
+    /// The one that a text names: up to 24 printable ASCII characters.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        let is_one = (1..=RELEASE_BYTES).contains(&text.len());
+        (is_one && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.into()))
+    }
+
     /// As text that is safe to print.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -1,11 +1,14 @@
 //! One suite for every store: the server of `mapwire serve`, and etcd where it is installed (Debian: etcd-server).
 
+#[path = "../../../tests/etcd.rs"]
+mod etcd;
+
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use etcd::Etcd;
 use mapwire_names::server::Server;
 use mapwire_names::store::MAX_VALUE_BYTES;
 use mapwire_names::{LEASE, NamesError, SharedSecret, Store, StoreAddress, open};
@@ -39,58 +42,6 @@ impl Drop for Served {
     }
 }
 
-/// An etcd on loopback in a folder of its own, until it is dropped.
-struct Etcd {
-    address: StoreAddress,
-    process: Child,
-    _folder: tempfile::TempDir,
-}
-
-impl Etcd {
-    fn start() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let free = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let (clients, peers) = (free(), free());
-        let (here, there) = (format!("http://{clients}"), format!("http://{peers}"));
-        let cluster = format!("default={there}");
-        let started = Command::new("etcd")
-            .arg("--data-dir")
-            .arg(folder.path())
-            .args(["--listen-client-urls", &here, "--advertise-client-urls", &here])
-            .args(["--listen-peer-urls", &there, "--initial-advertise-peer-urls", &there])
-            .args(["--initial-cluster", &cluster, "--log-level", "error"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let process = match started {
-            Ok(process) => process,
-            Err(error) => {
-                println!("skipped: etcd cannot be started: {error}");
-                return None;
-            }
-        };
-        let etcd = Self {
-            address: format!("etcd://{clients}").parse().unwrap(),
-            process,
-            _folder: folder,
-        };
-        let mut store = open(&etcd.address, &secret());
-        let end = Instant::now() + Duration::from_secs(30);
-        while store.count("x").is_err() {
-            assert!(Instant::now() < end, "etcd does not answer");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(etcd)
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 fn secret() -> SharedSecret {
     SharedSecret::new([5; 32])
 }
@@ -100,7 +51,7 @@ fn with_each(test: impl Fn(&dyn Fn() -> Box<dyn Store>)) {
     let served = Served::start(&secret());
     test(&|| open(&served.address, &secret()));
     if let Some(etcd) = Etcd::start() {
-        test(&|| open(&etcd.address, &secret()));
+        test(&|| etcd.open());
     }
 }
 
