@@ -230,7 +230,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", requires = "job", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) of: Option<u32>,
     /// With --job: where the commands meet (default: MAPWIRE_NAMES, else a server on this host)
-    #[arg(long, value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…", requires = "job")]
+    #[arg(
+        long,
+        value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…",
+        requires = "job"
+    )]
     pub(crate) names: Option<String>,
     /// With --job: the file of the secret that all of them have (default: MAPWIRE_SECRET_FILE, else ~/.config/mapwire/secret)
     #[arg(long, value_name = "FILE", requires = "job")]
@@ -341,7 +345,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS[:PORT]|PORT", allow_hyphen_values = true)]
     pub(crate) listen: Option<String>,
     /// The file of the secret, of mode 0600 (default: ~/.config/mapwire/secret)
-    #[arg(long, value_name = "FILE", env = "MAPWIRE_SECRET_FILE", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MAPWIRE_SECRET_FILE",
+        hide_env_values = true
+    )]
     pub(crate) secret_file: Option<PathBuf>,
     /// Only make a secret, for etcd or for a server elsewhere
     #[arg(long)]

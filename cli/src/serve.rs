@@ -66,7 +66,10 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
         });
         println!("{began}");
     } else {
-        println!("names are served at mapwire://{address}, to whoever has the secret in {}", file.display());
+        println!(
+            "names are served at mapwire://{address}, to whoever has the secret in {}",
+            file.display()
+        );
     }
     stdio::note(io::stdout().flush());
     let served = server.serve(stop.as_fd());
@@ -132,7 +135,9 @@ fn bind_text(address: SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::AddrInUse => {
             "; is a server running there already (`ss -ltnp`)? --listen takes another port"
         }
-        io::ErrorKind::AddrNotAvailable => "; --listen takes an address of this host (`ip address`)",
+        io::ErrorKind::AddrNotAvailable => {
+            "; --listen takes an address of this host (`ip address`)"
+        }
         io::ErrorKind::PermissionDenied => "; ports from 1024 on are everybody's",
         _ => "",
     };

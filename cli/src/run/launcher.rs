@@ -289,7 +289,10 @@ impl Launcher {
                     let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
                     let ranks = ranks.join(", ");
                     let why = "its command or its host has died";
-                    (format!("rank {ranks} on host {host} is gone: {why}"), 128 + libc::SIGKILL as u8)
+                    (
+                        format!("rank {ranks} on host {host} is gone: {why}"),
+                        128 + libc::SIGKILL as u8,
+                    )
                 }
                 News::Aborted {
                     code,

@@ -106,7 +106,9 @@ impl Meeting {
             }
             if let Some((ranks, _)) = missing.take_if(|(_, since)| since.elapsed() >= SILENCE) {
                 let (name, store) = (&self.job.name, &self.job.store);
-                say(format!("waiting for these ranks of job {name} at {store}: {ranks}"));
+                say(format!(
+                    "waiting for these ranks of job {name} at {store}: {ranks}"
+                ));
             }
             if let Some(signal) = heard(link) {
                 say(format!("{}: no rank was started", signals::name(signal)));

@@ -124,7 +124,10 @@ fn named_job(
     };
     let number = |name, expected| match text(name) {
         None => Ok(None),
-        Some(value) => value.parse::<u32>().map(Some).map_err(|_| wrong(name, expected)),
+        Some(value) => value
+            .parse::<u32>()
+            .map(Some)
+            .map_err(|_| wrong(name, expected)),
     };
     let expected = "the number of ranks in the job, as MAPWIRE_JOB_NAME is set";
     let size = number("MAPWIRE_SIZE", expected)?;
@@ -187,7 +190,9 @@ impl NamedJob {
             ("MAPWIRE_SECRET_FILE", self.secret_file.clone().into()),
             ("MAPWIRE_SIZE", self.size.to_string().into()),
         ];
-        let rank = self.rank.map(|rank| ("MAPWIRE_RANK", rank.to_string().into()));
+        let rank = self
+            .rank
+            .map(|rank| ("MAPWIRE_RANK", rank.to_string().into()));
         let incarnation = self.incarnation.as_ref();
         let incarnation = incarnation.map(|it| (INCARNATION, it.to_string().into()));
         variables.extend(rank.into_iter().chain(incarnation));
@@ -309,7 +314,10 @@ mod tests {
         job.incarnation = format!("{}-9", "0f".repeat(16)).parse().ok();
         assert!(job.incarnation.is_some());
         let told = job.variables();
-        let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.to_str().unwrap())).collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|(name, value)| (*name, value.to_str().unwrap()))
+            .collect();
         assert_eq!(detect_with(&told).unwrap(), Some(Detected::Names(job)));
     }
 
@@ -328,7 +336,10 @@ mod tests {
             let good = [("MAPWIRE_JOB_NAME", "a"), ("MAPWIRE_SIZE", "2")];
             let all: Vec<_> = [(name, value)].into_iter().chain(good).collect();
             let error = detect_with(&all).unwrap_err().to_string();
-            assert!(error.contains(name) || error.contains(value) && !value.is_empty(), "{error}");
+            assert!(
+                error.contains(name) || error.contains(value) && !value.is_empty(),
+                "{error}"
+            );
         }
     }
 

@@ -157,7 +157,9 @@ pub enum LaunchError {
         address: String,
     },
     /// The job was begun by another release.
-    #[error("job {name} was begun by mapwire {theirs}, and this is mapwire {ours}: use the same release")]
+    #[error(
+        "job {name} was begun by mapwire {theirs}, and this is mapwire {ours}: use the same release"
+    )]
     JobVersion {
         /// The job.
         name: String,
@@ -180,13 +182,13 @@ pub enum LaunchError {
     },
     /// The job takes no more ranks, or not these.
     #[error(
-        "job {name} runs and has no room for {wanted} more: ranks {members}; give this job another name, or end that one"
+        "job {name} runs and has no room for {wanted}: ranks {members}; give this job another name, or end that one"
     )]
     JobInUse {
         /// The job.
         name: String,
-        /// Ranks that this process brings.
-        wanted: u32,
+        /// What this process wants.
+        wanted: String,
         /// Who is in it.
         members: String,
     },

@@ -72,7 +72,9 @@ pub(crate) struct Begun(HandshakeState);
 impl Begun {
     /// Takes it; `None` if the server does not prove the secret.
     pub(crate) fn finish(mut self, answer: &[u8; HANDSHAKE_BYTES]) -> Option<Channel> {
-        self.0.read_message(answer, &mut [0; HANDSHAKE_BYTES]).ok()?;
+        self.0
+            .read_message(answer, &mut [0; HANDSHAKE_BYTES])
+            .ok()?;
         Some(Channel::new(self.0.into_transport_mode().ok()?))
     }
 }

@@ -88,7 +88,9 @@ impl Client {
                 }
                 Err(Trouble::Final(error)) => return Err(error),
                 // A server that drops connections may take the next one.
-                Err(Trouble::Broken(error)) if Instant::now() + PAUSE < ends && is_passing(&error) => {
+                Err(Trouble::Broken(error))
+                    if Instant::now() + PAUSE < ends && is_passing(&error) =>
+                {
                     std::thread::sleep(PAUSE);
                 }
                 Err(Trouble::Broken(error)) => {
@@ -103,7 +105,9 @@ impl Client {
 
     fn connect(&self, ends: Instant) -> Result<Connection, Trouble> {
         let StoreAddress::Server(server) = &self.address else {
-            return Err(Trouble::Final(self.protocol("it is not a server of mapwire serve")));
+            return Err(Trouble::Final(
+                self.protocol("it is not a server of mapwire serve"),
+            ));
         };
         let mut failure = io::Error::other("the host has no address");
         for address in (server.host.as_str(), server.port).to_socket_addrs()? {
@@ -173,7 +177,13 @@ impl Client {
 /// Whether another attempt may succeed: the server was there, and did not answer this time.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
+    [
+        BrokenPipe,
+        ConnectionAborted,
+        ConnectionReset,
+        UnexpectedEof,
+    ]
+    .contains(&error.kind())
 }
 
 fn why(error: &io::Error) -> String {
@@ -199,7 +209,9 @@ impl Connection {
     fn ask(&mut self, request: &Request, ends: Instant) -> Result<Vec<u8>, Trouble> {
         let broken = |_| Trouble::Broken(io::ErrorKind::ConnectionReset.into());
         let mut out = Vec::new();
-        self.channel.seal(&request.emit(), &mut out).map_err(broken)?;
+        self.channel
+            .seal(&request.emit(), &mut out)
+            .map_err(broken)?;
         self.stream.set_write_timeout(Some(left(ends)?))?;
         self.stream.write_all(&out)?;
         let mut bytes = [0; 16 << 10];

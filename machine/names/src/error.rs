@@ -7,7 +7,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum NamesError {
     /// An address that makes no sense.
-    #[error("`{given}` is no address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…")]
+    #[error(
+        "`{given}` is no address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…"
+    )]
     Address {
         /// What was given.
         given: String,
@@ -30,7 +32,9 @@ pub enum NamesError {
         why: String,
     },
     /// Nothing answers.
-    #[error("nothing answers at {address}: {why}; is it right, and does `mapwire serve` or etcd run there and listen on an address that this host reaches?")]
+    #[error(
+        "nothing answers at {address}: {why}; is it right, and does `mapwire serve` or etcd run there and listen on an address that this host reaches?"
+    )]
     Unreachable {
         /// The store.
         address: String,
@@ -38,13 +42,17 @@ pub enum NamesError {
         why: String,
     },
     /// The two sides have different secrets.
-    #[error("{address} has another secret; copy its file to this host: the server's user has it at ~/.config/mapwire/secret, or where --secret-file says")]
+    #[error(
+        "{address} has another secret; copy its file to this host: the server's user has it at ~/.config/mapwire/secret, or where --secret-file says"
+    )]
     WrongSecret {
         /// The store.
         address: String,
     },
     /// The two sides speak different versions.
-    #[error("the server at {address} is of mapwire {theirs}, and this is mapwire {ours}: use the same release")]
+    #[error(
+        "the server at {address} is of mapwire {theirs}, and this is mapwire {ours}: use the same release"
+    )]
     Version {
         /// The store.
         address: String,
@@ -62,7 +70,9 @@ pub enum NamesError {
         what: String,
     },
     /// The lease has ended.
-    #[error("the lease at {address} has ended: the server was restarted, or did not hear from this host for 5 s")]
+    #[error(
+        "the lease at {address} has ended: the server was restarted, or did not hear from this host for 5 s"
+    )]
     NoLease {
         /// The store.
         address: String,

@@ -47,7 +47,10 @@ impl Etcd {
             .build();
         Self {
             address,
-            members: members.iter().map(|member| format!("http://{member}")).collect(),
+            members: members
+                .iter()
+                .map(|member| format!("http://{member}"))
+                .collect(),
             current: 0,
             agent: config.into(),
         }
@@ -88,7 +91,10 @@ impl Etcd {
 
     fn ask_member(&self, path: &str, body: &str) -> Result<(u16, Vec<u8>), ureq::Error> {
         let url = format!("{}/v3/{path}", self.members[self.current]);
-        let request = self.agent.post(&url).header("Content-Type", "application/json");
+        let request = self
+            .agent
+            .post(&url)
+            .header("Content-Type", "application/json");
         let mut response = request.send(body)?;
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES);
@@ -105,7 +111,10 @@ impl Etcd {
         let address = self.address.to_string();
         let Refusal { status, text } = refusal;
         if text.contains("space exceeded") || text.contains("too many requests") {
-            return NamesError::Full { address, what: text };
+            return NamesError::Full {
+                address,
+                what: text,
+            };
         }
         if text.contains("page not found") {
             return self.protocol("it has no JSON gateway of version 3; etcd has one since 3.4, unless --enable-grpc-gateway=false");
@@ -114,7 +123,8 @@ impl Etcd {
     }
 
     fn expect(&mut self, path: &str, body: &Value) -> Result<Value, NamesError> {
-        self.ask(path, body)?.map_err(|refusal| self.refused(refusal))
+        self.ask(path, body)?
+            .map_err(|refusal| self.refused(refusal))
     }
 
     /// A number, which is absent where it is 0.
@@ -181,7 +191,10 @@ impl Store for Etcd {
     }
 
     fn grant(&mut self) -> Result<LeaseId, NamesError> {
-        let answer = self.expect("lease/grant", &json!({ "TTL": LEASE.as_secs().to_string() }))?;
+        let answer = self.expect(
+            "lease/grant",
+            &json!({ "TTL": LEASE.as_secs().to_string() }),
+        )?;
         match self.number(&answer["ID"])? {
             0 => Err(self.protocol("it granted no lease")),
             id => Ok(LeaseId(id)),

@@ -57,7 +57,12 @@ impl Release {
     /// This one.
     #[must_use]
     pub fn own() -> Self {
-        Self(env!("CARGO_PKG_VERSION").chars().take(RELEASE_BYTES).collect())
+        Self(
+            env!("CARGO_PKG_VERSION")
+                .chars()
+                .take(RELEASE_BYTES)
+                .collect(),
+        )
     }
 
     /// The one that a text names: up to 24 printable ASCII characters.
@@ -272,9 +277,11 @@ impl Request {
             Self::Grant => out.byte(1),
             Self::Keep(lease) => out.byte(2).number(lease.0),
             Self::Revoke(lease) => out.byte(3).number(lease.0),
-            Self::Create { lease, key, value } => {
-                out.byte(4).number(lease.0).bytes(key.as_bytes()).bytes(value)
-            }
+            Self::Create { lease, key, value } => out
+                .byte(4)
+                .number(lease.0)
+                .bytes(key.as_bytes())
+                .bytes(value),
             Self::Get(key) => out.byte(5).bytes(key.as_bytes()),
             Self::List { prefix, after } => {
                 out.byte(6).bytes(prefix.as_bytes()).bytes(after.as_bytes())
@@ -322,7 +329,9 @@ impl Response {
             Self::Value(None) => out.byte(3).byte(0),
             Self::Value(Some(value)) => out.byte(3).byte(1).bytes(value),
             Self::Entries { entries, more } => {
-                out.byte(4).byte((*more).into()).number(entries.len() as u64);
+                out.byte(4)
+                    .byte((*more).into())
+                    .number(entries.len() as u64);
                 for (key, value) in entries {
                     out.bytes(key.as_bytes()).bytes(value);
                 }
@@ -470,8 +479,11 @@ mod tests {
             Just(Request::Grant),
             lease().prop_map(Request::Keep),
             lease().prop_map(Request::Revoke),
-            (lease(), key(), value())
-                .prop_map(|(lease, key, value)| Request::Create { lease, key, value }),
+            (lease(), key(), value()).prop_map(|(lease, key, value)| Request::Create {
+                lease,
+                key,
+                value
+            }),
             key().prop_map(Request::Get),
             (key(), key()).prop_map(|(prefix, after)| Request::List { prefix, after }),
             key().prop_map(Request::Count),

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mapwire_names::protocol::{HELLO_BYTES, Hello, Release, VERSION, Verdict, WELCOME_BYTES, Welcome};
+use mapwire_names::protocol::{
+    HELLO_BYTES, Hello, Release, VERSION, Verdict, WELCOME_BYTES, Welcome,
+};
 use mapwire_names::server::{Server, ServerStats};
 use mapwire_names::store::MAX_VALUE_BYTES;
 use mapwire_names::{NamesError, SharedSecret, Store, open};
@@ -40,12 +42,17 @@ impl Served {
 
     fn stranger(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         stream
     }
 
     fn client(&self) -> Box<dyn Store> {
-        open(&format!("mapwire://{}", self.address).parse().unwrap(), &secret())
+        open(
+            &format!("mapwire://{}", self.address).parse().unwrap(),
+            &secret(),
+        )
     }
 
     fn end(mut self) -> ServerStats {
@@ -90,7 +97,10 @@ fn whoever_speaks_something_else_or_another_version_or_lacks_the_secret_is_told_
         assert_eq!(welcome.release, Release::own());
     }
     let stats = served.end();
-    assert_eq!((stats.malformed, stats.other_version, stats.wrong_secret), (3, 1, 1));
+    assert_eq!(
+        (stats.malformed, stats.other_version, stats.wrong_secret),
+        (3, 1, 1)
+    );
     assert_eq!((stats.welcomed, stats.requests), (0, 0));
 }
 
@@ -150,7 +160,10 @@ fn a_flood_of_connections_has_no_effect_but_counters() {
         done += 1;
     }
     let flooded = flood.join().unwrap();
-    assert!(done >= 5 && flooded > 100, "{done} rounds, {flooded} strangers");
+    assert!(
+        done >= 5 && flooded > 100,
+        "{done} rounds, {flooded} strangers"
+    );
     let stats = served.end();
     assert_eq!(stats.requests, 3 * done);
     assert!(stats.wrong_secret > 10, "{stats:?}");

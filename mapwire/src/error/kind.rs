@@ -165,9 +165,9 @@ fn of_launch(error: &LaunchError) -> Kind {
         | LaunchError::Descriptor { .. }
         | LaunchError::NoExchange { .. }
         | LaunchError::NoLibrary(_) => Kind::Config,
-        LaunchError::Protocol { .. } | LaunchError::Stranger { .. } | LaunchError::Forged { .. } => {
-            Kind::Protocol
-        }
+        LaunchError::Protocol { .. }
+        | LaunchError::Stranger { .. }
+        | LaunchError::Forged { .. } => Kind::Protocol,
         LaunchError::Store(error) => of_store(error),
         LaunchError::JobInUse { .. } => Kind::Exists,
         LaunchError::Refused { .. } | LaunchError::Os { .. } => Kind::System,

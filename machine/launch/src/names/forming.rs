@@ -252,7 +252,9 @@ impl Member<'_> {
                 })));
             }
             let claims = claims(self.store, &signing, &prefix)?;
-            let is_whole = seen.iter().all(|(number, claim)| claims.get(number) == Some(claim));
+            let is_whole = seen
+                .iter()
+                .all(|(number, claim)| claims.get(number) == Some(claim));
             if !is_whole || !claims.contains_key(&own) {
                 // Somebody has died, or has given the incarnation up.
                 self.store.revoke(incarnation.lease)?;
@@ -338,9 +340,13 @@ impl Member<'_> {
                         let ranks = ranks_text(claim.ranks.clone());
                         format!("{ranks} on {} (process {})", claim.host, claim.process)
                     });
+                    let wanted = match self.wanted.first {
+                        Some(first) => format!("rank {first}"),
+                        None => format!("{} more", self.wanted.count),
+                    };
                     return Ok(Err(Attempt::Closed(LaunchError::JobInUse {
                         name,
-                        wanted: self.wanted.count,
+                        wanted,
                         members: members.collect::<Vec<_>>().join("; "),
                     })));
                 }

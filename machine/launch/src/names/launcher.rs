@@ -116,7 +116,10 @@ impl Names {
         let folder = format!("{}fence/{number}/", self.prefix);
         let signing = self.signing_key();
         let there = signed::list(&mut *self.store, &signing, &folder)?;
-        Ok(there.iter().filter_map(|(rank, _)| rank.parse().ok()).collect())
+        Ok(there
+            .iter()
+            .filter_map(|(rank, _)| rank.parse().ok())
+            .collect())
     }
 }
 
@@ -237,7 +240,11 @@ impl Launcher for Names {
             let values = found.into_iter().filter_map(of_rank).collect();
             self.got.insert(key.to_owned(), values);
         }
-        Ok(self.got.get(key).and_then(|values| values.get(&rank)).cloned())
+        Ok(self
+            .got
+            .get(key)
+            .and_then(|values| values.get(&rank))
+            .cloned())
     }
 
     fn poll_event(&mut self) -> Option<Event> {

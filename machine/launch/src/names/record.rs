@@ -202,7 +202,10 @@ fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
 pub(super) fn host_name() -> String {
     let names = rustix::system::uname();
     let name = names.nodename().to_string_lossy().into_owned();
-    name.chars().filter(|it| !it.is_control()).take(100).collect()
+    name.chars()
+        .filter(|it| !it.is_control())
+        .take(100)
+        .collect()
 }
 
 /// Ranks as a person writes them: `0-2, 5`.

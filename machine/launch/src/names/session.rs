@@ -108,7 +108,11 @@ impl Session {
 
     /// What has happened.
     pub fn poll_news(&self) -> Option<News> {
-        let mut all = self.told.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self
+            .told
+            .news
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if all.len() <= 1 {
             let _ = rustix::io::read(self.as_fd(), &mut [0; 8]);
         }
@@ -174,7 +178,10 @@ struct Joining<'a> {
 
 impl Waiting for Joining<'_> {
     fn pause(&mut self, pause: Duration) -> bool {
-        matches!(self.orders.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
+        matches!(
+            self.orders.recv_timeout(pause),
+            Err(RecvTimeoutError::Timeout)
+        )
     }
 
     fn tell(&mut self, missing: &str) {
@@ -320,7 +327,10 @@ impl Watch {
     fn left(&mut self) -> Result<BTreeSet<u32>, LaunchError> {
         let folder = format!("{}left/", self.prefix);
         let left = signed::list(&mut *self.store, &self.signing, &folder)?;
-        Ok(left.iter().filter_map(|(number, _)| number.parse().ok()).collect())
+        Ok(left
+            .iter()
+            .filter_map(|(number, _)| number.parse().ok())
+            .collect())
     }
 
     fn abort(&mut self, code: u8, message: &str) -> Result<(), LaunchError> {
@@ -333,7 +343,14 @@ impl Watch {
         let key = format!("{}abort", self.prefix);
         let (text, lease) = (abort.to_text(), self.formed.incarnation.lease);
         // Who was first has said it.
-        signed::create(&mut *self.store, &self.signing, &key, text.as_bytes(), lease).map(drop)
+        signed::create(
+            &mut *self.store,
+            &self.signing,
+            &key,
+            text.as_bytes(),
+            lease,
+        )
+        .map(drop)
     }
 
     fn leave(&mut self) -> Result<(), LaunchError> {

@@ -297,7 +297,10 @@ mod tests {
         }
         let full = Response::Full(Limit::ClientLeases);
         assert_eq!(world.ask(Request::Grant), full);
-        assert!(matches!(world.ask_as(1, Request::Grant), Response::Granted(_)));
+        assert!(matches!(
+            world.ask_as(1, Request::Grant),
+            Response::Granted(_)
+        ));
         let mut stored = 0;
         let refused = loop {
             let (key, value) = (format!("{stored}"), vec![0; MAX_VALUE_BYTES]);

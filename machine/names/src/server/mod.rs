@@ -189,13 +189,18 @@ impl Server {
             return;
         }
         let id = self.next;
-        if stream.set_nonblocking(true).is_err() || watch(&self.epoll, stream.as_fd(), id).is_err() {
+        if stream.set_nonblocking(true).is_err() || watch(&self.epoll, stream.as_fd(), id).is_err()
+        {
             return;
         }
         self.next += 1;
         self.connections.insert(id, Connection::new(stream, now));
         self.strangers.push_back(id);
-        let stays = |id: &u64| self.connections.get(id).is_some_and(Connection::is_stranger);
+        let stays = |id: &u64| {
+            self.connections
+                .get(id)
+                .is_some_and(Connection::is_stranger)
+        };
         if self.strangers.len() > MAX_STRANGERS {
             self.strangers.retain(stays);
         }
@@ -206,7 +211,11 @@ impl Server {
 
     fn drop_oldest_stranger(&mut self) -> bool {
         while let Some(id) = self.strangers.pop_front() {
-            if self.connections.get(&id).is_some_and(Connection::is_stranger) {
+            if self
+                .connections
+                .get(&id)
+                .is_some_and(Connection::is_stranger)
+            {
                 self.stats.no_room += 1;
                 self.connections.remove(&id);
                 return true;
@@ -258,7 +267,8 @@ impl Server {
     fn sweep(&mut self, now: Instant) {
         self.memory.handle_time(now);
         let before = self.connections.len();
-        self.connections.retain(|_, connection| !connection.is_late(now));
+        self.connections
+            .retain(|_, connection| !connection.is_late(now));
         self.stats.idle += (before - self.connections.len()) as u64;
     }
 }
