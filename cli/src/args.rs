@@ -342,7 +342,7 @@ pub(crate) struct PingArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Where to listen (default: 127.0.0.1:6277, which other hosts do not reach)
-    #[arg(long, value_name = "ADDRESS[:PORT]|PORT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "ADDRESS[:PORT]|PORT")]
     pub(crate) listen: Option<String>,
     /// The file of the secret, of mode 0600 (default: ~/.config/mapwire/secret)
     #[arg(

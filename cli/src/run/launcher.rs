@@ -1,14 +1,11 @@
 //! The event loop of a job: children, signals, the broker, and output.
 
 use std::cell::RefCell;
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use mapwire_launch::NamedJob;
-use mapwire_launch::names::{News, Session};
 use mapwire_transport::board::RankState;
 use mapwire_transport::rendezvous::Broker;
 use rustix::buffer::spare_capacity;
@@ -19,17 +16,18 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpgid, getpid, getppid, kill_process, kill_process_group, wait,
 };
 
+use super::Job;
 use super::ending::{self, RankEnd};
 use super::group::Group;
 use super::hosts::{Order, Uplink};
 use super::keeper::Link;
 use super::lines::Lines;
+use super::names::{Heard, Membership};
 use super::oom::OomKills;
 use super::seeing::{Wanted, Watch};
 use super::signals::{self, Signals};
 use super::sink::{Sink, lost_output};
 use super::start;
-use super::{Job, Place};
 use crate::see::Sample;
 
 /// Between SIGTERM and SIGKILL for ranks that must end.
@@ -98,8 +96,8 @@ pub(super) struct Launcher {
     /// The way to who started this launcher on another host.
     uplink: Option<Uplink>,
     watch: Option<Watch>,
-    /// The membership of a job whose other ranks other commands start, and what ranks are told of it.
-    named: Option<(Session, NamedJob)>,
+    /// The membership of a job whose other ranks other commands start.
+    pub(super) named: Option<Membership>,
     /// What the user was told last.
     said: RefCell<String>,
     epoll: OwnedFd,
@@ -142,9 +140,9 @@ pub(super) fn run_with(
     let seeing = job.seeing.take();
     let named = match job.meeting.take().map(|meeting| meeting.join(&link)) {
         None => None,
-        Some(Ok((session, place, named))) => {
+        Some(Ok((membership, place))) => {
             job.place = place;
-            Some((session, named))
+            Some(membership)
         }
         Some(Err(code)) => {
             let ended = Ended {
@@ -182,8 +180,8 @@ pub(super) fn run_with(
     if let Some(uplink) = &mut launcher.uplink {
         uplink.tell_figures(&launcher.broker);
     }
-    if let Some((session, _)) = launcher.named.take() {
-        session.leave();
+    if let Some(membership) = launcher.named.take() {
+        membership.leave();
     }
     tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
     // Of a process that is being killed, the pipe closes before its children have another parent.
@@ -204,7 +202,7 @@ impl Launcher {
         link: Link,
         uplink: Option<Uplink>,
         seeing: Option<Wanted>,
-        named: Option<(Session, NamedJob)>,
+        named: Option<Membership>,
     ) -> Result<Self, String> {
         start::raise_descriptor_limit(job.place.ranks.len() as u32);
         rustix::process::set_child_subreaper(Some(getpid()))
@@ -234,8 +232,8 @@ impl Launcher {
         listen(link.pipe.as_fd(), KEEPER).map_err(os)?;
         listen(broker.as_fd(), BROKER).map_err(os)?;
         listen(sinks[0].as_fd(), WRITTEN).map_err(os)?;
-        if let Some((session, _)) = &named {
-            listen(session.as_fd(), NAMES).map_err(os)?;
+        if let Some(membership) = &named {
+            listen(membership.as_fd(), NAMES).map_err(os)?;
         }
         match &uplink {
             // Both go the same way.
@@ -277,38 +275,20 @@ impl Launcher {
 
     /// Tells the other members of a named job that this one ends it, for the reason that the user was told.
     fn tell_members(&self, code: u8) {
-        if let Some((session, _)) = &self.named {
-            session.abort(code, &self.said.borrow());
+        if let Some(membership) = &self.named {
+            membership.abort(code, &self.said.borrow());
         }
     }
 
     fn hear_members(&mut self, now: Instant) {
-        while let Some(news) = self.named.as_ref().and_then(|(it, _)| it.poll_news()) {
-            let (text, code) = match news {
-                News::Failed(ranks, host) => {
-                    let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
-                    let ranks = ranks.join(", ");
-                    let why = "its command or its host has died";
-                    (
-                        format!("rank {ranks} on host {host} is gone: {why}"),
-                        128 + libc::SIGKILL as u8,
-                    )
+        while let Some(heard) = self.named.as_ref().and_then(Membership::poll_heard) {
+            match heard {
+                Heard::Notice(text) => self.say(&text),
+                Heard::End(text, code) if self.phase == Phase::Running => {
+                    self.say(&format!("{text}; ending the ranks here"));
+                    self.begin_ending(code, now);
                 }
-                News::Aborted {
-                    code,
-                    host,
-                    message,
-                } => (format!("host {host}: {message}"), code),
-                News::Broken(error) => (error.to_string(), 1),
-                News::Unreachable(error) => {
-                    self.say(&format!("{error}; the job goes on"));
-                    continue;
-                }
-                News::Waiting(_) | News::Formed(..) => continue,
-            };
-            if self.phase == Phase::Running {
-                self.say(&format!("{text}; ending the ranks here"));
-                self.begin_ending(code, now);
+                Heard::End(..) => {}
             }
         }
     }
@@ -766,37 +746,4 @@ fn ranks_text(count: usize) -> String {
     } else {
         format!("{count} ranks")
     }
-}
-
-impl Launcher {
-    /// What a rank finds in its environment, beside the launcher's own and the options.
-    pub(super) fn rank_variables(&self, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
-        let mut variables = rank_variables(&self.broker, rank, place);
-        if let Some((_, job)) = &self.named {
-            let mut job = job.clone();
-            job.rank = Some(rank);
-            let named = job.variables().into_iter();
-            variables.extend(named.map(|(name, value)| (name.into(), value)));
-            // They have a broker among them.
-            variables.push(("MAPWIRE_JOB".into(), OsString::new()));
-        }
-        variables
-    }
-}
-
-fn rank_variables(broker: &Broker, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
-    let local = (rank - place.ranks.start).to_string();
-    let (rank, size) = (rank.to_string(), place.size().to_string());
-    let pairs = [
-        ("MAPWIRE_JOB", broker.address().to_string()),
-        ("MAPWIRE_RANK", rank.clone()),
-        ("MAPWIRE_SIZE", size.clone()),
-        ("RANK", rank),
-        ("WORLD_SIZE", size),
-        ("LOCAL_RANK", local),
-    ];
-    pairs
-        .into_iter()
-        .map(|(k, v)| (k.into(), v.into()))
-        .collect()
 }

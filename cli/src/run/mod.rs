@@ -119,7 +119,7 @@ pub(crate) struct Job {
     settings: Settings,
     seeing: Option<seeing::Wanted>,
     /// How its other ranks are met, where other commands start them.
-    meeting: Option<names::Meeting>,
+    meeting: Option<Box<names::Meeting>>,
 }
 
 /// `mapwire run`.
@@ -226,7 +226,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
         variables,
         settings,
         seeing,
-        meeting,
+        meeting: meeting.map(Box::new),
     }))
 }
 

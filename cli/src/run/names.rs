@@ -3,7 +3,8 @@
 //! The command is a member of the job for all its ranks: it claims their numbers, waits until all ranks of the job are claimed, and
 //! starts its own only then. These find each other by the same store, and their lowest has the broker of this host.
 
-use std::os::fd::AsFd;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use mapwire_launch::names::{News, Session, Wanted};
@@ -74,11 +75,11 @@ impl Meeting {
         Place::part(0..self.wanted.count, self.job.size)
     }
 
-    /// Joins, and waits for the others. Gives the membership, the ranks' place, and what they are told.
+    /// Joins, and waits for the others. Gives the membership, and the place of the ranks.
     ///
     /// # Errors
     /// Something has ended the wait, and was said; the exit code.
-    pub(super) fn join(mut self, link: &Link) -> Result<(Session, Place, NamedJob), u8> {
+    pub(super) fn join(mut self, link: &Link) -> Result<(Membership, Place), u8> {
         let say = |text: String| eprintln!("mapwire: {text}");
         let started = Session::start(&self.job.store, self.shared.clone(), self.wanted.clone());
         let session = started.map_err(|error| {
@@ -95,7 +96,9 @@ impl Meeting {
                     }
                     News::Formed(incarnation, ranks) => {
                         self.job.incarnation = Some(incarnation);
-                        return Ok((session, Place::part(ranks, self.job.size), self.job));
+                        let place = Place::part(ranks, self.job.size);
+                        let job = self.job;
+                        return Ok((Membership { session, job }, place));
                     }
                     News::Broken(error) => {
                         say(error.to_string());
@@ -123,6 +126,71 @@ impl Meeting {
             let limit = missing.is_some().then(|| Timespec::try_from(SILENCE).ok());
             let _ = poll(&mut fds, limit.flatten().as_ref());
         }
+    }
+}
+
+/// The membership of the ranks here in a job that is formed.
+pub(super) struct Membership {
+    session: Session,
+    job: NamedJob,
+}
+
+/// What a membership tells.
+pub(super) enum Heard {
+    /// For the user.
+    Notice(String),
+    /// The job ends, for this reason and with this exit code.
+    End(String, u8),
+}
+
+impl Membership {
+    pub(super) fn poll_heard(&self) -> Option<Heard> {
+        loop {
+            return Some(match self.session.poll_news()? {
+                News::Failed(ranks, host) => {
+                    let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
+                    let ranks = ranks.join(", ");
+                    let why = "its command or its host has died";
+                    let text = format!("rank {ranks} on host {host} is gone: {why}");
+                    Heard::End(text, 128 + libc::SIGKILL as u8)
+                }
+                News::Aborted {
+                    code,
+                    host,
+                    message,
+                } => Heard::End(format!("host {host}: {message}"), code),
+                News::Broken(error) => Heard::End(error.to_string(), 1),
+                News::Unreachable(error) => Heard::Notice(format!("{error}; the job goes on")),
+                News::Waiting(_) | News::Formed(..) => continue,
+            });
+        }
+    }
+
+    /// Tells the other members that this one ends the job. Has no effect when another has.
+    pub(super) fn abort(&self, code: u8, why: &str) {
+        self.session.abort(code, why);
+    }
+
+    /// Leaves, when no rank is left here.
+    pub(super) fn leave(self) {
+        self.session.leave();
+    }
+
+    /// What a rank is told of the job, instead of a launcher's broker: they have one among them.
+    pub(super) fn variables(&self, rank: u32) -> Vec<(OsString, OsString)> {
+        let mut job = self.job.clone();
+        job.rank = Some(rank);
+        let named = job.variables().into_iter();
+        named
+            .chain([("MAPWIRE_JOB", OsString::new())])
+            .map(|(name, value)| (name.into(), value))
+            .collect()
+    }
+}
+
+impl AsFd for Membership {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.session.as_fd()
     }
 }
 

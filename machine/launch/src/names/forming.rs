@@ -313,7 +313,10 @@ impl Member<'_> {
                 ours: ours.into(),
             });
         }
-        (record.size != self.wanted.size).then(|| LaunchError::JobSize {
+        if record.size == self.wanted.size {
+            return None;
+        }
+        Some(LaunchError::JobSize {
             name,
             theirs: record.size,
             ours: self.wanted.size,

@@ -131,7 +131,7 @@ fn ranks_exchange_values_by_fences_and_leave_nothing() {
                 let all = open(&job.store, &SharedSecret::read(&job.secret_file).unwrap())
                     .list("")
                     .unwrap();
-                assert!(all.len() >= 1 + 4 * 4, "{}", all.len());
+                assert!(all.len() > 4 * 4, "{}", all.len());
                 for (key, value) in all {
                     let shown = |secret: &[u8; 32]| value.windows(32).any(|it| it == secret);
                     assert!(!secrets.iter().any(shown), "{key}");
@@ -304,9 +304,9 @@ fn values_that_were_not_signed_by_the_secret_are_refused() {
     let session = served.session(2, 1);
     let error = loop {
         store.keep(lease).unwrap();
-        match session.wait_for_news(Some(Instant::now() + Duration::from_secs(1))) {
-            Some(News::Broken(error)) => break error,
-            _ => {}
+        let soon = Instant::now() + Duration::from_secs(1);
+        if let Some(News::Broken(error)) = session.wait_for_news(Some(soon)) {
+            break error;
         }
     };
     let text = error.to_string();
