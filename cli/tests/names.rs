@@ -68,7 +68,7 @@ fn run_args<'a>(store: &'a str, job: &'a str, ranks: &'a str, of: &'a str) -> Ve
 
 fn start(place: &Place, store: &str, ranks: &str, of: &str, text: &str) -> Running {
     let args = run_args(store, "sor", ranks, of);
-    place.start(&[&args[..], &["--", "sh", "-c", text]].concat())
+    place.start(&[&args[..], &["--timeout", "100", "--", "sh", "-c", text]].concat())
 }
 
 /// What stands in the store, as `mapwire names` lists it.
