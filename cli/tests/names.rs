@@ -85,7 +85,8 @@ fn assert_nothing_is_left(place: &Place, store: &str) {
 fn kill_all(running: &Running) {
     let launcher = running.launcher();
     let ranks = children(launcher);
-    for pid in [&[running.pid(), launcher][..], &ranks].concat() {
+    // The launcher first: it tells the others of the end of the command.
+    for pid in [&[launcher, running.pid()][..], &ranks].concat() {
         signal(pid, Signal::KILL);
     }
 }
@@ -236,6 +237,15 @@ fn a_rank_that_fails_or_ctrl_c_ends_the_job_everywhere_with_the_reason() {
         .code(130)
         .says("mapwire: host ")
         .says("SIGINT: ending rank");
+    assert_nothing_is_left(&place, store);
+
+    let text = "touch k$RANK; exec sleep 60";
+    let one = start(&place, store, "1", "2", text);
+    let two = start(&place, store, "1", "2", text);
+    eventually("both run", || place.has("k0") && place.has("k1"));
+    one.signal(Signal::KILL);
+    two.wait().code(137).says("the command was killed");
+    one.wait();
     assert_nothing_is_left(&place, store);
 }
 
@@ -422,5 +432,5 @@ fn jobs_meet_by_etcd_as_by_the_server_and_another_secret_is_noticed() {
     kill_all(&waits);
     waits.wait();
     eventually("nothing is left", || listed(&place, &etcd.url).is_empty());
-    assert_eq!(etcd.count(""), 0);
+    eventually("no key is left", || etcd.count("") == 0);
 }

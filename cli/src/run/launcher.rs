@@ -180,6 +180,10 @@ pub(super) fn run_with(
     if let Some(uplink) = &mut launcher.uplink {
         uplink.tell_figures(&launcher.broker);
     }
+    // However it came to this, who leaves without a word has ended well.
+    if let Some(code) = launcher.code.filter(|code| *code != 0) {
+        launcher.tell_members(code);
+    }
     if let Some(membership) = launcher.named.take() {
         membership.leave();
     }
@@ -542,6 +546,8 @@ impl Launcher {
                 self.keeper_is_gone = true;
                 if self.uplink.is_some() {
                     self.say("the agent was killed; ending the job");
+                } else if self.named.is_some() {
+                    self.say("the command was killed; ending the job");
                 }
                 self.code.get_or_insert(128 + libc::SIGKILL as u8);
                 let _ = epoll::delete(&self.epoll, &self.keeper);

@@ -129,7 +129,7 @@ impl Client {
         let mut got = 0;
         while got < bytes.len() {
             stream.set_read_timeout(Some(left(ends)?))?;
-            match stream.read(&mut bytes[got..])? {
+            match read(&mut stream, &mut bytes[got..])? {
                 0 => return Err(Trouble::Broken(io::ErrorKind::UnexpectedEof.into())),
                 count => got += count,
             }
@@ -196,6 +196,16 @@ fn why(error: &io::Error) -> String {
     }
 }
 
+/// Reads some bytes, also after a process that was stopped goes on.
+fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// What is left until `ends`.
 fn left(ends: Instant) -> io::Result<Duration> {
     let left = ends.saturating_duration_since(Instant::now());
@@ -220,7 +230,7 @@ impl Connection {
                 return Ok(message);
             }
             self.stream.set_read_timeout(Some(left(ends)?))?;
-            match self.stream.read(&mut bytes)? {
+            match read(&mut self.stream, &mut bytes)? {
                 0 => return Err(Trouble::Broken(io::ErrorKind::UnexpectedEof.into())),
                 count => self.channel.feed(&bytes[..count]),
             }

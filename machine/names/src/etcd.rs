@@ -3,6 +3,7 @@
 //! The gateway needs an HTTP client and no runtime, and so do programs that link mapwire. Keys and values are in base64, numbers
 //! are strings.
 
+use std::io;
 use std::time::Duration;
 
 use base64::Engine;
@@ -68,7 +69,13 @@ impl Etcd {
         let body = body.to_string();
         let mut why = String::new();
         for _ in 0..self.members.len() {
-            match self.ask_member(path, &body) {
+            let mut outcome = self.ask_member(path, &body);
+            // A process that was stopped goes on.
+            while matches!(&outcome, Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::Interrupted)
+            {
+                outcome = self.ask_member(path, &body);
+            }
+            match outcome {
                 Ok((200, answer)) => {
                     return match serde_json::from_slice(&answer) {
                         Ok(answer) => Ok(Ok(answer)),

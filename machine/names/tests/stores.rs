@@ -201,3 +201,39 @@ fn the_same_secret_is_needed() {
     assert!(matches!(error, NamesError::WrongSecret { .. }), "{error}");
     assert!(open(&served.address, &secret()).grant().is_ok());
 }
+
+#[test]
+fn a_call_goes_on_in_a_process_that_was_stopped_meanwhile() {
+    use std::os::unix::process::CommandExt;
+    // A server that answers after a second, to a process that is stopped and continued before.
+    if std::env::var_os("MAPWIRE_TEST_STOPPED").is_some() {
+        let address: StoreAddress = std::env::var("MAPWIRE_TEST_STOPPED")
+            .unwrap()
+            .parse()
+            .unwrap();
+        open(&address, &secret()).grant().unwrap();
+        return;
+    }
+    let mut server = Server::bind(([127, 0, 0, 1], 0).into(), &secret()).unwrap();
+    let address = format!("mapwire://{}", server.address().unwrap());
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "a_call_goes_on_in_a_process_that_was_stopped_meanwhile",
+        ])
+        .env("MAPWIRE_TEST_STOPPED", address)
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    std::thread::sleep(Duration::from_millis(600));
+    for signal in [rustix::process::Signal::STOP, rustix::process::Signal::CONT] {
+        rustix::process::kill_process(pid, signal).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let (reader, stop) = rustix::pipe::pipe().unwrap();
+    let thread = std::thread::spawn(move || server.serve(reader.as_fd()).unwrap());
+    assert!(child.wait().unwrap().success());
+    drop(stop);
+    thread.join().unwrap();
+}

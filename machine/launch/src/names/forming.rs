@@ -89,9 +89,21 @@ pub(super) fn form(
     let ends = Instant::now() + wanted.timeout;
     // The incarnation that took nobody, and since when.
     let mut closed: Option<(String, Instant)> = None;
+    let mut was_reached = false;
     loop {
-        let record = find(store, shared, wanted)?;
-        let lease = store.grant()?;
+        let begun = find(store, shared, wanted).and_then(|it| Ok((it, store.grant()?)));
+        let (record, lease) = match begun {
+            Ok(begun) => begun,
+            // It was there, and may be again.
+            Err(error) if was_reached && is_passing(&error) && Instant::now() < ends => {
+                if !waiting.pause(PAUSES[1]) {
+                    return Ok(None);
+                }
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        was_reached = true;
         let mut member = Member {
             store,
             shared,
@@ -104,7 +116,11 @@ pub(super) fn form(
             // Whatever it is attached to goes at once; if the store is gone, within seconds.
             let _ = store.revoke(lease);
         }
-        match attempt? {
+        let attempt = match attempt {
+            Err(error) if is_passing(&error) && Instant::now() < ends => Some(Attempt::Again),
+            attempt => attempt?,
+        };
+        match attempt {
             None => return Ok(None),
             Some(Attempt::Formed(formed)) => return Ok(Some(formed)),
             Some(Attempt::Again) => {}
@@ -371,6 +387,14 @@ impl Member<'_> {
             }
         }
     }
+}
+
+/// Whether the store may answer another time.
+fn is_passing(error: &LaunchError) -> bool {
+    matches!(
+        error,
+        LaunchError::Store(mapwire_names::NamesError::Unreachable { .. })
+    )
 }
 
 fn is_without_lease(error: &LaunchError) -> bool {
