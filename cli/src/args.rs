@@ -224,7 +224,7 @@ pub(crate) struct RunArgs {
     ///
     /// They meet by `mapwire serve` or etcd. The ranks here have numbers in a row, which are claimed in the order in which the commands
     /// come.
-    #[arg(long, value_name = "NAME", requires = "of", conflicts_with_all = ["hosts", "hostfile", "trace", "summary", "metrics"])]
+    #[arg(long, value_name = "NAME", requires = "of", conflicts_with_all = ["hosts", "hostfile", "trace", "capture", "summary", "metrics"])]
     pub(crate) job: Option<String>,
     /// With --job: ranks in the whole job; -n is the number of those here
     #[arg(long, value_name = "N", requires = "job", value_parser = clap::value_parser!(u32).range(1..=4096))]
