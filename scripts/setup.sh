@@ -4,8 +4,8 @@
 #
 #   scripts/setup.sh           what building and the demo need
 #   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, valgrind, which runs the C
-#                              examples, tshark, which runs the dissector, libfabric, and Open MPI and Slurm, which start ranks; without
-#                              them these tests are skipped
+#                              examples, tshark, which runs the dissector, libfabric, Open MPI and Slurm, which start ranks, and etcd, by
+#                              which they meet; without them these tests are skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -27,6 +27,7 @@ if [[ ${1-} == --tests ]]; then
     { have srun && [[ -x /usr/sbin/slurmctld && -x /usr/sbin/slurmd && -x /usr/sbin/munged ]]; } ||
         lacks "Slurm (for the tests of launchers)" slurmctld slurmd slurm-client munge
     compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null || lacks "PMIx for Slurm (for the tests of launchers)" libpmix-dev
+    have etcd || lacks "etcd (for the tests of names)" etcd-server
     have ip || [[ -x /usr/sbin/ip ]] || lacks "ip (for the tests over several hosts)" iproute2
     have nft || [[ -x /usr/sbin/nft ]] || lacks "nft (for the tests over several hosts)" nftables
     have fi_info || lacks "libfabric (for the tests of its transport)" libfabric1 libfabric-bin

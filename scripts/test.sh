@@ -35,7 +35,7 @@ component() {
 
 phase_setup() {
     scripts/setup.sh || return 1
-    limited 180 scripts/setup.sh --tests || echo "skipped: there is no browser, valgrind, libfabric, Open MPI or Slurm, and what needs them is skipped"
+    limited 180 scripts/setup.sh --tests || echo "skipped: there is no browser, valgrind, libfabric, Open MPI, Slurm or etcd, and what needs them is skipped"
 }
 
 phase_format() {

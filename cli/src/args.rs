@@ -43,7 +43,7 @@ pub(crate) enum Command {
     /// if a signal killed it). When the command ends, however it ends, no process of the job is
     /// left, nor any of its shared memory.
     #[command(
-        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run -n 2 --transport udp --capture sor.pcapng -- sor\n  mapwire run --hosts node1:2,node2:2 --launch-agent 'ssh {host}' -- ./prog\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
+        after_help = "Examples:\n  mapwire run -n 4 -- ./prog input.txt\n  mapwire run -n 2 --wait poll --bind core -- tsp --cities 19\n  mapwire run -n 2 --trace sor.mwt -- sor\n  mapwire run -n 2 --transport udp --capture sor.pcapng -- sor\n  mapwire run --hosts node1:2,node2:2 --launch-agent 'ssh {host}' -- ./prog\n  mapwire run --names mapwire://node1 --job sor -n 2 --of 4 -- ./prog\n  mapwire run -n 2 -x LEVEL=3 --wdir /tmp -- sh -c 'echo rank $MAPWIRE_RANK of $MAPWIRE_SIZE'"
     )]
     Run(Box<RunArgs>),
     /// Show what the jobs on this host do, live
@@ -72,6 +72,20 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire ping node2\n  mapwire ping node1 node2 -c 1000 -i 0 --wait poll\n  mapwire ping blue --launch-agent 'ip netns exec {host}' --addresses 10.0.0.0/8\n  mapwire ping localhost"
     )]
     Ping(PingArgs),
+    /// Keep names for jobs whose processes no common launcher starts
+    ///
+    /// A daemon that `mapwire run --job` and processes with MAPWIRE_JOB_NAME find each other by. It keeps everything in memory, and
+    /// carries none of what ranks send each other. Clients prove that they have the secret, and all they say is sealed; a
+    /// secret is made when there is none. Ctrl-C and SIGTERM end it.
+    #[command(
+        after_help = "Examples:\n  mapwire serve\n  mapwire serve --listen 10.0.0.1\n  mapwire serve --new-secret\n  scp -p ~/.config/mapwire/secret node2:.config/mapwire/secret"
+    )]
+    Serve(ServeArgs),
+    /// List the jobs that have a name, and where their ranks are
+    #[command(
+        after_help = "Examples:\n  mapwire names\n  mapwire names --names mapwire://node1 --json\n  mapwire names --names etcd://node1,node2"
+    )]
+    Names(NamesArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
     #[command(
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
@@ -206,6 +220,25 @@ pub(crate) struct RunArgs {
     /// standard input and output.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launch_agent: Option<String>,
+    /// Start some ranks of the job with this name; other such commands, here or on other hosts, start the others
+    ///
+    /// They meet by `mapwire serve` or etcd. The ranks here have numbers in a row, which are claimed in the order in which the commands
+    /// come.
+    #[arg(long, value_name = "NAME", requires = "of", conflicts_with_all = ["hosts", "hostfile", "trace", "capture", "summary", "metrics"])]
+    pub(crate) job: Option<String>,
+    /// With --job: ranks in the whole job; -n is the number of those here
+    #[arg(long, value_name = "N", requires = "job", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) of: Option<u32>,
+    /// With --job: where the commands meet (default: MAPWIRE_NAMES, else a server on this host)
+    #[arg(
+        long,
+        value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…",
+        requires = "job"
+    )]
+    pub(crate) names: Option<String>,
+    /// With --job: the file of the secret that all of them have (default: MAPWIRE_SECRET_FILE, else ~/.config/mapwire/secret)
+    #[arg(long, value_name = "FILE", requires = "job")]
+    pub(crate) secret_file: Option<PathBuf>,
     /// Write down every send, fetch and receive of every rank, as a trace for `mapwire lab`
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -302,6 +335,40 @@ pub(crate) struct PingArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
     /// One JSON object a line: a round trip; at the end, all of them
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen (default: 127.0.0.1:6277, which other hosts do not reach)
+    #[arg(long, value_name = "ADDRESS[:PORT]|PORT")]
+    pub(crate) listen: Option<String>,
+    /// The file of the secret, of mode 0600 (default: ~/.config/mapwire/secret)
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MAPWIRE_SECRET_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// Only make a secret, for etcd or for a server elsewhere
+    #[arg(long)]
+    pub(crate) new_secret: bool,
+    /// One JSON object when it listens, and one with what it has counted at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NamesArgs {
+    /// The store (default: MAPWIRE_NAMES, else a server on this host)
+    #[arg(long, value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…")]
+    pub(crate) names: Option<String>,
+    /// The file of the secret (default: MAPWIRE_SECRET_FILE, else ~/.config/mapwire/secret)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// One JSON object a line: a process that has ranks
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -6,6 +6,7 @@
 //! | [`config`] | the options of a job from file, environment and flags; `mapwire config` |
 //! | [`doctor`] | `mapwire doctor` |
 //! | [`ping`] | `mapwire ping` |
+//! | [`serve`], [`names`] | `mapwire serve`, `mapwire names`: names of jobs |
 //! | [`bench`] | `mapwire bench` |
 //! | [`see`] | `mapwire top`, and what `run --summary` and `--metrics` show |
 //! | [`lab`] | `mapwire lab`: traces and studies of them |
@@ -27,10 +28,12 @@ mod config;
 mod doctor;
 mod generate;
 mod lab;
+mod names;
 mod ping;
 mod progress;
 mod run;
 mod see;
+mod serve;
 mod sim;
 
 use std::io::IsTerminal;
@@ -122,6 +125,8 @@ fn run(cli: Cli) -> ExitCode {
         Command::Config(args) => config::command(&args, file),
         Command::Doctor(args) => doctor::command(&args, file),
         Command::Ping(args) => ping::command(&args),
+        Command::Serve(args) => serve::command(&args),
+        Command::Names(args) => names::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Lab(args) => lab::command(&args),
         Command::Sim(command) => sim::command(&command),

@@ -59,7 +59,8 @@ impl Drop for Inner {
 }
 
 impl Node {
-    /// Joins the job that `mapwire run` started this process in, or `mpirun`, `prterun`, `srun` or `mpiexec`: by PMIx, PMI-2 or PMI-1. Without
+    /// Joins the job that `mapwire run` started this process in, or `mpirun`, `prterun`, `srun` or `mpiexec`: by PMIx, PMI-2 or PMI-1; or the one that
+    /// `MAPWIRE_JOB_NAME` names, by a store of names. Without
     /// a launcher, a job of this process alone. Where `mapwire run` is not there to do so, it warns on standard error of variables that
     /// mean nothing, and of a launcher that it does not know.
     ///

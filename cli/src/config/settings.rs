@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     /// Number of ranks, if given.
     pub(crate) ranks: Option<u32>,
     pub(crate) transport: Transport,
+    /// How long set-up steps wait for others, if given.
+    pub(crate) timeout: Option<Duration>,
     /// A rank that is stopped for this long ends the job.
     pub(crate) stop_grace: Duration,
     pub(crate) bind: Bind,
@@ -173,6 +175,7 @@ impl Settings {
         Ok(Self {
             ranks: text("ranks").and_then(|t| t.parse().ok()),
             transport: Transport::of(text("transport").unwrap_or_default()),
+            timeout: text("timeout").and_then(|text| seconds(text).ok()),
             stop_grace: text("stop_grace")
                 .and_then(|t| seconds(t).ok())
                 .unwrap_or_default(),

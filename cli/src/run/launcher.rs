@@ -1,6 +1,6 @@
 //! The event loop of a job: children, signals, the broker, and output.
 
-use std::ffi::OsString;
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
@@ -16,17 +16,18 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpgid, getpid, getppid, kill_process, kill_process_group, wait,
 };
 
+use super::Job;
 use super::ending::{self, RankEnd};
 use super::group::Group;
 use super::hosts::{Order, Uplink};
 use super::keeper::Link;
 use super::lines::Lines;
+use super::names::{Heard, Membership};
 use super::oom::OomKills;
 use super::seeing::{Wanted, Watch};
 use super::signals::{self, Signals};
 use super::sink::{Sink, lost_output};
 use super::start;
-use super::{Job, Place};
 use crate::see::Sample;
 
 /// Between SIGTERM and SIGKILL for ranks that must end.
@@ -41,6 +42,7 @@ const KEEPER: u64 = 1;
 const BROKER: u64 = 2;
 const WRITTEN: u64 = 3;
 const UPLINK: u64 = 4;
+const NAMES: u64 = 5;
 const PIPES: u64 = 8;
 
 /// One output pipe of a rank.
@@ -94,6 +96,10 @@ pub(super) struct Launcher {
     /// The way to who started this launcher on another host.
     uplink: Option<Uplink>,
     watch: Option<Watch>,
+    /// The membership of a job whose other ranks other commands start.
+    pub(super) named: Option<Membership>,
+    /// What the user was told last.
+    said: RefCell<String>,
     epoll: OwnedFd,
     signals: Signals,
     keeper: OwnedFd,
@@ -132,7 +138,21 @@ pub(super) fn run_with(
 ) -> (Ended, Option<Uplink>) {
     let keeper = link.keeper;
     let seeing = job.seeing.take();
-    let mut launcher = match Launcher::prepare(&job, link, uplink, seeing) {
+    let named = match job.meeting.take().map(|meeting| meeting.join(&link)) {
+        None => None,
+        Some(Ok((membership, place))) => {
+            job.place = place;
+            Some(membership)
+        }
+        Some(Err(code)) => {
+            let ended = Ended {
+                code,
+                keeper_is_gone: getppid() != Some(keeper),
+            };
+            return (ended, None);
+        }
+    };
+    let mut launcher = match Launcher::prepare(&job, link, uplink, seeing, named) {
         Ok(launcher) => launcher,
         Err(why) => {
             eprintln!("mapwire: {why}");
@@ -146,6 +166,7 @@ pub(super) fn run_with(
     if let Err((code, why)) = start::ranks(&mut launcher, &job) {
         launcher.say(&why);
         launcher.code = Some(code);
+        launcher.tell_members(code);
         launcher.kill_ranks();
     }
     launcher.work();
@@ -158,6 +179,13 @@ pub(super) fn run_with(
     }
     if let Some(uplink) = &mut launcher.uplink {
         uplink.tell_figures(&launcher.broker);
+    }
+    // However it came to this, who leaves without a word has ended well.
+    if let Some(code) = launcher.code.filter(|code| *code != 0) {
+        launcher.tell_members(code);
+    }
+    if let Some(membership) = launcher.named.take() {
+        membership.leave();
     }
     tracing::debug!(stats = ?launcher.broker.stats(), "the job is over");
     // Of a process that is being killed, the pipe closes before its children have another parent.
@@ -178,6 +206,7 @@ impl Launcher {
         link: Link,
         uplink: Option<Uplink>,
         seeing: Option<Wanted>,
+        named: Option<Membership>,
     ) -> Result<Self, String> {
         start::raise_descriptor_limit(job.place.ranks.len() as u32);
         rustix::process::set_child_subreaper(Some(getpid()))
@@ -207,6 +236,9 @@ impl Launcher {
         listen(link.pipe.as_fd(), KEEPER).map_err(os)?;
         listen(broker.as_fd(), BROKER).map_err(os)?;
         listen(sinks[0].as_fd(), WRITTEN).map_err(os)?;
+        if let Some(membership) = &named {
+            listen(membership.as_fd(), NAMES).map_err(os)?;
+        }
         match &uplink {
             // Both go the same way.
             Some(uplink) => listen(uplink.input(), UPLINK),
@@ -219,6 +251,8 @@ impl Launcher {
             first: job.place.ranks.start,
             uplink,
             watch,
+            named,
+            said: RefCell::default(),
             epoll,
             signals: link.signals,
             keeper: link.pipe,
@@ -240,6 +274,27 @@ impl Launcher {
         let host = self.uplink.as_ref().map(Uplink::host);
         let host = host.map_or_else(String::new, |host| format!("host {host}: "));
         self.sinks[1].push(format!("mapwire: {host}{text}\n").as_bytes());
+        text.clone_into(&mut self.said.borrow_mut());
+    }
+
+    /// Tells the other members of a named job that this one ends it, for the reason that the user was told.
+    fn tell_members(&self, code: u8) {
+        if let Some(membership) = &self.named {
+            membership.abort(code, &self.said.borrow());
+        }
+    }
+
+    fn hear_members(&mut self, now: Instant) {
+        while let Some(heard) = self.named.as_ref().and_then(Membership::poll_heard) {
+            match heard {
+                Heard::Notice(text) => self.say(&text),
+                Heard::End(text, code) if self.phase == Phase::Running => {
+                    self.say(&format!("{text}; ending the ranks here"));
+                    self.begin_ending(code, now);
+                }
+                Heard::End(..) => {}
+            }
+        }
     }
 
     /// Serves everything until the job is over and its output written.
@@ -275,7 +330,7 @@ impl Launcher {
                     SIGNALS => self.handle_signals(now),
                     KEEPER => self.handle_keeper(now),
                     // Served below, in every turn.
-                    BROKER | UPLINK => {}
+                    BROKER | UPLINK | NAMES => {}
                     WRITTEN => self.sinks.iter().for_each(Sink::clear_event),
                     token => {
                         let at = (token - PIPES) as usize;
@@ -285,6 +340,7 @@ impl Launcher {
             }
             self.broker.handle_ready(now);
             self.serve_uplink(now);
+            self.hear_members(now);
             self.renew_watch(now);
         }
     }
@@ -454,6 +510,7 @@ impl Launcher {
             if let Some(uplink) = &self.uplink {
                 uplink.tell_end(code);
             }
+            self.tell_members(code);
             self.signal_ranks(Signal::TERM);
             // A stopped process sees the signal only when it continues.
             self.signal_ranks(Signal::CONT);
@@ -489,6 +546,8 @@ impl Launcher {
                 self.keeper_is_gone = true;
                 if self.uplink.is_some() {
                     self.say("the agent was killed; ending the job");
+                } else if self.named.is_some() {
+                    self.say("the command was killed; ending the job");
                 }
                 self.code.get_or_insert(128 + libc::SIGKILL as u8);
                 let _ = epoll::delete(&self.epoll, &self.keeper);
@@ -608,7 +667,7 @@ impl Launcher {
         if self.phase == Phase::Running {
             let pid = self.ranks[number].pid.as_raw_nonzero();
             let others = match self.live().count() {
-                _ if self.uplink.is_some() => "; ending the job".to_owned(),
+                _ if self.uplink.is_some() || self.named.is_some() => "; ending the job".to_owned(),
                 0 => String::new(),
                 count => format!("; ending the other {}", ranks_text(count)),
             };
@@ -693,26 +752,4 @@ fn ranks_text(count: usize) -> String {
     } else {
         format!("{count} ranks")
     }
-}
-
-/// What a rank finds in its environment, beside the launcher's own and the options.
-pub(super) fn rank_variables(
-    broker: &Broker,
-    rank: u32,
-    place: &Place,
-) -> Vec<(OsString, OsString)> {
-    let local = (rank - place.ranks.start).to_string();
-    let (rank, size) = (rank.to_string(), place.size().to_string());
-    let pairs = [
-        ("MAPWIRE_JOB", broker.address().to_string()),
-        ("MAPWIRE_RANK", rank.clone()),
-        ("MAPWIRE_SIZE", size.clone()),
-        ("RANK", rank),
-        ("WORLD_SIZE", size),
-        ("LOCAL_RANK", local),
-    ];
-    pairs
-        .into_iter()
-        .map(|(k, v)| (k.into(), v.into()))
-        .collect()
 }

@@ -21,6 +21,7 @@
 //! | [`trace`], [`capture`] | one trace, one capture of it |
 //! | [`seeing`] | what the ranks have counted: for the user at the end, for collectors of metrics |
 //! | [`hosts`] | jobs over several hosts |
+//! | [`names`] | jobs of which other commands start the other ranks |
 
 mod capture;
 mod ending;
@@ -30,6 +31,7 @@ pub(crate) mod hosts;
 mod keeper;
 mod launcher;
 mod lines;
+mod names;
 mod oom;
 mod program;
 mod seeing;
@@ -78,6 +80,15 @@ impl Place {
         }
     }
 
+    /// Some ranks of a job of `size`, whose broker is one of them.
+    fn part(ranks: Range<u32>, size: u32) -> Self {
+        Self {
+            ranks,
+            hosts: vec![0; size as usize],
+            here: None,
+        }
+    }
+
     /// The ranks of host `number` of those with so many ranks each; `None` if that cannot be.
     pub(crate) fn of_host(counts: &[u32], number: u32, secret: Secret) -> Option<Self> {
         let all = counts.iter().map(|count| u64::from(*count)).sum::<u64>();
@@ -107,6 +118,8 @@ pub(crate) struct Job {
     variables: Vec<(OsString, OsString)>,
     settings: Settings,
     seeing: Option<seeing::Wanted>,
+    /// How its other ranks are met, where other commands start them.
+    meeting: Option<Box<names::Meeting>>,
 }
 
 /// `mapwire run`.
@@ -202,12 +215,18 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
     };
     let program = program::Program::find(&args.program, settings.wdir.as_deref())
         .map_err(|error| (error.exit_code(), text_of(&error)))?;
+    let meeting = names::Meeting::of(args, &settings)?;
+    let place = match &meeting {
+        None => Place::whole(ranks, settings.transport),
+        Some(meeting) => meeting.place(),
+    };
     Ok(Work::Here(Job {
-        place: Place::whole(ranks, settings.transport),
+        place,
         program,
         variables,
         settings,
         seeing,
+        meeting: meeting.map(Box::new),
     }))
 }
 

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Signals that end the job, with the usual default.
-pub(super) const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+pub(crate) const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 fn set_of(signals: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
@@ -23,7 +23,7 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 
 /// Whether the signal was set to be ignored by who started us (`nohup`, a shell's `&`), which we
 /// respect.
-pub(super) fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let mut now = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action the call only writes the old one, and a zeroed sigaction is
     // a valid value in case it fails.
@@ -55,13 +55,13 @@ pub(super) fn unblock_ending() {
 }
 
 /// The descriptor from which blocked signals are read.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
     /// Blocks `signals` for this thread and all that it starts, and opens a descriptor for them.
-    pub(super) fn block(signals: &[i32]) -> io::Result<Self> {
+    pub(crate) fn block(signals: &[i32]) -> io::Result<Self> {
         let set = set_of(signals);
         // SAFETY: `set` is an initialised set; a null old set is allowed.
         if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) } != 0 {
@@ -100,7 +100,7 @@ impl AsFd for Signals {
 
 /// Stops this process until it is continued. Sent to this thread: it does not run on, as it might if
 /// another thread were to take the signal first.
-pub(super) fn stop_here() {
+pub(crate) fn stop_here() {
     // SAFETY: raise has no preconditions.
     unsafe { libc::raise(libc::SIGSTOP) };
 }

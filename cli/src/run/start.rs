@@ -1,5 +1,6 @@
 //! Everything between the command line and a running job.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
@@ -12,8 +13,8 @@ use mapwire_transport::rendezvous::Broker;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::Job;
-use super::launcher::{Launcher, Pipe, Rank, rank_variables};
+use super::launcher::{Launcher, Pipe, Rank};
+use super::{Job, Place};
 use super::{spawn, terminal};
 use crate::config::Bind;
 
@@ -59,7 +60,7 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
     };
     let mut stdin = (job.place.ranks.start == 0).then(|| launcher.stdin_of_rank_0());
     for rank in job.place.ranks.clone() {
-        let mut environment = rank_variables(&launcher.broker, rank, &job.place);
+        let mut environment = rank_variables(launcher, rank, &job.place);
         for (name, value) in &job.settings.environment {
             environment.push((name.as_str().into(), value.as_str().into()));
         }
@@ -100,6 +101,26 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
         launcher.ranks.push(started);
     }
     Ok(())
+}
+
+/// What a rank finds in its environment, beside the launcher's own and the options.
+fn rank_variables(launcher: &Launcher, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
+    let local = (rank - place.ranks.start).to_string();
+    let (rank_text, size) = (rank.to_string(), place.size().to_string());
+    let pairs = [
+        ("MAPWIRE_JOB", launcher.broker.address().to_string()),
+        ("MAPWIRE_RANK", rank_text.clone()),
+        ("MAPWIRE_SIZE", size.clone()),
+        ("RANK", rank_text),
+        ("WORLD_SIZE", size),
+        ("LOCAL_RANK", local),
+    ];
+    let named = launcher.named.as_ref();
+    pairs
+        .into_iter()
+        .map(|(k, v)| (k.into(), v.into()))
+        .chain(named.into_iter().flat_map(|it| it.variables(rank)))
+        .collect()
 }
 
 /// The error, and how to mend it.

@@ -91,6 +91,13 @@ impl Place {
             .collect()
     }
 
+    /// Nothing is left but processes whose command line holds this word.
+    pub fn assert_empty_but_for(&self, word: &str) {
+        let left = self.processes().into_iter().map(describe);
+        let left: Vec<String> = left.filter(|line| !line.contains(word)).collect();
+        assert!(left.is_empty(), "left: {left:?}");
+    }
+
     /// Nothing of the job is left. `mapwire` itself has ended, so nothing is still being ended.
     pub fn assert_empty(&self) {
         let left: Vec<String> = self.processes().iter().map(|pid| describe(*pid)).collect();

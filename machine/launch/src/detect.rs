@@ -1,11 +1,19 @@
 //! Which launcher started this process, as its environment tells.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mapwire_names::{StoreAddress, secret};
+use mapwire_transport::board::MAX_RANKS;
+
+use crate::names::{Incarnation, JobName, Names};
 use crate::pmi::Pmi;
 use crate::pmix::Pmix;
 use crate::{LaunchError, Launcher};
+
+const JOB_NAME: &str = "MAPWIRE_JOB_NAME";
+const INCARNATION: &str = "MAPWIRE_INCARNATION";
 
 /// A launcher that the environment names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +25,8 @@ pub enum Detected {
         /// This rank's number.
         rank: u32,
     },
+    /// A store of names, in which the processes of a job meet.
+    Names(NamedJob),
     /// PMI-1 or PMI-2 over an inherited descriptor: `srun --mpi=pmi2`, MPICH's mpiexec.
     Pmi {
         /// Number of the descriptor.
@@ -28,7 +38,24 @@ pub enum Detected {
     },
 }
 
-/// Looks for a launcher: PMIx first, then PMI-2 and PMI-1, then Slurm alone, which is an error for more than one rank.
+/// A job that `MAPWIRE_JOB_NAME` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedJob {
+    /// Its name.
+    pub name: JobName,
+    /// The store; of `MAPWIRE_NAMES`.
+    pub store: StoreAddress,
+    /// The file of the shared secret; of `MAPWIRE_SECRET_FILE`.
+    pub secret_file: PathBuf,
+    /// Ranks in the job; of `MAPWIRE_SIZE`.
+    pub size: u32,
+    /// This process's rank, of `MAPWIRE_RANK`; `None`: any.
+    pub rank: Option<u32>,
+    /// The incarnation in which `mapwire run --names` has claimed the rank; of `MAPWIRE_INCARNATION`.
+    pub incarnation: Option<Incarnation>,
+}
+
+/// Looks for a launcher: a job by its name first, then PMIx, then PMI-2 and PMI-1, then Slurm alone, which is an error for more than one rank.
 /// `None`: nothing of the kind started this process. Reads variables only.
 ///
 /// # Errors
@@ -52,6 +79,9 @@ fn detect_in(
             expected: "a number",
         })
     };
+    if let Some(name) = variable(JOB_NAME).filter(|name| !name.is_empty()) {
+        return named_job(variable, &name).map(|job| Some(Detected::Names(job)));
+    }
     if let Some(namespace) = variable("PMIX_NAMESPACE") {
         let namespace = read_namespace(namespace)?;
         let rank = needed("PMIX_RANK")?;
@@ -77,6 +107,97 @@ fn detect_in(
         }
     }
     Ok(None)
+}
+
+fn named_job(
+    variable: &dyn Fn(&'static str) -> Option<OsString>,
+    name: &OsStr,
+) -> Result<NamedJob, LaunchError> {
+    let text = |name| {
+        let value = variable(name).filter(|value| !value.is_empty())?;
+        Some(value.to_string_lossy().into_owned())
+    };
+    let wrong = |name, expected| LaunchError::Setting {
+        name,
+        value: text(name).unwrap_or_default().chars().take(80).collect(),
+        expected,
+    };
+    let number = |name, expected| match text(name) {
+        None => Ok(None),
+        Some(value) => value
+            .parse::<u32>()
+            .map(Some)
+            .map_err(|_| wrong(name, expected)),
+    };
+    let expected = "the number of ranks in the job, as MAPWIRE_JOB_NAME is set";
+    let size = number("MAPWIRE_SIZE", expected)?;
+    let size = size.filter(|size| (1..=MAX_RANKS).contains(size));
+    let size = size.ok_or_else(|| wrong("MAPWIRE_SIZE", expected))?;
+    let expected = "a number below that of MAPWIRE_SIZE, or nothing";
+    let rank = number("MAPWIRE_RANK", expected)?;
+    if rank.is_some_and(|rank| rank >= size) {
+        return Err(wrong("MAPWIRE_RANK", expected));
+    }
+    let incarnation = match text(INCARNATION) {
+        None => None,
+        Some(value) => {
+            let wrong = |()| wrong(INCARNATION, "what `mapwire run --names` sets");
+            Some(value.parse().map_err(wrong)?)
+        }
+    };
+    Ok(NamedJob {
+        name: name.to_string_lossy().parse()?,
+        store: match text("MAPWIRE_NAMES") {
+            None => StoreAddress::default(),
+            Some(address) => address.parse()?,
+        },
+        secret_file: match variable("MAPWIRE_SECRET_FILE").filter(|file| !file.is_empty()) {
+            None => secret::usual_path(),
+            Some(file) => file.into(),
+        },
+        size,
+        rank,
+        incarnation,
+    })
+}
+
+impl NamedJob {
+    /// The store and the file of the secret: as given, else of `MAPWIRE_NAMES` and `MAPWIRE_SECRET_FILE`, else the usual ones.
+    ///
+    /// # Errors
+    /// The address makes no sense.
+    pub fn store_of(
+        store: Option<&str>,
+        secret_file: Option<&Path>,
+    ) -> Result<(StoreAddress, PathBuf), LaunchError> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let store = match store.map(ToOwned::to_owned) {
+            Some(text) => Some(text),
+            None => variable("MAPWIRE_NAMES").map(|text| text.to_string_lossy().into_owned()),
+        };
+        let given = secret_file.map(ToOwned::to_owned);
+        let file = given.or_else(|| variable("MAPWIRE_SECRET_FILE").map(Into::into));
+        let store = store.map_or(Ok(StoreAddress::default()), |text| text.parse())?;
+        Ok((store, file.unwrap_or_else(secret::usual_path)))
+    }
+
+    /// The variables by which a rank that `mapwire run --names` starts learns of its job.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![
+            (JOB_NAME, self.name.to_string().into()),
+            ("MAPWIRE_NAMES", self.store.to_string().into()),
+            ("MAPWIRE_SECRET_FILE", self.secret_file.clone().into()),
+            ("MAPWIRE_SIZE", self.size.to_string().into()),
+        ];
+        let rank = self
+            .rank
+            .map(|rank| ("MAPWIRE_RANK", rank.to_string().into()));
+        let incarnation = self.incarnation.as_ref();
+        let incarnation = incarnation.map(|it| (INCARNATION, it.to_string().into()));
+        variables.extend(rank.into_iter().chain(incarnation));
+        variables
+    }
 }
 
 /// A number of ranks or of a descriptor: no launcher's exceeds `i32`.
@@ -115,6 +236,7 @@ impl Detected {
     pub fn join(&self, timeout: Duration) -> Result<Box<dyn Launcher>, LaunchError> {
         match self {
             Self::Pmix { namespace, rank } => Ok(Box::new(Pmix::join(namespace, *rank, timeout)?)),
+            Self::Names(job) => Ok(Box::new(Names::join(job, timeout)?)),
             Self::Pmi { fd, rank, size } => {
                 let socket = crate::inherited::socket(*fd)?;
                 Ok(Box::new(Pmi::join(socket, *rank, *size, timeout)?))
@@ -172,6 +294,53 @@ mod tests {
             ("SLURM_STEP_NUM_TASKS", "1"),
         ];
         assert_eq!(detect_with(&one).unwrap(), None);
+    }
+
+    #[test]
+    fn a_job_that_the_environment_names_is_preferred_to_launchers_and_told_on_as_it_is() {
+        let some = [
+            ("PMI_FD", "7"),
+            ("MAPWIRE_JOB_NAME", "sor.1"),
+            ("MAPWIRE_SIZE", "4"),
+            ("MAPWIRE_SECRET_FILE", "/s"),
+        ];
+        let Ok(Some(Detected::Names(mut job))) = detect_with(&some) else {
+            panic!();
+        };
+        assert_eq!((job.size, job.rank, &job.incarnation), (4, None, &None));
+        assert_eq!(job.store.to_string(), "mapwire://127.0.0.1:6277");
+        job.rank = Some(3);
+        job.store = "etcd://a,b".parse().unwrap();
+        job.incarnation = format!("{}-9", "0f".repeat(16)).parse().ok();
+        assert!(job.incarnation.is_some());
+        let told = job.variables();
+        let told: Vec<_> = told
+            .iter()
+            .map(|(name, value)| (*name, value.to_str().unwrap()))
+            .collect();
+        assert_eq!(detect_with(&told).unwrap(), Some(Detected::Names(job)));
+    }
+
+    #[test]
+    fn a_named_job_without_a_size_or_with_nonsense_says_which_variable() {
+        for (name, value) in [
+            ("MAPWIRE_SIZE", ""),
+            ("MAPWIRE_SIZE", "0"),
+            ("MAPWIRE_SIZE", "5000"),
+            ("MAPWIRE_RANK", "2"),
+            ("MAPWIRE_RANK", "-1"),
+            ("MAPWIRE_INCARNATION", "12"),
+            ("MAPWIRE_NAMES", "there"),
+            ("MAPWIRE_JOB_NAME", "a/b"),
+        ] {
+            let good = [("MAPWIRE_JOB_NAME", "a"), ("MAPWIRE_SIZE", "2")];
+            let all: Vec<_> = [(name, value)].into_iter().chain(good).collect();
+            let error = detect_with(&all).unwrap_err().to_string();
+            assert!(
+                error.contains(name) || error.contains(value) && !value.is_empty(),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mapwire_names::NamesError;
 use mapwire_transport::board::BoardError;
 
 use crate::launcher::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -12,6 +13,16 @@ pub enum LaunchError {
     /// A variable that the launcher sets makes no sense.
     #[error("{name}=`{value}`: expected {expected}; the launcher sets it, do not set it by hand")]
     Variable {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What should stand there.
+        expected: &'static str,
+    },
+    /// A variable that a user sets makes no sense.
+    #[error("{name}=`{value}`: expected {expected}")]
+    Setting {
         /// Its name.
         name: &'static str,
         /// Its value.
@@ -119,6 +130,96 @@ pub enum LaunchError {
         /// What this rank has.
         ours: String,
     },
+    /// A name that no job can have.
+    #[error("`{0}` is no name of a job: expected 1 to 64 ASCII letters, digits, `.`, `-` and `_`")]
+    JobName(String),
+    /// The store of names.
+    #[error(transparent)]
+    Store(#[from] NamesError),
+    /// A value in the store was not made by a process that has the shared secret.
+    #[error(
+        "the value of {key} at {address} is not signed by this secret: somebody without it writes there"
+    )]
+    Forged {
+        /// The store.
+        address: String,
+        /// The key.
+        key: String,
+    },
+    /// The job was begun with another secret.
+    #[error(
+        "job {name} at {address} was begun with another secret: all its processes must have the same file (MAPWIRE_SECRET_FILE, --secret-file)"
+    )]
+    JobSecret {
+        /// The job.
+        name: String,
+        /// The store.
+        address: String,
+    },
+    /// The job was begun by another release.
+    #[error(
+        "job {name} was begun by mapwire {theirs}, and this is mapwire {ours}: use the same release"
+    )]
+    JobVersion {
+        /// The job.
+        name: String,
+        /// The release that began it.
+        theirs: String,
+        /// This release.
+        ours: String,
+    },
+    /// The job has another size.
+    #[error(
+        "job {name} has {theirs} ranks, and this process wants it to have {ours}: say the same everywhere (--of, MAPWIRE_SIZE), or give one of two jobs another name"
+    )]
+    JobSize {
+        /// The job.
+        name: String,
+        /// Its size.
+        theirs: u32,
+        /// The size that this process was given.
+        ours: u32,
+    },
+    /// The job takes no more ranks, or not these.
+    #[error(
+        "job {name} runs and has no room for {wanted}: ranks {members}; give this job another name, or end that one"
+    )]
+    JobInUse {
+        /// The job.
+        name: String,
+        /// What this process wants.
+        wanted: String,
+        /// Who is in it.
+        members: String,
+    },
+    /// Ranks did not come in time.
+    #[error(
+        "{count} of the {size} ranks of job {name} did not come within {} s: {missing}; start them too, or wait longer (--timeout, MAPWIRE_TIMEOUT)",
+        .after.as_secs_f32()
+    )]
+    Missing {
+        /// The job.
+        name: String,
+        /// Its size.
+        size: u32,
+        /// How many ranks are missing.
+        count: usize,
+        /// Which.
+        missing: String,
+        /// The timeout.
+        after: Duration,
+    },
+    /// Ranks have not come to a fence in time.
+    #[error("ranks {missing} did not come to a fence within {} s; are they stopped?", .after.as_secs_f32())]
+    Late {
+        /// Which.
+        missing: String,
+        /// The timeout.
+        after: Duration,
+    },
+    /// The job has ended before all its ranks had joined.
+    #[error("the job has ended: {0}")]
+    Ended(String),
     /// The ranks of this host have no broker.
     #[error(transparent)]
     Broker(#[from] BoardError),

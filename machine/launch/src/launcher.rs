@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use mapwire_transport::rendezvous::Secret;
+
 use crate::LaunchError;
 
 /// Longest value that a rank may put, in bytes.
@@ -43,6 +45,11 @@ pub trait Launcher: fmt::Debug + Send {
 
     /// The ranks on this host, ascending, with this one; `None` when the launcher does not tell.
     fn local_ranks(&self) -> Option<&[u32]>;
+
+    /// The job's secret, where all ranks know it without the exchange of values; `None` where one must put it.
+    fn secret(&self) -> Option<Secret> {
+        None
+    }
 
     /// Makes `value` readable to all ranks after the next [`fence`](Self::fence), under this rank and `key`. Put
     /// a key once: what a second time does is up to the launcher. It holds 1 to [`MAX_KEY_BYTES`] ASCII letters, digits, `-` and `_`; a value has up to

@@ -1,4 +1,4 @@
-//! How ranks that `mpirun`, `prterun`, `mpiexec` or `srun` started learn of each other.
+//! How ranks that `mpirun`, `prterun`, `mpiexec` or `srun` started learn of each other, and those that no common launcher started.
 //!
 //! [`detect`] tells from the environment which launcher started this process, [`Detected::join`] connects to it, and a
 //! [`Launcher`] exchanges values between the ranks. A [`Membership`] makes a job of them.
@@ -8,6 +8,7 @@
 //! | `mpirun` (Open MPI), `prterun`, `srun --mpi=pmix` | PMIx | by `libpmix.so.2`, loaded when it is needed |
 //! | `srun --mpi=pmi2` | PMI-2 | here, over the inherited descriptor |
 //! | `mpiexec` (MPICH, hydra) | PMI-2 or PMI-1 | the same |
+//! | none, or `mapwire run --names` | [names](names) | by `mapwire serve` or etcd |
 //!
 //! Nothing of the launchers is needed to build this crate.
 
@@ -19,10 +20,11 @@ mod error;
 mod inherited;
 mod launcher;
 mod membership;
+pub mod names;
 mod pmi;
 mod pmix;
 
-pub use detect::{Detected, detect};
+pub use detect::{Detected, NamedJob, detect};
 pub use error::LaunchError;
 pub use launcher::{Event, Launcher, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use membership::{Between, Membership};

@@ -10,6 +10,7 @@ use mapwire_host::memory::MemoryError;
 use mapwire_host::pinning::PinError;
 use mapwire_host::views::ViewError;
 use mapwire_launch::LaunchError;
+use mapwire_names::NamesError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_node::RegisterError;
 use mapwire_transport::board::BoardError;
@@ -157,23 +158,48 @@ fn of_driver(error: &DriverError) -> Kind {
 fn of_launch(error: &LaunchError) -> Kind {
     match error {
         LaunchError::Variable { .. }
+        | LaunchError::Setting { .. }
+        | LaunchError::JobName(_)
+        | LaunchError::JobSecret { .. }
+        | LaunchError::JobSize { .. }
         | LaunchError::Descriptor { .. }
         | LaunchError::NoExchange { .. }
         | LaunchError::NoLibrary(_) => Kind::Config,
-        LaunchError::Protocol { .. } | LaunchError::Stranger { .. } => Kind::Protocol,
+        LaunchError::Protocol { .. }
+        | LaunchError::Stranger { .. }
+        | LaunchError::Forged { .. } => Kind::Protocol,
+        LaunchError::Store(error) => of_store(error),
+        LaunchError::JobInUse { .. } => Kind::Exists,
         LaunchError::Refused { .. } | LaunchError::Os { .. } => Kind::System,
-        LaunchError::Closed => Kind::Gone,
-        LaunchError::Timeout { .. } => Kind::Timeout,
+        LaunchError::Closed | LaunchError::Ended(_) => Kind::Gone,
+        LaunchError::Timeout { .. } | LaunchError::Missing { .. } | LaunchError::Late { .. } => {
+            Kind::Timeout
+        }
         LaunchError::Spent => Kind::State,
         LaunchError::Differs {
             what: "mapwire", ..
-        } => Kind::Version,
+        }
+        | LaunchError::JobVersion { .. } => Kind::Version,
         LaunchError::Differs { .. } => Kind::Config,
         LaunchError::Broker(BoardError::Ranks(_)) => Kind::Limit,
         LaunchError::Broker(_) => Kind::System,
         LaunchError::Key(_) | LaunchError::TooLong { .. } | LaunchError::NoRank { .. } => {
             Kind::Internal
         }
+    }
+}
+
+fn of_store(error: &NamesError) -> Kind {
+    match error {
+        NamesError::Address { .. }
+        | NamesError::NoSecret { .. }
+        | NamesError::Secret { .. }
+        | NamesError::WrongSecret { .. } => Kind::Config,
+        NamesError::Unreachable { .. } | NamesError::NoLease { .. } => Kind::Gone,
+        NamesError::Version { .. } => Kind::Version,
+        NamesError::Protocol { .. } => Kind::Protocol,
+        NamesError::Full { .. } => Kind::Limit,
+        NamesError::Os { .. } => Kind::System,
     }
 }
 

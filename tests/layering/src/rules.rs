@@ -28,6 +28,7 @@ pub const ORDER: &[Place] = &[
     place("mapwire-settings", "settings"),
     place("mapwire-host", "machine/host"),
     place("mapwire-transport", "machine/transport"),
+    place("mapwire-names", "machine/names"),
     place("mapwire-launch", "machine/launch"),
     place("mapwire-driver", "machine/driver"),
     place("mapwire", "mapwire"),
@@ -59,6 +60,8 @@ pub const OUTSIDE_PURE_TESTS: &[&str] = &["proptest"];
 /// What other crates may use from outside.
 pub const OUTSIDE: &[&str] = &[
     "aws-lc-rs",
+    "base64",
+    "blake2",
     "bytemuck",
     "bytes",
     "cbindgen",
@@ -85,11 +88,13 @@ pub const OUTSIDE: &[&str] = &[
     "serde",
     "serde_json",
     "shlex",
+    "snow",
     "tempfile",
     "thiserror",
     "toml",
     "tracing",
     "tracing-subscriber",
+    "ureq",
     "wide",
     "zerocopy",
 ];

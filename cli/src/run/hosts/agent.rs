@@ -181,6 +181,7 @@ fn job(start: Start, basket: Option<&Basket>) -> Result<Job, (u8, String)> {
         settings: Settings {
             ranks: None,
             transport: Transport::Udp,
+            timeout: None,
             stop_grace: Duration::try_from_secs_f64(start.stop_grace_s)
                 .unwrap_or(Duration::from_secs(10)),
             bind: if start.bind { Bind::Core } else { Bind::None },
@@ -194,5 +195,6 @@ fn job(start: Start, basket: Option<&Basket>) -> Result<Job, (u8, String)> {
             environment,
         },
         seeing: None,
+        meeting: None,
     })
 }

@@ -6,11 +6,11 @@
 //! | key | put by | value |
 //! |---|---|---|
 //! | `introduction` | every rank | its host, version and whether it seals ([`introduction`]) |
-//! | `secret` | rank 0 | the job's secret |
+//! | `secret` | rank 0, unless [all know it](Launcher::secret) | the job's secret |
 //! | `broker` | the lowest rank of each host | where its broker listens, and the token |
 //! | `card` | every rank that has peers on other hosts | how they reach it |
 //!
-//! Who can read what the launcher carries can join the job.
+//! Who can read what the launcher carries can join the job, unless the secret is not among it.
 
 mod broker;
 mod introduction;
@@ -67,7 +67,8 @@ impl Membership {
         }
         let own = Introduction::of_this_process(between);
         launcher.put(INTRODUCTION, own.to_text().as_bytes())?;
-        if rank == 0 {
+        let known = launcher.secret();
+        if rank == 0 && known.is_none() {
             launcher.put(SECRET, &random()?)?;
         }
         launcher.fence(timeout)?;
@@ -78,9 +79,14 @@ impl Membership {
             own.check(peer, &said)?;
             all.push(said);
         }
-        let secret = needed(&mut *launcher, 0, SECRET, timeout)?;
-        let secret = <[u8; 32]>::try_from(&secret[..]).map(Secret);
-        let secret = secret.map_err(|_| LaunchError::Stranger { rank: 0 })?;
+        let secret = match known {
+            Some(secret) => secret,
+            None => {
+                let secret = needed(&mut *launcher, 0, SECRET, timeout)?;
+                let secret = <[u8; 32]>::try_from(&secret[..]).map(Secret);
+                secret.map_err(|_| LaunchError::Stranger { rank: 0 })?
+            }
+        };
         let hosts = introduction::number_hosts(&all);
         let here = hosts[rank as usize];
         let leader = hosts.iter().position(|host| *host == here).unwrap_or(0) as u32;

@@ -1,0 +1,66 @@
+//! `mapwire names`: the jobs in a store of names.
+
+use std::process::ExitCode;
+
+use mapwire_launch::names::{Job, jobs};
+use mapwire_launch::{LaunchError, NamedJob};
+use mapwire_names::SharedSecret;
+use serde_json::json;
+
+use crate::args::NamesArgs;
+use crate::fail;
+
+/// `mapwire names`.
+pub(crate) fn command(args: &NamesArgs) -> ExitCode {
+    let found = NamedJob::store_of(args.names.as_deref(), args.secret_file.as_deref());
+    let found = found.and_then(|(address, file)| {
+        let shared = SharedSecret::read(&file)?;
+        Ok::<_, LaunchError>((jobs(&address, &shared)?, address))
+    });
+    let (jobs, address) = match found {
+        Ok(found) => found,
+        Err(error) => return fail(&error, 1),
+    };
+    if args.json {
+        jobs.iter().for_each(print_json);
+        return ExitCode::SUCCESS;
+    }
+    if jobs.is_empty() {
+        println!("no job has a name at {address}");
+    }
+    for job in &jobs {
+        match &job.known {
+            None => println!("{}: begun with another secret", job.name),
+            Some((size, release, members)) => {
+                let have: usize = members.iter().map(|member| member.ranks.len()).sum();
+                println!("{}: {have} of {size} ranks, mapwire {release}", job.name);
+                for member in members {
+                    let (first, last) = (member.ranks.start, member.ranks.end - 1);
+                    let ranks = if first == last {
+                        format!("rank {first}")
+                    } else {
+                        format!("ranks {first}-{last}")
+                    };
+                    println!("  {ranks} on {}, process {}", member.host, member.process);
+                }
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// One object a member; one alone for a job of another secret.
+fn print_json(job: &Job) {
+    match &job.known {
+        None => println!("{}", json!({ "job": job.name, "secret": "another" })),
+        Some((size, release, members)) => {
+            for member in members {
+                let row = json!({
+                    "job": job.name, "size": size, "release": release, "first_rank": member.ranks.start,
+                    "ranks": member.ranks.len(), "host": member.host, "pid": member.process,
+                });
+                println!("{row}");
+            }
+        }
+    }
+}

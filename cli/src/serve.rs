@@ -1,0 +1,167 @@
+//! `mapwire serve`: the server of names.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::ExitCode;
+
+use mapwire_names::address::PORT;
+use mapwire_names::server::{Server, ServerStats};
+use mapwire_names::{NamesError, SharedSecret, secret};
+
+use crate::args::ServeArgs;
+use crate::run::signals::{self, ENDING, Signals};
+use crate::{fail, stdio};
+
+/// `mapwire serve`.
+pub(crate) fn command(args: &ServeArgs) -> ExitCode {
+    let file = args.secret_file.clone().unwrap_or_else(secret::usual_path);
+    if args.new_secret {
+        return match SharedSecret::create(&file) {
+            Ok(_) => {
+                println!("{}", copy_text(&file));
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error, 1),
+        };
+    }
+    let address = match parse_listen(args.listen.as_deref().unwrap_or_default()) {
+        Ok(address) => address,
+        Err(why) => {
+            eprintln!("mapwire: --listen: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let secret = match SharedSecret::read(&file) {
+        Err(NamesError::NoSecret { .. }) => SharedSecret::create(&file).inspect(|_| {
+            eprintln!("mapwire: {}", copy_text(&file));
+        }),
+        read => read,
+    };
+    let secret = match secret {
+        Ok(secret) => secret,
+        Err(error) => return fail(&error, 1),
+    };
+    // Before the port is there, so that whoever sees it can end this in order.
+    let handled = ENDING.into_iter().filter(|it| !signals::is_ignored(*it));
+    let stop = match Signals::block(&handled.collect::<Vec<_>>()) {
+        Ok(stop) => stop,
+        Err(error) => {
+            eprintln!("mapwire: signals cannot be read: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let bound = Server::bind(address, &secret).and_then(|it| Ok((it.address()?, it)));
+    let (address, mut server) = match bound {
+        Ok(bound) => bound,
+        Err(error) => {
+            eprintln!("mapwire: {}", bind_text(address, &error));
+            return ExitCode::FAILURE;
+        }
+    };
+    if args.json {
+        let began = serde_json::json!({
+            "event": "listening", "address": format!("mapwire://{address}"), "secret_file": file,
+        });
+        println!("{began}");
+    } else {
+        println!(
+            "names are served at mapwire://{address}, to whoever has the secret in {}",
+            file.display()
+        );
+    }
+    stdio::note(io::stdout().flush());
+    let served = server.serve(stop.as_fd());
+    let ServerStats {
+        accepted,
+        welcomed,
+        wrong_secret,
+        other_version,
+        malformed,
+        idle,
+        no_room,
+        requests,
+    } = server.stats();
+    if args.json {
+        let ended = serde_json::json!({
+            "event": "ended", "accepted": accepted, "welcomed": welcomed, "wrong_secret": wrong_secret,
+            "other_version": other_version, "malformed": malformed, "idle": idle, "no_room": no_room, "requests": requests,
+        });
+        println!("{ended}");
+    } else {
+        println!(
+            "{requests} requests over {welcomed} of {accepted} connections; refused or ended: {wrong_secret} had another secret, \
+             {other_version} were of another version, {malformed} said something malformed, {idle} were idle, {no_room} had no room"
+        );
+    }
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mapwire: the server cannot go on: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn copy_text(file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "made a new secret in {file}; copy it to each host whose processes shall use names: scp -p {file} HOST:{file}"
+    )
+}
+
+/// Reads where to listen: an address, a port, or both.
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    if text.is_empty() {
+        return Ok(SocketAddr::new(loopback, PORT));
+    }
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(loopback, port));
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, PORT));
+    }
+    text.parse().map_err(|_| {
+        format!(
+            "`{text}` is no address of this host: expected ADDRESS:PORT, such as 10.0.0.1:{PORT}, [fd00::1]:{PORT} or 0.0.0.0:{PORT} for all"
+        )
+    })
+}
+
+fn bind_text(address: SocketAddr, error: &io::Error) -> String {
+    let mend = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; is a server running there already (`ss -ltnp`)? --listen takes another port"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "; --listen takes an address of this host (`ip address`)"
+        }
+        io::ErrorKind::PermissionDenied => "; ports from 1024 on are everybody's",
+        _ => "",
+    };
+    format!("cannot listen at {address}: {error}{mend}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_to_listen_is_loopback_unless_it_is_said() {
+        for (text, expected) in [
+            ("", "127.0.0.1:6277"),
+            ("7000", "127.0.0.1:7000"),
+            ("10.0.0.1", "10.0.0.1:6277"),
+            ("0.0.0.0:7000", "0.0.0.0:7000"),
+            ("::1", "[::1]:6277"),
+            ("[fd00::1]:7", "[fd00::1]:7"),
+        ] {
+            assert_eq!(parse_listen(text).unwrap().to_string(), expected);
+        }
+        for text in ["node1", "1.2.3", "10.0.0.1:99999", "-1"] {
+            assert!(parse_listen(text).unwrap_err().contains("ADDRESS:PORT"));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The jobs in a store, for users.
+
+use std::ops::Range;
+
+use mapwire_names::{SharedSecret, StoreAddress, open};
+
+use super::forming::{claims, record_key};
+use super::record::{JOBS, JobName, Record};
+use super::signed;
+use crate::LaunchError;
+
+/// A job in a store.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// Its size and release, and its members; `None`: it was begun with another secret.
+    pub known: Option<(u32, String, Vec<Member>)>,
+}
+
+/// A process that has ranks of a job.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its ranks.
+    pub ranks: Range<u32>,
+    /// Its host's name.
+    pub host: String,
+    /// Its process id there.
+    pub process: u32,
+}
+
+/// The jobs in the store at `address`, by their names.
+///
+/// # Errors
+/// The store cannot be reached, or has another secret.
+pub fn jobs(address: &StoreAddress, shared: &SharedSecret) -> Result<Vec<Job>, LaunchError> {
+    let mut store = open(address, shared);
+    let mut jobs = Vec::new();
+    for (key, _) in store.list(JOBS)? {
+        let name = key.strip_prefix(JOBS).unwrap_or_default();
+        let Ok(job_name) = name.parse::<JobName>() else {
+            continue;
+        };
+        let record = match signed::get(&mut *store, &record_key(shared), &key) {
+            Ok(None) => continue,
+            Ok(Some(value)) => Record::parse(&value),
+            Err(LaunchError::Forged { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let known = match record {
+            None => None,
+            Some(record) => {
+                let incarnation = record.incarnation;
+                let signing = incarnation.signing_key(&job_name, shared);
+                let prefix = incarnation.prefix(&job_name);
+                let claims = claims(&mut *store, &signing, &prefix)?;
+                let members = claims.into_values().map(|claim| Member {
+                    ranks: claim.ranks,
+                    host: claim.host,
+                    process: claim.process,
+                });
+                let mut members: Vec<Member> = members.collect();
+                members.sort_by_key(|member| member.ranks.start);
+                Some((record.size, record.release, members))
+            }
+        };
+        let name = name.to_owned();
+        jobs.push(Job { name, known });
+    }
+    Ok(jobs)
+}

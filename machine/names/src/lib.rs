@@ -1,0 +1,46 @@
+//! Names for jobs that come and go: a small store of keys and values, each of which lasts as long as its lease.
+//!
+//! A [`Store`] is reached by its [`StoreAddress`]: `mapwire://host:port` is a server of `mapwire serve` ([`server`]), and
+//! `etcd://host:port` is etcd, by the JSON gateway that it has since version 3.4. [`SharedSecret`] is the file that all who use one
+//! store have. Clients and the server prove it to each other and seal what they say; with etcd, jobs sign their values by it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`store`] | what a store does |
+//! | [`address`] | where it is |
+//! | [`secret`] | the shared secret: its file, and the keys made from it |
+//! | [`protocol`] | what clients and server say to each other |
+//! | `channel` | the handshake, and sealed messages |
+//! | `client`, `etcd` | the two implementations of [`Store`] |
+//! | [`server`] | the server |
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+mod channel;
+mod client;
+mod error;
+mod etcd;
+pub mod protocol;
+pub mod secret;
+pub mod server;
+pub mod store;
+
+pub use address::StoreAddress;
+pub use error::NamesError;
+pub use secret::SharedSecret;
+pub use store::{LEASE, LeaseId, Store, open};
+
+/// Fills `bytes` from the operating system's entropy.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NamesError> {
+    let os = |errno: rustix::io::Errno| NamesError::Os {
+        call: "getrandom",
+        source: errno.into(),
+    };
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags).map_err(os)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! One connection to the server: a stranger's, then a client's.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use crate::channel::{Channel, ChannelKey};
+use crate::protocol::{
+    HELLO_BYTES, Hello, MAX_REQUEST_BYTES, Release, Request, Response, VERSION, Verdict, Welcome,
+};
+
+/// What a stranger may take to prove the secret.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
+/// What a client may take to read an answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may say nothing. It connects anew when it wants something.
+const IDLE: Duration = Duration::from_secs(60);
+/// Requests that are answered before other connections have their turn.
+const MAX_TURN: usize = 16;
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It waits for what comes.
+    Reads,
+    /// It waits for room to send.
+    Writes,
+    /// It is over: the other side has ended it, or the server cannot go on.
+    Ended,
+    /// It is over: what came is malformed.
+    Malformed,
+    /// It is over: the other side does not prove the secret.
+    WrongSecret,
+    /// It is over: the other side speaks another version.
+    OtherVersion,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It has sent this much of its hello.
+    Stranger(Vec<u8>),
+    Client(Channel),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    stage: Stage,
+    /// What is to be sent, from `sent` on.
+    out: Vec<u8>,
+    sent: usize,
+    /// When something was last received or sent.
+    progress: Instant,
+    fate: Fate,
+}
+
+/// Tells a connection for which there is no room.
+pub(super) fn refuse(mut stream: TcpStream) {
+    if stream.set_nonblocking(true).is_ok() {
+        let _ = stream.write(&welcome(Verdict::Room));
+    }
+}
+
+fn welcome(verdict: Verdict) -> Vec<u8> {
+    let release = Release::own();
+    Welcome { release, verdict }.emit().into()
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, now: Instant) -> Self {
+        // Without it, answers come late; that is all.
+        let _ = stream.set_nodelay(true);
+        Self {
+            stream,
+            stage: Stage::Stranger(Vec::new()),
+            out: Vec::new(),
+            sent: 0,
+            progress: now,
+            fate: Fate::Reads,
+        }
+    }
+
+    pub(super) fn is_stranger(&self) -> bool {
+        matches!(self.stage, Stage::Stranger(_))
+    }
+
+    /// Whether it waits for something else than before.
+    pub(super) fn is_newly(&mut self, fate: Fate) -> bool {
+        std::mem::replace(&mut self.fate, fate) != fate
+    }
+
+    /// Whether it has said or taken nothing for too long.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        let patience = match self.stage {
+            // From its beginning: `progress` of a stranger does not move.
+            Stage::Stranger(_) => STRANGER_PATIENCE,
+            Stage::Client(_) if self.fate == Fate::Writes => ANSWER_PATIENCE,
+            Stage::Client(_) => IDLE,
+        };
+        now >= self.progress + patience
+    }
+
+    /// Sends what waits, reads what has come, and answers it.
+    pub(super) fn serve(
+        &mut self,
+        key: &ChannelKey,
+        buffer: &mut [u8],
+        answer: &mut dyn FnMut(Request) -> Option<Response>,
+        now: Instant,
+    ) -> Fate {
+        for _ in 0..MAX_TURN {
+            match self.flush(now) {
+                Ok(true) => {}
+                Ok(false) => return Fate::Writes,
+                Err(_) => return Fate::Ended,
+            }
+            if let Stage::Client(channel) = &mut self.stage {
+                match channel.open(MAX_REQUEST_BYTES) {
+                    Err(_) => return Fate::Malformed,
+                    Ok(None) => {}
+                    Ok(Some(message)) => {
+                        let Ok(request) = Request::parse(&message) else {
+                            return Fate::Malformed;
+                        };
+                        let Some(response) = answer(request) else {
+                            return Fate::Ended;
+                        };
+                        if channel.seal(&response.emit(), &mut self.out).is_err() {
+                            return Fate::Ended;
+                        }
+                        continue;
+                    }
+                }
+            }
+            let room = match &self.stage {
+                Stage::Stranger(hello) => HELLO_BYTES - hello.len(),
+                Stage::Client(_) => buffer.len(),
+            };
+            match self.stream.read(&mut buffer[..room]) {
+                Ok(0) => return Fate::Ended,
+                Ok(count) => {
+                    if let Some(over) = self.take(&buffer[..count], key, now) {
+                        return over;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Fate::Reads,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Fate::Ended,
+            }
+        }
+        // There may be more that has come. As soon as the kernel takes bytes, it is this connection's turn again.
+        Fate::Writes
+    }
+
+    fn take(&mut self, bytes: &[u8], key: &ChannelKey, now: Instant) -> Option<Fate> {
+        let hello = match &mut self.stage {
+            Stage::Client(channel) => {
+                self.progress = now;
+                channel.feed(bytes);
+                return None;
+            }
+            Stage::Stranger(hello) => {
+                hello.extend(bytes);
+                // Those who speak something else need not be waited for.
+                if !b"mwnames".starts_with(&hello[..hello.len().min(7)]) {
+                    return Some(Fate::Malformed);
+                }
+                hello.first_chunk::<HELLO_BYTES>()?
+            }
+        };
+        let (verdict, fate) = match Hello::parse(hello) {
+            Err(_) => return Some(Fate::Malformed),
+            Ok(hello) if hello.version != VERSION => (Verdict::Version, Fate::OtherVersion),
+            Ok(hello) => match key.answer(&hello) {
+                None => (Verdict::Secret, Fate::WrongSecret),
+                Some((answer, channel)) => {
+                    self.stage = Stage::Client(channel);
+                    self.progress = now;
+                    self.out = welcome(Verdict::Welcome(answer));
+                    return None;
+                }
+            },
+        };
+        let _ = self.stream.write(&welcome(verdict));
+        Some(fate)
+    }
+
+    /// Sends what waits. Whether nothing waits any more.
+    fn flush(&mut self, now: Instant) -> io::Result<bool> {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.sent += count;
+                    self.progress = now;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

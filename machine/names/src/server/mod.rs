@@ -1,0 +1,314 @@
+//! The server of `mapwire serve`: one thread, one loop, everything in memory.
+//!
+//! Whoever connects is a stranger until a handshake proves the secret. Strangers are few at a time, have little time and cost no
+//! computation with keys beyond a hash and a tag. Clients are asked for nothing between their requests; one that says nothing for long is
+//! dropped, and connects anew when it wants something. What it has put lasts by its leases, not by its connection.
+
+mod connection;
+mod memory;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::channel::ChannelKey;
+use crate::protocol::Request;
+use crate::{LeaseId, SharedSecret, fill_random};
+use connection::{Connection, Fate};
+use memory::{ClientId, Memory};
+
+/// Connections at a time: two for each rank of the largest job.
+const MAX_CONNECTIONS: usize = 8_192;
+/// Those of them that have not proven the secret; the oldest makes room.
+const MAX_STRANGERS: usize = 64;
+/// Descriptors for other things.
+const SPARE_DESCRIPTORS: u64 = 32;
+/// Connections that are accepted before others are served.
+const MAX_ACCEPTS: usize = 64;
+/// How often leases and idle connections are looked at.
+const SWEEP: Duration = Duration::from_millis(250);
+
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+const FIRST: u64 = 2;
+
+/// What the server has counted since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Of these, those that proved the secret.
+    pub welcomed: u64,
+    /// Those that did not prove it.
+    pub wrong_secret: u64,
+    /// Those of another version.
+    pub other_version: u64,
+    /// Those that were ended since what they sent was malformed.
+    pub malformed: u64,
+    /// Those that were ended since they said or took nothing for too long.
+    pub idle: u64,
+    /// Those that were refused, or ended as the oldest strangers, for lack of room.
+    pub no_room: u64,
+    /// Requests answered.
+    pub requests: u64,
+}
+
+/// A server of names, bound to its port.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    epoll: OwnedFd,
+    key: Key,
+    memory: Memory,
+    connections: HashMap<u64, Connection>,
+    /// In the order in which they came; some are none any more.
+    strangers: VecDeque<u64>,
+    most_connections: usize,
+    next: u64,
+    next_sweep: Instant,
+    stats: ServerStats,
+    buffer: Vec<u8>,
+}
+
+/// Not to be printed.
+struct Key(ChannelKey);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Server {
+    /// Listens at `address`. Port 0 takes any that is free.
+    ///
+    /// # Errors
+    /// The port is in use, the address is none of this host, or the kernel refuses.
+    pub fn bind(address: SocketAddr, secret: &SharedSecret) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(&epoll, listener.as_fd(), LISTENER)?;
+        Ok(Self {
+            listener,
+            epoll,
+            key: Key(ChannelKey::new(secret)),
+            memory: Memory::default(),
+            connections: HashMap::new(),
+            strangers: VecDeque::new(),
+            most_connections: most_connections(),
+            next: FIRST,
+            next_sweep: Instant::now() + SWEEP,
+            stats: ServerStats::default(),
+            buffer: vec![0; 16 << 10],
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        self.stats
+    }
+
+    /// Serves until `stop` is readable.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn serve(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+        watch(&self.epoll, stop, STOP)?;
+        let outcome = self.serve_all();
+        epoll::delete(&self.epoll, stop)?;
+        outcome
+    }
+
+    fn serve_all(&mut self) -> io::Result<()> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
+        loop {
+            let is_idle = self.connections.is_empty() && self.memory.sizes().1 == 0;
+            let limit = (!is_idle).then(|| Timespec::try_from(SWEEP).ok()).flatten();
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), limit.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let now = Instant::now();
+            for event in &events {
+                let data = event.data;
+                match data.u64() {
+                    LISTENER => self.accept(now),
+                    STOP => return Ok(()),
+                    id => self.serve_one(id, now),
+                }
+            }
+            if now >= self.next_sweep {
+                self.next_sweep = now + SWEEP;
+                self.sweep(now);
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..MAX_ACCEPTS {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.take(stream, now),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                    // No descriptors or no memory. A stranger that goes frees some.
+                    _ => {
+                        if !self.drop_oldest_stranger() {
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, stream: TcpStream, now: Instant) {
+        self.stats.accepted += 1;
+        if self.connections.len() >= self.most_connections && !self.drop_oldest_stranger() {
+            self.stats.no_room += 1;
+            connection::refuse(stream);
+            return;
+        }
+        let id = self.next;
+        if stream.set_nonblocking(true).is_err() || watch(&self.epoll, stream.as_fd(), id).is_err()
+        {
+            return;
+        }
+        self.next += 1;
+        self.connections.insert(id, Connection::new(stream, now));
+        self.strangers.push_back(id);
+        let stays = |id: &u64| {
+            self.connections
+                .get(id)
+                .is_some_and(Connection::is_stranger)
+        };
+        if self.strangers.len() > MAX_STRANGERS {
+            self.strangers.retain(stays);
+        }
+        if self.strangers.len() > MAX_STRANGERS {
+            self.drop_oldest_stranger();
+        }
+    }
+
+    fn drop_oldest_stranger(&mut self) -> bool {
+        while let Some(id) = self.strangers.pop_front() {
+            if self
+                .connections
+                .get(&id)
+                .is_some_and(Connection::is_stranger)
+            {
+                self.stats.no_room += 1;
+                self.connections.remove(&id);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn serve_one(&mut self, id: u64, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let (memory, requests) = (&mut self.memory, &mut self.stats.requests);
+        let mut answer = |request| {
+            *requests += 1;
+            let lease = match request {
+                Request::Grant => unused(memory)?,
+                _ => LeaseId(0),
+            };
+            Some(memory.handle(ClientId(id), request, lease, now))
+        };
+        let was_stranger = connection.is_stranger();
+        let fate = connection.serve(&self.key.0, &mut self.buffer, &mut answer, now);
+        if was_stranger && !connection.is_stranger() {
+            self.stats.welcomed += 1;
+        }
+        let interest = match fate {
+            Fate::Reads => epoll::EventFlags::IN,
+            Fate::Writes => epoll::EventFlags::OUT,
+            over => {
+                match over {
+                    Fate::WrongSecret => self.stats.wrong_secret += 1,
+                    Fate::OtherVersion => self.stats.other_version += 1,
+                    Fate::Malformed => self.stats.malformed += 1,
+                    _ => {}
+                }
+                self.connections.remove(&id);
+                return;
+            }
+        };
+        let data = epoll::EventData::new_u64(id);
+        if connection.is_newly(fate)
+            && epoll::modify(&self.epoll, connection.as_fd(), data, interest).is_err()
+        {
+            self.connections.remove(&id);
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        self.memory.handle_time(now);
+        let before = self.connections.len();
+        self.connections
+            .retain(|_, connection| !connection.is_late(now));
+        self.stats.idle += (before - self.connections.len()) as u64;
+    }
+}
+
+fn watch(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+    let data = epoll::EventData::new_u64(token);
+    Ok(epoll::add(epoll, fd, data, epoll::EventFlags::IN)?)
+}
+
+/// A random number that no lease has.
+fn unused(memory: &Memory) -> Option<LeaseId> {
+    loop {
+        let mut bytes = [0; 8];
+        fill_random(&mut bytes).ok()?;
+        // As those of etcd, it fits a signed number and is not 0.
+        let id = LeaseId(u64::from_le_bytes(bytes) >> 1);
+        if id.0 != 0 && !memory.has(id) {
+            return Some(id);
+        }
+    }
+}
+
+/// How many connections the limit on descriptors allows, which is raised as far as it may be.
+fn most_connections() -> usize {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let wanted = MAX_CONNECTIONS as u64 + SPARE_DESCRIPTORS;
+    let raised = maximum.map_or(wanted, |most| most.min(wanted));
+    let limit = Rlimit {
+        current: Some(raised),
+        maximum,
+    };
+    let now = getrlimit(Resource::Nofile).current;
+    let current = match now {
+        Some(now) if now < raised => match setrlimit(Resource::Nofile, limit) {
+            Ok(()) => raised,
+            Err(_) => now,
+        },
+        Some(now) => now,
+        None => wanted,
+    };
+    let most = current.saturating_sub(SPARE_DESCRIPTORS).max(1);
+    usize::try_from(most).map_or(MAX_CONNECTIONS, |most| most.min(MAX_CONNECTIONS))
+}
