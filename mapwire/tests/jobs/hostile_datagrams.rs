@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use mapwire::{Cause, Node, Rights};
+use mapwire_seal::VERSION;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::harness::{Rank, job};
@@ -325,7 +326,7 @@ fn handshakes(targets: &[SocketAddr], a_second: u64) -> u64 {
         let due = (start.elapsed().as_nanos() as u64 * a_second / 1_000_000_000).max(1);
         while sent < due {
             let to = sent as usize % targets.len();
-            let mut bytes = vec![1, 1, 1 - to as u8, 0, to as u8, 0, 0, 0];
+            let mut bytes = vec![1, VERSION, 1 - to as u8, 0, to as u8, 0, 0, 0];
             bytes.extend(dice.bytes(8 + 48));
             bytes.extend([0; 24]);
             bytes.extend(dice.bytes(16));
