@@ -1,6 +1,6 @@
 //! What strangers, and peers that lie, can do.
 
-use mapwire_seal::{Cause, INITIATE_BYTES, Opened, Rotation, Sessions};
+use mapwire_seal::{Cause, INITIATE_BYTES, Opened, Rotation, Sessions, VERSION};
 use mapwire_wire::NodeId;
 
 use crate::world::{MS, Random, SECOND, World, address, config, fill, key};
@@ -19,7 +19,7 @@ fn random_bytes_have_no_effect() {
         let mut bytes = vec![0; length];
         fill(&mut random, &mut bytes);
         if round % 4 == 0 {
-            bytes[..2].copy_from_slice(&[1, 1]);
+            bytes[..2].copy_from_slice(&[1, VERSION]);
             bytes[6..8].fill(0);
         }
         let opened = world.hand(&address(9), 1, bytes);

@@ -10,7 +10,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_sealed_envelope_has_type_index_counter_ciphertext_and_tag() {
+fn a_sealed_envelope_has_type_length_index_counter_ciphertext_and_tag() {
     let mut world = World::new(Random::new(2), Rotation::default());
     world.send(0).unwrap_err();
     world.run_for(SECOND);
@@ -21,7 +21,7 @@ fn a_sealed_envelope_has_type_index_counter_ciphertext_and_tag() {
     world.nodes[0]
         .seal(now_ns, NodeId(1), &mut datagram)
         .unwrap();
-    assert_eq!(datagram[..4], [4, 0, 0, 0]);
+    assert_eq!(datagram[..4], [4, 0, 50, 0]);
     assert_eq!(datagram[4..8], index.to_le_bytes());
     assert_eq!(datagram[8..16], 1u64.to_le_bytes(), "the confirm was 0");
 }
@@ -46,28 +46,32 @@ fn the_cipher_is_aes_128_gcm() {
 }
 
 #[test]
-fn a_plain_envelope_has_type_node_and_job() {
+fn a_plain_envelope_has_type_length_node_and_job() {
     let sender = Plain::new(NodeId(0x0102), 0x200, 0x0a0b_0c0d);
-    let mut datagram = *b"________link";
+    let mut datagram = *b"____________link";
     sender.seal(NodeId(3), &mut datagram).unwrap();
-    assert_eq!(hex(&datagram[..8]), "050002010d0c0b0a");
+    assert_eq!(hex(&datagram[..12]), "05001000020100000d0c0b0a");
     let mut receiver = Plain::new(NodeId(3), 0x200, 0x0a0b_0c0d);
     let expected = Opened::Data {
         from: NodeId(0x0102),
-        bytes: 8..12,
+        bytes: 12..16,
     };
     assert_eq!(receiver.handle(&datagram), expected);
     for (at, cause) in [
         (0, Cause::Malformed),
         (1, Cause::Malformed),
-        (3, Cause::Misdirected),
-        (4, Cause::Misdirected),
+        (2, Cause::Malformed),
+        (3, Cause::Malformed),
+        (5, Cause::Misdirected),
+        (6, Cause::Malformed),
+        (7, Cause::Malformed),
+        (8, Cause::Misdirected),
     ] {
         let mut other = datagram;
         other[at] ^= 0x40;
         assert_eq!(receiver.handle(&other), Opened::Rejected(cause), "{at}");
     }
-    let bare = receiver.handle(&datagram[..8]);
+    let bare = receiver.handle(&datagram[..12]);
     assert_eq!(bare, Opened::Rejected(Cause::Malformed));
     let sealed = receiver.handle(&[4; 40]);
     assert_eq!(sealed, Opened::Rejected(Cause::Mode));
@@ -91,5 +95,5 @@ fn a_handshake_has_the_same_bytes_in_every_run() {
     assert_eq!(format!("{sum:016x}"), GOLDEN_SUM);
 }
 
-const GOLDEN_HEADER: &str = "01010000010000004d000000acb8270b";
-const GOLDEN_SUM: &str = "be3764e063357398";
+const GOLDEN_HEADER: &str = "01020000010000004d000000acb8270b";
+const GOLDEN_SUM: &str = "f5b9d97a82c789da";
