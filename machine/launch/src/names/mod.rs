@@ -5,8 +5,8 @@
 //!
 //! | key | attached to | value |
 //! |---|---|---|
-//! | `mapwire/job/NAME` | the job's lease | the [`Record`](record::Record): incarnation, size, the job's lease, release |
-//! | `mapwire/run/NAME/ID/claim/N` | its member's lease | the N-th [`Claim`](record::Claim): which ranks this member has |
+//! | `mapwire/job/NAME` | the job's lease | the `Record`: incarnation, size, the job's lease, release |
+//! | `mapwire/run/NAME/ID/claim/N` | its member's lease | the N-th `Claim`: which ranks this member has |
 //! | `…/ready/N`, `…/left/N` | the job's lease | the N-th member has seen the claims of all ranks; it has left |
 //! | `…/abort` | the job's lease | who ends the job, and why |
 //! | `…/value/KEY/RANK` | the job's lease | what a rank put |
@@ -15,17 +15,17 @@
 //! A *member* is a process that keeps a claim: `mapwire run --names` for the ranks that it starts, or a rank that nothing started. All
 //! members keep the job's lease, so that it ends with the last of them, and the last that leaves revokes it.
 //!
-//! Every value is signed ([`signed`]) by a key made of the shared secret and the incarnation. So is the job's secret
-//! ([`Incarnation::secret`](record::Incarnation::secret)), which stands nowhere. Who can write to the store and lacks the secret can end a job, and no more.
+//! Every value is signed (`signed`) by a key made of the shared secret and the incarnation. So is the job's secret
+//! (`Incarnation::secret`), which stands nowhere. Who can write to the store and lacks the secret can end a job, and no more.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`record`] | what the values say |
-//! | [`signed`] | a store whose values are signed |
-//! | [`forming`] | how members find together |
-//! | [`session`] | a member, on a thread |
-//! | [`launcher`] | the [`Launcher`](crate::Launcher) of ranks |
-//! | [`jobs`] | the jobs in a store, for users |
+//! | `record` | what the values say |
+//! | `signed` | a store whose values are signed |
+//! | `forming` | how members find together |
+//! | `session` | a member, on a thread |
+//! | `launcher` | the [`Launcher`](crate::Launcher) of ranks |
+//! | `jobs` | the jobs in a store, for users |
 
 mod forming;
 mod jobs;
