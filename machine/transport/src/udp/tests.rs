@@ -189,6 +189,56 @@ fn a_received_datagram_can_be_changed_without_harm_to_its_neighbours() {
     assert_eq!(count, 10);
 }
 
+/// A socket that is not told who sends, and asks datagrams themselves how long they are: their first byte, in pieces of 50.
+fn unnamed() -> Udp {
+    let mut udp = Udp::bind(&UdpConfig {
+        first_length: Some(|joined| 50 * usize::from(joined[0])),
+        ..UdpConfig::new(vec![V4])
+    })
+    .unwrap();
+    udp.set_naming(false);
+    udp
+}
+
+fn next_length(udp: &mut Udp) -> Option<usize> {
+    let datagram = udp.receive()?;
+    assert_eq!(datagram.from, None);
+    Some(datagram.bytes.len())
+}
+
+#[test]
+fn joined_datagrams_are_told_apart_by_what_they_say_themselves() {
+    let (mut from, mut to) = (udp(&[V4]), unnamed());
+    let destination = towards(address(&to));
+    let mut batch = from.batch();
+    for _ in 0..10 {
+        batch.push(&destination, &[2; 100], Payload::EMPTY, &[]);
+    }
+    batch.push(&destination, &[1; 50], Payload::EMPTY, &[]);
+    assert_eq!(batch.finish(), only_sent(11));
+    for _ in 0..10 {
+        assert_eq!(next_length(&mut to), Some(100));
+    }
+    assert_eq!(next_length(&mut to), Some(50));
+    assert_eq!(next_length(&mut to), None);
+}
+
+#[test]
+fn a_datagram_that_lies_about_its_length_is_not_cut_into_more_than_the_kernel_joins() {
+    let (mut from, mut to) = (udp(&[V4]), unnamed());
+    let destination = towards(address(&to));
+    for (bytes, first, pieces) in [(60_000, 0, 1), (60_000, 1, 1), (3200, 1, 64), (3201, 1, 1)] {
+        let mut content = vec![0; bytes];
+        content[0] = first;
+        let mut batch = from.batch();
+        batch.push(&destination, &content, Payload::EMPTY, &[]);
+        assert_eq!(batch.finish(), only_sent(1));
+        let lengths: Vec<usize> = core::iter::from_fn(|| next_length(&mut to)).collect();
+        assert_eq!(lengths.len(), pieces, "{bytes} bytes that say {first}");
+        assert_eq!(lengths.iter().sum::<usize>(), bytes);
+    }
+}
+
 #[test]
 fn each_of_several_sockets_receives_and_sends_by_its_own_address() {
     let mut many = udp(&[V4, V6, V4]);

@@ -14,6 +14,8 @@ use super::memory::Slab;
 
 /// Buffers that one call fills at most.
 const MAX_SLOTS: usize = 16;
+/// Datagrams that the kernel joins at most (`UDP_GRO_CNT_MAX`).
+const MAX_JOINED: usize = 64;
 /// Room for the control messages of a receive: the length of segments, and one more that nobody asks for.
 const CONTROL_WORDS: usize = 6;
 
@@ -99,9 +101,12 @@ impl Inbox {
         let buffer = self.slice(0, 0..self.buffer_bytes);
         // Without the detour of the C library, whose call can be cancelled.
         let (_, bytes) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
+        // Whoever lies about it gets no more datagrams looked at than the kernel would have joined.
+        let first = first_length(self.slice(0, 0..bytes));
+        let is_possible = bytes <= first.saturating_mul(MAX_JOINED);
         self.slots[0] = Slot {
             bytes,
-            segment_bytes: first_length(self.slice(0, 0..bytes)),
+            segment_bytes: if is_possible { first } else { 0 },
             from: None,
             is_malformed: false,
         };
