@@ -124,6 +124,7 @@ impl NodeConfig {
         )?;
         driver.trace = given("MAPWIRE_TRACE_FOLDER").map(Into::into);
         driver.net.loss = set.get("MAPWIRE_LOSS", str::parse)?;
+        driver.net.busy_poll_us = set.get("MAPWIRE_BUSY_POLL", str::parse)?;
         driver.net.capture = given("MAPWIRE_CAPTURE_FOLDER").map(Into::into);
         set.parse("MAPWIRE_VIEWS", &mut shared.views)?;
         driver.pin_limit_bytes = set.get("MAPWIRE_PIN_LIMIT", size::parse)?;
@@ -245,6 +246,7 @@ mod tests {
             ("MAPWIRE_TIMEOUT", "-1"),
             ("MAPWIRE_SHARED_BASE", "0xzz"),
             ("MAPWIRE_ADDRESSES", "10.0.0.0/99"),
+            ("MAPWIRE_BUSY_POLL", "50us"),
             ("MAPWIRE_TRANSPORT", "ofi:"),
         ] {
             let error = with(name, value).unwrap_err();

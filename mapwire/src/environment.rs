@@ -9,6 +9,7 @@ use std::sync::Once;
 /// Every variable that mapwire reads or sets; those of the launcher too.
 pub const VARIABLES: &[&str] = &[
     "MAPWIRE_BIND",
+    "MAPWIRE_BUSY_POLL",
     "MAPWIRE_CAPTURE_FOLDER",
     "MAPWIRE_CONFIG",
     "MAPWIRE_DRIVER",
