@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -62,6 +63,8 @@ fn is_good(place: &Place, done: &Done) {
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let captures: Vec<String> = names.filter(|name| name.contains("pcapng")).collect();
     assert_eq!(captures, ["all.pcapng"]);
+    let mode = std::fs::metadata(place.folder.join("all.pcapng")).unwrap();
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600, "it holds keys");
     if Command::new("tshark").arg("--version").output().is_err() {
         println!("skipped: no tshark here");
         return;

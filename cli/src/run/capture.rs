@@ -73,7 +73,10 @@ impl Capture {
             return Err("no rank joined the job, so none sent a datagram".to_owned());
         }
         let write = || {
-            let mut file = BufWriter::new(WholeFile::create_at(self.target)?);
+            let file = WholeFile::create_at(self.target)?;
+            // It holds keys and data of the job.
+            file.make_private()?;
+            let mut file = BufWriter::new(file);
             let merged = merge(sources, &mut file)?;
             file.flush()?;
             let file = file.into_inner().map_err(|error| error.into_error())?;

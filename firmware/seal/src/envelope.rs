@@ -10,7 +10,10 @@ use crate::keys::PublicKey;
 use crate::plain::Plain;
 use crate::sessions::{NotReady, Opened, Sessions};
 use crate::transmit::Transmit;
-use crate::wire::{PLAIN, PLAIN_FRONT_BYTES, SEALED, SEALED_BACK_BYTES, SEALED_FRONT_BYTES};
+use crate::wire::{
+    COOKIE, INITIATE, PLAIN, PLAIN_FRONT_BYTES, RESPOND, SEALED, SEALED_BACK_BYTES,
+    SEALED_FRONT_BYTES,
+};
 
 /// How datagrams between nodes are wrapped. The methods are those of [`Sessions`]; where nothing is sealed, every peer is ready, no
 /// key is wanted and there is nothing to transmit.
@@ -30,6 +33,18 @@ impl<A: Aead> Envelope<A> {
     #[must_use]
     pub const fn is_data(first: u8) -> bool {
         matches!(first, SEALED | PLAIN)
+    }
+
+    /// Whether a datagram with this first byte is of a handshake.
+    #[must_use]
+    pub const fn is_handshake(first: u8) -> bool {
+        matches!(first, INITIATE | RESPOND | COOKIE)
+    }
+
+    /// Whether what a datagram with this first byte brings about depends on the address of its sender, which is answered.
+    #[must_use]
+    pub const fn needs_sender(first: u8) -> bool {
+        first == INITIATE
     }
 
     /// Bytes of room that [`seal`](Self::seal) needs in front.

@@ -34,6 +34,9 @@ pub const SEALED_BACK_BYTES: usize = TAG_BYTES;
 /// Bytes before what a plain envelope holds.
 pub const PLAIN_FRONT_BYTES: usize = 12;
 
+/// Bytes of the shortest datagram of a link.
+const LEAST_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
+
 /// Types of envelopes.
 pub(crate) const INITIATE: u8 = 1;
 pub(crate) const RESPOND: u8 = 2;
@@ -314,7 +317,7 @@ pub fn first_length(joined: &[u8]) -> usize {
         _ => joined.len(),
     };
     match length {
-        0 => joined.len(),
+        ..LEAST_BYTES => joined.len(),
         length => length.min(joined.len()),
     }
 }
@@ -375,8 +378,10 @@ mod tests {
         assert_eq!(first_length(&joined), 300);
         joined[..4].copy_from_slice(&type_and_length(SEALED, 501));
         assert_eq!(first_length(&joined), 500);
-        joined[..4].copy_from_slice(&type_and_length(SEALED, 0));
-        assert_eq!(first_length(&joined), 500);
+        for short in [0, 1, LEAST_BYTES as u16 - 1] {
+            joined[..4].copy_from_slice(&type_and_length(SEALED, short));
+            assert_eq!(first_length(&joined), 500);
+        }
         for (kind, bytes) in [
             (INITIATE, INITIATE_BYTES),
             (RESPOND, RESPOND_BYTES),

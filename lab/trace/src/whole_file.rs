@@ -114,6 +114,18 @@ impl WholeFile {
         })
     }
 
+    /// Lets nobody but its owner read the file. Call it before anything is written.
+    ///
+    /// # Errors
+    /// The file system has no such modes.
+    pub fn make_private(&self) -> io::Result<()> {
+        match self.place {
+            // It is there already, and not a file of ours.
+            Place::Itself => Ok(()),
+            _ => Ok(rustix::fs::fchmod(&self.file, Mode::from(0o600))?),
+        }
+    }
+
     /// Gives the file its name, and tells how many bytes it has. It replaces the file that had the name.
     ///
     /// # Errors

@@ -109,3 +109,55 @@ fn what_a_rank_gives_back_before_it_computes_comes_to_others_at_once_over_udp() 
             .succeeds();
     }
 }
+
+#[test]
+fn ranks_that_meet_late_while_others_talk_or_sleep_meet_at_once_over_udp() {
+    use std::time::{Duration, Instant};
+    for wait in ["event", "adaptive"] {
+        job(4)
+            .called(wait)
+            .option("--transport", "udp")
+            .option("--wait", wait)
+            .run(|rank| {
+                let node = rank.node();
+                let buffer = node.alloc(4096).unwrap();
+                let export = node.export_buffer(&buffer).name("box").start().unwrap();
+                // 0 and 2 talk, and 1 and 3.
+                let peer = node.import(rank.number ^ 2, "box").rights(Rights::ALL);
+                let peer = peer.start().unwrap();
+                let talk = || {
+                    for turn in 1..=500 {
+                        std::thread::sleep(Duration::from_millis(1));
+                        if rank.number < 2 {
+                            peer.put_signal(&[], 0, 0, turn).unwrap();
+                        }
+                        export.wait_signal(0, turn).unwrap();
+                        if rank.number >= 2 {
+                            peer.put_signal(&[], 0, 0, turn).unwrap();
+                        }
+                    }
+                };
+                let meet = |other| {
+                    std::thread::sleep(Duration::from_millis(300));
+                    let start = Instant::now();
+                    node.import(other, "box").start().unwrap();
+                    let took = start.elapsed();
+                    assert!(took < Duration::from_secs(2), "met {other} after {took:?}");
+                };
+                std::thread::scope(|scope| {
+                    if rank.number == 0 {
+                        scope.spawn(|| meet(1));
+                    }
+                    talk();
+                });
+                rank.meet("talked");
+                match rank.number {
+                    3 => meet(2),
+                    // Whoever sleeps has the service thread to answer.
+                    _ => std::thread::sleep(Duration::from_millis(600)),
+                }
+                rank.meet("met");
+            })
+            .succeeds();
+    }
+}

@@ -151,6 +151,8 @@ pub struct Link<T> {
     reorder: Reorder<T>,
     acks: Acks,
     pub(super) rtt: Rtt,
+    /// A packet has timed the round trip, not only a greeting.
+    is_measured: bool,
     pub(super) window: Window,
     pacer: Pacer,
     pub(super) paths: Paths,
@@ -197,6 +199,7 @@ impl<T> Link<T> {
             reorder: Reorder::new(first_sequence),
             acks: Acks::default(),
             rtt: Rtt::new(config.initial_rtt_ns),
+            is_measured: false,
             window: Window::new(config.max_datagram_bytes.into()),
             pacer: Pacer::default(),
             paths: Paths::new(config.paths),
@@ -437,6 +440,7 @@ impl<T> Link<T> {
         self.reorder = Reorder::new(self.first_sequence);
         self.acks.clear();
         self.rtt = Rtt::new(self.config.initial_rtt_ns);
+        self.is_measured = false;
         self.window = Window::new(self.config.max_datagram_bytes.into());
         self.pacer = Pacer::default();
         self.loss_ns = None;
@@ -482,9 +486,11 @@ impl<T> Link<T> {
             let delay_ns = ack.map_or(0, |ack| ack.delay_ns.into());
             let took_ns = now_ns.saturating_sub(newest.sent_ns);
             self.rtt.sample(took_ns, delay_ns, self.ack_delay_ns());
+            self.is_measured = true;
         } else if let Some(sent_ns) = carried_ns {
-            // Had the peer's packet waited for long, an ack would have gone before it.
+            // Had the peer's packet waited for longer than a share of the round trip, an ack would have gone before it.
             self.rtt.sample(now_ns.saturating_sub(sent_ns), 0, 0);
+            self.is_measured = true;
         }
         // Where a packet says only what is expected next, its time of transmission is not known; now is after each reduction.
         let sent_ns = newest.map_or(now_ns, |newest| newest.sent_ns);
@@ -521,6 +527,10 @@ impl<T> Link<T> {
     /// How long an ack waits for a packet to carry it: a share of the round trip, which the peer measures alike, so that busy nodes
     /// that answer each other seldom send acks by themselves.
     fn ack_delay_ns(&self) -> u64 {
+        if !self.is_measured {
+            // A greeting's round trip says nothing of packets: peers may have met meanwhile.
+            return self.config.ack_delay_ns;
+        }
         let share_ns = self.rtt.smoothed_ns() / ACKS_A_ROUND_TRIP;
         let most_ns = MOST_ACK_DELAY_NS.max(self.config.ack_delay_ns);
         share_ns.clamp(self.config.ack_delay_ns, most_ns)
@@ -608,7 +618,10 @@ impl<T> Link<T> {
         }
         let epoch = self.greeting.known()?;
         // A packet that goes now says as much as an ack.
-        let may_carry = !self.dead && self.reorder.is_empty() && self.acks.may_be_carried();
+        let may_carry = !self.dead
+            && self.reorder.is_empty()
+            && self.acks.may_be_carried()
+            && self.reply_path == self.paths.current();
         if may_carry && let Some(datagram) = self.poll_data(now_ns, epoch, waiting_bytes) {
             return Some(datagram);
         }

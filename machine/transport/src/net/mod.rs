@@ -125,7 +125,7 @@ pub struct Net {
     /// Handshakes may have something to send.
     greets: bool,
     naming: Naming,
-    /// Looks since the clock was last read in [`is_due`](Self::is_due).
+    /// Looks since the clock was last read in [`is_due_soon`](Self::is_due_soon).
     looks: u8,
     capture: Option<Box<Capture>>,
     lossy: Option<Box<Lossy>>,
@@ -350,14 +350,13 @@ impl Net {
         }?;
         let (from, bytes) = (datagram.from, datagram.bytes);
         let now_ns = now_ns();
-        if from.is_none()
-            && !bytes
-                .first()
-                .is_some_and(|first| Envelope::<Cipher>::is_data(*first))
-        {
-            // It comes again, and then its sender is known.
+        let first = bytes.first().copied().unwrap_or_default();
+        if Envelope::<Cipher>::is_handshake(first) {
             self.naming.handle_handshake(now_ns);
-            return Some(Arrival::Other);
+            if from.is_none() && Envelope::<Cipher>::needs_sender(first) {
+                // It comes again, and then its sender is known.
+                return Some(Arrival::Other);
+            }
         }
         let (address, length) = from.as_ref().map_or(([0; 18], 0), bytes_of);
         let opened = (self.envelope).handle(now_ns, &address[..length], bytes, &mut entropy);
@@ -375,7 +374,6 @@ impl Net {
             },
             Opened::Handled => {
                 self.greets = true;
-                self.naming.handle_handshake(now_ns);
                 match self.envelope.poll_wanted_key() {
                     Some(peer) => Arrival::Stranger(peer),
                     None => Arrival::Other,
@@ -437,7 +435,9 @@ impl Net {
     #[inline]
     pub fn is_due_soon(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
         self.looks = (self.looks + 1) % LOOKS_TO_DUE;
-        self.greets || self.looks == 0 && self.is_due(now_ns())
+        // An answer waits: whoever sleeps does not look again soon.
+        let waits = self.greets || self.envelope.poll_at() == Some(0);
+        waits || self.looks == 0 && self.is_due(now_ns())
     }
 
     /// A peer whose paths have become shorter, and the longest datagram that a link may send there now, in bytes.

@@ -1,8 +1,9 @@
 //! When the kernel is asked who has sent a datagram. That makes a small one an eighth slower, and only handshakes need it: their answers
 //! go to the sender's address, which their cookies bind.
 
-/// For how long after a handshake's datagram: longer than handshakes wait before they first repeat themselves.
-const NAMING_NS: u64 = 50_000_000;
+/// For how long after a handshake's datagram: longer than handshakes ever wait before they repeat themselves, so that the datagrams of
+/// other peers do not end it before.
+const NAMING_NS: u64 = 1_000_000_000;
 
 /// Whether the kernel is asked. It is at first.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl Naming {
         }
     }
 
-    /// A handshake is under way.
+    /// A datagram of a handshake has come, whoever has sent it.
     #[cold]
     pub(super) fn handle_handshake(&mut self, now_ns: u64) {
         if self.until_ns.is_none() {
