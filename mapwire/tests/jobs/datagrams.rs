@@ -70,11 +70,16 @@ fn a_rank_that_dies_over_udp_is_named_to_those_that_wait_for_it() {
 
 #[test]
 fn what_a_rank_gives_back_before_it_computes_comes_to_others_at_once_over_udp() {
+    a_lock_comes_at_once_over("udp");
+}
+
+/// However ranks wait, a lock that its holder gives back before it computes comes to the other at once.
+pub(crate) fn a_lock_comes_at_once_over(transport: &str) {
     use std::time::{Duration, Instant};
     for wait in ["poll", "event", "adaptive"] {
         job(2)
             .called(wait)
-            .option("--transport", "udp")
+            .option("--transport", transport)
             .option("--wait", wait)
             .run(|rank| {
                 let node = rank.node();

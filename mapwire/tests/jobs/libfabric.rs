@@ -1,10 +1,9 @@
 //! Ranks that reach each other through libfabric, as ranks of different hosts may.
 
-use std::time::{Duration, Instant};
-
 use mapwire::Rights;
 use mapwire_transport::ofi::providers;
 
+use crate::datagrams::a_lock_comes_at_once_over;
 use crate::harness::denials::outlive_sigterm;
 use crate::harness::job;
 use crate::sharing::on_both_over;
@@ -114,43 +113,7 @@ fn ranks_that_sleep_are_woken_by_what_comes_over_libfabric_whatever_they_wait_fo
     if !has("tcp") {
         return;
     }
-    for wait in ["poll", "event", "adaptive"] {
-        job(2)
-            .called(wait)
-            .option("--transport", "ofi:tcp")
-            .option("--wait", wait)
-            .run(|rank| {
-                let node = rank.node();
-                let shared = mapwire::Shared::open(&node, 1).unwrap();
-                for turn in 0..2 {
-                    shared.barrier().unwrap();
-                    if rank.number == 1 {
-                        drop(shared.lock(0).unwrap());
-                    }
-                    shared.barrier().unwrap();
-                    if rank.number == 1 {
-                        // It has the lock from here on, and calls nothing once it has given it back.
-                        let held = shared.lock(0).unwrap();
-                        rank.meet(&format!("held {turn}"));
-                        std::thread::sleep(Duration::from_millis(200));
-                        drop(held);
-                        let end = Instant::now() + Duration::from_millis(700);
-                        while Instant::now() < end {
-                            std::hint::spin_loop();
-                        }
-                    } else {
-                        rank.meet(&format!("held {turn}"));
-                        let start = Instant::now();
-                        drop(shared.lock(0).unwrap());
-                        let took = start.elapsed();
-                        assert!(took < Duration::from_millis(450), "{took:?}");
-                    }
-                }
-                shared.barrier().unwrap();
-                shared.close().unwrap();
-            })
-            .succeeds();
-    }
+    a_lock_comes_at_once_over("ofi:tcp");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! When the kernel is asked who has sent a datagram. That makes a small one an eighth slower, and only handshakes need it: their answers
+//! When the kernel is asked who has sent a datagram. That makes a small one about a tenth slower, and only handshakes need it: their answers
 //! go to the sender's address, which their cookies bind.
 
 /// For how long after a handshake's datagram: longer than handshakes ever wait before they repeat themselves, so that the datagrams of

@@ -91,7 +91,7 @@ impl Inbox {
     }
 
     /// Fills the first buffer without asking who has sent what is there, nor where its datagrams end: `first_length` tells of the first,
-    /// and the kernel joins equally long ones only, of which the last may be shorter. That is an eighth of a small datagram's latency.
+    /// and the kernel joins equally long ones only, of which the last may be shorter. That is about a tenth of a small datagram's latency.
     #[inline(always)]
     pub(in super::super) fn receive_unnamed(
         &mut self,
