@@ -8,7 +8,7 @@
 //! | `mpirun` (Open MPI), `prterun`, `srun --mpi=pmix` | PMIx | by `libpmix.so.2`, loaded when it is needed |
 //! | `srun --mpi=pmi2` | PMI-2 | here, over the inherited descriptor |
 //! | `mpiexec` (MPICH, hydra) | PMI-2 or PMI-1 | the same |
-//! | none, or `mapwire run --names` | [names](names) | by `mapwire serve` or etcd |
+//! | none, or `mapwire run --names` | [names] | by `mapwire serve` or etcd |
 //!
 //! Nothing of the launchers is needed to build this crate.
 
