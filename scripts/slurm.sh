@@ -105,6 +105,8 @@ $(for ((at = 1; at <= nodes; at++)); do
     done)
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=FORCE:8 State=UP
 CONF
+    # Else files are named by the job's number alone, in /tmp, where a run that was killed has left the same.
+    echo "PMIxCliTmpDirBase=$folder" >"$folder/mpi.conf"
     daemon munged munged --foreground --num-threads=2 --key-file="$folder/munge/key" --socket="$folder/munge/socket" \
         --pid-file="$folder/munge/pid" --seed-file="$folder/munge/seed" --log-file="$folder/munge/log" --force
     wait_for "munged does not listen" test -S "$folder/munge/socket"
