@@ -26,6 +26,7 @@ pub(crate) mod copies;
 mod mapped;
 mod parts;
 mod proxies;
+mod remote;
 mod requests;
 mod ring;
 
@@ -156,6 +157,8 @@ struct Held {
     name: String,
     /// The exporter is on another host.
     is_remote: bool,
+    /// Libfabric moves memory from and to the exporter's.
+    moves_memory: bool,
 }
 
 impl Import {
@@ -287,8 +290,13 @@ impl Import {
             return self.send_slow(data.into(), offset, true, None);
         }
         self.send_slow(data.into(), offset, false, None)?;
+        self.notify(offset, data.len() as u64)
+    }
+
+    /// Has the exporter's notification handler run, as after a message of these bytes.
+    fn notify(&self, offset: u64, length: u64) -> Result<()> {
         let grant = &self.held.local.grant;
-        let notice = notice(grant.export, grant.key, offset, data.len() as u64);
+        let notice = notice(grant.export, grant.key, offset, length);
         let command = CommandRepr::Handler {
             to: Endpoint::first_of(grant.node()),
             handler: NOTICE_HANDLER,

@@ -7,7 +7,7 @@ mod bare_fabric;
 mod conformance;
 mod datagrams;
 mod far;
-mod peers;
+pub(crate) mod peers;
 mod receiving;
 mod sending;
 mod telling;
@@ -46,6 +46,7 @@ use crate::imports::GivenUp;
 use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
+use crate::remote::Remotes;
 use crate::shared::SharedPort;
 pub(crate) use attention::ATTENTIVE_NAP;
 use attention::Attention;
@@ -90,7 +91,7 @@ pub struct Driver<F: Fabric = JobFabric> {
     garbage: GarbagePage,
     pub(crate) queue: CommandQueue,
     bells: Arc<F::Bells>,
-    peers: PeerWords,
+    pub(crate) peers: PeerWords,
     pub(crate) breaches: Breaches,
     /// For how long a peer may be silent that is awaited.
     silence: Duration,
@@ -112,6 +113,8 @@ pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
+    /// Memory that libfabric moves, where it does.
+    pub(crate) remotes: Option<Box<Remotes>>,
     left_datagram: LeftDatagram,
     attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
@@ -169,6 +172,7 @@ impl<F: Fabric> Driver<F> {
         }
         let (pins, rules) = Pins::new(config.pinner.open()?, config);
         node.open_process(PROCESS, rules, WORDS)?;
+        let remotes = Remotes::new(fabric.far(), &mut node, rules)?;
         let capture = match &config.trace {
             None => None,
             Some(folder) => {
@@ -201,6 +205,7 @@ impl<F: Fabric> Driver<F> {
             teller: Teller::new(words, nodes),
             log: Log::new(),
             shared: None,
+            remotes,
             left_datagram,
             attention: Attention::default(),
             left_store: None,

@@ -270,6 +270,12 @@ impl<F: Fabric> Engine<F> {
         self.lock().fabric.is_remote(rank)
     }
 
+    /// Whether libfabric stores to and fetches from the memory of a rank.
+    #[must_use]
+    pub fn moves_memory(&self, of: NodeId) -> bool {
+        self.lock().moves_memory(of)
+    }
+
     /// The provider of libfabric that far ranks are reached by, where there are any.
     #[must_use]
     pub fn provider(&self) -> Option<String> {

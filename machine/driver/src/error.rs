@@ -88,6 +88,14 @@ pub enum DriverError {
     /// The peer is gone.
     #[error("rank {} is gone: it has left the job or died", rank(.0))]
     PeerGone(NodeId),
+    /// The provider has not moved memory.
+    #[error("libfabric moved not all of a transfer with rank {}: {error}", rank(.peer))]
+    Remote {
+        /// The peer.
+        peer: NodeId,
+        /// Why.
+        error: mapwire_transport::ofi::rma::RmaError,
+    },
     /// This process has no descriptor left for memory that a peer passed.
     #[error("no file descriptor is left for the memory that rank {} exports; raise the limit (`ulimit -n`)", rank(.0))]
     NoDescriptor(NodeId),

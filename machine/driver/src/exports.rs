@@ -122,7 +122,7 @@ impl<F: Fabric> Driver<F> {
         };
         // Most of the shared memory's segment is not used at a time.
         let pins_late = matches!(request.direct, Some(DirectMemory::Views(_)));
-        if is_taken || !self.passes_memory() {
+        if is_taken || !(self.passes_memory() || self.remotes.is_some()) {
             request.direct = None;
         }
         if request.length > 0
@@ -215,6 +215,7 @@ impl<F: Fabric> Driver<F> {
             // Importers may have kept the memory, whatever they say.
             let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
             moved = buffer.revoke();
+            self.orphan(id);
         }
         self.poll();
         Ok(moved?)
@@ -299,8 +300,13 @@ impl<F: Fabric> Driver<F> {
             Act::GrantedApart { to, export } => {
                 let mut exports = self.exports.iter();
                 let local = exports.find(|local| local.id == export);
-                if let Some(DirectMemory::Views(_)) = local.and_then(LocalExport::direct) {
-                    self.hear(to.node);
+                match local.and_then(LocalExport::direct).cloned() {
+                    Some(DirectMemory::Views(_)) => self.hear(to.node),
+                    Some(DirectMemory::Buffer(buffer)) => {
+                        let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+                        self.announce(to, export, &buffer);
+                    }
+                    None => {}
                 }
             }
             Act::ImportOver { request } => {

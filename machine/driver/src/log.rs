@@ -11,6 +11,7 @@ use mapwire_wire::{ExportId, NodeId, Refusal};
 
 use crate::breach::Breach;
 use crate::error::DriverError;
+use crate::remote::RegisterError;
 
 /// Lines that are kept; those beyond are counted.
 const LINES: usize = 64;
@@ -48,6 +49,13 @@ pub(crate) enum Line {
         to: NodeId,
         export: ExportId,
         error: DriverError,
+    },
+    NotRegistered {
+        export: ExportId,
+        error: RegisterError,
+    },
+    KeptMemory {
+        peer: NodeId,
     },
     PassLost {
         to: NodeId,
@@ -104,6 +112,12 @@ impl Line {
             }
             Self::NotPassed { to, export, error } => {
                 tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
+            }
+            Self::NotRegistered { export, error } => {
+                tracing::warn!(%export, %error, "an export goes by packets: libfabric does not reach its memory");
+            }
+            Self::KeptMemory { peer } => {
+                tracing::error!(%peer, "a peer is gone, and libfabric keeps memory of a transfer to it: the process ends");
             }
             Self::BadCard { peer, error } => {
                 tracing::error!(%peer, %error, "a peer cannot be reached");

@@ -8,6 +8,7 @@ use mapwire_transport::fabric::Fabric;
 use mapwire_wire::NodeId;
 
 use crate::driver::Driver;
+use crate::remote::Moved;
 
 /// A figure's name and meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ struct Sources {
     nic: mapwire_nic::Counters,
     refused_stores: u64,
     dropped_notices: u64,
+    moved: Moved,
     pages: mapwire_translation::Counters,
     shared: mapwire_dsm::Counters,
     links: Links,
@@ -101,6 +103,7 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
         nic,
         refused_stores,
         dropped_notices,
+        moved,
         pages,
         shared,
         links,
@@ -153,6 +156,14 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
             ),
             *dropped_notices,
         ),
+        (
+            counter(
+                "moves",
+                "Stores and fetches of memory by libfabric, past the NIC",
+            ),
+            moved.transfers,
+        ),
+        (counter("moved_bytes", "Bytes of those"), moved.bytes),
         (counter("fetches", "Fetches completed"), nic.fetches),
         (
             counter("fetches_served", "Fetches served for other ranks"),
@@ -313,6 +324,7 @@ impl<F: Fabric> Driver<F> {
             nic: *self.nic().counters(),
             refused_stores: self.refused_stores(),
             dropped_notices: self.dropped_notices(),
+            moved: self.moved(),
             pages: TranslationDesign::counters(self.nic().translation()) + self.page_counters(),
             shared: self.shared_before + self.shared_counters(),
             links,

@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use mapwire_host::memory::{MappedBuffer, raw, words};
 use mapwire_nic::{Dma, Piece, Source, Transmit};
 use mapwire_translation::{Frame, PAGE_BYTES};
+use mapwire_transport::ofi::OfiPinner;
+use mapwire_transport::ofi::rma::Registrar;
 use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
 use mapwire_transport::transport::{SendError, Transport};
 use mapwire_wire::{Atomic, CHUNK_BYTES, Width};
@@ -157,6 +159,14 @@ pub(crate) fn store_minipage(from: *const u8, peer: &MappedBuffer, offset: usize
     // mapped while the port lives; the destination was checked above, and is another memory. The application may not
     // store to the minipage meanwhile: the model takes its write access away before it asks for this copy.
     unsafe { raw::copy(from, to, length) };
+}
+
+/// What registers memory of transfers.
+pub(crate) fn pinner(registrar: Registrar) -> OfiPinner {
+    // SAFETY: an operation uses memory of a transfer only, whose caller waits until it is over: it lends the memory for as long, and
+    // looks whether it is mapped. Without hardware a region of other memory is a note that nobody reads; with it, pages are given back as
+    // the transfer ends.
+    unsafe { OfiPinner::new(registrar) }
 }
 
 /// Ends the process at once: no destructor runs, as befits a signal handler.

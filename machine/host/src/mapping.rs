@@ -226,6 +226,21 @@ impl Mapping {
         Ok(())
     }
 
+    /// Lets go of the file: fresh memory, private to this process, takes its place. A concurrent access sees the old or the new memory.
+    pub fn forget_file(&self) -> Result<(), Errno> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: as in `replace`.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                self.start.as_ptr().cast(),
+                self.bytes,
+                Rights::ReadWrite.prot(),
+                flags,
+            )
+        }?;
+        Ok(())
+    }
+
     /// Changes the rights of whole pages.
     pub(crate) fn protect(&self, offset: usize, bytes: usize, rights: Rights) -> Result<(), Errno> {
         let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use mapwire_host::mapping::Mapping;
 use mapwire_transport::ofi::Ofi;
-use mapwire_transport::ofi::rma::{LocalPiece, RemoteMemory, RemoteRights, RmaError};
+use mapwire_transport::ofi::rma::{Direction, LocalPiece, RemoteMemory, RemoteRights, RmaError};
 use mapwire_transport::payload::Payload;
 use mapwire_transport::transport::{SendError, Transport};
 use mapwire_wire::{Header, NodeId};
@@ -173,7 +173,13 @@ fn stores(ofi: &mut Ofi, bytes: usize, count: usize, most: usize) -> f64 {
     let start = Instant::now();
     while over < count {
         if begun < count && begun - over < most {
-            match ofi.write(PEER, &remote, 0, &piece, begun as u64) {
+            match ofi.transfer(
+                Direction::StoreInPlace,
+                PEER,
+                (&remote, 0),
+                &piece,
+                begun as u64,
+            ) {
                 Ok(()) => begun += 1,
                 Err(error) => assert_eq!(error, RmaError::WouldBlock),
             }

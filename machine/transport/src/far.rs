@@ -10,6 +10,7 @@ use mapwire_host::descriptors::occupy_stdio;
 use mapwire_wire::{Header, NodeId};
 
 use crate::net::{CardError, NetConfig};
+use crate::ofi::rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
 use crate::ofi::{Ofi, OfiConfig, OfiError, usual_provider};
 use crate::payload::Payload;
 use crate::rendezvous::Card;
@@ -17,6 +18,11 @@ use crate::transport::{Packet, ReceiveError, SendError, Transport};
 
 /// Providers whose endpoints have addresses of the Internet protocol, by which an interface is chosen.
 const BY_ADDRESS: [&str; 5] = ["tcp", "net", "udp", "sockets", "verbs"];
+
+/// The provider that a name of a layered one begins with.
+fn core_of(provider: &str) -> &str {
+    provider.split(';').next().unwrap_or_default()
+}
 
 /// See [the module](self).
 #[derive(Debug)]
@@ -52,10 +58,11 @@ impl Far {
         let mut config = OfiConfig {
             node: me,
             wants_fd: !net.spins,
+            // A transfer's memory is the program's, and cannot be given back before the library does.
+            patience: None,
             ..OfiConfig::new(&provider)
         };
-        let core = provider.split(';').next().unwrap_or_default();
-        let addresses = match BY_ADDRESS.contains(&core) {
+        let addresses = match BY_ADDRESS.contains(&core_of(&provider)) {
             true => &net.addresses[..],
             false => &[],
         };
@@ -112,6 +119,56 @@ impl Far {
     #[must_use]
     pub fn provider(&self) -> &str {
         self.ofi.provider()
+    }
+
+    /// Whether the provider stores to and fetches from memory of peers.
+    #[must_use]
+    pub fn has_rma(&self) -> bool {
+        self.ofi.has_rma()
+    }
+
+    /// Whether registered memory is reached by hardware, by the frames that it had as it was registered.
+    #[must_use]
+    pub fn has_hardware(&self) -> bool {
+        !["tcp", "udp", "net", "sockets", "shm"].contains(&core_of(self.provider()))
+    }
+
+    /// Registers memory of this process.
+    #[must_use]
+    pub fn registrar(&self) -> Registrar {
+        self.ofi.registrar()
+    }
+
+    /// Pieces of one store or fetch at most.
+    #[must_use]
+    pub fn max_pieces(&self) -> usize {
+        self.ofi.max_pieces()
+    }
+
+    /// Begins a store or fetch: see [`Ofi::transfer`].
+    ///
+    /// # Errors
+    /// As there; while the library is left alone there seems to be no room.
+    pub fn transfer(
+        &mut self,
+        direction: Direction,
+        peer: NodeId,
+        remote: (&RemoteMemory, u64),
+        pieces: &[LocalPiece<'_>],
+        token: u64,
+    ) -> Result<(), RmaError> {
+        match self.is_confined {
+            true => Err(RmaError::WouldBlock),
+            false => self.ofi.transfer(direction, peer, remote, pieces, token),
+        }
+    }
+
+    /// The next store or fetch that is over: see [`Ofi::poll_done`].
+    pub fn poll_done(&mut self) -> Option<RmaDone> {
+        match self.is_confined {
+            true => None,
+            false => self.ofi.poll_done(),
+        }
     }
 
     /// What threads may sleep on, where the provider has it: see [`Ofi::fd`].

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mapwire_host::mapping::Mapping;
-use mapwire_transport::ofi::rma::{LocalPiece, RemoteMemory, RemoteRights};
+use mapwire_transport::ofi::rma::{Direction, LocalPiece, RemoteMemory, RemoteRights};
 use mapwire_transport::ofi::{Ofi, OfiError};
 use mapwire_transport::payload::Payload;
 use mapwire_transport::transport::{ReceiveError, SendError, Transport};
@@ -234,9 +234,21 @@ fn memory_moves(provider: &str) {
                     piece(4096 + begun, CHUNK - 4096 - begun),
                 ];
                 let result = if is_store {
-                    ofi.write(NodeId(1), &remote, at as u64, &pieces, begun as u64)
+                    ofi.transfer(
+                        Direction::StoreInPlace,
+                        NodeId(1),
+                        (&remote, at as u64),
+                        &pieces,
+                        begun as u64,
+                    )
                 } else {
-                    ofi.read(NodeId(1), &remote, at as u64, &pieces, begun as u64)
+                    ofi.transfer(
+                        Direction::Fetch,
+                        NodeId(1),
+                        (&remote, at as u64),
+                        &pieces,
+                        begun as u64,
+                    )
                 };
                 match result {
                     Ok(()) => begun += 1,
@@ -297,7 +309,8 @@ fn a_wrong_key_reaches_nothing_of_another_process_over_shm() {
         offset: 0,
         bytes: 4096,
     }];
-    ofi.read(NodeId(1), &remote, 0, &piece, 1).unwrap();
+    ofi.transfer(Direction::Fetch, NodeId(1), (&remote, 0), &piece, 1)
+        .unwrap();
     let start = Instant::now();
     let done = loop {
         if let Some(done) = ofi.poll_done() {
@@ -331,7 +344,7 @@ fn a_killed_peer_is_gone(provider: &str) {
         bytes: 4096,
     }];
     let start = Instant::now();
-    let begun = ofi.write(NodeId(1), &remote, 0, &piece, 5);
+    let begun = ofi.transfer(Direction::StoreInPlace, NodeId(1), (&remote, 0), &piece, 5);
     let mut is_failed = begun.is_err();
     let mut is_gone = false;
     let mut is_told = false;

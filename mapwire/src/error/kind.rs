@@ -143,6 +143,7 @@ fn of_driver(error: &DriverError) -> Kind {
             Kind::System
         }
         DriverError::EventFd(_) => Kind::Limit,
+        DriverError::Remote { .. } => Kind::Gone,
         DriverError::PeerGone(_) | DriverError::Left => Kind::Gone,
         DriverError::Timeout { .. } => Kind::Timeout,
         DriverError::NoSuchRank { .. } | DriverError::ShortLanding { .. } => Kind::Range,

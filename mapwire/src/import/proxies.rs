@@ -53,6 +53,7 @@ impl Import {
                     engine: Arc::clone(engine),
                     way: engine.way_to(exporter),
                     is_remote: engine.is_remote(exporter),
+                    moves_memory: engine.moves_memory(exporter),
                     local,
                     node: node.clone(),
                     proxy,

@@ -47,7 +47,9 @@ impl Import {
             };
             return self.submit(&command, &copy[..data.len()]);
         }
-        if self.send_copy(data, offset, notify, signal)? {
+        if self.send_remote(data, offset, notify, signal)?
+            || self.send_copy(data, offset, notify, signal)?
+        {
             return Ok(());
         }
         let length = data.len() as u64;
@@ -80,6 +82,9 @@ impl Import {
             let mut copy = vec![0; into.len()];
             self.fetch_ring(offset, &mut copy)?;
             into.copy_from_slice(&copy);
+            return Ok(());
+        }
+        if self.fetch_remote(offset, into)? {
             return Ok(());
         }
         let word = self.begin_fetch(offset, into)?;

@@ -5,7 +5,7 @@ use mapwire_transport::ofi::providers;
 
 use crate::datagrams::a_lock_comes_at_once_over;
 use crate::harness::denials::outlive_sigterm;
-use crate::harness::job;
+use crate::harness::{is_rank, job};
 use crate::sharing::on_both_over;
 
 const BYTES: usize = 3 << 20;
@@ -60,6 +60,135 @@ fn messages_of_all_lengths_arrive_whole_and_in_order_over_libfabric() {
             })
             .succeeds();
     }
+}
+
+/// Bytes that libfabric has moved past the NICs in a job of two ranks that run `body`.
+fn moved_by(body: impl FnOnce(&crate::harness::Rank)) -> Option<u64> {
+    let name = format!("mapwire-moved-{}.json", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let summary = format!("--summary={}", path.display());
+    job(2)
+        .option(&summary, "--transport=ofi:tcp")
+        .run(body)
+        .succeeds();
+    if is_rank() {
+        return None;
+    }
+    let summary = std::fs::read_to_string(&path).expect("a summary");
+    std::fs::remove_file(path).unwrap();
+    let figures = summary.split("\"moved_bytes\":").skip(1);
+    let figures = figures.map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
+        rest[..end].parse::<u64>().expect("a figure")
+    });
+    Some(figures.sum())
+}
+
+#[test]
+fn long_transfers_over_libfabric_go_past_the_nic_and_keep_their_order_with_packets() {
+    if !has("tcp") {
+        return;
+    }
+    const LONG: usize = 300_000;
+    const ROUNDS: u64 = 40;
+    let moved = moved_by(|rank| {
+        let node = rank.node();
+        let buffer = node.alloc(LONG + 64).unwrap();
+        let export = node.export_buffer(&buffer).name("ring").start().unwrap();
+        let import = node.import(1 - rank.number, "ring").rights(Rights::ALL);
+        let import = import.start().unwrap();
+        node.barrier().unwrap();
+        let flag = LONG as u64;
+        for round in 1..=ROUNDS {
+            let byte = round as u8;
+            if rank.number == 0 {
+                // Each is partly stored over by the next.
+                import.send(&[byte; 200], 1000).unwrap();
+                import.send(&[byte + 1; 5000], 4000).unwrap();
+                import.send(&[byte + 2; LONG], 0).unwrap();
+                import.send(&[byte + 3; 8], 100_001).unwrap();
+                import
+                    .put_signal(&[byte + 4; 100_000], 7, flag, round)
+                    .unwrap();
+                import.send(&[byte + 5; 3], 8).unwrap();
+                let mut back = vec![0; LONG];
+                import.fetch(0, &mut back).unwrap();
+                assert_eq!(
+                    (back[0], back[6], back[7], back[8]),
+                    (byte + 2, byte + 2, byte + 4, byte + 5)
+                );
+                assert_eq!(
+                    (back[11], back[100_001], back[100_006], back[100_007]),
+                    (byte + 4, byte + 4, byte + 4, byte + 3)
+                );
+                assert!(back[100_009..].iter().all(|&is| is == byte + 2));
+                import.put_signal(&[], 0, flag + 8, round).unwrap();
+            } else {
+                export.wait_signal(flag, round).unwrap();
+                let mut got = vec![0; LONG];
+                export.read(0, &mut got).unwrap();
+                assert!(got[11..100_007].iter().all(|&is| is == byte + 4));
+                assert!(got[100_009..].iter().all(|&is| is == byte + 2));
+                export.wait_signal(flag + 8, round).unwrap();
+            }
+            node.barrier().unwrap();
+        }
+    });
+    let all = ROUNDS * (2 * LONG as u64 + 100_000);
+    assert!(moved.is_none_or(|moved| moved >= all), "{moved:?} of {all}");
+}
+
+#[test]
+fn exports_revoked_under_long_stores_over_libfabric_take_nothing_more_and_the_job_goes_on() {
+    if !has("tcp") {
+        return;
+    }
+    const LONG: usize = 1 << 20;
+    // More than there are regions that outlive their exports.
+    const ROUNDS: usize = 80;
+    let moved = moved_by(|rank| {
+        let node = rank.node();
+        let flags = node.alloc(64).unwrap();
+        let told = node.export_buffer(&flags).name("told").start().unwrap();
+        let tell = node.import(1 - rank.number, "told").start().unwrap();
+        for round in 1..=ROUNDS as u64 {
+            let name = format!("buffer {round}");
+            if rank.number == 0 {
+                let import = node.import(1, &name).start().unwrap();
+                let data = vec![round as u8; LONG];
+                let sent = (1..).find_map(|count| {
+                    let outcome = import.send(&data, 0).and_then(|()| import.flush());
+                    if count == 3 {
+                        tell.put_signal(&[], 0, 0, round).unwrap();
+                    }
+                    outcome.err()
+                });
+                let error = sent.unwrap();
+                assert!(error.to_string().contains("revoked"), "{error}");
+                told.wait_signal(8, round).unwrap();
+            } else {
+                let buffer = node.alloc(LONG).unwrap();
+                let export = node.export_buffer(&buffer).name(&name).start().unwrap();
+                told.wait_signal(0, round).unwrap();
+                export.revoke().unwrap();
+                let mut now = vec![0; LONG];
+                buffer.read(0, &mut now).unwrap();
+                assert_eq!(now[LONG - 1], round as u8);
+                buffer.write(0, &vec![0; LONG]).unwrap();
+                tell.put_signal(&[], 0, 8, round).unwrap();
+                buffer.read(0, &mut now).unwrap();
+                assert!(
+                    now.iter().all(|&is| is == 0),
+                    "a store came after the revocation"
+                );
+            }
+        }
+        node.barrier().unwrap();
+    });
+    assert!(
+        moved.is_none_or(|moved| moved >= (ROUNDS * LONG) as u64),
+        "{moved:?}"
+    );
 }
 
 #[test]

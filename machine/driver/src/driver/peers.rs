@@ -184,7 +184,7 @@ impl<F: Fabric> Driver<F> {
 }
 
 /// See [`Driver::is_gone`].
-pub(super) fn is_gone(peers: &PeerWords, node: NodeId) -> bool {
+pub(crate) fn is_gone(peers: &PeerWords, node: NodeId) -> bool {
     peers.get(usize::from(node.0)).is_none_or(|flags| {
         flags.load(core::sync::atomic::Ordering::Acquire) & peer_flags::GONE != 0
     })

@@ -1,6 +1,7 @@
 //! Packets over an endpoint: windows, order, ends of peers.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use mapwire_wire::{Header, NodeId};
 use zerocopy::{FromBytes, IntoBytes};
@@ -9,7 +10,7 @@ use super::frame::{FRAME_BYTES, Frame, Kind};
 use super::name::Name;
 use super::operations::Operations;
 use super::peer::Peer;
-use super::rma::{LocalPiece, RemoteMemory, RmaDone, RmaError};
+use super::rma::{Direction, LocalPiece, RemoteMemory, RmaDone, RmaError};
 use super::sys::{Endpoint, Event, PostError, Slot};
 use super::{MAX_PAYLOAD, OfiError, SLOT_BYTES};
 use crate::payload::{Payload, Received};
@@ -60,7 +61,12 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(endpoint: Endpoint, own: (u64, NodeId), window: u16) -> Self {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        own: (u64, NodeId),
+        window: u16,
+        patience: Option<Duration>,
+    ) -> Self {
         Self {
             endpoint,
             own,
@@ -77,7 +83,7 @@ impl Engine {
             idle: Vec::new(),
             events: Vec::with_capacity(64),
             sending: 0,
-            operations: Operations::new(),
+            operations: Operations::new(patience),
         }
     }
 
@@ -477,7 +483,7 @@ impl Engine {
     /// Begins a store or fetch.
     pub(super) fn transfer(
         &mut self,
-        is_store: bool,
+        direction: Direction,
         to: NodeId,
         remote: (&RemoteMemory, u64),
         pieces: &[LocalPiece<'_>],
@@ -494,7 +500,7 @@ impl Engine {
             };
             let begun = self.operations.begin(
                 &mut self.endpoint,
-                is_store,
+                direction,
                 (to, address),
                 remote,
                 pieces,

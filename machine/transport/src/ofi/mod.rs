@@ -62,7 +62,7 @@ pub use sys::OfiPinner;
 
 use engine::{Engine, WORD_SLOTS};
 use name::Name;
-use rma::{LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
+use rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
 use sys::{Endpoint, InfoList, Library, Needs, Wanted};
 
 use crate::payload::Payload;
@@ -87,6 +87,9 @@ pub struct OfiConfig {
     pub node: NodeId,
     /// Threads may sleep on [`Ofi::fd`]. Some providers are slower then.
     pub wants_fd: bool,
+    /// How long a store or fetch may take until it counts as failed while the provider says nothing of it: it may use the memory
+    /// still. `None`: it never does.
+    pub patience: Option<Duration>,
 }
 
 /// The largest [`OfiConfig::window`].
@@ -102,6 +105,7 @@ impl OfiConfig {
             window: 32,
             node: NodeId(0),
             wants_fd: false,
+            patience: Some(Duration::from_secs(5)),
         }
     }
 }
@@ -142,7 +146,12 @@ impl Ofi {
         };
         Ok(Self {
             name: name.to_bytes(),
-            engine: RefCell::new(Engine::new(endpoint, (name.stamp, config.node), window)),
+            engine: RefCell::new(Engine::new(
+                endpoint,
+                (name.stamp, config.node),
+                window,
+                config.patience,
+            )),
             provider,
         })
     }
@@ -187,44 +196,33 @@ impl Ofi {
         engine.peer(peer).is_some_and(|peer| peer.is_ready())
     }
 
+    /// Pieces of local memory in one store or fetch at most.
+    #[must_use]
+    pub fn max_pieces(&self) -> usize {
+        self.engine.borrow().endpoint().max_pieces()
+    }
+
     /// Registers memory of this process.
     #[must_use]
     pub fn registrar(&self) -> Registrar {
         self.engine.borrow().endpoint().registrar()
     }
 
-    /// Begins to store `pieces`, in order, to a peer's memory from `offset` on. They must not change, and stay registered, until
-    /// [`poll_done`](Self::poll_done) returns `token`: the bytes are then in place.
+    /// Begins to store `pieces`, in order, to a peer's memory from `offset` on, or to fetch into them from there. They must not
+    /// change, and stay registered, until [`poll_done`](Self::poll_done) returns `token`.
     ///
     /// # Errors
     /// Nothing was begun; see [`RmaError`].
-    pub fn write(
+    pub fn transfer(
         &mut self,
-        to: NodeId,
-        remote: &RemoteMemory,
-        offset: u64,
+        direction: Direction,
+        peer: NodeId,
+        remote: (&RemoteMemory, u64),
         pieces: &[LocalPiece<'_>],
         token: u64,
     ) -> Result<(), RmaError> {
         let engine = self.engine.get_mut();
-        engine.transfer(true, to, (remote, offset), pieces, token)
-    }
-
-    /// Begins to fetch a peer's memory from `offset` on into `pieces`, in order. The bytes are there when
-    /// [`poll_done`](Self::poll_done) returns `token`.
-    ///
-    /// # Errors
-    /// Nothing was begun; see [`RmaError`].
-    pub fn read(
-        &mut self,
-        from: NodeId,
-        remote: &RemoteMemory,
-        offset: u64,
-        pieces: &[LocalPiece<'_>],
-        token: u64,
-    ) -> Result<(), RmaError> {
-        let engine = self.engine.get_mut();
-        engine.transfer(false, from, (remote, offset), pieces, token)
+        engine.transfer(direction, peer, remote, pieces, token)
     }
 
     /// The next store or fetch that is over, in any order.
@@ -300,14 +298,18 @@ fn open_endpoint(
     let mut wanted = Wanted {
         provider: Some(&config.provider),
         source: config.source.as_deref().or(loopback),
-        needs: Some(Needs::Rma),
+        needs: None,
     };
-    let mut list = InfoList::ask(library, wanted)?;
-    if list.iter().next().is_none() {
-        wanted.needs = Some(Needs::Messages);
-        list = InfoList::ask(library, wanted)?;
+    let mut found = None;
+    for needs in Needs::ALL {
+        wanted.needs = Some(needs);
+        let list = InfoList::ask(library, wanted)?;
+        if list.iter().next().is_some() {
+            found = Some(list);
+            break;
+        }
     }
-    let Some(info) = list.iter().next() else {
+    let Some(info) = found.as_ref().and_then(|list| list.iter().next()) else {
         return Err(OfiError::NoProvider {
             provider: config.provider.clone(),
             source_address: wanted.source.map(str::to_owned),

@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 
 use mapwire_wire::NodeId;
 
-use super::rma::{LocalPiece, RemoteMemory, RmaDone, RmaError};
+use super::rma::{Direction, LocalPiece, RemoteMemory, RmaDone, RmaError};
 use super::sys::{Endpoint, FabricAddress, OPERATIONS, PostError};
 
-/// How long an operation may take: some providers say nothing of one that the peer refuses.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Polls between two looks at the clock.
 const LOOK: u32 = 256;
 
@@ -44,11 +42,14 @@ pub(super) struct Operations {
     free: Vec<usize>,
     over: VecDeque<(Operation, End)>,
     polls: u32,
+    /// How long an operation may take: some providers say nothing of one that the peer refuses. `None`: until the library says more.
+    patience: Option<Duration>,
 }
 
 impl Operations {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(patience: Option<Duration>) -> Self {
         Self {
+            patience,
             states: vec![State::Free; OPERATIONS],
             free: (0..OPERATIONS).rev().collect(),
             over: VecDeque::with_capacity(OPERATIONS),
@@ -59,7 +60,7 @@ impl Operations {
     pub(super) fn begin(
         &mut self,
         endpoint: &mut Endpoint,
-        is_store: bool,
+        direction: Direction,
         (peer, address): (NodeId, FabricAddress),
         (remote, offset): (&RemoteMemory, u64),
         pieces: &[LocalPiece<'_>],
@@ -83,7 +84,7 @@ impl Operations {
             region_bytes: remote.bytes,
         })?;
         let number = self.free.pop().ok_or(RmaError::WouldBlock)?;
-        match endpoint.transfer(number, is_store, address, (remote.key, at), pieces) {
+        match endpoint.transfer(number, direction, address, (remote.key, at), pieces) {
             Ok(()) => {
                 self.states[number] = State::UnderWay(Operation {
                     token,
@@ -115,8 +116,11 @@ impl Operations {
         }
     }
 
-    /// What is under way to the peer has failed.
+    /// What is under way to the peer has failed. Who has no patience hears it from the library.
     pub(super) fn handle_gone(&mut self, peer: NodeId) {
+        if self.patience.is_none() {
+            return;
+        }
         self.abandon(|operation| operation.peer == peer, || End::PeerGone);
     }
 
@@ -134,10 +138,13 @@ impl Operations {
 
     pub(super) fn poll_done(&mut self, endpoint: &Endpoint) -> Option<RmaDone> {
         self.polls = self.polls.wrapping_add(1);
-        if self.polls.is_multiple_of(LOOK) && self.free.len() < OPERATIONS {
+        if let Some(patience) = self.patience
+            && self.polls.is_multiple_of(LOOK)
+            && self.free.len() < OPERATIONS
+        {
             let now = Instant::now();
             self.abandon(
-                |operation| now - operation.since > PATIENCE,
+                |operation| now - operation.since > patience,
                 || End::TimedOut,
             );
         }
@@ -147,7 +154,7 @@ impl Operations {
             End::PeerGone => Err(RmaError::PeerGone(peer)),
             End::TimedOut => Err(RmaError::TimedOut {
                 peer,
-                seconds: PATIENCE.as_secs(),
+                seconds: self.patience.unwrap_or_default().as_secs(),
             }),
             End::Failed(code) => Err(RmaError::Failed(endpoint.error(code))),
         };

@@ -11,11 +11,12 @@
 //! | signal, notification | a store packet without data, once all writes of its message are done |
 //! | end of a command | all its operations are done |
 //! | redirection, designs that drop what misses, exports without whole registration | packets, as over any transport: the receiver translates |
-//! | revocation, end of an export | its region is closed; later operations fail, as a refused store |
+//! | revocation, end of an export | the memory becomes an orphan, which its region keeps until no operation can be under way |
 //!
-//! A write is done when its bytes are in the peer's memory (FI_DELIVERY_COMPLETE). Writes are not ordered among themselves, nor with
-//! packets, so what must come after a write waits until that is done: a packet that follows a store to the same peer waits as a direct
-//! store waits for the ring.
+//! Where the provider keeps messages behind stores (FI_ORDER_SAW), a packet that is sent after a write was begun comes after its bytes,
+//! and the write is done when its source may be reused. Elsewhere a write is done when its bytes are in the peer's memory
+//! (FI_DELIVERY_COMPLETE), and what must come after it waits. A write that follows packets waits until the peer has taken them, as a
+//! direct store waits for the ring: a packet may lie where it came in for a while.
 //!
 //! Where the provider chooses keys (FI_MR_PROV_KEY), as on InfiniBand, they have 32 bits and can be guessed by ranks of the job; otherwise
 //! keys are 64 random bits. Either way the provider checks range and rights of each operation against the region.
@@ -117,6 +118,17 @@ pub struct LocalPiece<'a> {
     pub bytes: usize,
 }
 
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Fetches.
+    Fetch,
+    /// Stores, and is done when its source may be reused and what is sent from then on comes after it.
+    Store,
+    /// Stores, and is done when its bytes are in place.
+    StoreInPlace,
+}
+
 /// Why an operation was not begun.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RmaError {
@@ -174,6 +186,6 @@ pub struct RmaDone {
     pub token: u64,
     /// The peer.
     pub peer: NodeId,
-    /// Of a write: its bytes are in place. Of a read: they are here.
+    /// Of a write: see [`Direction`]. Of a read: its bytes are here.
     pub result: Result<(), RmaError>,
 }

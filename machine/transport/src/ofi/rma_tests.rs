@@ -83,7 +83,13 @@ fn stores_and_fetches(provider: &str) {
             &pieces[..]
         };
         net[0]
-            .write(NodeId(1), &remote, at as u64, pieces, token as u64)
+            .transfer(
+                Direction::StoreInPlace,
+                NodeId(1),
+                (&remote, at as u64),
+                pieces,
+                token as u64,
+            )
             .unwrap();
         assert_eq!(
             done(&mut net),
@@ -103,20 +109,32 @@ fn stores_and_fetches(provider: &str) {
     // And back, in two pieces.
     let pieces = [piece(700_000, 10_000), piece(900_000, 90_000)];
     net[0]
-        .read(NodeId(1), &remote, 500_000, &pieces, 99)
+        .transfer(Direction::Fetch, NodeId(1), (&remote, 500_000), &pieces, 99)
         .unwrap();
     assert_eq!(done(&mut net).result, Ok(()));
     let back = bytes_of(&here);
     assert!(back[700_000..710_000] == expected[504_096..514_096]);
     assert!(back[900_000..990_000] == expected[514_096..604_096]);
     // What is not inside is refused here.
-    let outside = net[0].write(NodeId(1), &remote, 599_999, &[piece(0, 2)], 1);
+    let outside = net[0].transfer(
+        Direction::StoreInPlace,
+        NodeId(1),
+        (&remote, 599_999),
+        &[piece(0, 2)],
+        1,
+    );
     assert!(
         matches!(outside, Err(RmaError::Outside { .. })),
         "{outside:?}"
     );
     assert_eq!(
-        net[0].write(NodeId(1), &remote, u64::MAX, &[piece(0, 2)], 1),
+        net[0].transfer(
+            Direction::StoreInPlace,
+            NodeId(1),
+            (&remote, u64::MAX),
+            &[piece(0, 2)],
+            1
+        ),
         Err(RmaError::Outside {
             offset: u64::MAX,
             bytes: 2,
@@ -124,11 +142,23 @@ fn stores_and_fetches(provider: &str) {
         })
     );
     assert_eq!(
-        net[0].write(NodeId(1), &remote, 0, &[piece(MEMORY_BYTES, 1)], 1),
+        net[0].transfer(
+            Direction::StoreInPlace,
+            NodeId(1),
+            (&remote, 0),
+            &[piece(MEMORY_BYTES, 1)],
+            1
+        ),
         Err(RmaError::BadPiece)
     );
     assert_eq!(
-        net[0].write(NodeId(9), &remote, 0, &[piece(0, 1)], 1),
+        net[0].transfer(
+            Direction::StoreInPlace,
+            NodeId(9),
+            (&remote, 0),
+            &[piece(0, 1)],
+            1
+        ),
         Err(RmaError::NotConnected(NodeId(9)))
     );
     let strange = net[1]
@@ -142,7 +172,13 @@ fn stores_and_fetches(provider: &str) {
         bytes: 1,
     };
     assert_eq!(
-        net[0].write(NodeId(1), &remote, 0, &[strange], 1),
+        net[0].transfer(
+            Direction::StoreInPlace,
+            NodeId(1),
+            (&remote, 0),
+            &[strange],
+            1
+        ),
         Err(RmaError::BadPiece)
     );
     assert!(bytes_of(&there) == expected);
@@ -207,9 +243,9 @@ fn are_refused(provider: &str, cases: &[(RemoteRights, bool, bool)]) {
             bytes: 10_000,
         }];
         let begun = if is_store {
-            net[0].write(NodeId(1), &remote, 0, &piece, 1)
+            net[0].transfer(Direction::StoreInPlace, NodeId(1), (&remote, 0), &piece, 1)
         } else {
-            net[0].read(NodeId(1), &remote, 0, &piece, 1)
+            net[0].transfer(Direction::Fetch, NodeId(1), (&remote, 0), &piece, 1)
         };
         let result = begun.and_then(|()| done(&mut net).result);
         let case =

@@ -15,7 +15,7 @@ use super::domain::{Domain, close};
 use super::info::Info;
 use super::region::{Region, Registrar};
 use crate::ofi::OfiError;
-use crate::ofi::rma::LocalPiece;
+use crate::ofi::rma::{Direction, LocalPiece};
 
 /// Longest address of an endpoint, bytes.
 pub(in crate::ofi) const MAX_ADDRESS_BYTES: usize = 128;
@@ -289,7 +289,7 @@ impl Endpoint {
     pub(in crate::ofi) fn transfer(
         &mut self,
         number: usize,
-        is_store: bool,
+        direction: Direction,
         peer: FabricAddress,
         (key, address): (u64, u64),
         pieces: &[LocalPiece<'_>],
@@ -329,15 +329,18 @@ impl Endpoint {
         // `moving` keeps the regions until the operation is over, which keep their memory mapped.
         let code = unsafe {
             let ops = (*self.ep).rma.as_ref();
-            let (call, flags) = if is_store {
-                (
-                    ops.and_then(|ops| ops.writemsg),
-                    FI_COMPLETION | FI_DELIVERY_COMPLETE,
-                )
-            } else {
-                (ops.and_then(|ops| ops.readmsg), FI_COMPLETION)
+            let call = match direction {
+                Direction::Fetch => ops.and_then(|ops| ops.readmsg),
+                Direction::Store | Direction::StoreInPlace => ops.and_then(|ops| ops.writemsg),
             };
-            call.map_or(-FI_ENOSYS as isize, |call| call(self.ep, &message, flags))
+            let flags = match direction {
+                Direction::Store if !self.info().orders_stores() => FI_DELIVERY_COMPLETE,
+                Direction::StoreInPlace => FI_DELIVERY_COMPLETE,
+                Direction::Store | Direction::Fetch => 0,
+            };
+            call.map_or(-FI_ENOSYS as isize, |call| {
+                call(self.ep, &message, FI_COMPLETION | flags)
+            })
         };
         match -code {
             0 => {

@@ -15,6 +15,24 @@ pub(in crate::ofi) enum Needs {
     Messages,
     /// Messages, stores and fetches.
     Rma,
+    /// The same, and messages come behind the stores before them.
+    OrderedRma,
+}
+
+impl Needs {
+    /// From the most to the least.
+    pub(in crate::ofi) const ALL: [Self; 3] = [Self::OrderedRma, Self::Rma, Self::Messages];
+
+    fn has_rma(self) -> bool {
+        self != Self::Messages
+    }
+
+    fn order(self) -> u64 {
+        match self {
+            Self::OrderedRma => FI_ORDER_SAS | FI_ORDER_SAW,
+            Self::Rma | Self::Messages => FI_ORDER_SAS,
+        }
+    }
 }
 
 /// What is asked for.
@@ -91,18 +109,19 @@ impl InfoList {
             info.caps = match wanted.needs {
                 None => 0,
                 Some(Needs::Messages) => FI_MSG,
-                Some(Needs::Rma) => {
+                Some(Needs::Rma | Needs::OrderedRma) => {
                     FI_MSG | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE
                 }
             };
-            if wanted.needs == Some(Needs::Rma) {
+            if wanted.needs.is_some_and(Needs::has_rma) {
                 // What an operation is asked for.
                 (*info.tx_attr).op_flags = FI_DELIVERY_COMPLETE;
             }
             info.mode = FI_CONTEXT | FI_CONTEXT2;
             (*info.ep_attr).kind = FI_EP_RDM;
-            (*info.tx_attr).msg_order = FI_ORDER_SAS;
-            (*info.rx_attr).msg_order = FI_ORDER_SAS;
+            let order = wanted.needs.map_or(FI_ORDER_SAS, Needs::order);
+            (*info.tx_attr).msg_order = order;
+            (*info.rx_attr).msg_order = order;
             let domain = &mut *info.domain_attr;
             domain.threading = FI_THREAD_SAFE;
             domain.resource_mgmt = FI_RM_ENABLED;
@@ -198,6 +217,14 @@ impl Info<'_> {
     /// Whether memory of peers can be stored to and fetched from.
     pub(in crate::ofi) fn has_rma(&self) -> bool {
         self.raw.caps & FI_RMA != 0
+    }
+
+    /// Whether a message comes behind the stores before it.
+    pub(in crate::ofi) fn orders_stores(&self) -> bool {
+        // SAFETY: as above.
+        let (sent, received) =
+            unsafe { ((*self.raw.tx_attr).msg_order, (*self.raw.rx_attr).msg_order) };
+        self.has_rma() && sent & received & FI_ORDER_SAW != 0
     }
 
     /// Whether words of peers' memory can be changed.

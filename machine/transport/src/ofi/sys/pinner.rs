@@ -57,14 +57,17 @@ impl Pinner for OfiPinner {
         if pages.count == 0 {
             return Ok(());
         }
-        // A provider without hardware does not look at the memory.
-        let mapped =
-            |page: u64| mapwire_host::memory::memory_is_mapped((page << PAGE_SHIFT) as usize, 1);
-        if let Some(page) = pages.iter().find(|page| !mapped(page.0)) {
-            return Err(PinError::NotMapped { pages, page });
-        }
         let address = (pages.first.0 << PAGE_SHIFT) as usize;
         let bytes = frames.len() << PAGE_SHIFT;
+        // A provider without hardware does not look at the memory.
+        let mapped = mapwire_host::memory::memory_is_mapped;
+        if !mapped(address, bytes)
+            && let Some(page) = pages
+                .iter()
+                .find(|page| !mapped((page.0 << PAGE_SHIFT) as usize, 1))
+        {
+            return Err(PinError::NotMapped { pages, page });
+        }
         // SAFETY: the promise of `new`.
         let region = unsafe {
             self.registrar.register_memory(

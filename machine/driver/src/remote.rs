@@ -1,0 +1,197 @@
+//! Stores to and fetches from memory of far ranks by libfabric, in place of the NIC's packets: what the direct path is between
+//! ranks of one host.
+//!
+//! An exporter whose memory can be mapped [registers](exported) it when it grants a far rank an import, and [announces](announcements)
+//! where it is. An importer that moves many bytes pins its pages by [registering](sources) them, waits until the exporter has taken the
+//! packets before, and lets the provider [move](transfers) the bytes. [`rma`](mapwire_transport::ofi::rma) says what is ordered.
+
+mod announcements;
+mod exported;
+mod sources;
+mod transfers;
+
+use mapwire_host::memory::SharedBuffer;
+use mapwire_node::{Node, RegisterError as ServiceError};
+use mapwire_translation::{AnyDesign, PageRange, PinRules};
+use mapwire_transport::fabric::Fabric;
+use mapwire_transport::far::Far;
+pub use mapwire_transport::ofi::rma::Direction;
+use mapwire_transport::ofi::rma::Registrar;
+use mapwire_vmmc::Grant;
+use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId};
+
+use self::announcements::Announcements;
+use self::exported::Exported;
+pub(crate) use self::exported::RegisterError;
+use self::sources::Sources;
+use self::transfers::{Progress, Transfer, Transfers};
+use crate::driver::{Driver, PROCESS};
+use crate::error::DriverError;
+use crate::log::Line;
+use crate::mover;
+
+/// Handler of the announcements.
+const HANDLER: HandlerId = HandlerId(3);
+
+/// Exit status when the library does not give memory of the program back.
+const EXIT_STUCK: i32 = 1;
+
+/// What was moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) transfers: u64,
+    pub(crate) bytes: u64,
+}
+
+/// See [the module](self).
+#[derive(Debug)]
+pub(crate) struct Remotes {
+    moved: Moved,
+    registrar: Registrar,
+    exported: Exported,
+    sources: Sources,
+    transfers: Transfers,
+}
+
+impl Remotes {
+    /// `None` where the provider moves no memory.
+    pub(crate) fn new(
+        far: Option<&mut Far>,
+        node: &mut Node<AnyDesign>,
+        rules: PinRules,
+    ) -> Result<Option<Box<Self>>, ServiceError> {
+        let Some(far) = far.filter(|far| far.has_rma()) else {
+            return Ok(None);
+        };
+        let registrar = far.registrar();
+        node.register(PROCESS, HANDLER, Box::new(Announcements::default()))?;
+        Ok(Some(Box::new(Self {
+            moved: Moved::default(),
+            exported: Exported::default(),
+            sources: Sources::new(mover::pinner(registrar.clone()), rules, !far.has_hardware()),
+            transfers: Transfers::default(),
+            registrar,
+        })))
+    }
+}
+
+/// A transfer under way. The memory of this process that it uses must stay until [`Driver::remote_over`] says that it is over.
+#[derive(Debug)]
+#[must_use]
+pub struct RemoteTransfer {
+    number: usize,
+    peer: NodeId,
+}
+
+impl<F: Fabric> Driver<F> {
+    /// Whether stores to and fetches from a rank can go past the NIC.
+    pub(crate) fn moves_memory(&self, of: NodeId) -> bool {
+        self.remotes.is_some() && self.fabric.is_far(of)
+    }
+
+    /// Registers an export for a far rank that has been granted it, and tells it where.
+    pub(crate) fn announce(&mut self, to: Endpoint, export: ExportId, buffer: &SharedBuffer) {
+        let Some(remotes) = self
+            .remotes
+            .as_mut()
+            .filter(|_| self.fabric.is_far(to.node))
+        else {
+            return;
+        };
+        let Some((memory, _)) = buffer.descriptors() else {
+            return;
+        };
+        let Some(known) = self.node.nic().exported(export) else {
+            return;
+        };
+        let (key, rights) = (known.key, known.rights);
+        // It was checked to lie there.
+        let at = (buffer.as_ptr().addr() as u64).saturating_sub(known.address);
+        let bytes = (buffer.len() as u64).min(known.length.saturating_sub(at));
+        match remotes
+            .exported
+            .register(&remotes.registrar, export, memory, (at, bytes), rights)
+        {
+            Ok(part) => {
+                let announce =
+                    |service: &mut Announcements| service.announce(to, export, key, &part);
+                let _ = self.node.call(PROCESS, HANDLER, announce);
+            }
+            Err(error) => self.log.push(Line::NotRegistered { export, error }),
+        }
+    }
+
+    /// An export is revoked; nobody stores to it from here on.
+    pub(crate) fn orphan(&mut self, export: ExportId) {
+        if let Some(remotes) = &mut self.remotes {
+            remotes.exported.orphan(export);
+        }
+    }
+
+    /// Begins to move the `length` bytes at `address` to `offset` of an import, or back. `None` when they must go by packets: the exporter
+    /// has not announced them, or the limit on pinned pages is too small.
+    ///
+    /// The caller has waited until the exporter has taken what was sent before.
+    ///
+    /// # Errors
+    /// Memory that is not mapped.
+    pub fn begin_remote(
+        &mut self,
+        direction: Direction,
+        grant: &Grant,
+        offset: u64,
+        (address, length): (u64, u64),
+    ) -> Result<Option<RemoteTransfer>, DriverError> {
+        let announced = |service: &Announcements| service.part_of(grant);
+        let part = self.node.service(PROCESS, HANDLER).and_then(announced);
+        let (Some(part), Some(remotes)) = (part, &mut self.remotes) else {
+            return Ok(None);
+        };
+        let (Some(at), Some(far)) = (part.place(offset, length), self.fabric.far()) else {
+            return Ok(None);
+        };
+        let range = PageRange::covering(address, length)?;
+        let held = remotes.sources.hold(range);
+        if !held.map_err(crate::pages::PagesError::System)? {
+            return Ok(None);
+        }
+        remotes.moved.transfers += 1;
+        remotes.moved.bytes += length;
+        let peer = grant.node();
+        let transfer = Transfer::new(direction, peer, (part.memory, at), (address, length), range);
+        let number = remotes.transfers.begin(transfer, far, &remotes.sources);
+        Ok(Some(RemoteTransfer { number, peer }))
+    }
+
+    /// What was moved so far.
+    pub(crate) fn moved(&self) -> Moved {
+        self.remotes.as_ref().map(|it| it.moved).unwrap_or_default()
+    }
+
+    /// How a transfer ended, once it has.
+    pub fn remote_over(&mut self, transfer: &RemoteTransfer) -> Option<Result<(), DriverError>> {
+        let (Some(remotes), Some(far)) = (&mut self.remotes, self.fabric.far()) else {
+            return Some(Err(DriverError::PeerGone(transfer.peer)));
+        };
+        let peers = &self.peers;
+        let is_gone = |peer| crate::driver::peers::is_gone(peers, peer);
+        let sources = &mut remotes.sources;
+        match remotes
+            .transfers
+            .progress(transfer.number, far, sources, is_gone)
+        {
+            Progress::UnderWay => None,
+            Progress::Over(result) => Some(result.map_err(|error| DriverError::Remote {
+                peer: transfer.peer,
+                error,
+            })),
+            Progress::Stuck => {
+                Line::KeptMemory {
+                    peer: transfer.peer,
+                }
+                .write();
+                mover::exit(EXIT_STUCK)
+            }
+        }
+    }
+}

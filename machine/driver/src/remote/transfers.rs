@@ -1,0 +1,159 @@
+//! Stores and fetches under way, each by as many operations of the provider as it takes.
+
+use std::time::{Duration, Instant};
+
+use mapwire_translation::PageRange;
+use mapwire_transport::far::Far;
+use mapwire_transport::ofi::rma::{Direction, RemoteMemory, RmaDone, RmaError};
+use mapwire_wire::NodeId;
+
+use super::sources::Sources;
+
+/// Bytes of an operation at most.
+const OPERATION_BYTES: u64 = 1 << 20;
+/// Operations of one transfer that may be under way.
+const MOST_UNDER_WAY: usize = 8;
+/// How long the library may keep memory of a transfer whose peer is gone.
+const LONGEST_AFTER_GONE: Duration = Duration::from_secs(10);
+
+/// A store to or fetch from a peer's memory.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) direction: Direction,
+    pub(super) peer: NodeId,
+    pub(super) memory: RemoteMemory,
+    /// Where the next operation begins: in the peer's memory, and in that of this process.
+    pub(super) offset: u64,
+    pub(super) address: u64,
+    /// Bytes that no operation was begun for.
+    pub(super) left: u64,
+    under_way: usize,
+    error: Option<RmaError>,
+    /// The pages that are held for it.
+    range: PageRange,
+    gone_since: Option<Instant>,
+}
+
+impl Transfer {
+    pub(super) fn new(
+        direction: Direction,
+        peer: NodeId,
+        (memory, offset): (RemoteMemory, u64),
+        (address, length): (u64, u64),
+        range: PageRange,
+    ) -> Self {
+        Self {
+            direction,
+            peer,
+            memory,
+            offset,
+            address,
+            left: length,
+            under_way: 0,
+            error: None,
+            range,
+            gone_since: None,
+        }
+    }
+
+    /// Begins what can be begun.
+    fn advance(&mut self, number: usize, far: &mut Far, sources: &Sources) {
+        while self.left > 0 && self.error.is_none() && self.under_way < MOST_UNDER_WAY {
+            let most = self.left.min(OPERATION_BYTES);
+            let pieces = sources.pieces(self.address, most, far.max_pieces());
+            let bytes: u64 = pieces.iter().map(|piece| piece.bytes as u64).sum();
+            if bytes == 0 {
+                // Its pages are held, and so are known.
+                self.error = Some(RmaError::BadPiece);
+                return;
+            }
+            let remote = (&self.memory, self.offset);
+            match far.transfer(self.direction, self.peer, remote, &pieces, number as u64) {
+                Ok(()) => {
+                    self.under_way += 1;
+                    self.offset += bytes;
+                    self.address += bytes;
+                    self.left -= bytes;
+                }
+                Err(RmaError::WouldBlock) => return,
+                Err(error) => self.error = Some(error),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.under_way == 0 && (self.left == 0 || self.error.is_some())
+    }
+
+    fn handle_done(&mut self, done: RmaDone) {
+        self.under_way -= 1;
+        if let Err(error) = done.result {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+/// How a transfer stands.
+#[derive(Debug)]
+pub(super) enum Progress {
+    UnderWay,
+    Over(Result<(), RmaError>),
+    /// The peer is long gone, and the library uses the memory still.
+    Stuck,
+}
+
+/// All of them, by number.
+#[derive(Debug, Default)]
+pub(super) struct Transfers(Vec<Option<Transfer>>);
+
+impl Transfers {
+    pub(super) fn begin(
+        &mut self,
+        mut transfer: Transfer,
+        far: &mut Far,
+        sources: &Sources,
+    ) -> usize {
+        let free = self.0.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.0.len());
+        if free.is_none() {
+            self.0.push(None);
+        }
+        transfer.advance(number, far, sources);
+        self.0[number] = Some(transfer);
+        number
+    }
+
+    /// Lets the provider work, and begins what can be begun. `is_gone`: whether the transfer's peer is.
+    pub(super) fn progress(
+        &mut self,
+        number: usize,
+        far: &mut Far,
+        sources: &mut Sources,
+        is_gone: impl FnOnce(NodeId) -> bool,
+    ) -> Progress {
+        while let Some(done) = far.poll_done() {
+            if let Some(Some(transfer)) = self.0.get_mut(done.token as usize) {
+                transfer.handle_done(done);
+            }
+        }
+        let Some(Some(transfer)) = self.0.get_mut(number) else {
+            return Progress::Over(Ok(()));
+        };
+        transfer.advance(number, far, sources);
+        if !transfer.is_over() && is_gone(transfer.peer) {
+            transfer
+                .error
+                .get_or_insert(RmaError::PeerGone(transfer.peer));
+            let since = *transfer.gone_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > LONGEST_AFTER_GONE {
+                return Progress::Stuck;
+            }
+        }
+        if !transfer.is_over() {
+            return Progress::UnderWay;
+        }
+        sources.release(transfer.range);
+        let error = self.0[number].take().and_then(|transfer| transfer.error);
+        Progress::Over(error.map_or(Ok(()), Err))
+    }
+}

@@ -1,0 +1,92 @@
+//! Long transfers with ranks that libfabric reaches: the provider moves the bytes between memories, past the NIC.
+
+use mapwire_driver::remote::Direction;
+use mapwire_host::faults::touch;
+use mapwire_host::memory::raw::Source;
+use mapwire_wire::{Signal, TRACE_FLAG_DIRECT, TraceOp};
+
+use super::Import;
+use crate::error::{Error, Result};
+
+/// Bytes of the shortest transfer that goes so: a shorter one is faster by packets, which need not wait for those before.
+const LEAST_BYTES: usize = 32 << 10;
+
+impl Import {
+    /// Stores what was checked to lie in the export and to be readable, then the signal. False when it is to go by the ring.
+    pub(super) fn send_remote(
+        &self,
+        data: Source<'_>,
+        offset: u64,
+        notify: bool,
+        signal: Option<Signal>,
+    ) -> Result<bool> {
+        if !self.goes_remote(data) {
+            return Ok(false);
+        }
+        if !self.move_remote(Direction::Store, TraceOp::Send, data, offset)? {
+            return Ok(false);
+        }
+        let length = data.len() as u64;
+        let rest = match (notify, signal) {
+            (true, _) => self.notify(offset, length),
+            (false, Some(_)) => self.send_ring(Source::EMPTY, 0, false, signal),
+            (false, None) => Ok(()),
+        };
+        rest.map_err(|cause| partial(length, cause))?;
+        Ok(true)
+    }
+
+    /// Fetches what was checked to lie in the export, to memory that may be written. False when it is to go by the ring.
+    pub(super) fn fetch_remote(&self, offset: u64, into: &mut [u8]) -> Result<bool> {
+        if !self.goes_remote((&*into).into()) {
+            return Ok(false);
+        }
+        touch(into.as_mut_ptr() as usize, into.len(), true)?;
+        self.move_remote(Direction::Fetch, TraceOp::Fetch, (&*into).into(), offset)
+    }
+
+    fn goes_remote(&self, bytes: Source<'_>) -> bool {
+        bytes.len() >= LEAST_BYTES && self.held.moves_memory && !self.is_shared(bytes)
+    }
+
+    /// Waits until the exporter has taken what was sent before, and moves the bytes.
+    fn move_remote(
+        &self,
+        direction: Direction,
+        op: TraceOp,
+        bytes: Source<'_>,
+        offset: u64,
+    ) -> Result<bool> {
+        let held = &*self.held;
+        let (engine, grant) = (&held.engine, &held.local.grant);
+        if !held.way.is_settled() {
+            engine.settle(grant.node())?;
+        }
+        let mut driver = engine.lock_with_news(grant.node());
+        self.refuse_if_over(&driver)?;
+        let memory = (bytes.as_ptr() as u64, bytes.len() as u64);
+        let Some(transfer) = driver.begin_remote(direction, grant, offset, memory)? else {
+            return Ok(false);
+        };
+        drop(driver);
+        // Without a timeout: until it is over, the provider uses the caller's memory.
+        let over = engine.wait_for(None, String::new, |driver| driver.remote_over(&transfer))?;
+        if held.way.is_traced() {
+            self.trace(op, TRACE_FLAG_DIRECT, bytes);
+        }
+        match (over, direction) {
+            (Ok(()), _) => Ok(true),
+            (Err(error), Direction::Fetch) => Err(error.into()),
+            (Err(error), _) => Err(partial(memory.1, error.into())),
+        }
+    }
+}
+
+/// The error of a store of `length` bytes, all of which may be in place.
+fn partial(length: u64, cause: Error) -> Error {
+    Error::Partial {
+        sent_bytes: length,
+        length,
+        cause: Box::new(cause),
+    }
+}
