@@ -321,7 +321,9 @@ impl Engine {
             return false;
         };
         let Some(&id) = self.by_stamp.get(&frame.stamp.get()) else {
-            if matches!(frame.kind(), Ok(Kind::Credit)) && self.early.len() < MAX_EARLY {
+            if matches!(frame.kind(), Ok(Kind::Credit | Kind::Question))
+                && self.early.len() < MAX_EARLY
+            {
                 self.early.insert(frame.stamp.get(), frame);
                 if let Ok(node) = u16::try_from(frame.node.get())
                     && !self.strangers.contains(&NodeId(node))
@@ -456,6 +458,10 @@ impl Engine {
             return Ok(true);
         }
         peer.handle_waited_for();
+        peer.ask();
+        if peer.may_speak() {
+            self.speak(to);
+        }
         Ok(false)
     }
 

@@ -7,7 +7,7 @@
 //! | 12–15 | packets of the receiver that the sender has released so far |
 //! | 16–17 | packets that may be under way to the sender, at least 1 |
 //! | 18 | kind |
-//! | 19 | version, 1 |
+//! | 19 | version, 2 |
 //! | 20–23 | the number of the node that the sender claims to be: who does not know its stamp yet may ask who that is |
 //!
 //! Little-endian. A packet's header and payload follow.
@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::shm::PeerCorrupt;
 
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 pub(super) const FRAME_BYTES: usize = size_of::<Frame>();
 
 /// What a frame is for.
@@ -28,6 +28,8 @@ pub(super) enum Kind {
     Packet,
     /// Tells what was released, and that the sender takes packets.
     Credit,
+    /// The same, and wants to hear when all packets before it are released.
+    Question,
     /// The sender sends no packet more, and waits for a farewell.
     Farewell,
     /// The sender sends no packet more, and is gone.
@@ -65,6 +67,7 @@ impl Frame {
                 Kind::Credit => 2,
                 Kind::Farewell => 3,
                 Kind::Leaving => 4,
+                Kind::Question => 5,
             },
             version: VERSION,
             node: u32::from(node.0).into(),
@@ -84,6 +87,7 @@ impl Frame {
             2 => Ok(Kind::Credit),
             3 => Ok(Kind::Farewell),
             4 => Ok(Kind::Leaving),
+            5 => Ok(Kind::Question),
             other => wrong("kind of frame", other.into()),
         }
     }

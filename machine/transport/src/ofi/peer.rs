@@ -41,6 +41,11 @@ pub(super) struct Peer {
     /// Packets that this end has released, and how many the peer knows of.
     released: u32,
     told: u32,
+    /// When this end has released so many packets, the peer wants to hear of it.
+    asked: Option<u32>,
+    /// Packets that had been sent when the peer was asked so, which still is to be done if `asks`.
+    asking: u32,
+    asks: bool,
     /// Packets that the peer says it has sent.
     promised: u32,
     /// Since when the next packet is missing although the peer has sent it.
@@ -75,6 +80,9 @@ impl Peer {
             arrived: vec![None; window.into()].into(),
             released: 0,
             told: 0,
+            asked: None,
+            asking: 0,
+            asks: false,
             promised: 0,
             missing: None,
             total: None,
@@ -107,6 +115,25 @@ impl Peer {
         self.sent == self.taken
     }
 
+    /// Asks the peer to say when it has released all that was sent.
+    pub(super) fn ask(&mut self) {
+        if self.is_ready() && self.asking != self.sent {
+            self.asking = self.sent;
+            self.asks = true;
+            self.owes_word = true;
+        }
+    }
+
+    /// Answers the peer's question, if its time has come.
+    fn answer(&mut self) {
+        if let Some(asked) = self.asked
+            && self.released.wrapping_sub(asked) < 1 << 31
+        {
+            self.asked = None;
+            self.owes_word |= !self.is_closed;
+        }
+    }
+
     /// Somebody waits for the peer to release packets.
     pub(super) fn handle_waited_for(&mut self) {
         let now = Instant::now();
@@ -124,6 +151,7 @@ impl Peer {
     pub(super) fn frame(&self, is_packet: bool, own: (u64, NodeId)) -> Frame {
         let kind = match (is_packet, self.is_closed, self.is_leaving) {
             (true, ..) => Kind::Packet,
+            (false, false, _) if self.asks => Kind::Question,
             (false, false, _) => Kind::Credit,
             (false, true, false) => Kind::Farewell,
             (false, true, true) => Kind::Leaving,
@@ -145,7 +173,9 @@ impl Peer {
         self.refused = None;
         self.sent = self.sent.wrapping_add(is_packet.into());
         self.told = self.released;
-        self.owes_word = false;
+        // A packet says as much as a word, but asks nothing.
+        self.owes_word = is_packet && self.asks;
+        self.asks &= is_packet;
         self.is_silent |= self.is_closed && !is_packet;
     }
 
@@ -240,6 +270,11 @@ impl Peer {
                 Ok(true)
             }
             Kind::Credit => Ok(false),
+            Kind::Question => {
+                self.asked = Some(frame.number.get());
+                self.answer();
+                Ok(false)
+            }
             Kind::Farewell | Kind::Leaving => {
                 if ahead as usize > self.arrived.len() {
                     return Err(beyond("number of packets in all"));
@@ -267,6 +302,7 @@ impl Peer {
         let (slot, _) = self.arrived[place].take()?;
         self.released = self.released.wrapping_add(1);
         self.look_for_next();
+        self.answer();
         let untold = self.released.wrapping_sub(self.told);
         self.owes_word |= untold as usize * 2 >= self.arrived.len();
         Some(slot)

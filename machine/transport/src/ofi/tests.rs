@@ -108,3 +108,26 @@ fn a_provider_that_there_is_not_is_named_with_those_that_there_are() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_peer_that_is_asked_says_at_once_when_it_has_released_all_that_was_sent() {
+    let Some(mut net) = network("tcp", 2) else {
+        return;
+    };
+    let header = Header::ZERO;
+    for _ in 0..3 {
+        net[0].send(NodeId(1), &header, Payload::EMPTY).unwrap();
+    }
+    assert_eq!(net[0].drained(NodeId(1)), Ok(false));
+    let start = Instant::now();
+    let mut taken = 0;
+    while net[0].drained(NodeId(1)) != Ok(true) {
+        // Without a flush, and far fewer than half a window.
+        if net[1].poll_receive().unwrap().is_some() {
+            net[1].release(NodeId(0));
+            taken += 1;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{taken} taken");
+    }
+    assert_eq!(taken, 3);
+}
