@@ -128,6 +128,13 @@ impl<F: Fabric> Driver<F> {
         }
     }
 
+    /// Whether the exporter has announced where `length` bytes from `offset` of an import on are.
+    pub fn has_announced(&self, grant: &Grant, offset: u64, length: u64) -> bool {
+        let service = self.node.service::<Announcements>(PROCESS, HANDLER);
+        let part = service.and_then(|service| service.part_of(grant));
+        part.is_some_and(|part| part.place(offset, length).is_some())
+    }
+
     /// Begins to move the `length` bytes at `address` to `offset` of an import, or back. `None` when they must go by packets: the exporter
     /// has not announced them, or the limit on pinned pages is too small.
     ///

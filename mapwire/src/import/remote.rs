@@ -59,12 +59,15 @@ impl Import {
     ) -> Result<bool> {
         let held = &*self.held;
         let (engine, grant) = (&held.engine, &held.local.grant);
+        let memory = (bytes.as_ptr() as u64, bytes.len() as u64);
+        if !engine.lock().has_announced(grant, offset, memory.1) {
+            return Ok(false);
+        }
         if !held.way.is_settled() {
             engine.settle(grant.node())?;
         }
         let mut driver = engine.lock_with_news(grant.node());
         self.refuse_if_over(&driver)?;
-        let memory = (bytes.as_ptr() as u64, bytes.len() as u64);
         let Some(transfer) = driver.begin_remote(direction, grant, offset, memory)? else {
             return Ok(false);
         };
