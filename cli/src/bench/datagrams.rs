@@ -394,9 +394,11 @@ fn in_ranks(
         drop(polling);
         return Ok(());
     }
-    let (is_sealed, baseline) = match plan.transport {
-        Transport::Ofi => (false, "raw libfabric"),
-        _ => (!plan.insecure, "raw UDP"),
+    let is_sealed = plan.transport != Transport::Ofi && !plan.insecure;
+    let baseline = |bytes| match &ends.raw {
+        Raw::Udp(_) => "raw UDP",
+        Raw::Ofi(bare) if bare.borrow().stores(bytes as usize) => "raw libfabric store",
+        Raw::Ofi(_) => "raw libfabric",
     };
     let mut placements = Placements::default();
     for point in points {
@@ -424,7 +426,12 @@ fn in_ranks(
             ("ranks", json!(2)),
             ("wait", json!("poll")),
         ];
-        report.rows(&case, point.unit, baseline, &samples.figures(1, 0));
+        report.rows(
+            &case,
+            point.unit,
+            baseline(point.bytes),
+            &samples.figures(1, 0),
+        );
     }
     let order = Order {
         what: what::END,

@@ -188,10 +188,14 @@ impl<F: Fabric> Driver<F> {
             .progress(transfer.number, far, sources, is_gone)
         {
             Progress::UnderWay => None,
-            Progress::Over(result) => Some(result.map_err(|error| DriverError::Remote {
-                peer: transfer.peer,
-                error,
-            })),
+            Progress::Over(result) => {
+                // What comes next may be a signal, and then another transfer, which waits until the peer has taken that.
+                far.ask_with_next(transfer.peer);
+                Some(result.map_err(|error| DriverError::Remote {
+                    peer: transfer.peer,
+                    error,
+                }))
+            }
             Progress::Stuck => {
                 Line::KeptMemory {
                     peer: transfer.peer,

@@ -133,6 +133,11 @@ impl Far {
         !["tcp", "udp", "net", "sockets", "shm"].contains(&core_of(self.provider()))
     }
 
+    /// See [`Ofi::ask_with_next`].
+    pub fn ask_with_next(&mut self, peer: NodeId) {
+        self.ofi.ask_with_next(peer);
+    }
+
     /// Registers memory of this process.
     #[must_use]
     pub fn registrar(&self) -> Registrar {

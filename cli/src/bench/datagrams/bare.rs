@@ -1,10 +1,11 @@
-//! Bare messages of libfabric between two ranks.
+//! Bare messages of libfabric between two ranks, and bare stores for long ones.
 
 use std::time::{Duration, Instant};
 
 use mapwire::Node;
 use mapwire_transport::net::Carrier;
 use mapwire_transport::ofi::bare::Bare;
+use mapwire_transport::ofi::rma::RemoteMemory;
 use mapwire_transport::ofi::usual_provider;
 
 use super::super::BenchError;
@@ -15,7 +16,11 @@ use super::word;
 const MESSAGE_BYTES: usize = 1 << 20;
 /// Messages of a stream that may be under way at most; there are as many buffers.
 pub(super) const MOST_UNDER_WAY: usize = 64;
-/// Bytes of an address and its length at most.
+/// Bytes of the shortest message that is stored, where the provider stores: as those of mapwire are.
+const STORE_BYTES: usize = 32 << 10;
+/// Bytes of the memory that is stored from, and of that which is stored to.
+const MEMORY_BYTES: usize = 16 << 20;
+/// Bytes of an address, its length and where stores go at most.
 const ADDRESS_BYTES: usize = 256;
 /// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,6 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One rank's endpoint.
 pub(super) struct BareWay {
     bare: Bare,
+    has_stores: bool,
+    /// Stores begun, and parts that have come so.
+    stored: usize,
+    came: usize,
 }
 
 impl BareWay {
@@ -34,16 +43,31 @@ impl BareWay {
             } => name.clone(),
             _ => usual_provider()?,
         };
-        let mut bare = Bare::open(&provider, MESSAGE_BYTES, MOST_UNDER_WAY)?;
+        let mut bare = Bare::open(&provider, MESSAGE_BYTES, MOST_UNDER_WAY, MEMORY_BYTES)?;
         let (mine, theirs) = (place_of(node.rank()), place_of(1 - node.rank()));
         let address = bare.address()?;
-        if address.len() > ADDRESS_BYTES - 8 {
+        if address.len() > ADDRESS_BYTES - 8 - RemoteMemory::WIRE_BYTES {
             return Err("the provider's address is too long for this bench".into());
         }
         for (index, part) in address.chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..part.len()].copy_from_slice(part);
             shared.store(mine + 8 + 8 * index, u64::from_le_bytes(word));
+        }
+        let target = bare.target().map(|target| target.to_bytes());
+        for (index, part) in target
+            .iter()
+            .flatten()
+            .copied()
+            .collect::<Vec<u8>>()
+            .chunks(8)
+            .enumerate()
+        {
+            let word = part.first_chunk().copied().unwrap_or_default();
+            shared.store(
+                mine + ADDRESS_BYTES - RemoteMemory::WIRE_BYTES + 8 * index,
+                u64::from_le_bytes(word),
+            );
         }
         shared.store(mine, address.len() as u64);
         let length = loop {
@@ -56,13 +80,52 @@ impl BareWay {
         let mut peer: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         peer.truncate(length);
         bare.connect(&peer)?;
-        Ok(Self { bare })
+        if target.is_some() {
+            let words = (0..RemoteMemory::WIRE_BYTES / 8).map(|index| {
+                shared.load(theirs + ADDRESS_BYTES - RemoteMemory::WIRE_BYTES + 8 * index)
+            });
+            let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+            bare.aim(RemoteMemory::from_bytes(
+                bytes.first_chunk().expect("three words"),
+            ));
+        }
+        Ok(Self {
+            has_stores: target.is_some(),
+            bare,
+            stored: 0,
+            came: 0,
+        })
+    }
+
+    /// Whether messages of so many bytes are stored.
+    pub(super) fn stores(&self, bytes: usize) -> bool {
+        self.has_stores && bytes >= STORE_BYTES
+    }
+
+    /// The part that is stored or comes next, of `part` bytes.
+    fn place(&self, is_ours: bool, part: usize) -> Words {
+        let at = self.bare.memory(is_ours, self.offset(is_ours, part), part);
+        Words::new(at.expect("a place inside"), part)
+    }
+
+    fn offset(&self, is_ours: bool, part: usize) -> usize {
+        let number = if is_ours { self.stored } else { self.came };
+        number % slots_of(part) * part
     }
 
     /// Writes message `number`, or its first part, into the buffer that is sent next.
     pub(super) fn prepare(&mut self, bytes: usize, number: u64) -> Result<(), BenchError> {
         let most = bytes.min(MESSAGE_BYTES);
         let start = Instant::now();
+        if self.stores(bytes) {
+            // Of the stores before, none reads this part still.
+            while self.bare.stores_under_way() + 1 >= slots_of(most) {
+                self.bare.poll()?;
+                check(start)?;
+            }
+            self.place(true, most).fill(number as u8);
+            return Ok(());
+        }
         while self.bare.buffer().is_empty() {
             self.bare.poll()?;
             check(start)?;
@@ -85,7 +148,7 @@ impl BareWay {
             let mut may_send = false;
             loop {
                 may_send = may_send || has_room(part);
-                if may_send && self.bare.send(part)? {
+                if may_send && self.send_part(part, bytes)? {
                     break;
                 }
                 self.bare.poll()?;
@@ -97,6 +160,22 @@ impl BareWay {
             }
             self.prepare(left, number)?;
         }
+    }
+
+    /// Sends a part of a message of `bytes` that was prepared; false when there is no room.
+    fn send_part(&mut self, part: usize, bytes: usize) -> Result<bool, BenchError> {
+        if !self.stores(bytes) {
+            return Ok(self.bare.send(part)?);
+        }
+        if self.bare.buffer().is_empty() || !self.bare.store(self.offset(true, part), part)? {
+            return Ok(false);
+        }
+        self.stored += 1;
+        // Behind the store, by the provider's order.
+        while !self.bare.send(8)? {
+            self.bare.poll()?;
+        }
+        Ok(true)
     }
 
     /// Lets the library work while nothing is taken.
@@ -130,6 +209,18 @@ impl BareWay {
                 check(start)?;
                 continue;
             };
+            let part_bytes = (bytes - taken).min(MESSAGE_BYTES);
+            if self.has_stores && bytes >= STORE_BYTES {
+                let place = self.place(false, part_bytes);
+                if place.sum(0, part_bytes) != word.wrapping_mul(part_bytes as u64 / 8) {
+                    return Err(format!("store {number} of the baseline came wrong").into());
+                }
+                taken += part_bytes;
+                self.came += 1;
+                self.bare.release();
+                note();
+                continue;
+            }
             let words = part
                 .chunks_exact(8)
                 .map(|word| u64::from_ne_bytes(*word.first_chunk().expect("eight bytes")));
@@ -148,6 +239,11 @@ impl BareWay {
 /// Where the address of a rank stands in the memory by which both keep in step.
 fn place_of(rank: usize) -> usize {
     word::ADDRESS + ADDRESS_BYTES * rank
+}
+
+/// Places for parts of so many bytes.
+fn slots_of(part: usize) -> usize {
+    (MEMORY_BYTES / part).min(MOST_UNDER_WAY + 1)
 }
 
 fn check(start: Instant) -> Result<(), BenchError> {

@@ -465,6 +465,13 @@ impl Engine {
         Ok(false)
     }
 
+    /// Asks with the next packet for word of its release.
+    pub(super) fn ask_with_next(&mut self, to: NodeId) {
+        if let Ok(peer) = self.open_peer(to) {
+            peer.ask_with_next();
+        }
+    }
+
     pub(super) fn disconnect(&mut self, id: NodeId) {
         if self.close(id) {
             self.progress();
@@ -564,7 +571,7 @@ impl Engine {
 
 /// What is wrong with what follows a frame.
 fn check_packet(frame: &Frame, rest: &[u8]) -> Option<PeerCorrupt> {
-    if frame.kind() != Ok(Kind::Packet) {
+    if !matches!(frame.kind(), Ok(Kind::Packet | Kind::AskingPacket)) {
         return None;
     }
     let Ok((header, payload)) = Header::ref_from_prefix(rest) else {

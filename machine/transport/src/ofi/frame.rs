@@ -26,6 +26,8 @@ pub(super) const FRAME_BYTES: usize = size_of::<Frame>();
 pub(super) enum Kind {
     /// Carries a packet.
     Packet,
+    /// Carries one, and is a question as well.
+    AskingPacket,
     /// Tells what was released, and that the sender takes packets.
     Credit,
     /// The same, and wants to hear when all packets before it are released.
@@ -68,6 +70,7 @@ impl Frame {
                 Kind::Farewell => 3,
                 Kind::Leaving => 4,
                 Kind::Question => 5,
+                Kind::AskingPacket => 6,
             },
             version: VERSION,
             node: u32::from(node.0).into(),
@@ -88,6 +91,7 @@ impl Frame {
             3 => Ok(Kind::Farewell),
             4 => Ok(Kind::Leaving),
             5 => Ok(Kind::Question),
+            6 => Ok(Kind::AskingPacket),
             other => wrong("kind of frame", other.into()),
         }
     }

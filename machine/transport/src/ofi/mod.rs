@@ -196,6 +196,11 @@ impl Ofi {
         engine.peer(peer).is_some_and(|peer| peer.is_ready())
     }
 
+    /// Has the peer say at once when it has released the next packet: [`drained`](Transport::drained) is going to be asked.
+    pub fn ask_with_next(&mut self, peer: NodeId) {
+        self.engine.get_mut().ask_with_next(peer);
+    }
+
     /// Pieces of local memory in one store or fetch at most.
     #[must_use]
     pub fn max_pieces(&self) -> usize {

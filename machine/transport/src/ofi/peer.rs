@@ -124,6 +124,12 @@ impl Peer {
         }
     }
 
+    /// Asks with the next packet, when it has released that.
+    pub(super) fn ask_with_next(&mut self) {
+        self.asking = self.sent.wrapping_add(1);
+        self.asks = true;
+    }
+
     /// Answers the peer's question, if its time has come.
     fn answer(&mut self) {
         if let Some(asked) = self.asked
@@ -150,6 +156,7 @@ impl Peer {
     /// The frame of the next packet, or of a word. `own`: stamp and number of this end.
     pub(super) fn frame(&self, is_packet: bool, own: (u64, NodeId)) -> Frame {
         let kind = match (is_packet, self.is_closed, self.is_leaving) {
+            (true, ..) if self.asks => Kind::AskingPacket,
             (true, ..) => Kind::Packet,
             (false, false, _) if self.asks => Kind::Question,
             (false, false, _) => Kind::Credit,
@@ -173,9 +180,8 @@ impl Peer {
         self.refused = None;
         self.sent = self.sent.wrapping_add(is_packet.into());
         self.told = self.released;
-        // A packet says as much as a word, but asks nothing.
-        self.owes_word = is_packet && self.asks;
-        self.asks &= is_packet;
+        self.owes_word = false;
+        self.asks = false;
         self.is_silent |= self.is_closed && !is_packet;
     }
 
@@ -257,7 +263,7 @@ impl Peer {
             value: frame.number.get().into(),
         };
         match kind {
-            Kind::Packet => {
+            Kind::Packet | Kind::AskingPacket => {
                 let is_due = (ahead as usize) < self.arrived.len()
                     && self.total.is_none_or(|total| {
                         total.wrapping_sub(frame.number.get()).wrapping_sub(1) < 1 << 31
@@ -267,6 +273,9 @@ impl Peer {
                     return Err(beyond("packet number"));
                 }
                 self.arrived[place] = Some((slot, bytes));
+                if kind == Kind::AskingPacket {
+                    self.asked = Some(frame.number.get().wrapping_add(1));
+                }
                 Ok(true)
             }
             Kind::Credit => Ok(false),
