@@ -12,7 +12,7 @@ use super::operations::Operations;
 use super::peer::Peer;
 use super::rma::{Direction, LocalPiece, RemoteMemory, RmaDone, RmaError};
 use super::sys::{Endpoint, Event, PostError, Slot};
-use super::{MAX_PAYLOAD, OfiError, SLOT_BYTES};
+use super::{MAX_PAYLOAD, OfiError};
 use crate::payload::{Payload, Received};
 use crate::shm::PeerCorrupt;
 use crate::transport::{Packet, ReceiveError, SendError};
@@ -22,7 +22,7 @@ pub(super) const WORD_SLOTS: usize = 2;
 /// Peers at most that have been heard of before they were connected.
 const MAX_EARLY: usize = 4096;
 /// Bytes of a frame and a packet's header.
-const HEAD_BYTES: usize = FRAME_BYTES + size_of::<Header>();
+pub(super) const HEAD_BYTES: usize = FRAME_BYTES + size_of::<Header>();
 
 #[derive(Debug)]
 enum State {
@@ -585,6 +585,3 @@ fn check_packet(frame: &Frame, rest: &[u8]) -> Option<PeerCorrupt> {
         value: header.payload_bytes().into(),
     })
 }
-
-// A frame, a header and the longest payload fill a buffer.
-const _: () = assert!(HEAD_BYTES + MAX_PAYLOAD <= SLOT_BYTES);

@@ -60,7 +60,7 @@ pub use error::OfiError;
 pub use providers::{Provider, providers, usual_provider, version};
 pub use sys::OfiPinner;
 
-use engine::{Engine, WORD_SLOTS};
+use engine::{Engine, HEAD_BYTES, WORD_SLOTS};
 use name::Name;
 use rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
 use sys::{Endpoint, InfoList, Library, Needs, Wanted};
@@ -68,9 +68,11 @@ use sys::{Endpoint, InfoList, Library, Needs, Wanted};
 use crate::payload::Payload;
 use crate::transport::{Packet, ReceiveError, SendError, Transport};
 
-const MAX_PAYLOAD: usize = MAX_PAYLOAD_BYTES;
-/// Bytes of a buffer: the longest message, in whole cache lines.
-const SLOT_BYTES: usize = (MAX_PAYLOAD + 24 + size_of::<Header>()).next_multiple_of(64);
+/// Bytes of a buffer, and so of the longest message. ofi_rxm asks the receiver before it sends more.
+const SLOT_BYTES: usize = 16 << 10;
+/// Bytes of the longest payload.
+const MAX_PAYLOAD: usize = SLOT_BYTES - HEAD_BYTES;
+const _: () = assert!(MAX_PAYLOAD < MAX_PAYLOAD_BYTES);
 /// How long the last words of an endpoint may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
