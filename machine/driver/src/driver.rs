@@ -237,6 +237,7 @@ impl<F: Fabric> Driver<F> {
         worked |= !self.given_up.is_empty() && self.release_given_up();
         worked |= self.receive();
         worked |= self.receive_datagrams();
+        worked |= self.remotes.is_some() && self.drain_moves();
         if self.has_news() {
             self.housekeep();
             worked = true;

@@ -54,9 +54,6 @@ pub(crate) enum Line {
         export: ExportId,
         error: RegisterError,
     },
-    KeptMemory {
-        peer: NodeId,
-    },
     PassLost {
         to: NodeId,
         tag: u64,
@@ -115,9 +112,6 @@ impl Line {
             }
             Self::NotRegistered { export, error } => {
                 tracing::warn!(%export, %error, "an export goes by packets: libfabric does not reach its memory");
-            }
-            Self::KeptMemory { peer } => {
-                tracing::error!(%peer, "a peer is gone, and libfabric keeps memory of a transfer to it: the process ends");
             }
             Self::BadCard { peer, error } => {
                 tracing::error!(%peer, %error, "a peer cannot be reached");

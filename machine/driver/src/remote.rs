@@ -17,14 +17,14 @@ use mapwire_transport::fabric::Fabric;
 use mapwire_transport::far::Far;
 pub use mapwire_transport::ofi::rma::Direction;
 use mapwire_transport::ofi::rma::Registrar;
+pub use mapwire_transport::ofi::rma::RmaError;
 use mapwire_vmmc::Grant;
 use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId};
 
 use self::announcements::Announcements;
-use self::exported::Exported;
 pub(crate) use self::exported::RegisterError;
 use self::sources::Sources;
-use self::transfers::{Progress, Transfer, Transfers};
+use self::transfers::{Ended, Progress, Transfer, Transfers};
 use crate::driver::{Driver, PROCESS};
 use crate::error::DriverError;
 use crate::log::Line;
@@ -48,7 +48,6 @@ pub(crate) struct Moved {
 pub(crate) struct Remotes {
     moved: Moved,
     registrar: Registrar,
-    exported: Exported,
     sources: Sources,
     transfers: Transfers,
 }
@@ -67,7 +66,6 @@ impl Remotes {
         node.register(PROCESS, HANDLER, Box::new(Announcements::default()))?;
         Ok(Some(Box::new(Self {
             moved: Moved::default(),
-            exported: Exported::default(),
             sources: Sources::new(mover::pinner(registrar.clone()), rules, !far.has_hardware()),
             transfers: Transfers::default(),
             registrar,
@@ -93,7 +91,7 @@ impl<F: Fabric> Driver<F> {
     pub(crate) fn announce(&mut self, to: Endpoint, export: ExportId, buffer: &SharedBuffer) {
         let Some(remotes) = self
             .remotes
-            .as_mut()
+            .as_ref()
             .filter(|_| self.fabric.is_far(to.node))
         else {
             return;
@@ -104,27 +102,24 @@ impl<F: Fabric> Driver<F> {
         let Some(known) = self.node.nic().exported(export) else {
             return;
         };
-        let (key, rights) = (known.key, known.rights);
+        let (name, rights) = ((export, known.key), known.rights);
         // It was checked to lie there.
-        let at = (buffer.as_ptr().addr() as u64).saturating_sub(known.address);
-        let bytes = (buffer.len() as u64).min(known.length.saturating_sub(at));
-        match remotes
-            .exported
-            .register(&remotes.registrar, export, memory, (at, bytes), rights)
-        {
-            Ok(part) => {
-                let announce =
-                    |service: &mut Announcements| service.announce(to, export, key, &part);
-                let _ = self.node.call(PROCESS, HANDLER, announce);
-            }
-            Err(error) => self.log.push(Line::NotRegistered { export, error }),
+        let offset = (buffer.as_ptr().addr() as u64).saturating_sub(known.address);
+        let bytes = (buffer.len() as u64).min(known.length.saturating_sub(offset));
+        let registrar = &remotes.registrar;
+        let announce = |service: &mut Announcements| {
+            service.announce(registrar, to, name, memory, (offset, bytes), rights)
+        };
+        if let Some(Err(error)) = self.node.call(PROCESS, HANDLER, announce) {
+            self.log.push(Line::NotRegistered { export, error });
         }
     }
 
     /// An export is revoked; nobody stores to it from here on.
     pub(crate) fn orphan(&mut self, export: ExportId) {
-        if let Some(remotes) = &mut self.remotes {
-            remotes.exported.orphan(export);
+        if self.remotes.is_some() {
+            let withdraw = |service: &mut Announcements| service.withdraw(export);
+            let _ = self.node.call(PROCESS, HANDLER, withdraw);
         }
     }
 
@@ -158,16 +153,26 @@ impl<F: Fabric> Driver<F> {
             return Ok(None);
         };
         let range = PageRange::covering(address, length)?;
-        let held = remotes.sources.hold(range);
-        if !held.map_err(crate::pages::PagesError::System)? {
+        // Memory that the provider does not take, or too much of it, goes by packets.
+        if !remotes.sources.hold(range).unwrap_or(false) {
             return Ok(None);
         }
-        remotes.moved.transfers += 1;
-        remotes.moved.bytes += length;
         let peer = grant.node();
-        let transfer = Transfer::new(direction, peer, (part.memory, at), (address, length), range);
+        let name = (peer, grant.export);
+        let transfer = Transfer::new(direction, name, (part.memory, at), (address, length), range);
         let number = remotes.transfers.begin(transfer, far, &remotes.sources);
+        let begin = |service: &mut Announcements| service.begin(name);
+        let _ = self.node.call(PROCESS, HANDLER, begin);
         Ok(Some(RemoteTransfer { number, peer }))
+    }
+
+    /// Takes note of operations that are over. Whether there were any: the threads that wait for them may sleep.
+    #[inline]
+    pub(crate) fn drain_moves(&mut self) -> bool {
+        match (&mut self.remotes, self.fabric.far()) {
+            (Some(remotes), Some(far)) => remotes.transfers.drain(far),
+            _ => false,
+        }
     }
 
     /// What was moved so far.
@@ -175,10 +180,13 @@ impl<F: Fabric> Driver<F> {
         self.remotes.as_ref().map(|it| it.moved).unwrap_or_default()
     }
 
-    /// How a transfer ended, once it has.
-    pub fn remote_over(&mut self, transfer: &RemoteTransfer) -> Option<Result<(), DriverError>> {
+    /// How a transfer ended, once it has: what was begun of it in bytes, and why no more.
+    pub fn remote_over(
+        &mut self,
+        transfer: &RemoteTransfer,
+    ) -> Option<Result<(), (u64, RmaError)>> {
         let (Some(remotes), Some(far)) = (&mut self.remotes, self.fabric.far()) else {
-            return Some(Err(DriverError::PeerGone(transfer.peer)));
+            return Some(Err((0, RmaError::PeerGone(transfer.peer))));
         };
         let peers = &self.peers;
         let is_gone = |peer| crate::driver::peers::is_gone(peers, peer);
@@ -188,19 +196,29 @@ impl<F: Fabric> Driver<F> {
             .progress(transfer.number, far, sources, is_gone)
         {
             Progress::UnderWay => None,
-            Progress::Over(result) => {
+            Progress::Over(ended) => {
+                let Ended {
+                    name,
+                    begun_bytes,
+                    error,
+                } = ended;
                 // What comes next may be a signal, and then another transfer, which waits until the peer has taken that.
                 far.ask_with_next(transfer.peer);
-                Some(result.map_err(|error| DriverError::Remote {
-                    peer: transfer.peer,
-                    error,
-                }))
+                if error.is_none() {
+                    remotes.moved.transfers += 1;
+                    remotes.moved.bytes += begun_bytes;
+                }
+                if let Some(name) = name {
+                    let end = |service: &mut Announcements| service.end(name);
+                    let _ = self.node.call(PROCESS, HANDLER, end);
+                }
+                Some(error.map_or(Ok(()), |error| Err((begun_bytes, error))))
             }
             Progress::Stuck => {
-                Line::KeptMemory {
-                    peer: transfer.peer,
-                }
-                .write();
+                eprintln!(
+                    "mapwire: rank {}: rank {} is gone, and libfabric still uses memory of this program for a transfer with it; the process ends",
+                    self.me.0, transfer.peer.0
+                );
                 mover::exit(EXIT_STUCK)
             }
         }

@@ -121,10 +121,11 @@ impl Far {
         self.ofi.provider()
     }
 
-    /// Whether the provider stores to and fetches from memory of peers.
+    /// Whether the provider stores to and fetches from memory of peers, and says of each operation how it ended, so that the memory can be
+    /// given back.
     #[must_use]
     pub fn has_rma(&self) -> bool {
-        self.ofi.has_rma()
+        self.ofi.has_rma() && !["udp", "shm"].contains(&core_of(self.provider()))
     }
 
     /// Whether registered memory is reached by hardware, by the frames that it had as it was registered.

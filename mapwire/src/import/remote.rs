@@ -1,6 +1,8 @@
 //! Long transfers with ranks that libfabric reaches: the provider moves the bytes between memories, past the NIC.
 
-use mapwire_driver::remote::Direction;
+use mapwire_driver::DriverError;
+use mapwire_driver::engine::Engine;
+use mapwire_driver::remote::{Direction, RemoteTransfer, RmaError};
 use mapwire_host::faults::touch;
 use mapwire_host::memory::raw::Source;
 use mapwire_wire::{Signal, TRACE_FLAG_DIRECT, TraceOp};
@@ -64,7 +66,12 @@ impl Import {
             return Ok(false);
         }
         if !held.way.is_settled() {
-            engine.settle(grant.node())?;
+            match engine.settle(grant.node()) {
+                Ok(()) => {}
+                // The exporter takes nothing for now. The ring waits behind what it has not taken.
+                Err(DriverError::Timeout { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
         }
         let mut driver = engine.lock_with_news(grant.node());
         self.refuse_if_over(&driver)?;
@@ -72,16 +79,65 @@ impl Import {
             return Ok(false);
         };
         drop(driver);
-        // Without a timeout: until it is over, the provider uses the caller's memory.
-        let over = engine.wait_for(None, String::new, |driver| driver.remote_over(&transfer))?;
+        let moving = Moving {
+            engine,
+            transfer: Some(transfer),
+        };
+        let over = moving.finish();
         if held.way.is_traced() {
             self.trace(op, TRACE_FLAG_DIRECT, bytes);
         }
-        match (over, direction) {
-            (Ok(()), _) => Ok(true),
-            (Err(error), Direction::Fetch) => Err(error.into()),
-            (Err(error), _) => Err(partial(memory.1, error.into())),
-        }
+        let Err((begun_bytes, error)) = over else {
+            return Ok(true);
+        };
+        // Mostly it is the consequence of something that is known by its own name.
+        let peer = grant.node();
+        let cause = self.refuse_if_over(&engine.lock()).err();
+        let cause = cause.unwrap_or_else(|| match error {
+            RmaError::PeerGone(_) => engine.lock().why_gone(peer).into(),
+            error => DriverError::Remote { peer, error }.into(),
+        });
+        Err(match direction {
+            Direction::Fetch => cause,
+            _ if begun_bytes == 0 => cause,
+            _ => Error::Partial {
+                sent_bytes: begun_bytes,
+                length: memory.1,
+                cause: Box::new(cause),
+            },
+        })
+    }
+}
+
+/// A transfer under way: until it is over, the provider uses the memory of the caller, also when a handler of the program panics
+/// meanwhile.
+struct Moving<'a> {
+    engine: &'a Engine,
+    transfer: Option<RemoteTransfer>,
+}
+
+impl Moving<'_> {
+    fn finish(mut self) -> core::result::Result<(), (u64, RmaError)> {
+        let outcome = self.wait();
+        self.transfer = None;
+        outcome
+    }
+
+    /// Without a timeout: the provider says how each operation ended, at the latest when the peer is gone.
+    fn wait(&self) -> core::result::Result<(), (u64, RmaError)> {
+        let Some(transfer) = &self.transfer else {
+            return Ok(());
+        };
+        let over = self
+            .engine
+            .wait_for(None, String::new, |driver| driver.remote_over(transfer));
+        over.unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        let _ = self.wait();
     }
 }
 

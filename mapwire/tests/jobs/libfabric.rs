@@ -144,7 +144,6 @@ fn exports_revoked_under_long_stores_over_libfabric_take_nothing_more_and_the_jo
         return;
     }
     const LONG: usize = 1 << 20;
-    // More than there are regions that outlive their exports.
     const ROUNDS: usize = 80;
     let moved = moved_by(|rank| {
         let node = rank.node();
@@ -189,6 +188,157 @@ fn exports_revoked_under_long_stores_over_libfabric_take_nothing_more_and_the_jo
         moved.is_none_or(|moved| moved >= (ROUNDS * LONG) as u64),
         "{moved:?}"
     );
+}
+
+#[test]
+fn a_fetch_that_a_revocation_crosses_over_libfabric_gives_the_bytes_or_an_error() {
+    if !has("tcp") {
+        return;
+    }
+    const LONG: usize = 1 << 20;
+    let moved = moved_by(|rank| {
+        let node = rank.node();
+        let flags = node.alloc(64).unwrap();
+        let told = node.export_buffer(&flags).name("told").start().unwrap();
+        let tell = node.import(1 - rank.number, "told").start().unwrap();
+        for round in 1..=40 {
+            let name = format!("buffer {round}");
+            if rank.number == 0 {
+                let import = node.import(1, &name).rights(Rights::ALL);
+                let import = import.start().unwrap();
+                let mut data = vec![0; LONG];
+                for count in 1.. {
+                    data.fill(9);
+                    if let Err(error) = import.fetch(0, &mut data) {
+                        assert!(error.to_string().contains("revoked"), "{error}");
+                        break;
+                    }
+                    assert!(
+                        data.iter().all(|&is| is == 7),
+                        "other bytes than the export's"
+                    );
+                    if count == 3 {
+                        tell.put_signal(&[], 0, 0, round).unwrap();
+                    }
+                }
+                told.wait_signal(8, round).unwrap();
+            } else {
+                let buffer = node.alloc(LONG).unwrap();
+                buffer.write(0, &vec![7; LONG]).unwrap();
+                let export = node.export_buffer(&buffer).name(&name).start().unwrap();
+                told.wait_signal(0, round).unwrap();
+                export.revoke().unwrap();
+                buffer.write(0, &vec![1; LONG]).unwrap();
+                tell.put_signal(&[], 0, 8, round).unwrap();
+            }
+        }
+        node.barrier().unwrap();
+    });
+    assert!(moved.is_none_or(|moved| moved > 0));
+}
+
+#[test]
+fn many_revocations_under_one_long_store_over_libfabric_end_no_connection() {
+    if !has("tcp") {
+        return;
+    }
+    const LONG: usize = 128 << 20;
+    const SMALL: usize = 300;
+    let moved = moved_by(|rank| {
+        let node = rank.node();
+        let flags = node.alloc(64).unwrap();
+        let told = node.export_buffer(&flags).name("told").start().unwrap();
+        let tell = node.import(1 - rank.number, "told").start().unwrap();
+        let name = |number| format!("small {number}");
+        if rank.number == 0 {
+            let long = node.import(1, "long").rights(Rights::ALL).start().unwrap();
+            let small = (0..SMALL).map(|number| node.import(1, &name(number)).start().unwrap());
+            let _small: Vec<_> = small.collect();
+            tell.put_signal(&[], 0, 0, 1).unwrap();
+            // It was under way as the export was revoked.
+            let data = vec![5; LONG];
+            while long.send(&data, 0).is_ok() {}
+            tell.put_signal(&[], 0, 8, 1).unwrap();
+            tell.flush().unwrap();
+        } else {
+            let export = |name: String, bytes| {
+                let buffer = node.alloc(bytes).unwrap();
+                node.export_buffer(&buffer).name(name).start().unwrap()
+            };
+            let long = export("long".into(), LONG);
+            let small: Vec<_> = (0..SMALL)
+                .map(|number| export(name(number), 4096))
+                .collect();
+            told.wait_signal(0, 1).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            long.revoke().unwrap();
+            for export in small {
+                export.revoke().unwrap();
+            }
+            told.wait_signal(8, 1).unwrap();
+        }
+        node.barrier().unwrap();
+    });
+    assert!(moved.is_none_or(|moved| moved > 0));
+}
+
+#[test]
+fn a_rank_that_leaves_under_a_long_store_over_libfabric_fails_the_store_and_not_the_sender() {
+    if !has("tcp") {
+        return;
+    }
+    const LONG: usize = 32 << 20;
+    let done = job(2).option("--transport", "ofi:tcp").run(|rank| {
+        let node = rank.node();
+        let buffer = node.alloc(LONG).unwrap();
+        let export = node.export_buffer(&buffer).name("here").start().unwrap();
+        let import = node.import(1 - rank.number, "here").start().unwrap();
+        import.put_signal(&[], 0, 0, 1).unwrap();
+        export.wait_signal(0, 1).unwrap();
+        if rank.number == 1 {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            std::process::exit(0);
+        }
+        let data = vec![1; LONG];
+        let error = (0..1000).find_map(|_| import.send(&data, 0).err());
+        eprintln!("survivor: {}", error.expect("the other rank is gone"));
+    });
+    done.says("survivor: ").says("rank 1").soon();
+}
+
+#[test]
+fn long_stores_of_one_thread_over_libfabric_do_not_wait_for_others_that_sleep() {
+    if !has("tcp") {
+        return;
+    }
+    let done = job(2).option("--transport", "ofi:tcp").run(|rank| {
+        const LONG: usize = 256 << 10;
+        let node = rank.node();
+        let buffer = node.alloc(LONG + 64).unwrap();
+        let export = node.export_buffer(&buffer).name("here").start().unwrap();
+        let import = node.import(1 - rank.number, "here").start().unwrap();
+        node.barrier().unwrap();
+        let flag = LONG as u64;
+        if rank.number == 0 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| export.wait_signal(flag, 1).unwrap());
+                let data = vec![1; LONG];
+                let start = std::time::Instant::now();
+                for _ in 0..200 {
+                    import.send(&data, 0).unwrap();
+                }
+                // A thread that nobody wakes sleeps for 50 ms.
+                let took = start.elapsed();
+                assert!(took.as_secs() < 4, "200 stores took {took:?}");
+                import.put_signal(&[], 0, flag, 1).unwrap();
+            });
+        } else {
+            export.wait_signal(flag, 1).unwrap();
+            import.put_signal(&[], 0, flag, 1).unwrap();
+        }
+        node.barrier().unwrap();
+    });
+    done.succeeds();
 }
 
 #[test]

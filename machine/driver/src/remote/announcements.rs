@@ -1,16 +1,32 @@
-//! What exporters tell importers of their memory: where the provider reaches it.
+//! What exporters and importers tell each other of memory that the provider reaches: where it is, that it is taken back, and that no
+//! operation uses it any more.
+//!
+//! | message | from | says |
+//! |---|---|---|
+//! | announcement | exporter | where an export is, of which the importer has been granted an import |
+//! | withdrawal | exporter | the export is revoked |
+//! | confirmation | importer | no operation uses it, and none will |
+//!
+//! The exporter keeps the memory until all have confirmed: a provider may end the connection of who uses memory that is registered no more.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 
 use mapwire_service::{Action, Broken, Service};
-use mapwire_transport::ofi::rma::RemoteMemory;
+use mapwire_transport::ofi::rma::{Registrar, RemoteMemory};
 use mapwire_vmmc::Grant;
-use mapwire_wire::{Endpoint, ExportId, Key, NodeId};
+use mapwire_wire::{Endpoint, ExportId, Key, NodeId, Rights};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Exports of one node that are kept: as many as it may hold imports of.
+use super::exported::{Exported, RegisterError};
+
+/// Announced exports of one node that are kept. Others go by packets.
 const MAX_OF_NODE: usize = 4096;
+
+const ANNOUNCEMENT: u32 = 0;
+const WITHDRAWAL: u32 = 1;
+const CONFIRMATION: u32 = 2;
 
 /// The part of an export that the provider reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,63 +48,175 @@ impl Part {
 /// A message.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
-struct Announcement {
-    /// The export's key: an old number may be given again.
+struct Message {
+    /// The export's key: its number may be given again.
     key: [u8; 16],
     export: U32,
-    _zero: U32,
+    kind: U32,
+    /// Of an announcement; else 0.
     offset: U64,
     memory: [u8; RemoteMemory::WIRE_BYTES],
 }
 
-/// The service: what peers have announced, and what is to be announced to them.
+impl Message {
+    fn new(kind: u32, export: ExportId, key: Key) -> Self {
+        Self {
+            key: key.0,
+            export: export.0.into(),
+            kind: kind.into(),
+            offset: 0.into(),
+            memory: [0; RemoteMemory::WIRE_BYTES],
+        }
+    }
+}
+
+/// An export of a peer that this process imports.
+#[derive(Debug)]
+struct Known {
+    key: Key,
+    part: Part,
+    /// Transfers under way.
+    busy: usize,
+    is_withdrawn: bool,
+}
+
+/// An export, by who has it and its number there.
+pub(super) type Name = (NodeId, ExportId);
+
+/// The service.
 #[derive(Debug, Default)]
 pub(super) struct Announcements {
-    known: HashMap<(NodeId, ExportId), (Key, Part)>,
-    /// Exports kept of each node.
+    exported: Exported,
+    known: HashMap<Name, Known>,
+    /// How many are known of each node.
     kept: HashMap<NodeId, usize>,
-    due: VecDeque<(Endpoint, Announcement)>,
+    due: VecDeque<(Endpoint, Message)>,
     /// What an action lends.
-    sending: Option<Announcement>,
+    sending: Option<Message>,
 }
 
 impl Announcements {
-    /// Tells an importer of a part of an export.
-    pub(super) fn announce(&mut self, to: Endpoint, export: ExportId, key: Key, part: &Part) {
-        let announcement = Announcement {
-            key: key.0,
-            export: export.0.into(),
-            _zero: 0.into(),
+    /// Registers an export that `to` has been granted, if that was not done, and tells it where it is. `memory` is that of which
+    /// importers can map `bytes`, which begin at `offset` of the export.
+    pub(super) fn announce(
+        &mut self,
+        registrar: &Registrar,
+        to: Endpoint,
+        (export, key): (ExportId, Key),
+        memory: BorrowedFd<'_>,
+        (offset, bytes): (u64, u64),
+        rights: Rights,
+    ) -> Result<(), RegisterError> {
+        let name = (export, key);
+        let memory = (self.exported).register(registrar, name, memory, bytes, rights, to)?;
+        self.tell(to, export, key, &Part { offset, memory });
+        Ok(())
+    }
+
+    fn tell(&mut self, to: Endpoint, export: ExportId, key: Key, part: &Part) {
+        let announcement = Message {
             offset: part.offset.into(),
             memory: part.memory.to_bytes(),
+            ..Message::new(ANNOUNCEMENT, export, key)
         };
         self.due.push_back((to, announcement));
     }
 
+    /// An export is revoked.
+    pub(super) fn withdraw(&mut self, export: ExportId) {
+        if let Some((key, holders)) = self.exported.orphan(export) {
+            let withdrawal = Message::new(WITHDRAWAL, export, key);
+            self.due
+                .extend(holders.into_iter().map(|to| (to, withdrawal)));
+        }
+    }
+
     /// What the exporter has announced of an import.
     pub(super) fn part_of(&self, grant: &Grant) -> Option<Part> {
-        let (key, part) = self.known.get(&(grant.node(), grant.export))?;
-        (*key == grant.key).then_some(*part)
+        let known = self.known.get(&(grant.node(), grant.export))?;
+        (known.key == grant.key && !known.is_withdrawn).then_some(known.part)
+    }
+
+    /// A transfer of an import begins, of which there is a [part](Self::part_of).
+    pub(super) fn begin(&mut self, name: Name) {
+        if let Some(known) = self.known.get_mut(&name) {
+            known.busy += 1;
+        }
+    }
+
+    /// A transfer is over.
+    pub(super) fn end(&mut self, name: Name) {
+        if let Some(known) = self.known.get_mut(&name) {
+            known.busy = known.busy.saturating_sub(1);
+            if known.busy == 0 && known.is_withdrawn {
+                let key = known.key;
+                self.forget(name);
+                self.confirm(Endpoint::first_of(name.0), name.1, key);
+            }
+        }
+    }
+
+    fn confirm(&mut self, to: Endpoint, export: ExportId, key: Key) {
+        self.due
+            .push_back((to, Message::new(CONFIRMATION, export, key)));
+    }
+
+    fn forget(&mut self, name: Name) {
+        if self.known.remove(&name).is_some()
+            && let Some(kept) = self.kept.get_mut(&name.0)
+        {
+            *kept -= 1;
+        }
+    }
+
+    fn handle_announcement(&mut self, name: Name, key: Key, part: Part) {
+        if let Some(known) = self.known.get_mut(&name) {
+            // Of another import of the same export.
+            (known.key, known.part) = (key, part);
+            return;
+        }
+        let kept = self.kept.entry(name.0).or_default();
+        if *kept < MAX_OF_NODE {
+            *kept += 1;
+            let known = Known {
+                key,
+                part,
+                busy: 0,
+                is_withdrawn: false,
+            };
+            self.known.insert(name, known);
+        }
+    }
+
+    fn handle_withdrawal(&mut self, from: Endpoint, export: ExportId, key: Key) {
+        let name = (from.node, export);
+        match self.known.get_mut(&name).filter(|known| known.key == key) {
+            Some(known) if known.busy > 0 => known.is_withdrawn = true,
+            Some(_) => {
+                self.forget(name);
+                self.confirm(from, export, key);
+            }
+            None => self.confirm(from, export, key),
+        }
     }
 }
 
 impl Service for Announcements {
     fn handle_message(&mut self, _: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
-        let announcement = Announcement::read_from_bytes(message).map_err(|_| Broken)?;
-        let name = (from.node, ExportId(announcement.export.get()));
-        let part = Part {
-            offset: announcement.offset.get(),
-            memory: RemoteMemory::from_bytes(&announcement.memory),
-        };
-        let kept = self.kept.entry(from.node).or_default();
-        if !self.known.contains_key(&name) {
-            // Imports of others go by packets.
-            if *kept >= MAX_OF_NODE {
-                return Ok(());
+        let message = Message::read_from_bytes(message).map_err(|_| Broken)?;
+        let (export, key) = (ExportId(message.export.get()), Key(message.key));
+        match message.kind.get() {
+            ANNOUNCEMENT => {
+                let part = Part {
+                    offset: message.offset.get(),
+                    memory: RemoteMemory::from_bytes(&message.memory),
+                };
+                self.handle_announcement((from.node, export), key, part);
             }
-            *kept += 1;
+            WITHDRAWAL => self.handle_withdrawal(from, export, key),
+            CONFIRMATION => self.exported.handle_confirmed(from.node, export, key),
+            _ => return Err(Broken),
         }
-        self.known.insert(name, (Key(announcement.key), part));
         Ok(())
     }
 
@@ -96,9 +224,10 @@ impl Service for Announcements {
         self.known.retain(|(from, _), _| *from != node);
         self.kept.remove(&node);
         self.due.retain(|(to, _)| to.node != node);
+        self.exported.handle_gone(node);
     }
 
-    /// The import goes by packets.
+    /// The import goes by packets, or the exporter keeps the memory until this process is gone.
     fn handle_lost(&mut self, _: Endpoint) {}
 
     fn handle_time(&mut self, _: u64) {}
@@ -108,8 +237,8 @@ impl Service for Announcements {
     }
 
     fn poll_action(&mut self) -> Option<Action<'_>> {
-        let (to, announcement) = self.due.pop_front()?;
-        let message = self.sending.insert(announcement).as_bytes();
+        let (to, message) = self.due.pop_front()?;
+        let message = self.sending.insert(message).as_bytes();
         Some(Action::Send { to, message })
     }
 
@@ -148,14 +277,49 @@ mod tests {
         }
     }
 
-    /// What `to` hears when `part` is announced.
-    fn message(grant: &Grant, part: &Part) -> Vec<u8> {
-        let mut exporter = Announcements::default();
-        exporter.announce(grant.from, grant.export, grant.key, part);
-        match exporter.poll_action() {
+    fn said(service: &mut Announcements) -> Vec<u8> {
+        match service.poll_action() {
             Some(Action::Send { message, .. }) => message.to_vec(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_withdrawal_is_confirmed_once_no_transfer_is_under_way() {
+        let mut importer = Announcements::default();
+        let told = grant(3, 9, 1);
+        let name = (NodeId(3), ExportId(9));
+        let announced = message(&told, &part(0, 65536));
+        let withdrawal = Message::new(WITHDRAWAL, told.export, told.key);
+        let confirmation = Message::new(CONFIRMATION, told.export, told.key);
+        // Not known here, then known, then in use.
+        for transfers in [0, 0, 2] {
+            if transfers > 0 {
+                assert_eq!(importer.handle_message(0, told.from, &announced), Ok(()));
+            }
+            for _ in 0..transfers {
+                importer.begin(name);
+            }
+            let taken = importer.handle_message(0, told.from, withdrawal.as_bytes());
+            assert_eq!(taken, Ok(()));
+            assert_eq!(importer.part_of(&told), None);
+            for _ in 0..transfers {
+                assert!(!importer.has_actions());
+                importer.end(name);
+            }
+            assert_eq!(said(&mut importer), confirmation.as_bytes());
+            assert!(!importer.has_actions());
+            assert_eq!(importer.kept.get(&NodeId(3)).copied().unwrap_or(0), 0);
+            importer.handle_message(0, told.from, &announced).unwrap();
+            assert!(importer.part_of(&told).is_some());
+        }
+    }
+
+    /// What `to` hears when `part` is announced.
+    fn message(grant: &Grant, part: &Part) -> Vec<u8> {
+        let mut exporter = Announcements::default();
+        exporter.tell(grant.from, grant.export, grant.key, part);
+        said(&mut exporter)
     }
 
     #[test]

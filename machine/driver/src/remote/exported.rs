@@ -1,4 +1,4 @@
-//! Exports that the provider reaches.
+//! Exports of this process that the provider reaches.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use mapwire_host::mapping::{self, Mapping};
 use mapwire_transport::ofi::OfiError;
-use mapwire_transport::ofi::rma::{Region, Registrar, RemoteRights};
-use mapwire_wire::{ExportId, Rights};
+use mapwire_transport::ofi::rma::{Region, Registrar, RemoteMemory, RemoteRights};
+use mapwire_wire::{Endpoint, ExportId, Key, NodeId, Rights};
 
-use super::announcements::Part;
+/// Places of address space that are kept empty behind exports that are over. What a peer has begun to send before it confirmed that it
+/// does not, the provider may still store where the export was: there is nothing of use then.
+const MOST_GRAVES: usize = 256;
 
 /// Why an export goes by packets alone.
 #[derive(Debug, thiserror::Error)]
@@ -20,30 +22,36 @@ pub(crate) enum RegisterError {
     Provider(#[from] OfiError),
 }
 
-/// Revoked exports whose regions are kept, for operations that were under way. An operation that comes later than so many revocations is
-/// refused, and some providers end the connection then.
-const MOST_ORPHANS: usize = 64;
-
 /// See [the module](self). Each is mapped once more, so that a revocation, which moves the exporter's buffer to other memory, leaves the
 /// provider with the orphan (DESIGN's garbage page; UTLB §4.2).
 #[derive(Debug, Default)]
 pub(super) struct Exported {
-    regions: HashMap<ExportId, (Region, Arc<Mapping>)>,
-    orphans: VecDeque<Region>,
+    exports: HashMap<ExportId, Reached>,
+    graves: VecDeque<Arc<Mapping>>,
+}
+
+#[derive(Debug)]
+struct Reached {
+    key: Key,
+    region: Region,
+    memory: Arc<Mapping>,
+    /// Whoever may have operations under way.
+    holders: Vec<Endpoint>,
+    is_orphan: bool,
 }
 
 impl Exported {
-    /// Registers the memory of an export, if that was not done, of which `part` are the bytes that can be mapped: from which offset of the
-    /// export on, and how many.
+    /// Registers the memory of an export, if that was not done, for one more holder.
     pub(super) fn register(
         &mut self,
         registrar: &Registrar,
-        export: ExportId,
+        (export, key): (ExportId, Key),
         memory: BorrowedFd<'_>,
-        (offset, bytes): (u64, u64),
+        bytes: u64,
         rights: Rights,
-    ) -> Result<Part, RegisterError> {
-        if !self.regions.contains_key(&export) {
+        holder: Endpoint,
+    ) -> Result<RemoteMemory, RegisterError> {
+        if !self.exports.contains_key(&export) {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             let rights = RemoteRights {
                 store: rights.contains(Rights::STORE),
@@ -54,28 +62,64 @@ impl Exported {
                 // The file may be sealed against more.
                 false => mapping::Rights::Read,
             };
-            let mapped = Arc::new(Mapping::shared(memory, 0, bytes, access)?);
-            let region = registrar.register(&mapped, 0, bytes, rights)?;
-            self.regions.insert(export, (region, mapped));
+            let memory = Arc::new(Mapping::shared(memory, 0, bytes, access)?);
+            let reached = Reached {
+                key,
+                region: registrar.register(&memory, 0, bytes, rights)?,
+                memory,
+                holders: Vec::new(),
+                is_orphan: false,
+            };
+            self.exports.insert(export, reached);
         }
-        Ok(Part {
-            offset,
-            memory: self.regions[&export].0.remote(),
-        })
+        let reached = self.exports.get_mut(&export);
+        let reached = reached.expect("it was there, or has just been entered");
+        if !reached.holders.contains(&holder) {
+            reached.holders.push(holder);
+        }
+        Ok(reached.region.remote())
     }
 
-    /// The export is revoked. What is still stored by the provider goes to memory that nobody reads; the orphan itself is not kept.
-    pub(super) fn orphan(&mut self, export: ExportId) {
-        let Some((region, mapped)) = self.regions.remove(&export) else {
-            return;
-        };
-        if mapped.forget_file().is_err() {
-            // No memory for the table of pages: then the orphan is kept with the region.
-            tracing::debug!("the memory of a revoked export is kept for the provider");
+    /// An export is revoked: its memory is an orphan, which is kept as long as anybody may use it. Its key and those who may.
+    pub(super) fn orphan(&mut self, export: ExportId) -> Option<(Key, Vec<Endpoint>)> {
+        let reached = self.exports.get_mut(&export)?;
+        reached.is_orphan = true;
+        let told = (reached.key, reached.holders.clone());
+        self.bury();
+        Some(told)
+    }
+
+    /// A node has no operation under way, and begins none.
+    pub(super) fn handle_confirmed(&mut self, node: NodeId, export: ExportId, key: Key) {
+        let reached = self.exports.get_mut(&export);
+        if let Some(reached) = reached.filter(|it| it.key == key && it.is_orphan) {
+            reached.holders.retain(|holder| holder.node != node);
+            self.bury();
         }
-        self.orphans.push_back(region);
-        if self.orphans.len() > MOST_ORPHANS {
-            self.orphans.pop_front();
+    }
+
+    pub(super) fn handle_gone(&mut self, node: NodeId) {
+        for reached in self.exports.values_mut() {
+            reached.holders.retain(|holder| holder.node != node);
+        }
+        self.bury();
+    }
+
+    /// Gives back the memory that nobody uses any more.
+    fn bury(&mut self) {
+        let is_over = |it: &Reached| it.is_orphan && it.holders.is_empty();
+        let over = self.exports.iter().filter(|(_, it)| is_over(it));
+        let over: Vec<ExportId> = over.map(|(&export, _)| export).collect();
+        for reached in over.iter().filter_map(|export| self.exports.remove(export)) {
+            drop(reached.region);
+            if reached.memory.forget_file().is_err() {
+                // No memory for the kernel's tables: the place keeps its pages.
+                tracing::debug!("the memory of a revoked export is kept");
+            }
+            self.graves.push_back(reached.memory);
+        }
+        while self.graves.len() > MOST_GRAVES {
+            self.graves.pop_front();
         }
     }
 }

@@ -76,11 +76,26 @@ impl Sources {
         }
     }
 
-    /// The bytes from `address` on, of held pages, at most `most`, that lie in one region.
-    pub(super) fn piece(&self, address: u64, most: u64) -> Option<(&Arc<Region>, usize, usize)> {
-        let (region, page) = self.pinner.region_of(Frame(address >> PAGE_SHIFT))?;
+    /// The bytes from `address` on, of held pages, at most `most`, that were pinned in one run: their region, and where in it they are.
+    fn piece(&self, address: u64, most: u64) -> Option<(&Arc<Region>, usize, usize)> {
+        let first = address >> PAGE_SHIFT;
+        let (region, page) = self.pinner.region_of(Frame(first))?;
         let offset = page + address as usize % PAGE_BYTES;
-        let bytes = (region.len_bytes() - offset).min(usize::try_from(most).unwrap_or(usize::MAX));
+        let mut bytes = PAGE_BYTES - address as usize % PAGE_BYTES;
+        // A page behind may have been pinned anew since, in a region of its own.
+        let follows = |index: usize| {
+            let next = self.pinner.region_of(Frame(first + index as u64));
+            next.is_some_and(|(other, at)| {
+                Arc::ptr_eq(other, region) && at == page + index * PAGE_BYTES
+            })
+        };
+        for index in 1.. {
+            if bytes as u64 >= most || !follows(index) {
+                break;
+            }
+            bytes += PAGE_BYTES;
+        }
+        let bytes = bytes.min(usize::try_from(most).unwrap_or(usize::MAX));
         Some((region, offset, bytes))
     }
 

@@ -7,6 +7,7 @@ use mapwire_transport::far::Far;
 use mapwire_transport::ofi::rma::{Direction, RemoteMemory, RmaDone, RmaError};
 use mapwire_wire::NodeId;
 
+use super::announcements::Name;
 use super::sources::Sources;
 
 /// Bytes of an operation at most.
@@ -19,14 +20,16 @@ const LONGEST_AFTER_GONE: Duration = Duration::from_secs(10);
 /// A store to or fetch from a peer's memory.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    pub(super) direction: Direction,
-    pub(super) peer: NodeId,
-    pub(super) memory: RemoteMemory,
+    direction: Direction,
+    peer: NodeId,
+    name: Name,
+    memory: RemoteMemory,
     /// Where the next operation begins: in the peer's memory, and in that of this process.
-    pub(super) offset: u64,
-    pub(super) address: u64,
-    /// Bytes that no operation was begun for.
-    pub(super) left: u64,
+    offset: u64,
+    address: u64,
+    /// Bytes that no operation was begun for, and those of the others.
+    left: u64,
+    begun_bytes: u64,
     under_way: usize,
     error: Option<RmaError>,
     /// The pages that are held for it.
@@ -37,18 +40,20 @@ pub(super) struct Transfer {
 impl Transfer {
     pub(super) fn new(
         direction: Direction,
-        peer: NodeId,
+        name: Name,
         (memory, offset): (RemoteMemory, u64),
         (address, length): (u64, u64),
         range: PageRange,
     ) -> Self {
         Self {
             direction,
-            peer,
+            peer: name.0,
+            name,
             memory,
             offset,
             address,
             left: length,
+            begun_bytes: 0,
             under_way: 0,
             error: None,
             range,
@@ -74,6 +79,7 @@ impl Transfer {
                     self.offset += bytes;
                     self.address += bytes;
                     self.left -= bytes;
+                    self.begun_bytes += bytes;
                 }
                 Err(RmaError::WouldBlock) => return,
                 Err(error) => self.error = Some(error),
@@ -93,11 +99,21 @@ impl Transfer {
     }
 }
 
+/// How a transfer has ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// The export.
+    pub(super) name: Option<Name>,
+    /// Bytes of the operations that were begun, or that all of a transfer had.
+    pub(super) begun_bytes: u64,
+    pub(super) error: Option<RmaError>,
+}
+
 /// How a transfer stands.
 #[derive(Debug)]
 pub(super) enum Progress {
     UnderWay,
-    Over(Result<(), RmaError>),
+    Over(Ended),
     /// The peer is long gone, and the library uses the memory still.
     Stuck,
 }
@@ -123,7 +139,22 @@ impl Transfers {
         number
     }
 
-    /// Lets the provider work, and begins what can be begun. `is_gone`: whether the transfer's peer is.
+    /// Lets the provider work, and notes what is over. Whether anything is.
+    pub(super) fn drain(&mut self, far: &mut Far) -> bool {
+        let mut any = false;
+        // Without a transfer under way there is nothing.
+        while self.0.iter().any(Option::is_some)
+            && let Some(done) = far.poll_done()
+        {
+            any = true;
+            if let Some(Some(transfer)) = self.0.get_mut(done.token as usize) {
+                transfer.handle_done(done);
+            }
+        }
+        any
+    }
+
+    /// Begins what can be begun of a transfer, and says how it stands. `is_gone`: whether its peer is.
     pub(super) fn progress(
         &mut self,
         number: usize,
@@ -131,13 +162,8 @@ impl Transfers {
         sources: &mut Sources,
         is_gone: impl FnOnce(NodeId) -> bool,
     ) -> Progress {
-        while let Some(done) = far.poll_done() {
-            if let Some(Some(transfer)) = self.0.get_mut(done.token as usize) {
-                transfer.handle_done(done);
-            }
-        }
         let Some(Some(transfer)) = self.0.get_mut(number) else {
-            return Progress::Over(Ok(()));
+            return Progress::Over(Ended::default());
         };
         transfer.advance(number, far, sources);
         if !transfer.is_over() && is_gone(transfer.peer) {
@@ -153,7 +179,11 @@ impl Transfers {
             return Progress::UnderWay;
         }
         sources.release(transfer.range);
-        let error = self.0[number].take().and_then(|transfer| transfer.error);
-        Progress::Over(error.map_or(Ok(()), Err))
+        let ended = self.0[number].take().map(|transfer| Ended {
+            name: Some(transfer.name),
+            begun_bytes: transfer.begun_bytes,
+            error: transfer.error,
+        });
+        Progress::Over(ended.unwrap_or_default())
     }
 }

@@ -37,6 +37,7 @@ struct Stores {
     memory: Arc<Mapping>,
     half_bytes: usize,
     region: Arc<Region>,
+    target: Region,
     peers: Option<RemoteMemory>,
     free: Vec<usize>,
 }
@@ -94,7 +95,7 @@ impl Bare {
     /// Where the peer may store to, if it can.
     #[must_use]
     pub fn target(&self) -> Option<RemoteMemory> {
-        Some(self.stores.as_ref()?.region.remote())
+        Some(self.stores.as_ref()?.target.remote())
     }
 
     /// What the peer stores to is here.
@@ -123,7 +124,7 @@ impl Bare {
         let remote = stores
             .peers
             .ok_or(OfiError::BadName("no memory of the peer"))?;
-        let place = remote.place((stores.half_bytes + offset) as u64, bytes as u64);
+        let place = remote.place(offset as u64, bytes as u64);
         let place = place.ok_or(OfiError::BadName("outside the peer's memory"))?;
         let Some(number) = stores.free.pop() else {
             return Ok(false);
@@ -257,14 +258,14 @@ impl Stores {
         let memory = Mapping::anonymous(2 * half_bytes)
             .map_err(|errno| endpoint.error(errno.raw_os_error()))?;
         let memory = Arc::new(memory);
-        let region =
-            endpoint
-                .registrar()
-                .register(&memory, 0, 2 * half_bytes, RemoteRights::ALL)?;
+        let registrar = endpoint.registrar();
+        let region = registrar.register(&memory, 0, half_bytes, RemoteRights::NONE)?;
+        let target = registrar.register(&memory, half_bytes, half_bytes, RemoteRights::ALL)?;
         Ok(Self {
             memory,
             half_bytes,
             region: Arc::new(region),
+            target,
             peers: None,
             free: (0..OPERATIONS).collect(),
         })

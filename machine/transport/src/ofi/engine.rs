@@ -526,6 +526,11 @@ impl Engine {
         Err(RmaError::WouldBlock)
     }
 
+    /// Whether operations are over that nobody has been told of.
+    pub(super) fn has_moved(&self) -> bool {
+        self.operations.has_over()
+    }
+
     pub(super) fn poll_done(&mut self) -> Option<RmaDone> {
         if let Some(done) = self.operations.poll_done(&self.endpoint) {
             return Some(done);

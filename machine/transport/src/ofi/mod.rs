@@ -28,8 +28,8 @@
 //!
 //! | provider | what to know |
 //! |---|---|
-//! | `tcp` | is `tcp;ofi_rxm` up to 1.17. A refused store or fetch closes the connection, and packets under way can be lost with it: open a second [`Ofi`] for stores and fetches |
-//! | `udp;ofi_rxd` | says nothing of a refused store or fetch, which then fails after 5 s |
+//! | `tcp` | is `tcp;ofi_rxm` up to 1.17. A refused store or fetch closes the connection, and packets under way can be lost with it |
+//! | `udp;ofi_rxd` | says nothing of a refused store or fetch, which then fails after [`OfiConfig::patience`] |
 //! | `shm` | installs handlers for SIGSEGV, SIGBUS, SIGTERM and SIGINT of its own, so it cannot stand beside the shared memory's page faults. Says nothing of a refused operation. Crashes when it sends to a closed endpoint of its own process |
 
 pub mod bare;
@@ -356,7 +356,7 @@ impl Transport for Ofi {
     fn has_input(&self) -> bool {
         let mut engine = self.engine.borrow_mut();
         engine.progress();
-        engine.has_input() || !engine.endpoint().may_sleep()
+        engine.has_input() || engine.has_moved() || !engine.endpoint().may_sleep()
     }
 
     fn flush(&mut self) {

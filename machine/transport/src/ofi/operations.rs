@@ -136,6 +136,10 @@ impl Operations {
         }
     }
 
+    pub(super) fn has_over(&self) -> bool {
+        !self.over.is_empty()
+    }
+
     pub(super) fn poll_done(&mut self, endpoint: &Endpoint) -> Option<RmaDone> {
         self.polls = self.polls.wrapping_add(1);
         if let Some(patience) = self.patience

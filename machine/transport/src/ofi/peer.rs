@@ -43,9 +43,10 @@ pub(super) struct Peer {
     told: u32,
     /// When this end has released so many packets, the peer wants to hear of it.
     asked: Option<u32>,
-    /// Packets that had been sent when the peer was asked so, which still is to be done if `asks`.
-    asking: u32,
-    asks: bool,
+    /// This end wants to hear when the peer has released so many packets, and is to ask.
+    asks: Option<u32>,
+    /// How many it has asked for last.
+    has_asked: u32,
     /// Packets that the peer says it has sent.
     promised: u32,
     /// Since when the next packet is missing although the peer has sent it.
@@ -81,8 +82,8 @@ impl Peer {
             released: 0,
             told: 0,
             asked: None,
-            asking: 0,
-            asks: false,
+            asks: None,
+            has_asked: 0,
             promised: 0,
             missing: None,
             total: None,
@@ -117,17 +118,29 @@ impl Peer {
 
     /// Asks the peer to say when it has released all that was sent.
     pub(super) fn ask(&mut self) {
-        if self.is_ready() && self.asking != self.sent {
-            self.asking = self.sent;
-            self.asks = true;
+        if self.is_ready() && self.has_asked != self.sent {
+            self.asks = Some(self.sent);
             self.owes_word = true;
         }
     }
 
     /// Asks with the next packet, when it has released that.
     pub(super) fn ask_with_next(&mut self) {
-        self.asking = self.sent.wrapping_add(1);
-        self.asks = true;
+        self.asks = Some(self.sent.wrapping_add(1));
+    }
+
+    fn asks_about(&self, packets: u32) -> bool {
+        self.asks == Some(packets)
+    }
+
+    /// The peer wants to hear when this end has released so many packets.
+    fn handle_asked(&mut self, packets: u32) {
+        // Completions of one peer may change places.
+        let is_newer = |asked: u32| packets.wrapping_sub(asked) < 1 << 31;
+        if self.asked.is_none_or(is_newer) {
+            self.asked = Some(packets);
+        }
+        self.answer();
     }
 
     /// Answers the peer's question, if its time has come.
@@ -156,9 +169,9 @@ impl Peer {
     /// The frame of the next packet, or of a word. `own`: stamp and number of this end.
     pub(super) fn frame(&self, is_packet: bool, own: (u64, NodeId)) -> Frame {
         let kind = match (is_packet, self.is_closed, self.is_leaving) {
-            (true, ..) if self.asks => Kind::AskingPacket,
+            (true, ..) if self.asks_about(self.sent.wrapping_add(1)) => Kind::AskingPacket,
             (true, ..) => Kind::Packet,
-            (false, false, _) if self.asks => Kind::Question,
+            (false, false, _) if self.asks_about(self.sent) => Kind::Question,
             (false, false, _) => Kind::Credit,
             (false, true, false) => Kind::Farewell,
             (false, true, true) => Kind::Leaving,
@@ -181,7 +194,10 @@ impl Peer {
         self.sent = self.sent.wrapping_add(is_packet.into());
         self.told = self.released;
         self.owes_word = false;
-        self.asks = false;
+        if self.asks_about(self.sent) {
+            self.has_asked = self.sent;
+            self.asks = None;
+        }
         self.is_silent |= self.is_closed && !is_packet;
     }
 
@@ -274,14 +290,13 @@ impl Peer {
                 }
                 self.arrived[place] = Some((slot, bytes));
                 if kind == Kind::AskingPacket {
-                    self.asked = Some(frame.number.get().wrapping_add(1));
+                    self.handle_asked(frame.number.get().wrapping_add(1));
                 }
                 Ok(true)
             }
             Kind::Credit => Ok(false),
             Kind::Question => {
-                self.asked = Some(frame.number.get());
-                self.answer();
+                self.handle_asked(frame.number.get());
                 Ok(false)
             }
             Kind::Farewell | Kind::Leaving => {

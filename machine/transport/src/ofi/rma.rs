@@ -4,17 +4,17 @@
 //!
 //! | part of a send or fetch | here |
 //! |---|---|
-//! | export with rights | the exact bytes of the export are [registered](Registrar::register) with its rights; the answer to an import carries [`RemoteMemory`] beside number and key |
+//! | export with rights | the exact bytes of the export are [registered](Registrar::register) with its rights; [`RemoteMemory`] is told to importers in a message of its own |
 //! | pin of source pages | a local region for each run of pages, by [`OfiPinner`](super::OfiPinner) |
-//! | chunk of a store: offset, one or two pieces of pinned frames | [`Ofi::write`](super::Ofi::write) at that offset, with the pieces' regions; no packet |
-//! | chunk of a fetch | [`Ofi::read`](super::Ofi::read) into the pieces; neither request nor reply |
+//! | chunk of a store: offset, one or two pieces of pinned frames | [`Ofi::transfer`](super::Ofi::transfer) at that offset, with the pieces' regions; no packet |
+//! | chunk of a fetch | the same, into the pieces; neither request nor reply |
 //! | signal, notification | a store packet without data, once all writes of its message are done |
 //! | end of a command | all its operations are done |
 //! | redirection, designs that drop what misses, exports without whole registration | packets, as over any transport: the receiver translates |
-//! | revocation, end of an export | the memory becomes an orphan, which its region keeps until no operation can be under way |
+//! | revocation, end of an export | the memory becomes an orphan, which its region keeps until all importers have said that no operation is under way |
 //!
-//! Where the provider keeps messages behind stores (FI_ORDER_SAW), a packet that is sent after a write was begun comes after its bytes,
-//! and the write is done when its source may be reused. Elsewhere a write is done when its bytes are in the peer's memory
+//! Where the provider keeps messages, stores and fetches behind stores (FI_ORDER_SAW, WAW, RAW), a packet that is sent after a write was
+//! begun comes after its bytes, and the write is done when its source may be reused. Elsewhere a write is done when its bytes are in the peer's memory
 //! (FI_DELIVERY_COMPLETE), and what must come after it waits. A write that follows packets waits until the peer has taken them, as a
 //! direct store waits for the ring: a packet may lie where it came in for a while.
 //!

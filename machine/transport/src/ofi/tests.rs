@@ -131,3 +131,33 @@ fn a_peer_that_is_asked_says_at_once_when_it_has_released_all_that_was_sent() {
     }
     assert_eq!(taken, 3);
 }
+
+#[test]
+fn a_question_for_the_next_packet_is_not_lost_to_a_word_before_it() {
+    let Some(mut net) = network("tcp", 2) else {
+        return;
+    };
+    let header = Header::ZERO;
+    net[0].ask_with_next(NodeId(1));
+    // So many are released that a word goes back.
+    for _ in 0..20 {
+        net[1].send(NodeId(0), &header, Payload::EMPTY).unwrap();
+    }
+    let start = Instant::now();
+    let mut taken = 0;
+    while taken < 20 {
+        if net[0].poll_receive().unwrap().is_some() {
+            net[0].release(NodeId(1));
+            taken += 1;
+        }
+        net[1].progress();
+        assert!(start.elapsed() < Duration::from_secs(10), "{taken} taken");
+    }
+    net[0].send(NodeId(1), &header, Payload::EMPTY).unwrap();
+    while net[0].drained(NodeId(1)) != Ok(true) {
+        if net[1].poll_receive().unwrap().is_some() {
+            net[1].release(NodeId(0));
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "no answer");
+    }
+}

@@ -35,6 +35,8 @@ pub(super) const FI_MR_ALLOCATED: c_int = 1 << 5;
 pub(super) const FI_MR_PROV_KEY: c_int = 1 << 6;
 pub(super) const FI_MR_ENDPOINT: c_int = 1 << 9;
 
+pub(super) const FI_ORDER_RAW: u64 = 1 << 1;
+pub(super) const FI_ORDER_WAW: u64 = 1 << 4;
 pub(super) const FI_ORDER_SAW: u64 = 1 << 7;
 pub(super) const FI_ORDER_SAS: u64 = 1 << 8;
 pub(super) const FI_THREAD_SAFE: c_int = 1;

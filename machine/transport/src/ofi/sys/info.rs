@@ -15,9 +15,12 @@ pub(in crate::ofi) enum Needs {
     Messages,
     /// Messages, stores and fetches.
     Rma,
-    /// The same, and messages come behind the stores before them.
+    /// The same, and messages, stores and fetches come behind the stores before them.
     OrderedRma,
 }
+
+/// What comes behind stores: messages, stores, fetches.
+const STORES_FIRST: u64 = FI_ORDER_SAW | FI_ORDER_WAW | FI_ORDER_RAW;
 
 impl Needs {
     /// From the most to the least.
@@ -29,7 +32,7 @@ impl Needs {
 
     fn order(self) -> u64 {
         match self {
-            Self::OrderedRma => FI_ORDER_SAS | FI_ORDER_SAW,
+            Self::OrderedRma => FI_ORDER_SAS | STORES_FIRST,
             Self::Rma | Self::Messages => FI_ORDER_SAS,
         }
     }
@@ -219,12 +222,12 @@ impl Info<'_> {
         self.raw.caps & FI_RMA != 0
     }
 
-    /// Whether a message comes behind the stores before it.
+    /// Whether messages, stores and fetches come behind the stores before them.
     pub(in crate::ofi) fn orders_stores(&self) -> bool {
         // SAFETY: as above.
         let (sent, received) =
             unsafe { ((*self.raw.tx_attr).msg_order, (*self.raw.rx_attr).msg_order) };
-        self.has_rma() && sent & received & FI_ORDER_SAW != 0
+        self.has_rma() && sent & received & STORES_FIRST == STORES_FIRST
     }
 
     /// Whether words of peers' memory can be changed.

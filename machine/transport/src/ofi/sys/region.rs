@@ -130,7 +130,8 @@ impl core::fmt::Debug for Registrar {
 }
 
 impl Registrar {
-    /// Registers `bytes` of a mapping from `offset` on, at least one. Peers with its key have `rights`.
+    /// Registers `bytes` of a mapping from `offset` on, at least one. Peers with its key have `rights`; without any it is for operations
+    /// of this process, as source and target.
     ///
     /// # Errors
     /// The provider refuses, or the endpoint is closed.
@@ -151,7 +152,7 @@ impl Registrar {
         Ok(region)
     }
 
-    /// Registers memory of this process.
+    /// Registers memory of this process: for its own operations if peers have no rights, else for theirs alone.
     ///
     /// # Errors
     /// As [`register`](Self::register).
@@ -166,7 +167,10 @@ impl Registrar {
         rights: RemoteRights,
     ) -> Result<Region, OfiError> {
         // Not FI_SEND: some providers let peers read what may be sent.
-        let mut access = FI_READ | FI_WRITE;
+        let mut access = match rights {
+            RemoteRights::NONE => FI_READ | FI_WRITE,
+            _ => 0,
+        };
         if rights.store {
             access |= FI_REMOTE_WRITE;
         }
