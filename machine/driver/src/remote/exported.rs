@@ -1,5 +1,6 @@
 //! Exports of this process that the provider reaches.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -40,6 +41,35 @@ struct Reached {
     is_orphan: bool,
 }
 
+impl Reached {
+    fn new(
+        registrar: &Registrar,
+        key: Key,
+        memory: BorrowedFd<'_>,
+        bytes: u64,
+        rights: Rights,
+    ) -> Result<Self, RegisterError> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let rights = RemoteRights {
+            store: rights.contains(Rights::STORE),
+            fetch: rights.contains(Rights::FETCH),
+        };
+        let access = match rights.store {
+            true => mapping::Rights::ReadWrite,
+            // The file may be sealed against more.
+            false => mapping::Rights::Read,
+        };
+        let memory = Arc::new(Mapping::shared(memory, 0, bytes, access)?);
+        Ok(Self {
+            key,
+            region: registrar.register(&memory, 0, bytes, rights)?,
+            memory,
+            holders: Vec::new(),
+            is_orphan: false,
+        })
+    }
+}
+
 impl Exported {
     /// Registers the memory of an export, if that was not done, for one more holder.
     pub(super) fn register(
@@ -51,29 +81,12 @@ impl Exported {
         rights: Rights,
         holder: Endpoint,
     ) -> Result<RemoteMemory, RegisterError> {
-        if !self.exports.contains_key(&export) {
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let rights = RemoteRights {
-                store: rights.contains(Rights::STORE),
-                fetch: rights.contains(Rights::FETCH),
-            };
-            let access = match rights.store {
-                true => mapping::Rights::ReadWrite,
-                // The file may be sealed against more.
-                false => mapping::Rights::Read,
-            };
-            let memory = Arc::new(Mapping::shared(memory, 0, bytes, access)?);
-            let reached = Reached {
-                key,
-                region: registrar.register(&memory, 0, bytes, rights)?,
-                memory,
-                holders: Vec::new(),
-                is_orphan: false,
-            };
-            self.exports.insert(export, reached);
-        }
-        let reached = self.exports.get_mut(&export);
-        let reached = reached.expect("it was there, or has just been entered");
+        let reached = match self.exports.entry(export) {
+            Entry::Occupied(reached) => reached.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(Reached::new(registrar, key, memory, bytes, rights)?)
+            }
+        };
         if !reached.holders.contains(&holder) {
             reached.holders.push(holder);
         }
