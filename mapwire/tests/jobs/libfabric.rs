@@ -254,9 +254,9 @@ fn many_revocations_under_one_long_store_over_libfabric_end_no_connection() {
             let long = node.import(1, "long").rights(Rights::ALL).start().unwrap();
             let small = (0..SMALL).map(|number| node.import(1, &name(number)).start().unwrap());
             let _small: Vec<_> = small.collect();
-            tell.put_signal(&[], 0, 0, 1).unwrap();
-            // It was under way as the export was revoked.
             let data = vec![5; LONG];
+            tell.put_signal(&[], 0, 0, 1).unwrap();
+            // One is under way as the export is revoked.
             while long.send(&data, 0).is_ok() {}
             tell.put_signal(&[], 0, 8, 1).unwrap();
             tell.flush().unwrap();
