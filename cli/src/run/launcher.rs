@@ -655,6 +655,9 @@ impl Launcher {
         self.broker.handle_rank_exited(rank, end.is_clean(), now);
         self.ranks[number].end = Some(end);
         self.ranks[number].stopped_at = None;
+        mapwire_transport::ofi::remove_leftovers(
+            self.ranks[number].pid.as_raw_nonzero().get() as u32
+        );
         // Its last words come before what is said of it.
         self.read_pipe(number, 0, 16);
         self.read_pipe(number, 1, 16);

@@ -66,6 +66,8 @@ impl Far {
             true => &net.addresses[..],
             false => &[],
         };
+        // Of an earlier process of this number: this one has no endpoint yet.
+        crate::ofi::remove_leftovers(std::process::id());
         let mut opened = match addresses.first() {
             None => Ofi::open_with(&config),
             Some(_) => Err(OfiError::BadName("no address")),

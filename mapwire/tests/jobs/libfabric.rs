@@ -415,6 +415,43 @@ fn shared_memory_is_refused_beside_a_provider_that_catches_page_faults_itself() 
 }
 
 #[test]
+fn ranks_that_are_killed_leave_nothing_of_libfabrics_shared_memory() {
+    if !has("shm") {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("mapwire-killed-{}", std::process::id()));
+    if !is_rank() {
+        std::fs::create_dir(&folder).unwrap();
+    }
+    let done = job(2)
+        .option("--transport", "ofi:shm")
+        .with("KILLED", folder.display().to_string())
+        .run(|rank| {
+            let node = rank.node();
+            node.barrier().unwrap();
+            let number = std::process::id();
+            let file = format!("/dev/shm/{number}:0:0");
+            assert!(std::fs::exists(file).unwrap(), "no file of this process");
+            let folder = std::path::PathBuf::from(std::env::var_os("KILLED").unwrap());
+            std::fs::write(folder.join(number.to_string()), "").unwrap();
+            node.barrier().unwrap();
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+        });
+    if is_rank() {
+        return;
+    }
+    done.code(128 + 9);
+    let killed: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(killed.len(), 2);
+    for rank in killed {
+        let file = format!("/dev/shm/{}:0:0", rank.file_name().display());
+        assert!(!std::fs::exists(&file).unwrap(), "{file} is left");
+    }
+}
+
+#[test]
 fn a_provider_that_there_is_not_is_named_with_those_that_there_are() {
     if !has("tcp") {
         return;

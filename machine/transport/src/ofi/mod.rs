@@ -30,7 +30,7 @@
 //! |---|---|
 //! | `tcp` | is `tcp;ofi_rxm` up to 1.17. A refused store or fetch closes the connection, and packets under way can be lost with it |
 //! | `udp;ofi_rxd` | says nothing of a refused store or fetch, which then fails after [`OfiConfig::patience`] |
-//! | `shm` | installs handlers for SIGSEGV, SIGBUS, SIGTERM and SIGINT of its own, so it cannot stand beside the shared memory's page faults. Says nothing of a refused operation. Crashes when it sends to a closed endpoint of its own process |
+//! | `shm` | installs handlers for SIGSEGV, SIGBUS, SIGTERM and SIGINT of its own, so it cannot stand beside the shared memory's page faults. Says nothing of a refused operation. A process that is killed leaves a file in /dev/shm, and the next one of its number could not open an endpoint: [`remove_leftovers`]. Crashes when it sends to a closed endpoint of its own process |
 
 pub mod bare;
 mod engine;
@@ -287,6 +287,14 @@ impl Ofi {
     /// Peers with a connection, in no particular order.
     pub fn peers(&mut self) -> &[NodeId] {
         self.engine.get_mut().connected()
+    }
+}
+
+/// Removes what provider `shm` leaves of a process that was killed: the memory of its endpoints. No process of this number may live that
+/// has one.
+pub fn remove_leftovers(process: u32) {
+    for endpoint in 0..4 {
+        let _ = std::fs::remove_file(format!("/dev/shm/{process}:0:{endpoint}"));
     }
 }
 
