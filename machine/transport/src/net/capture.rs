@@ -67,6 +67,8 @@ pub(super) struct Capture {
     moved_ns: i64,
     /// A datagram of a link, up to [`SNAP_BYTES`] or to the end of a payload.
     datagram: Vec<u8>,
+    /// It was said that it takes no more.
+    is_over: bool,
 }
 
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {
@@ -139,6 +141,7 @@ impl Capture {
             me,
             job,
             left_bytes: MAX_FILE_BYTES - head.len() as u64,
+            is_over: false,
             moved_ns,
             datagram: Vec::with_capacity(SNAP_BYTES),
         })
@@ -206,10 +209,24 @@ impl Capture {
         let block = block(PACKET, &body);
         let left = self.left_bytes.checked_sub(block.len() as u64);
         // One call, so that a rank that is killed leaves whole blocks.
-        self.left_bytes = match left {
-            Some(left) if self.file.write_all(&block).is_ok() => left,
-            _ => 0,
+        self.left_bytes = match left.map(|left| self.file.write_all(&block).map(|()| left)) {
+            Some(Ok(left)) => left,
+            Some(Err(error)) => {
+                // A part of the block would spoil the file.
+                let _ = self.file.set_len(MAX_FILE_BYTES - self.left_bytes);
+                self.end(&error.to_string())
+            }
+            None => self.end("the file has reached its greatest length"),
         };
+    }
+
+    /// Takes no more, and says why, once.
+    #[cold]
+    fn end(&mut self, why: &str) -> u64 {
+        if !core::mem::replace(&mut self.is_over, true) {
+            eprintln!("mapwire: rank {}: the capture ends here: {why}", self.me.0);
+        }
+        0
     }
 }
 
@@ -262,6 +279,19 @@ mod tests {
         let length = std::fs::metadata(file_of(folder.path(), 2)).unwrap().len();
         let head = preamble([2], capture.moved_ns);
         assert_eq!(length - head.len() as u64, 92);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_ends_the_capture_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut capture = Capture::create(folder.path(), NodeId(2), 1).unwrap();
+        record(&mut capture);
+        assert!(capture.left_bytes > 0 && !capture.is_over);
+        capture.file = File::options().write(true).open("/dev/full").unwrap();
+        for _ in 0..2 {
+            record(&mut capture);
+            assert!(capture.left_bytes == 0 && capture.is_over);
+        }
     }
 
     #[test]
