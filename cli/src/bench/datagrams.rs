@@ -85,7 +85,12 @@ impl<'n> Ends<'n> {
         let mut memory = vec![0_u64; (bytes + 2 * PAGE_BYTES) / 8];
         let whole = Words::new(memory.as_mut_ptr().cast(), memory.len() * 8);
         let inbox = whole.part(whole.before_page(), bytes + PAGE_BYTES);
-        let export = inbox.export(node).name("bench").start()?;
+        let export = match plan.transport {
+            // Mapped, so that libfabric can move memory.
+            Transport::Ofi => inbox.export(node),
+            _ => inbox.export(node).ring_only(),
+        };
+        let export = export.name("bench").start()?;
         let import = node.import(peer, "bench").rights(Rights::ALL).start()?;
         let raw = match plan.transport {
             Transport::Ofi => Raw::Ofi(Box::new(RefCell::new(BareWay::new(node, shared)?))),

@@ -62,11 +62,16 @@ impl Remotes {
         let Some(far) = far.filter(|far| far.has_rma()) else {
             return Ok(None);
         };
-        let registrar = far.registrar();
+        let has_hardware = far.has_hardware();
+        // Nobody is in the page-fault handler yet.
+        let Some(ofi) = far.memory() else {
+            return Ok(None);
+        };
+        let registrar = ofi.registrar();
         node.register(PROCESS, HANDLER, Box::new(Announcements::default()))?;
         Ok(Some(Box::new(Self {
             moved: Moved::default(),
-            sources: Sources::new(mover::pinner(registrar.clone()), rules, !far.has_hardware()),
+            sources: Sources::new(mover::pinner(registrar.clone()), rules, !has_hardware),
             transfers: Transfers::default(),
             registrar,
         })))
@@ -149,7 +154,8 @@ impl<F: Fabric> Driver<F> {
         let (Some(part), Some(remotes)) = (part, &mut self.remotes) else {
             return Ok(None);
         };
-        let (Some(at), Some(far)) = (part.place(offset, length), self.fabric.far()) else {
+        let ofi = self.fabric.far().and_then(Far::memory);
+        let (Some(at), Some(ofi)) = (part.place(offset, length), ofi) else {
             return Ok(None);
         };
         let range = PageRange::covering(address, length)?;
@@ -160,7 +166,7 @@ impl<F: Fabric> Driver<F> {
         let peer = grant.node();
         let name = (peer, grant.export);
         let transfer = Transfer::new(direction, name, (part.memory, at), (address, length), range);
-        let number = remotes.transfers.begin(transfer, far, &remotes.sources);
+        let number = remotes.transfers.begin(transfer, ofi, &remotes.sources);
         let begin = |service: &mut Announcements| service.begin(name);
         let _ = self.node.call(PROCESS, HANDLER, begin);
         Ok(Some(RemoteTransfer { number, peer }))
@@ -169,8 +175,8 @@ impl<F: Fabric> Driver<F> {
     /// Takes note of operations that are over. Whether there were any: the threads that wait for them may sleep.
     #[inline]
     pub(crate) fn drain_moves(&mut self) -> bool {
-        match (&mut self.remotes, self.fabric.far()) {
-            (Some(remotes), Some(far)) => remotes.transfers.drain(far),
+        match (&mut self.remotes, self.fabric.far().and_then(Far::memory)) {
+            (Some(remotes), Some(ofi)) => remotes.transfers.drain(ofi),
             _ => false,
         }
     }
@@ -185,15 +191,13 @@ impl<F: Fabric> Driver<F> {
         &mut self,
         transfer: &RemoteTransfer,
     ) -> Option<Result<(), (u64, RmaError)>> {
-        let (Some(remotes), Some(far)) = (&mut self.remotes, self.fabric.far()) else {
-            return Some(Err((0, RmaError::PeerGone(transfer.peer))));
-        };
+        let (remotes, ofi) = (self.remotes.as_mut()?, self.fabric.far()?.memory()?);
         let peers = &self.peers;
         let is_gone = |peer| crate::driver::peers::is_gone(peers, peer);
         let sources = &mut remotes.sources;
         match remotes
             .transfers
-            .progress(transfer.number, far, sources, is_gone)
+            .progress(transfer.number, ofi, sources, is_gone)
         {
             Progress::UnderWay => None,
             Progress::Over(ended) => {
@@ -203,7 +207,7 @@ impl<F: Fabric> Driver<F> {
                     error,
                 } = ended;
                 // What comes next may be a signal, and then another transfer, which waits until the peer has taken that.
-                far.ask_with_next(transfer.peer);
+                ofi.ask_with_next(transfer.peer);
                 if error.is_none() {
                     remotes.moved.transfers += 1;
                     remotes.moved.bytes += begun_bytes;

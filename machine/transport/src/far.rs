@@ -10,7 +10,6 @@ use mapwire_host::descriptors::occupy_stdio;
 use mapwire_wire::{Header, NodeId};
 
 use crate::net::{CardError, NetConfig};
-use crate::ofi::rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
 use crate::ofi::{Ofi, OfiConfig, OfiError, usual_provider};
 use crate::payload::Payload;
 use crate::rendezvous::Card;
@@ -136,47 +135,10 @@ impl Far {
         !["tcp", "udp", "net", "sockets", "shm"].contains(&core_of(self.provider()))
     }
 
-    /// See [`Ofi::ask_with_next`].
-    pub fn ask_with_next(&mut self, peer: NodeId) {
-        self.ofi.ask_with_next(peer);
-    }
-
-    /// Registers memory of this process.
+    /// The endpoint, for stores and fetches. None while the library is left alone.
     #[must_use]
-    pub fn registrar(&self) -> Registrar {
-        self.ofi.registrar()
-    }
-
-    /// Pieces of one store or fetch at most.
-    #[must_use]
-    pub fn max_pieces(&self) -> usize {
-        self.ofi.max_pieces()
-    }
-
-    /// Begins a store or fetch: see [`Ofi::transfer`].
-    ///
-    /// # Errors
-    /// As there; while the library is left alone there seems to be no room.
-    pub fn transfer(
-        &mut self,
-        direction: Direction,
-        peer: NodeId,
-        remote: (&RemoteMemory, u64),
-        pieces: &[LocalPiece<'_>],
-        token: u64,
-    ) -> Result<(), RmaError> {
-        match self.is_confined {
-            true => Err(RmaError::WouldBlock),
-            false => self.ofi.transfer(direction, peer, remote, pieces, token),
-        }
-    }
-
-    /// The next store or fetch that is over: see [`Ofi::poll_done`].
-    pub fn poll_done(&mut self) -> Option<RmaDone> {
-        match self.is_confined {
-            true => None,
-            false => self.ofi.poll_done(),
-        }
+    pub fn memory(&mut self) -> Option<&mut Ofi> {
+        (!self.is_confined).then_some(&mut self.ofi)
     }
 
     /// What threads may sleep on, where the provider has it: see [`Ofi::fd`].

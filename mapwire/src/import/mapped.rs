@@ -97,7 +97,7 @@ impl Import {
 }
 
 /// The error of a send of which `sent` bytes had been sent already.
-fn after(sent: usize, length: usize, error: Error) -> Error {
+pub(super) fn after(sent: usize, length: usize, error: Error) -> Error {
     match error {
         error if sent == 0 => error,
         Error::Partial {

@@ -8,7 +8,8 @@ use mapwire_host::memory::raw::Source;
 use mapwire_wire::{Signal, TRACE_FLAG_DIRECT, TraceOp};
 
 use super::Import;
-use crate::error::{Error, Result};
+use super::mapped::after;
+use crate::error::Result;
 
 /// Bytes of the shortest transfer that goes so: a shorter one is faster by packets, which need not wait for those before.
 const LEAST_BYTES: usize = 32 << 10;
@@ -28,13 +29,12 @@ impl Import {
         if !self.move_remote(Direction::Store, TraceOp::Send, data, offset)? {
             return Ok(false);
         }
-        let length = data.len() as u64;
         let rest = match (notify, signal) {
-            (true, _) => self.notify(offset, length),
+            (true, _) => self.notify(offset, data.len() as u64),
             (false, Some(_)) => self.send_ring(Source::EMPTY, 0, false, signal),
             (false, None) => Ok(()),
         };
-        rest.map_err(|cause| partial(length, cause))?;
+        rest.map_err(|error| after(data.len(), data.len(), error))?;
         Ok(true)
     }
 
@@ -99,12 +99,7 @@ impl Import {
         });
         Err(match direction {
             Direction::Fetch => cause,
-            _ if begun_bytes == 0 => cause,
-            _ => Error::Partial {
-                sent_bytes: begun_bytes,
-                length: memory.1,
-                cause: Box::new(cause),
-            },
+            _ => after(begun_bytes as usize, bytes.len(), cause),
         })
     }
 }
@@ -138,14 +133,5 @@ impl Moving<'_> {
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
         let _ = self.wait();
-    }
-}
-
-/// The error of a store of `length` bytes, all of which may be in place.
-fn partial(length: u64, cause: Error) -> Error {
-    Error::Partial {
-        sent_bytes: length,
-        length,
-        cause: Box::new(cause),
     }
 }

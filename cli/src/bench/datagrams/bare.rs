@@ -22,6 +22,8 @@ const STORE_BYTES: usize = 32 << 10;
 const MEMORY_BYTES: usize = 16 << 20;
 /// Bytes of an address, its length and where stores go at most.
 const ADDRESS_BYTES: usize = 256;
+/// Where among them it stands where stores go.
+const TARGET_AT: usize = ADDRESS_BYTES - RemoteMemory::WIRE_BYTES;
 /// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,47 +48,26 @@ impl BareWay {
         let mut bare = Bare::open(&provider, MESSAGE_BYTES, MOST_UNDER_WAY, MEMORY_BYTES)?;
         let (mine, theirs) = (place_of(node.rank()), place_of(1 - node.rank()));
         let address = bare.address()?;
-        if address.len() > ADDRESS_BYTES - 8 - RemoteMemory::WIRE_BYTES {
+        if address.len() > TARGET_AT - 8 {
             return Err("the provider's address is too long for this bench".into());
         }
-        for (index, part) in address.chunks(8).enumerate() {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            shared.store(mine + 8 + 8 * index, u64::from_le_bytes(word));
-        }
         let target = bare.target().map(|target| target.to_bytes());
-        for (index, part) in target
-            .iter()
-            .flatten()
-            .copied()
-            .collect::<Vec<u8>>()
-            .chunks(8)
-            .enumerate()
-        {
-            let word = part.first_chunk().copied().unwrap_or_default();
-            shared.store(
-                mine + ADDRESS_BYTES - RemoteMemory::WIRE_BYTES + 8 * index,
-                u64::from_le_bytes(word),
-            );
+        if let Some(target) = &target {
+            write(shared, mine + TARGET_AT, target);
         }
+        write(shared, mine + 8, &address);
         shared.store(mine, address.len() as u64);
         let length = loop {
             match shared.load(theirs) as usize {
                 0 => std::thread::yield_now(),
-                length => break length.min(ADDRESS_BYTES - 8),
+                length => break length.min(TARGET_AT - 8),
             }
         };
-        let words = (0..length.div_ceil(8)).map(|index| shared.load(theirs + 8 + 8 * index));
-        let mut peer: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        peer.truncate(length);
-        bare.connect(&peer)?;
+        bare.connect(&read(shared, theirs + 8, length))?;
         if target.is_some() {
-            let words = (0..RemoteMemory::WIRE_BYTES / 8).map(|index| {
-                shared.load(theirs + ADDRESS_BYTES - RemoteMemory::WIRE_BYTES + 8 * index)
-            });
-            let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+            let peers = read(shared, theirs + TARGET_AT, RemoteMemory::WIRE_BYTES);
             bare.aim(RemoteMemory::from_bytes(
-                bytes.first_chunk().expect("three words"),
+                peers.first_chunk().expect("as many"),
             ));
         }
         Ok(Self {
@@ -204,13 +185,14 @@ impl BareWay {
         let mut taken = 0;
         let word = u64::from_ne_bytes([number as u8; 8]);
         let start = Instant::now();
+        let is_stored = self.stores(bytes);
         while taken < bytes {
             let Some(part) = self.bare.poll()? else {
                 check(start)?;
                 continue;
             };
-            let part_bytes = (bytes - taken).min(MESSAGE_BYTES);
-            if self.has_stores && bytes >= STORE_BYTES {
+            if is_stored {
+                let part_bytes = (bytes - taken).min(MESSAGE_BYTES);
                 let place = self.place(false, part_bytes);
                 if place.sum(0, part_bytes) != word.wrapping_mul(part_bytes as u64 / 8) {
                     return Err(format!("store {number} of the baseline came wrong").into());
@@ -239,6 +221,23 @@ impl BareWay {
 /// Where the address of a rank stands in the memory by which both keep in step.
 fn place_of(rank: usize) -> usize {
     word::ADDRESS + ADDRESS_BYTES * rank
+}
+
+/// Writes bytes to the memory by which both ranks keep in step.
+fn write(shared: Words, at: usize, bytes: &[u8]) {
+    for (index, part) in bytes.chunks(8).enumerate() {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        shared.store(at + 8 * index, u64::from_le_bytes(word));
+    }
+}
+
+/// Reads them.
+fn read(shared: Words, at: usize, length: usize) -> Vec<u8> {
+    let words = (0..length.div_ceil(8)).map(|index| shared.load(at + 8 * index));
+    let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    bytes.truncate(length);
+    bytes
 }
 
 /// Places for parts of so many bytes.

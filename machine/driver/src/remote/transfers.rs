@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mapwire_translation::PageRange;
-use mapwire_transport::far::Far;
+use mapwire_transport::ofi::Ofi;
 use mapwire_transport::ofi::rma::{Direction, RemoteMemory, RmaDone, RmaError};
 use mapwire_wire::NodeId;
 
@@ -62,10 +62,10 @@ impl Transfer {
     }
 
     /// Begins what can be begun.
-    fn advance(&mut self, number: usize, far: &mut Far, sources: &Sources) {
+    fn advance(&mut self, number: usize, ofi: &mut Ofi, sources: &Sources) {
         while self.left > 0 && self.error.is_none() && self.under_way < MOST_UNDER_WAY {
             let most = self.left.min(OPERATION_BYTES);
-            let pieces = sources.pieces(self.address, most, far.max_pieces());
+            let pieces = sources.pieces(self.address, most, ofi.max_pieces());
             let bytes: u64 = pieces.iter().map(|piece| piece.bytes as u64).sum();
             if bytes == 0 {
                 // Its pages are held, and so are known.
@@ -73,7 +73,7 @@ impl Transfer {
                 return;
             }
             let remote = (&self.memory, self.offset);
-            match far.transfer(self.direction, self.peer, remote, &pieces, number as u64) {
+            match ofi.transfer(self.direction, self.peer, remote, &pieces, number as u64) {
                 Ok(()) => {
                     self.under_way += 1;
                     self.offset += bytes;
@@ -126,7 +126,7 @@ impl Transfers {
     pub(super) fn begin(
         &mut self,
         mut transfer: Transfer,
-        far: &mut Far,
+        ofi: &mut Ofi,
         sources: &Sources,
     ) -> usize {
         let free = self.0.iter().position(Option::is_none);
@@ -134,17 +134,17 @@ impl Transfers {
         if free.is_none() {
             self.0.push(None);
         }
-        transfer.advance(number, far, sources);
+        transfer.advance(number, ofi, sources);
         self.0[number] = Some(transfer);
         number
     }
 
     /// Lets the provider work, and notes what is over. Whether anything is.
-    pub(super) fn drain(&mut self, far: &mut Far) -> bool {
+    pub(super) fn drain(&mut self, ofi: &mut Ofi) -> bool {
         let mut any = false;
         // Without a transfer under way there is nothing.
         while self.0.iter().any(Option::is_some)
-            && let Some(done) = far.poll_done()
+            && let Some(done) = ofi.poll_done()
         {
             any = true;
             if let Some(Some(transfer)) = self.0.get_mut(done.token as usize) {
@@ -158,14 +158,14 @@ impl Transfers {
     pub(super) fn progress(
         &mut self,
         number: usize,
-        far: &mut Far,
+        ofi: &mut Ofi,
         sources: &mut Sources,
         is_gone: impl FnOnce(NodeId) -> bool,
     ) -> Progress {
         let Some(Some(transfer)) = self.0.get_mut(number) else {
             return Progress::Over(Ended::default());
         };
-        transfer.advance(number, far, sources);
+        transfer.advance(number, ofi, sources);
         if !transfer.is_over() && is_gone(transfer.peer) {
             transfer
                 .error
