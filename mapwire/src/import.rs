@@ -26,9 +26,9 @@ pub(crate) mod copies;
 mod mapped;
 mod parts;
 mod proxies;
-mod remote;
 mod requests;
 mod ring;
+mod rma;
 
 pub use parts::Rows;
 pub(crate) use proxies::Proxies;
@@ -158,7 +158,7 @@ struct Held {
     /// The exporter is on another host.
     is_remote: bool,
     /// Libfabric moves memory from and to the exporter's.
-    moves_memory: bool,
+    has_rma: bool,
 }
 
 impl Import {

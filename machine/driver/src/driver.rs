@@ -46,7 +46,7 @@ use crate::imports::GivenUp;
 use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
-use crate::remote::Remotes;
+use crate::rma::Rma;
 use crate::shared::SharedPort;
 pub(crate) use attention::ATTENTIVE_NAP;
 use attention::Attention;
@@ -114,7 +114,7 @@ pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
     /// Memory that libfabric moves, where it does.
-    pub(crate) remotes: Option<Box<Remotes>>,
+    pub(crate) rma: Option<Box<Rma>>,
     left_datagram: LeftDatagram,
     attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
@@ -172,7 +172,7 @@ impl<F: Fabric> Driver<F> {
         }
         let (pins, rules) = Pins::new(config.pinner.open()?, config);
         node.open_process(PROCESS, rules, WORDS)?;
-        let remotes = Remotes::new(fabric.far(), &mut node, rules)?;
+        let rma = Rma::new(fabric.far(), &mut node, rules)?;
         let capture = match &config.trace {
             None => None,
             Some(folder) => {
@@ -205,7 +205,7 @@ impl<F: Fabric> Driver<F> {
             teller: Teller::new(words, nodes),
             log: Log::new(),
             shared: None,
-            remotes,
+            rma,
             left_datagram,
             attention: Attention::default(),
             left_store: None,
@@ -237,7 +237,7 @@ impl<F: Fabric> Driver<F> {
         worked |= !self.given_up.is_empty() && self.release_given_up();
         worked |= self.receive();
         worked |= self.receive_datagrams();
-        worked |= self.remotes.is_some() && self.drain_moves();
+        worked |= self.rma.is_some() && self.drain_moves();
         if self.has_news() {
             self.housekeep();
             worked = true;

@@ -272,8 +272,8 @@ impl<F: Fabric> Engine<F> {
 
     /// Whether libfabric stores to and fetches from the memory of a rank.
     #[must_use]
-    pub fn moves_memory(&self, of: NodeId) -> bool {
-        self.lock().moves_memory(of)
+    pub fn has_rma(&self, of: NodeId) -> bool {
+        self.lock().has_rma(of)
     }
 
     /// The provider of libfabric that far ranks are reached by, where there are any.

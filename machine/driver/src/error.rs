@@ -89,8 +89,8 @@ pub enum DriverError {
     #[error("rank {} is gone: it has left the job or died", rank(.0))]
     PeerGone(NodeId),
     /// The provider has not moved memory.
-    #[error("libfabric moved not all of a transfer with rank {}: {error}", rank(.peer))]
-    Remote {
+    #[error("libfabric did not finish a transfer with rank {}: {error}", rank(.peer))]
+    Rma {
         /// The peer.
         peer: NodeId,
         /// Why.

@@ -122,7 +122,7 @@ impl<F: Fabric> Driver<F> {
         };
         // Most of the shared memory's segment is not used at a time.
         let pins_late = matches!(request.direct, Some(DirectMemory::Views(_)));
-        if is_taken || !(self.passes_memory() || self.remotes.is_some()) {
+        if is_taken || !(self.passes_memory() || self.rma.is_some()) {
             request.direct = None;
         }
         if request.length > 0

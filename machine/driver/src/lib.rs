@@ -32,7 +32,7 @@ pub mod metrics;
 mod mover;
 pub mod notices;
 pub mod pages;
-pub mod remote;
+pub mod rma;
 pub mod shared;
 #[allow(unsafe_code)]
 mod spin;

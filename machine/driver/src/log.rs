@@ -11,7 +11,7 @@ use mapwire_wire::{ExportId, NodeId, Refusal};
 
 use crate::breach::Breach;
 use crate::error::DriverError;
-use crate::remote::RegisterError;
+use crate::rma::RegisterError;
 
 /// Lines that are kept; those beyond are counted.
 const LINES: usize = 64;

@@ -8,7 +8,7 @@ use mapwire_transport::fabric::Fabric;
 use mapwire_wire::NodeId;
 
 use crate::driver::Driver;
-use crate::remote::Moved;
+use crate::rma::Moved;
 
 /// A figure's name and meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use core::fmt;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::pages::PagesError;
-use mapwire_driver::remote::RmaError;
+use mapwire_driver::rma::RmaError;
 use mapwire_driver::shared::SharedError;
 use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::memory::MemoryError;
@@ -144,11 +144,11 @@ fn of_driver(error: &DriverError) -> Kind {
             Kind::System
         }
         DriverError::EventFd(_) => Kind::Limit,
-        DriverError::Remote {
+        DriverError::Rma {
             error: RmaError::Failed(_) | RmaError::PeerGone(_),
             ..
         } => Kind::Gone,
-        DriverError::Remote { .. } => Kind::Protocol,
+        DriverError::Rma { .. } => Kind::Protocol,
         DriverError::PeerGone(_) | DriverError::Left => Kind::Gone,
         DriverError::Timeout { .. } => Kind::Timeout,
         DriverError::NoSuchRank { .. } | DriverError::ShortLanding { .. } => Kind::Range,

@@ -73,7 +73,7 @@ impl Import {
         notify: bool,
         signal: Option<Signal>,
     ) -> Result<bool> {
-        if data.len() > LONGEST_BYTES || !(self.held.is_remote || self.held.moves_memory) {
+        if data.len() > LONGEST_BYTES || !(self.held.is_remote || self.held.has_rma) {
             return Ok(false);
         }
         // Another thread copies, or this one does and a signal handler of the program interrupts it.

@@ -53,7 +53,7 @@ impl Import {
                     engine: Arc::clone(engine),
                     way: engine.way_to(exporter),
                     is_remote: engine.is_remote(exporter),
-                    moves_memory: engine.moves_memory(exporter),
+                    has_rma: engine.has_rma(exporter),
                     local,
                     node: node.clone(),
                     proxy,

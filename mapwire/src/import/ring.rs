@@ -47,7 +47,7 @@ impl Import {
             };
             return self.submit(&command, &copy[..data.len()]);
         }
-        if self.send_remote(data, offset, notify, signal)?
+        if self.send_rma(data, offset, notify, signal)?
             || self.send_copy(data, offset, notify, signal)?
         {
             return Ok(());
@@ -84,7 +84,7 @@ impl Import {
             into.copy_from_slice(&copy);
             return Ok(());
         }
-        if self.fetch_remote(offset, into)? {
+        if self.fetch_rma(offset, into)? {
             return Ok(());
         }
         let word = self.begin_fetch(offset, into)?;

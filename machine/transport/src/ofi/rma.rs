@@ -13,10 +13,10 @@
 //! | redirection, designs that drop what misses, exports without whole registration | packets, as over any transport: the receiver translates |
 //! | revocation, end of an export | the memory becomes an orphan, which its region keeps until all importers have said that no operation is under way |
 //!
-//! Where the provider keeps messages, stores and fetches behind stores (FI_ORDER_SAW, WAW, RAW), a packet that is sent after a write was
-//! begun comes after its bytes, and the write is done when its source may be reused. Elsewhere a write is done when its bytes are in the peer's memory
-//! (FI_DELIVERY_COMPLETE), and what must come after it waits. A write that follows packets waits until the peer has taken them, as a
-//! direct store waits for the ring: a packet may lie where it came in for a while.
+//! Some providers keep messages, stores and fetches behind stores (FI_ORDER_SAW, WAW, RAW). There a write is done when its source may be
+//! reused: a packet that is sent later comes after its bytes. Elsewhere a write is done when its bytes are in the peer's memory
+//! (FI_DELIVERY_COMPLETE), and what must come after it waits. A write that follows packets waits until the peer has taken them, as a direct
+//! store waits for the ring: a packet may lie for a while where it came in.
 //!
 //! Where the provider chooses keys (FI_MR_PROV_KEY), as on InfiniBand, they have 32 bits and can be guessed by ranks of the job; otherwise
 //! keys are 64 random bits. Either way the provider checks range and rights of each operation against the region.

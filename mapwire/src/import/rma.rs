@@ -2,7 +2,7 @@
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::Engine;
-use mapwire_driver::remote::{Direction, RemoteTransfer, RmaError};
+use mapwire_driver::rma::{Direction, RmaError, RmaTransfer};
 use mapwire_host::faults::touch;
 use mapwire_host::memory::raw::Source;
 use mapwire_wire::{Signal, TRACE_FLAG_DIRECT, TraceOp};
@@ -16,17 +16,17 @@ const LEAST_BYTES: usize = 32 << 10;
 
 impl Import {
     /// Stores what was checked to lie in the export and to be readable, then the signal. False when it is to go by the ring.
-    pub(super) fn send_remote(
+    pub(super) fn send_rma(
         &self,
         data: Source<'_>,
         offset: u64,
         notify: bool,
         signal: Option<Signal>,
     ) -> Result<bool> {
-        if !self.goes_remote(data) {
+        if !self.goes_by_rma(data) {
             return Ok(false);
         }
-        if !self.move_remote(Direction::Store, TraceOp::Send, data, offset)? {
+        if !self.move_rma(Direction::Store, TraceOp::Send, data, offset)? {
             return Ok(false);
         }
         let rest = match (notify, signal) {
@@ -39,20 +39,20 @@ impl Import {
     }
 
     /// Fetches what was checked to lie in the export, to memory that may be written. False when it is to go by the ring.
-    pub(super) fn fetch_remote(&self, offset: u64, into: &mut [u8]) -> Result<bool> {
-        if !self.goes_remote((&*into).into()) {
+    pub(super) fn fetch_rma(&self, offset: u64, into: &mut [u8]) -> Result<bool> {
+        if !self.goes_by_rma((&*into).into()) {
             return Ok(false);
         }
         touch(into.as_mut_ptr() as usize, into.len(), true)?;
-        self.move_remote(Direction::Fetch, TraceOp::Fetch, (&*into).into(), offset)
+        self.move_rma(Direction::Fetch, TraceOp::Fetch, (&*into).into(), offset)
     }
 
-    fn goes_remote(&self, bytes: Source<'_>) -> bool {
-        bytes.len() >= LEAST_BYTES && self.held.moves_memory && !self.is_shared(bytes)
+    fn goes_by_rma(&self, bytes: Source<'_>) -> bool {
+        bytes.len() >= LEAST_BYTES && self.held.has_rma && !self.is_shared(bytes)
     }
 
     /// Waits until the exporter has taken what was sent before, and moves the bytes.
-    fn move_remote(
+    fn move_rma(
         &self,
         direction: Direction,
         op: TraceOp,
@@ -75,7 +75,7 @@ impl Import {
         }
         let mut driver = engine.lock_with_news(grant.node());
         self.refuse_if_over(&driver)?;
-        let Some(transfer) = driver.begin_remote(direction, grant, offset, memory)? else {
+        let Some(transfer) = driver.begin_rma(direction, grant, offset, memory)? else {
             return Ok(false);
         };
         drop(driver);
@@ -95,7 +95,7 @@ impl Import {
         let cause = self.refuse_if_over(&engine.lock()).err();
         let cause = cause.unwrap_or_else(|| match error {
             RmaError::PeerGone(_) => engine.lock().why_gone(peer).into(),
-            error => DriverError::Remote { peer, error }.into(),
+            error => DriverError::Rma { peer, error }.into(),
         });
         Err(match direction {
             Direction::Fetch => cause,
@@ -108,7 +108,7 @@ impl Import {
 /// meanwhile.
 struct Moving<'a> {
     engine: &'a Engine,
-    transfer: Option<RemoteTransfer>,
+    transfer: Option<RmaTransfer>,
 }
 
 impl Moving<'_> {
@@ -125,7 +125,7 @@ impl Moving<'_> {
         };
         let over = self
             .engine
-            .wait_for(None, String::new, |driver| driver.remote_over(transfer));
+            .wait_for(None, String::new, |driver| driver.rma_over(transfer));
         over.unwrap_or(Ok(()))
     }
 }

@@ -45,14 +45,14 @@ pub(crate) struct Moved {
 
 /// See [the module](self).
 #[derive(Debug)]
-pub(crate) struct Remotes {
+pub(crate) struct Rma {
     moved: Moved,
     registrar: Registrar,
     sources: Sources,
     transfers: Transfers,
 }
 
-impl Remotes {
+impl Rma {
     /// `None` where the provider moves no memory.
     pub(crate) fn new(
         far: Option<&mut Far>,
@@ -78,27 +78,23 @@ impl Remotes {
     }
 }
 
-/// A transfer under way. The memory of this process that it uses must stay until [`Driver::remote_over`] says that it is over.
+/// A transfer under way. The memory of this process that it uses must stay until [`Driver::rma_over`] says that it is over.
 #[derive(Debug)]
 #[must_use]
-pub struct RemoteTransfer {
+pub struct RmaTransfer {
     number: usize,
     peer: NodeId,
 }
 
 impl<F: Fabric> Driver<F> {
     /// Whether stores to and fetches from a rank can go past the NIC.
-    pub(crate) fn moves_memory(&self, of: NodeId) -> bool {
-        self.remotes.is_some() && self.fabric.is_far(of)
+    pub(crate) fn has_rma(&self, of: NodeId) -> bool {
+        self.rma.is_some() && self.fabric.is_far(of)
     }
 
     /// Registers an export for a far rank that has been granted it, and tells it where.
     pub(crate) fn announce(&mut self, to: Endpoint, export: ExportId, buffer: &SharedBuffer) {
-        let Some(remotes) = self
-            .remotes
-            .as_ref()
-            .filter(|_| self.fabric.is_far(to.node))
-        else {
+        let Some(rma) = self.rma.as_ref().filter(|_| self.fabric.is_far(to.node)) else {
             return;
         };
         let Some((memory, _)) = buffer.descriptors() else {
@@ -111,7 +107,7 @@ impl<F: Fabric> Driver<F> {
         // It was checked to lie there.
         let offset = (buffer.as_ptr().addr() as u64).saturating_sub(known.address);
         let bytes = (buffer.len() as u64).min(known.length.saturating_sub(offset));
-        let registrar = &remotes.registrar;
+        let registrar = &rma.registrar;
         let announce = |service: &mut Announcements| {
             service.announce(registrar, to, name, memory, (offset, bytes), rights)
         };
@@ -122,7 +118,7 @@ impl<F: Fabric> Driver<F> {
 
     /// An export is revoked; nobody stores to it from here on.
     pub(crate) fn orphan(&mut self, export: ExportId) {
-        if self.remotes.is_some() {
+        if self.rma.is_some() {
             let withdraw = |service: &mut Announcements| service.withdraw(export);
             let _ = self.node.call(PROCESS, HANDLER, withdraw);
         }
@@ -142,16 +138,16 @@ impl<F: Fabric> Driver<F> {
     ///
     /// # Errors
     /// Memory that is not mapped.
-    pub fn begin_remote(
+    pub fn begin_rma(
         &mut self,
         direction: Direction,
         grant: &Grant,
         offset: u64,
         (address, length): (u64, u64),
-    ) -> Result<Option<RemoteTransfer>, DriverError> {
+    ) -> Result<Option<RmaTransfer>, DriverError> {
         let announced = |service: &Announcements| service.part_of(grant);
         let part = self.node.service(PROCESS, HANDLER).and_then(announced);
-        let (Some(part), Some(remotes)) = (part, &mut self.remotes) else {
+        let (Some(part), Some(rma)) = (part, &mut self.rma) else {
             return Ok(None);
         };
         let ofi = self.fabric.far().and_then(Far::memory);
@@ -160,42 +156,39 @@ impl<F: Fabric> Driver<F> {
         };
         let range = PageRange::covering(address, length)?;
         // Memory that the provider does not take, or too much of it, goes by packets.
-        if !remotes.sources.hold(range).unwrap_or(false) {
+        if !rma.sources.hold(range).unwrap_or(false) {
             return Ok(None);
         }
         let peer = grant.node();
         let name = (peer, grant.export);
         let transfer = Transfer::new(direction, name, (part.memory, at), (address, length), range);
-        let number = remotes.transfers.begin(transfer, ofi, &remotes.sources);
+        let number = rma.transfers.begin(transfer, ofi, &rma.sources);
         let begin = |service: &mut Announcements| service.begin(name);
         let _ = self.node.call(PROCESS, HANDLER, begin);
-        Ok(Some(RemoteTransfer { number, peer }))
+        Ok(Some(RmaTransfer { number, peer }))
     }
 
     /// Takes note of operations that are over. Whether there were any: the threads that wait for them may sleep.
     #[inline]
     pub(crate) fn drain_moves(&mut self) -> bool {
-        match (&mut self.remotes, self.fabric.far().and_then(Far::memory)) {
-            (Some(remotes), Some(ofi)) => remotes.transfers.drain(ofi),
+        match (&mut self.rma, self.fabric.far().and_then(Far::memory)) {
+            (Some(rma), Some(ofi)) => rma.transfers.drain(ofi),
             _ => false,
         }
     }
 
     /// What was moved so far.
     pub(crate) fn moved(&self) -> Moved {
-        self.remotes.as_ref().map(|it| it.moved).unwrap_or_default()
+        self.rma.as_ref().map(|it| it.moved).unwrap_or_default()
     }
 
     /// How a transfer ended, once it has: what was begun of it in bytes, and why no more.
-    pub fn remote_over(
-        &mut self,
-        transfer: &RemoteTransfer,
-    ) -> Option<Result<(), (u64, RmaError)>> {
-        let (remotes, ofi) = (self.remotes.as_mut()?, self.fabric.far()?.memory()?);
+    pub fn rma_over(&mut self, transfer: &RmaTransfer) -> Option<Result<(), (u64, RmaError)>> {
+        let (rma, ofi) = (self.rma.as_mut()?, self.fabric.far()?.memory()?);
         let peers = &self.peers;
         let is_gone = |peer| crate::driver::peers::is_gone(peers, peer);
-        let sources = &mut remotes.sources;
-        match remotes
+        let sources = &mut rma.sources;
+        match rma
             .transfers
             .progress(transfer.number, ofi, sources, is_gone)
         {
@@ -209,8 +202,8 @@ impl<F: Fabric> Driver<F> {
                 // What comes next may be a signal, and then another transfer, which waits until the peer has taken that.
                 ofi.ask_with_next(transfer.peer);
                 if error.is_none() {
-                    remotes.moved.transfers += 1;
-                    remotes.moved.bytes += begun_bytes;
+                    rma.moved.transfers += 1;
+                    rma.moved.bytes += begun_bytes;
                 }
                 if let Some(name) = name {
                     let end = |service: &mut Announcements| service.end(name);
