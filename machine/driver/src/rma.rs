@@ -1,9 +1,10 @@
 //! Stores to and fetches from memory of far ranks by libfabric, in place of the NIC's packets: what the direct path is between
 //! ranks of one host.
 //!
-//! An exporter whose memory can be mapped [registers](exported) it when it grants a far rank an import, and [announces](announcements)
-//! where it is. An importer that moves many bytes pins its pages by [registering](sources) them, waits until the exporter has taken the
-//! packets before, and lets the provider [move](transfers) the bytes. [`rma`](mapwire_transport::ofi::rma) says what is ordered.
+//! An exporter whose memory can be mapped registers it when it grants a far rank an import (`exported.rs`), and announces where it is
+//! (`announcements.rs`). An importer that moves many bytes pins its pages by registering them (`sources.rs`). It waits until the exporter
+//! has taken the packets before, and lets the provider move the bytes (`transfers.rs`). [`rma`](mapwire_transport::ofi::rma) says what is
+//! ordered.
 
 mod announcements;
 mod exported;

@@ -159,14 +159,14 @@ fn packets_come_back(provider: &str) {
     let Some((mut ofi, _peer)) = pair(provider) else {
         return;
     };
+    let longest = ofi.max_payload_bytes();
     let packet = |number: u32| {
         let mixed = number.wrapping_mul(2_654_435_761);
-        let bytes = if mixed >> 28 == 0 {
-            65_552
-        } else {
-            mixed >> 20
+        let bytes = match mixed >> 28 {
+            0 => longest,
+            _ => (mixed >> 20) as usize,
         };
-        vec![number as u8; bytes as usize]
+        vec![number as u8; bytes]
     };
     let (mut sent, mut got) = (0, 0);
     let start = Instant::now();
