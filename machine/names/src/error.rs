@@ -71,7 +71,7 @@ pub enum NamesError {
     },
     /// The lease has ended.
     #[error(
-        "the lease at {address} has ended: the server was restarted, or did not hear from this host for 5 s"
+        "the lease at {address} has ended: the server was restarted, or did not hear from this host for 3 s"
     )]
     NoLease {
         /// The store.

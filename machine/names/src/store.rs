@@ -8,7 +8,7 @@ use crate::etcd::Etcd;
 use crate::{NamesError, SharedSecret, StoreAddress};
 
 /// How long a lease lasts after it was granted or kept.
-pub const LEASE: Duration = Duration::from_secs(5);
+pub const LEASE: Duration = Duration::from_secs(3);
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
