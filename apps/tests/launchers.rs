@@ -104,9 +104,10 @@ fn ranks_of_mpirun_over_four_hosts_are_a_job_whichever_way_they_are_numbered() {
     let pids = hosts.pids().into_iter().take(HOSTS);
     let names = pids.map(|pid| format!("{pid}:2"));
     let names = names.collect::<Vec<_>>().join(",");
-    // Open MPI appends the command to this; a shell puts its words together.
+    // Open MPI appends the command to this; a shell puts its words together. These hosts have one /tmp: daemons that make their
+    // folders in it at once may fail, and mpirun then waits for them forever. Each gets a /tmp of its own.
     let agent = std::env::temp_dir().join(format!("mapwire-agent-{}", std::process::id()));
-    let script = "#!/bin/sh\nhost=$1; shift\nexec nsenter --net=/proc/$host/ns/net sh -c \"$*\"\n";
+    let script = "#!/bin/sh\nhost=$1; shift\nexport TMPDIR=$0.tmp/$host; mkdir -p $TMPDIR\nexec nsenter --net=/proc/$host/ns/net sh -c \"$*\"\n";
     std::fs::write(&agent, script).unwrap();
     std::fs::set_permissions(&agent, PermissionsExt::from_mode(0o755)).unwrap();
     for by in ["slot", "node"] {
@@ -120,6 +121,7 @@ fn ranks_of_mpirun_over_four_hosts_are_a_job_whichever_way_they_are_numbered() {
         assert_right(run(command), 6);
     }
     std::fs::remove_file(&agent).unwrap();
+    std::fs::remove_dir_all(agent.with_extension("tmp")).unwrap();
 }
 
 /// One Slurm for both ways: it takes longest to start.

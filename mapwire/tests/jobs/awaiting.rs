@@ -84,9 +84,10 @@ fn one_of(rank: &Rank) {
         }
     }
     late.sort();
-    if let Some(median) = late.get(20) {
+    // Load beside makes most of them late; a wake-up that is lost makes all of them late.
+    if let Some(quartile) = late.get(10) {
         assert!(
-            *median < Duration::from_millis(4),
+            *quartile < Duration::from_millis(4),
             "there and back: {late:?}"
         );
     }

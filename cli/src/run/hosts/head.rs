@@ -334,6 +334,7 @@ impl Head {
                 );
             }
             Heard::End(why) => self.peers[from].stream_end = Some((now, why)),
+            Heard::WordsEnd => self.peers[from].have_words_ended = true,
         }
     }
 
@@ -511,7 +512,10 @@ impl Head {
             }
             let is_late = |at: Instant| now >= at + LAST_WORDS;
             let why = match (&peer.stream_end, &peer.process_end) {
-                (Some((_, why)), Some((_, end, code))) => {
+                // What the launch agent said comes first: it tells more. A process that it left may hold the pipe open.
+                (Some((_, why)), Some((at, end, code)))
+                    if peer.have_words_ended || is_late(*at) =>
+                {
                     Some(self.why(peer, why.as_deref(), Some((end, *code))))
                 }
                 (Some((at, why)), None) if is_late(*at) => {

@@ -33,6 +33,8 @@ pub(super) enum Heard {
     Frame(u8, Vec<u8>),
     /// Its output has ended; why, if not by itself.
     End(Option<String>),
+    /// All that the launch agent said has been passed on.
+    WordsEnd,
 }
 
 /// What was heard of all agents, until the head takes it.
@@ -93,6 +95,8 @@ pub(super) struct Peer {
     pub(super) stream_end: Option<(Instant, Option<String>)>,
     /// How its process has ended.
     pub(super) process_end: Option<(Instant, String, Option<i32>)>,
+    /// Whether all that the launch agent said has been passed on.
+    pub(super) have_words_ended: bool,
     /// It has been given up.
     pub(super) is_lost: bool,
 }
@@ -140,7 +144,12 @@ impl Peer {
             sinks[1].clone(),
             name.to_owned(),
         );
-        thread("words", move || pass_on(stderr, &host, &sink)).map_err(wrong)?;
+        let inbox = inbox.clone();
+        thread("words", move || {
+            pass_on(stderr, &host, &sink);
+            inbox.push(number, Heard::WordsEnd);
+        })
+        .map_err(wrong)?;
         Ok(Self {
             name: name.to_owned(),
             ranks,
@@ -152,6 +161,7 @@ impl Peer {
             over: None,
             stream_end: None,
             process_end: None,
+            have_words_ended: false,
             is_lost: false,
         })
     }
