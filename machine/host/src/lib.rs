@@ -8,6 +8,7 @@
 //! | [`pinning`] | pages made usable by the NIC and given back, under the limits of this computer |
 //! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
+//! | [`paging`] | far memory: regions larger than RAM, in front of a backing store |
 //! | [`descriptors`] | descriptors that stay clear of the standard streams |
 //! | [`barrier`] | a fence between processes that one side pays for both |
 //! | [`masking`] | signal handlers of the program kept off a thread for a while |
@@ -32,6 +33,7 @@ pub mod mapping;
 pub mod masking;
 pub mod memory;
 pub mod page;
+pub mod paging;
 pub mod pinning;
 pub mod processes;
 #[allow(unsafe_code)]

@@ -59,6 +59,12 @@ pub fn max_map_count() -> Option<u64> {
     setting("/proc/sys/vm/max_map_count")
 }
 
+/// `vm.unprivileged_userfaultfd`: whether everybody may catch page faults of system calls (1), or only who is privileged (0).
+/// `None` on kernels without the setting.
+pub fn unprivileged_userfaultfd() -> Option<u64> {
+    setting("/proc/sys/vm/unprivileged_userfaultfd")
+}
+
 /// `kernel.io_uring_disabled`: 0 open to all, 1 to a group, 2 to nobody. `None` on kernels
 /// without the setting, where io_uring is open.
 pub fn io_uring_disabled() -> Option<u64> {

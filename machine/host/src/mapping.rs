@@ -88,6 +88,30 @@ impl Mapping {
         Self::from_raw(start, bytes)
     }
 
+    /// Maps `bytes` of zeroed memory for which the kernel reserves none: a page takes memory once it is stored to. At exactly
+    /// `address`, or where the kernel likes. `Errno::EXIST` if anything is mapped there.
+    pub(crate) fn sparse(bytes: usize, address: Option<usize>) -> Result<Self, Errno> {
+        let fixed = match address {
+            Some(_) => MapFlags::FIXED_NOREPLACE,
+            None => MapFlags::empty(),
+        };
+        // SAFETY: MAP_FIXED_NOREPLACE refuses to map over existing mappings; without it the kernel picks unused address space.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::without_provenance_mut(address.unwrap_or(0)),
+                bytes,
+                Rights::ReadWrite.prot(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE | fixed,
+            )
+        }?;
+        let mapping = Self::from_raw(start, bytes)?;
+        if address.is_some_and(|wanted| wanted != mapping.address()) {
+            // A kernel older than 4.17 takes the address as a hint only.
+            return Err(Errno::EXIST);
+        }
+        Ok(mapping)
+    }
+
     /// Reserves `bytes` of address space at exactly `address`, without access and without
     /// memory. `Errno::EXIST` if anything is mapped there.
     pub(crate) fn reserve_at(address: usize, bytes: usize) -> Result<Self, Errno> {

@@ -96,6 +96,7 @@ pub const OUTSIDE: &[&str] = &[
     "tracing-subscriber",
     "ureq",
     "wide",
+    "xxhash-rust",
     "zerocopy",
 ];
 
@@ -141,6 +142,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/faults/mod.rs", "mod stillness"),
     ("machine/host/src/faults/mod.rs", "mod touch"),
     ("machine/host/src/faults/mod.rs", "mod uffd_abi"),
+    ("machine/host/src/faults/mod.rs", "mod uffd_paging"),
     ("machine/host/src/lib.rs", "mod mapping"),
     ("machine/host/src/lib.rs", "mod masking"),
     ("machine/host/src/lib.rs", "mod procmap"),
@@ -155,6 +157,10 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
         "machine/host/src/memory/tests.rs",
         "fn a_forked_child_that_drops_its_copy_revokes_nothing",
     ),
+    ("machine/host/src/paging/mod.rs", "mod frames"),
+    ("machine/host/src/paging/mod.rs", "mod local"),
+    ("machine/host/src/paging/mod.rs", "mod signal"),
+    ("machine/host/src/paging/tests/memory.rs", "file"),
     ("machine/host/src/pinning/mod.rs", "mod sys"),
     ("machine/host/src/waiting.rs", "mod either"),
     ("machine/host/src/testing.rs", "file"),

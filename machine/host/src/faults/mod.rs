@@ -27,7 +27,9 @@ mod stillness;
 #[allow(unsafe_code)]
 mod touch;
 #[allow(unsafe_code)]
-mod uffd_abi;
+pub(crate) mod uffd_abi;
+#[allow(unsafe_code)]
+pub(crate) mod uffd_paging;
 mod userfaultfd;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The kernel's userfaultfd interface: numbers and structures of `linux/userfaultfd.h`, and one
 //! function for each call that is used.
 //!
-//! Only what SIGBUS mode needs: no events are ever read from the descriptor.
+//! What protection in SIGBUS mode needs: no events are ever read from the descriptor.
+//! [`uffd_paging`](super::uffd_paging) has the calls that move pages in and out.
 
 use core::ffi::c_void;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -14,20 +15,20 @@ use rustix::mm::UserfaultfdFlags;
 /// The device that gives a userfaultfd to whoever may open it.
 pub const DEVICE: &str = "/dev/userfaultfd";
 
-const TYPE: u8 = 0xAA;
+pub(super) const TYPE: u8 = 0xAA;
 const API_VERSION: u64 = 0xAA;
 
-pub(super) const FEATURE_FAULT_FLAG_WP: u64 = 1 << 0;
+pub(crate) const FEATURE_FAULT_FLAG_WP: u64 = 1 << 0;
 pub(super) const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
-pub(super) const FEATURE_SIGBUS: u64 = 1 << 7;
+pub(crate) const FEATURE_SIGBUS: u64 = 1 << 7;
 pub(super) const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
 pub(super) const FEATURE_WP_SHMEM: u64 = 1 << 12;
 
 /// A userfaultfd that catches no fault of a system call, and so needs no privilege.
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
 
-const REGISTER_MODE_MISSING: u64 = 1 << 0;
-const REGISTER_MODE_WP: u64 = 1 << 1;
+pub(super) const REGISTER_MODE_MISSING: u64 = 1 << 0;
+pub(super) const REGISTER_MODE_WP: u64 = 1 << 1;
 const REGISTER_MODE_MINOR: u64 = 1 << 2;
 
 const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
@@ -81,7 +82,11 @@ pub type Opener = fn() -> Result<OwnedFd, (Os, Os)>;
 /// # Errors
 /// What the device and what the system call said.
 pub fn open_userfaultfd() -> Result<OwnedFd, (Os, Os)> {
-    let flags = UserfaultfdFlags::CLOEXEC.union(USER_MODE_ONLY);
+    open(UserfaultfdFlags::CLOEXEC.union(USER_MODE_ONLY))
+}
+
+/// As [`open_userfaultfd`], with flags of the caller's choice.
+pub(super) fn open(flags: UserfaultfdFlags) -> Result<OwnedFd, (Os, Os)> {
     let by_device = || {
         use rustix::fs::{Mode, OFlags};
         let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -120,7 +125,7 @@ unsafe impl Ioctl for DeviceNew {
 }
 
 /// Agrees with the kernel on `features`; all of them, or the error `INVAL`.
-pub(super) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
+pub(crate) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
     let mut api = Api {
         api: API_VERSION,
         features,
@@ -135,10 +140,21 @@ pub(super) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
 ///
 /// The range must be owned by the caller: accesses to it will raise SIGBUS.
 pub(super) fn register(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os> {
+    let mode = REGISTER_MODE_MISSING | REGISTER_MODE_WP | REGISTER_MODE_MINOR;
+    register_for(uffd, start, bytes, mode)
+}
+
+/// As [`register`], for the faults of `mode`.
+pub(super) fn register_for(
+    uffd: impl AsFd,
+    start: usize,
+    bytes: usize,
+    mode: u64,
+) -> Result<(), Os> {
     let mut register = Register {
         start: start as u64,
         len: bytes as u64,
-        mode: REGISTER_MODE_MISSING | REGISTER_MODE_WP | REGISTER_MODE_MINOR,
+        mode,
         ioctls: 0,
     };
     // SAFETY: the opcode reads and writes one `Register`.
@@ -146,7 +162,7 @@ pub(super) fn register(uffd: impl AsFd, start: usize, bytes: usize) -> Result<()
 }
 
 /// Bars stores to the mapped pages of a range, or allows them again.
-pub(super) fn write_protect(
+pub(crate) fn write_protect(
     uffd: impl AsFd,
     start: usize,
     bytes: usize,

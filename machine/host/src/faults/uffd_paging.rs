@@ -1,0 +1,202 @@
+//! The userfaultfd calls that bring pages into a registered range and take them out, and the events of its faults.
+//!
+//! The owner of a range orders the calls that concern one page; see [`paging`](crate::paging).
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno as Os;
+use rustix::ioctl::{Opcode, Updater, opcode};
+use rustix::mm::UserfaultfdFlags;
+
+use super::uffd_abi::{REGISTER_MODE_MISSING, REGISTER_MODE_WP, TYPE, open, register_for};
+
+/// An event tells the address to the byte.
+pub(crate) const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
+/// `UFFDIO_POISON`, Linux 6.6.
+pub(crate) const FEATURE_POISON: u64 = 1 << 14;
+/// `UFFDIO_MOVE`, Linux 6.8.
+pub(crate) const FEATURE_MOVE: u64 = 1 << 16;
+
+const COPY_MODE_WP: u64 = 1 << 1;
+
+const EVENT_PAGEFAULT: u8 = 0x12;
+const FAULT_WRITE: u64 = 1 << 0;
+const FAULT_WP: u64 = 1 << 1;
+
+/// Bytes of `struct uffd_msg`.
+const MESSAGE_BYTES: usize = 32;
+
+/// Events read by one call.
+pub(crate) const EVENTS: usize = 16;
+
+#[repr(C)]
+struct Range {
+    start: u64,
+    len: u64,
+}
+
+/// `struct uffdio_copy` and, with the same layout, `struct uffdio_move`.
+#[repr(C)]
+struct Transfer {
+    to: u64,
+    from: u64,
+    len: u64,
+    mode: u64,
+    done: i64,
+}
+
+/// `struct uffdio_zeropage` and, with the same layout, `struct uffdio_poison`.
+#[repr(C)]
+struct Fill {
+    start: u64,
+    len: u64,
+    mode: u64,
+    done: i64,
+}
+
+const WAKE: Opcode = opcode::read::<Range>(TYPE, 0x02);
+const COPY: Opcode = opcode::read_write::<Transfer>(TYPE, 0x03);
+const ZEROPAGE: Opcode = opcode::read_write::<Fill>(TYPE, 0x04);
+const MOVE: Opcode = opcode::read_write::<Transfer>(TYPE, 0x05);
+const POISON: Opcode = opcode::read_write::<Fill>(TYPE, 0x08);
+
+/// A page fault of a thread that sleeps until it is woken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// The address that was accessed.
+    pub(crate) address: usize,
+    /// The access was a store.
+    pub(crate) write: bool,
+}
+
+/// A userfaultfd that catches the faults of system calls too. Reads from it do not block.
+///
+/// # Errors
+/// What the device and what the system call said.
+pub(crate) fn open_for_system_calls() -> Result<OwnedFd, (Os, Os)> {
+    open(UserfaultfdFlags::CLOEXEC.union(UserfaultfdFlags::NONBLOCK))
+}
+
+/// Routes missing faults of private memory to `uffd`, and write-protect faults if `protect`.
+pub(crate) fn register(
+    uffd: impl AsFd,
+    start: usize,
+    bytes: usize,
+    protect: bool,
+) -> Result<(), Os> {
+    let protect = if protect { REGISTER_MODE_WP } else { 0 };
+    register_for(uffd, start, bytes, REGISTER_MODE_MISSING | protect)
+}
+
+/// Wakes the threads that sleep on a fault in the range.
+pub(crate) fn wake(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os> {
+    let mut range = Range {
+        start: start as u64,
+        len: bytes as u64,
+    };
+    // SAFETY: the opcode reads one `Range`.
+    unsafe { rustix::ioctl::ioctl(uffd, Updater::<WAKE, Range>::new(&mut range)) }
+}
+
+/// Gives missing pages at `to` copies of the bytes at `from`, barred to stores if `protect`; wakes who waits for them.
+/// Returns the bytes done, and the error of the page after them unless all were.
+pub(crate) fn copy(
+    uffd: impl AsFd,
+    to: usize,
+    from: usize,
+    bytes: usize,
+    protect: bool,
+) -> (usize, Result<(), Os>) {
+    let mode = if protect { COPY_MODE_WP } else { 0 };
+    transfer::<COPY>(uffd, to, from, bytes, mode)
+}
+
+/// Moves the pages at `from` to the missing pages at `to`, without a copy; `from` is missing then. Wakes who waits for
+/// pages at `to`. Both ranges are private memory of this process, and `to` is registered. Returns as [`copy`].
+///
+/// A page moves in one step: a store of another thread lands before it and moves along, or faults at `from`.
+pub(crate) fn move_pages(
+    uffd: impl AsFd,
+    to: usize,
+    from: usize,
+    bytes: usize,
+) -> (usize, Result<(), Os>) {
+    transfer::<MOVE>(uffd, to, from, bytes, 0)
+}
+
+fn transfer<const CALL: Opcode>(
+    uffd: impl AsFd,
+    to: usize,
+    from: usize,
+    bytes: usize,
+    mode: u64,
+) -> (usize, Result<(), Os>) {
+    let mut argument = Transfer {
+        to: to as u64,
+        from: from as u64,
+        len: bytes as u64,
+        mode,
+        done: 0,
+    };
+    // SAFETY: the opcode reads and writes one `Transfer`. Memory changes at ranges that the pager owns only: `to` is
+    // missing, so nobody has read it, and what moves away from `from` nobody refers to.
+    let outcome =
+        unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Transfer>::new(&mut argument)) };
+    (done(bytes, argument.done, outcome), outcome)
+}
+
+/// Maps the page of zeros at missing pages, and wakes who waits for them. Returns as [`copy`].
+pub(crate) fn zero(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
+    fill::<ZEROPAGE>(uffd, start, bytes)
+}
+
+/// Makes every access to missing pages raise SIGBUS from now on, and wakes who waits for them. Returns as [`copy`].
+pub(crate) fn poison(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
+    fill::<POISON>(uffd, start, bytes)
+}
+
+fn fill<const CALL: Opcode>(
+    uffd: impl AsFd,
+    start: usize,
+    bytes: usize,
+) -> (usize, Result<(), Os>) {
+    let mut argument = Fill {
+        start: start as u64,
+        len: bytes as u64,
+        mode: 0,
+        done: 0,
+    };
+    // SAFETY: the opcode reads and writes one `Fill`; the pages are missing, so nobody has read them.
+    let outcome = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Fill>::new(&mut argument)) };
+    (done(bytes, argument.done, outcome), outcome)
+}
+
+/// On failure the kernel stores the bytes done before it, or the negated error.
+fn done(bytes: usize, done: i64, outcome: Result<(), Os>) -> usize {
+    match outcome {
+        Ok(()) => bytes,
+        Err(_) => usize::try_from(done).map_or(0, |done| done.min(bytes)),
+    }
+}
+
+/// Reads the events that are there, at most [`EVENTS`]; how many. Others than page faults are left out.
+pub(crate) fn read_events(uffd: impl AsFd, events: &mut [Event; EVENTS]) -> Result<usize, Os> {
+    let mut bytes = [0_u8; EVENTS * MESSAGE_BYTES];
+    let read = rustix::io::read(uffd, &mut bytes)?;
+    let mut count = 0;
+    for message in bytes[..read].chunks_exact(MESSAGE_BYTES) {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&message[at..at + 8]);
+            u64::from_ne_bytes(word)
+        };
+        if message[0] == EVENT_PAGEFAULT {
+            events[count] = Event {
+                address: word(16) as usize,
+                write: word(8) & (FAULT_WRITE | FAULT_WP) != 0,
+            };
+            count += 1;
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,207 @@
+//! Pages that one thread works on.
+
+use super::config::MAX_BATCH_PAGES;
+use super::store::{PageId, StoreError};
+use crate::page::PAGE_BYTES;
+
+/// How far the work on a page has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing was done yet.
+    Claimed,
+    /// Its bytes are at [`Item::memory`], checked where they came from the store.
+    Filled,
+    /// It is mapped, in the frame that it was given.
+    Mapped,
+    /// It is mapped, in a frame of its own: the one that it was given is left.
+    Copied,
+    /// Nobody can store to it: it was moved to [`Item::memory`], or is protected.
+    Taken,
+    /// It is no longer in RAM.
+    Gone,
+    /// The program dropped it past the pager.
+    Missing,
+    /// It could not be had, or not be mapped, or not be taken.
+    Failed(StoreError),
+}
+
+/// What is to become of a page that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Not known yet.
+    Unknown,
+    /// It is unchanged since it was stored.
+    Clean,
+    /// It holds zeros only.
+    Zero,
+    /// It changed since it was stored, and stays.
+    Dirty,
+    /// The store has it now.
+    Stored,
+}
+
+impl Fate {
+    /// Whether the page's frame may be used for another.
+    pub(super) fn is_safe(self) -> bool {
+        matches!(self, Self::Clean | Self::Zero | Self::Stored)
+    }
+}
+
+/// One page, which the thread that has the batch made busy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    pub(super) id: PageId,
+    /// Its address in the region.
+    pub(super) address: usize,
+    /// Where its bytes are, or go to; 0 if nowhere yet.
+    pub(super) memory: usize,
+    /// The slot of the pool that `memory` is, if it is one.
+    pub(super) slot: u32,
+    /// The checksum of the store's copy, if `has_copy`.
+    pub(super) checksum: u64,
+    pub(super) has_copy: bool,
+    /// Stores to it fault.
+    pub(super) is_protected: bool,
+    pub(super) progress: Progress,
+    pub(super) fate: Fate,
+}
+
+const NO_ITEM: Item = Item {
+    id: PageId { region: 0, page: 0 },
+    address: 0,
+    memory: 0,
+    slot: u32::MAX,
+    checksum: 0,
+    has_copy: false,
+    is_protected: false,
+    progress: Progress::Claimed,
+    fate: Fate::Unknown,
+};
+
+/// Up to [`MAX_BATCH_PAGES`] pages. Lies on the stack, since signal handlers use it.
+#[derive(Debug)]
+pub(super) struct Batch {
+    items: [Item; MAX_BATCH_PAGES],
+    count: usize,
+}
+
+/// Neighbouring pages that lie next to each other in memory too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    /// First item.
+    pub(super) first: usize,
+    pub(super) pages: usize,
+}
+
+impl Batch {
+    pub(super) fn new() -> Self {
+        Self {
+            items: [NO_ITEM; MAX_BATCH_PAGES],
+            count: 0,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count == MAX_BATCH_PAGES
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a page; the caller has looked whether there is room.
+    pub(super) fn push(&mut self, id: PageId, address: usize) -> &mut Item {
+        let item = &mut self.items[self.count];
+        self.count += 1;
+        *item = Item {
+            id,
+            address,
+            ..NO_ITEM
+        };
+        item
+    }
+
+    pub(super) fn items(&self) -> &[Item] {
+        &self.items[..self.count]
+    }
+
+    pub(super) fn items_mut(&mut self) -> &mut [Item] {
+        &mut self.items[..self.count]
+    }
+
+    /// In order of their pages. Stores and runs rely on it.
+    pub(super) fn sort(&mut self) {
+        self.items_mut().sort_unstable_by_key(|item| item.id);
+    }
+
+    /// In order of their pages, and the slots, which are all alike, in order too: so that runs of pages meet runs of slots.
+    pub(super) fn sort_with_slots(&mut self) {
+        self.sort();
+        let mut slots = [0; MAX_BATCH_PAGES];
+        for (slot, item) in slots.iter_mut().zip(self.items()) {
+            *slot = item.slot;
+        }
+        let slots = &mut slots[..self.count];
+        slots.sort_unstable();
+        for (item, slot) in self.items_mut().iter_mut().zip(slots) {
+            item.slot = *slot;
+        }
+    }
+
+    /// The first run of `wanted` items from item `from` on. With `by_memory`, their memory is one range as well.
+    pub(super) fn run(
+        &self,
+        from: usize,
+        by_memory: bool,
+        wanted: impl Fn(&Item) -> bool,
+    ) -> Option<Run> {
+        let items = self.items();
+        let first = (from..items.len()).find(|&index| wanted(&items[index]))?;
+        let follows = |index: usize| {
+            let (before, item) = (&items[index - 1], &items[index]);
+            wanted(item)
+                && item.address == before.address + PAGE_BYTES
+                && (!by_memory || item.memory == before.memory + PAGE_BYTES)
+        };
+        let end = (first + 1..items.len()).find(|&index| !follows(index));
+        Some(Run {
+            first,
+            pages: end.unwrap_or(items.len()) - first,
+        })
+    }
+
+    /// Sets the progress of a run.
+    pub(super) fn mark(&mut self, run: Run, progress: Progress) {
+        for item in &mut self.items[run.first..run.first + run.pages] {
+            item.progress = progress;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_end_where_addresses_or_memory_jump() {
+        let mut batch = Batch::new();
+        for (page, memory) in [(3, 0x5000), (1, 0x1000), (2, 0x2000), (9, 0x6000)] {
+            let id = PageId { region: 0, page };
+            batch
+                .push(id, 0x10_0000 + page as usize * PAGE_BYTES)
+                .memory = memory;
+        }
+        batch.sort();
+        let runs = |by_memory| {
+            let mut runs = Vec::new();
+            let mut from = 0;
+            while let Some(run) = batch.run(from, by_memory, |_| true) {
+                runs.push((run.first, run.pages));
+                from = run.first + run.pages;
+            }
+            runs
+        };
+        assert_eq!(runs(false), [(0, 3), (3, 1)]);
+        assert_eq!(runs(true), [(0, 2), (2, 1), (3, 1)]);
+    }
+}

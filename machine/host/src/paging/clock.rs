@@ -1,0 +1,141 @@
+//! The resident pages, in a ring that a hand goes round.
+//!
+//! A page keeps its place until it is taken out; free places form a list within the ring. The ring lies in sparse memory for
+//! as many pages as this computer could hold, so that it grows without an allocation.
+
+use core::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use super::store::PageId;
+use crate::mapping::Mapping;
+use crate::page::{PAGE_BYTES, round_to_pages};
+
+/// Marks a word that holds a page.
+const PRESENT: u64 = 1 << 63;
+
+/// The resident pages of all regions.
+#[derive(Debug)]
+pub(super) struct Clock {
+    places: Mapping,
+    capacity: usize,
+    /// Places that were ever used.
+    used: usize,
+    /// Pages in the ring.
+    pages: usize,
+    hand: usize,
+    /// First free place below `used`, plus one; each holds the next.
+    free: u64,
+}
+
+impl Clock {
+    /// Room for all frames of this computer and its swap space, and for `least` pages at least.
+    pub(super) fn new(least: usize) -> Result<Self, Errno> {
+        let system = rustix::system::sysinfo();
+        let bytes = (system.totalram as u64)
+            .saturating_add(system.totalswap as u64)
+            .saturating_mul(u64::from(system.mem_unit));
+        let frames = usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE_BYTES;
+        let capacity = frames.max(least).min(u32::MAX as usize - 1);
+        let bytes = round_to_pages(capacity * 8).ok_or(Errno::NOMEM)?;
+        Ok(Self {
+            places: Mapping::sparse(bytes, None)?,
+            capacity,
+            used: 0,
+            pages: 0,
+            hand: 0,
+            free: 0,
+        })
+    }
+
+    fn load(&self, place: usize) -> u64 {
+        self.places.word64(place * 8).load(Ordering::Relaxed)
+    }
+
+    fn store(&self, place: usize, word: u64) {
+        self.places.word64(place * 8).store(word, Ordering::Relaxed);
+    }
+
+    /// Pages in the ring.
+    pub(super) fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Pages that still fit.
+    pub(super) fn room(&self) -> usize {
+        self.capacity - self.pages
+    }
+
+    /// Puts a page in; its place. The caller has looked at [`room`](Self::room).
+    pub(super) fn insert(&mut self, id: PageId) -> u32 {
+        let place = if self.free != 0 {
+            let place = self.free as usize - 1;
+            self.free = self.load(place);
+            place
+        } else {
+            self.used += 1;
+            self.used - 1
+        };
+        self.store(place, PRESENT | id.packed());
+        self.pages += 1;
+        place as u32
+    }
+
+    /// Takes out the page at a place.
+    pub(super) fn remove(&mut self, place: u32) {
+        self.store(place as usize, self.free);
+        self.free = u64::from(place) + 1;
+        self.pages -= 1;
+    }
+
+    /// Moves the hand by one place; the page that it was at.
+    pub(super) fn step(&mut self) -> Option<PageId> {
+        if self.hand >= self.used {
+            self.hand = 0;
+        }
+        let at = self.hand;
+        self.hand += usize::from(at < self.used);
+        self.page_at(at)
+    }
+
+    /// Places that may hold pages.
+    pub(super) fn places(&self) -> usize {
+        self.used
+    }
+
+    /// The page at a place.
+    pub(super) fn page_at(&self, place: usize) -> Option<PageId> {
+        let word = if place < self.used {
+            self.load(place)
+        } else {
+            0
+        };
+        (word & PRESENT != 0).then(|| PageId::from_packed(word & !PRESENT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(page: u64) -> PageId {
+        PageId { region: 1023, page }
+    }
+
+    #[test]
+    fn the_hand_meets_every_page_once_a_round_and_places_are_used_again() {
+        let mut clock = Clock::new(10).unwrap();
+        assert_eq!(clock.step(), None);
+        let places: Vec<_> = (0..5).map(|page| clock.insert(id(page))).collect();
+        let round = |clock: &mut Clock| (0..5).filter_map(|_| clock.step()).collect::<Vec<_>>();
+        assert_eq!(round(&mut clock), (0..5).map(id).collect::<Vec<_>>());
+        clock.remove(places[1]);
+        clock.remove(places[3]);
+        assert_eq!(round(&mut clock), [id(0), id(2), id(4)]);
+        assert_eq!(clock.insert(id(8)), places[3]);
+        assert_eq!(clock.insert(id(9)), places[1]);
+        assert_eq!(clock.insert(id(10)), 5);
+        assert_eq!((clock.pages(), clock.places()), (6, 6));
+        assert_eq!(clock.page_at(99), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! Messages on standard error that a signal handler may write: no allocation, no lock.
+
+use core::fmt::{self, Write};
+
+/// Bytes of the longest message.
+const MOST_BYTES: usize = 480;
+
+struct Line {
+    bytes: [u8; MOST_BYTES],
+    used: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = MOST_BYTES - self.used;
+        let part = &text.as_bytes()[..text.len().min(room)];
+        self.bytes[self.used..self.used + part.len()].copy_from_slice(part);
+        self.used += part.len();
+        Ok(())
+    }
+}
+
+/// Writes one line. What is too long is cut.
+pub(super) fn complain(message: fmt::Arguments<'_>) {
+    let mut line = Line {
+        bytes: [0; MOST_BYTES],
+        used: 0,
+    };
+    let _ = write!(line, "mapwire: {message}");
+    line.used = line.used.min(MOST_BYTES - 1);
+    let _ = line.write_str("\n");
+    // A closed standard error is nothing that could be told.
+    let _ = rustix::io::write(rustix::stdio::stderr(), &line.bytes[..line.used]);
+}

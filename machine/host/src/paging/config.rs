@@ -1,0 +1,193 @@
+//! How a pager is set up.
+
+use super::error::PagerError;
+
+/// Pages that one read-ahead or one eviction handles at most.
+pub(super) const MAX_BATCH_PAGES: usize = 128;
+
+/// Fewest resident pages that a pager works with.
+const MIN_RESIDENT_PAGES: usize = 16;
+
+/// Most threads that serve faults.
+const MAX_THREADS: usize = 64;
+
+/// Who serves page faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultService {
+    /// So many threads of the pager, which wake the thread that faulted. System calls may touch the memory.
+    Threads(usize),
+    /// The thread that faulted, in a SIGBUS handler. System calls that touch a page which is not resident fail with `EFAULT`.
+    /// At most 16 regions of a process are served so.
+    FaultingThread,
+}
+
+/// How pages are taken from the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// `UFFDIO_MOVE` into a pool of frames and back (Linux 6.8).
+    Move,
+    /// Write protection, a copy from where the page is, and `MADV_DONTNEED`.
+    WriteProtect,
+}
+
+/// Limits and choices of a [`Pager`](super::Pager).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PagerConfig {
+    resident_pages: usize,
+    service: FaultService,
+    eviction: Option<Eviction>,
+    read_ahead_pages: usize,
+    batch_pages: usize,
+    victim_pages: Option<usize>,
+}
+
+impl PagerConfig {
+    /// At most `resident_pages` pages of 4096 bytes in RAM, over all regions. One handler thread, the best eviction that the
+    /// kernel has, a read-ahead of up to 32 pages, evictions of 64 pages.
+    #[must_use]
+    pub fn new(resident_pages: usize) -> Self {
+        Self {
+            resident_pages,
+            service: FaultService::Threads(1),
+            eviction: None,
+            read_ahead_pages: 32,
+            batch_pages: 64,
+            victim_pages: None,
+        }
+    }
+
+    /// Sets who serves faults.
+    #[must_use]
+    pub fn with_service(self, service: FaultService) -> Self {
+        Self { service, ..self }
+    }
+
+    /// Sets how pages are evicted, instead of as well as the kernel can.
+    #[must_use]
+    pub fn with_eviction(self, eviction: Eviction) -> Self {
+        Self {
+            eviction: Some(eviction),
+            ..self
+        }
+    }
+
+    /// Sets the most pages that a fault brings besides its own; 0 for no read-ahead.
+    #[must_use]
+    pub fn with_read_ahead(self, pages: usize) -> Self {
+        Self {
+            read_ahead_pages: pages,
+            ..self
+        }
+    }
+
+    /// Sets how many pages one eviction takes.
+    #[must_use]
+    pub fn with_batch(self, pages: usize) -> Self {
+        Self {
+            batch_pages: pages,
+            ..self
+        }
+    }
+
+    /// Sets how many unmapped pages wait in RAM for a second chance, instead of an eighth of the limit. They count as
+    /// resident. For [`Eviction::Move`] only.
+    #[must_use]
+    pub fn with_victims(self, pages: usize) -> Self {
+        Self {
+            victim_pages: Some(pages),
+            ..self
+        }
+    }
+
+    /// Most pages in RAM.
+    pub(super) fn resident_pages(&self) -> usize {
+        self.resident_pages
+    }
+
+    pub(super) fn service(&self) -> FaultService {
+        self.service
+    }
+
+    pub(super) fn eviction(&self) -> Option<Eviction> {
+        self.eviction
+    }
+
+    /// Most pages that a fault brings besides its own. Bounded by the limit, so that a window never evicts itself.
+    pub(super) fn read_ahead_pages(&self) -> usize {
+        self.read_ahead_pages
+            .min(MAX_BATCH_PAGES - 1)
+            .min(self.resident_pages / 8)
+    }
+
+    /// Pages of one eviction.
+    pub(super) fn batch_pages(&self) -> usize {
+        self.batch_pages
+            .clamp(1, MAX_BATCH_PAGES)
+            .min(self.resident_pages / 4)
+    }
+
+    /// Unmapped pages kept for a second chance.
+    pub(super) fn victim_pages(&self) -> usize {
+        self.victim_pages
+            .unwrap_or(self.resident_pages / 8)
+            .min(self.resident_pages / 4)
+    }
+
+    /// Checks what no bound mends.
+    pub(super) fn check(&self) -> Result<(), PagerError> {
+        if self.resident_pages < MIN_RESIDENT_PAGES {
+            return Err(PagerError::LimitTooLow {
+                pages: self.resident_pages,
+                least: MIN_RESIDENT_PAGES,
+            });
+        }
+        if self.resident_pages > usize::MAX / 4096 / 4 {
+            return Err(PagerError::LimitTooHigh {
+                pages: self.resident_pages,
+            });
+        }
+        match self.service {
+            FaultService::Threads(threads) if threads == 0 || threads > MAX_THREADS => {
+                Err(PagerError::Threads {
+                    threads,
+                    most: MAX_THREADS,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_threads_out_of_range_are_errors_that_name_them() {
+        let text = |config: PagerConfig| config.check().unwrap_err().to_string();
+        assert!(text(PagerConfig::new(0)).contains("0 pages"));
+        assert!(text(PagerConfig::new(15)).contains("at least 16"));
+        assert!(text(PagerConfig::new(usize::MAX)).contains(&usize::MAX.to_string()));
+        for threads in [0, 65, usize::MAX] {
+            let config = PagerConfig::new(64).with_service(FaultService::Threads(threads));
+            assert!(text(config).contains(&threads.to_string()));
+        }
+        assert_eq!(PagerConfig::new(16).check(), Ok(()));
+    }
+
+    #[test]
+    fn batches_and_windows_stay_well_below_the_limit() {
+        let config = PagerConfig::new(16)
+            .with_batch(0)
+            .with_read_ahead(usize::MAX)
+            .with_victims(usize::MAX);
+        assert_eq!(
+            (
+                config.batch_pages(),
+                config.read_ahead_pages(),
+                config.victim_pages()
+            ),
+            (1, 2, 4)
+        );
+    }
+}

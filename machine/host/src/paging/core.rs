@@ -1,0 +1,231 @@
+//! What the threads of a pager share, and how they wait for each other.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno as Os;
+
+use super::batch::{Batch, Item, Progress, Run};
+use super::buffers::Buffers;
+use super::checksum::Checksum;
+use super::config::{Eviction, FaultService, MAX_BATCH_PAGES, PagerConfig};
+use super::error::PagerError;
+use super::frames::Frames;
+use super::state::State;
+use super::statistics::Counters;
+use super::store::{BackingStore, PageId};
+use crate::faults::uffd_abi::{self, FEATURE_FAULT_FLAG_WP, FEATURE_SIGBUS};
+use crate::faults::uffd_paging::{
+    self, FEATURE_EXACT_ADDRESS, FEATURE_MOVE, FEATURE_POISON, open_for_system_calls,
+};
+use crate::page::PAGE_BYTES;
+
+/// Times that a call is repeated which the kernel says to repeat.
+const TRIES: usize = 10_000;
+
+/// A pager without its threads.
+///
+/// The state's lock is never held during a system call on pages, nor while the store works.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) config: PagerConfig,
+    pub(super) eviction: Eviction,
+    pub(super) uffd: OwnedFd,
+    pub(super) store: Box<dyn BackingStore>,
+    /// The pool, with [`Eviction::Move`].
+    pub(super) pool: Option<Frames>,
+    pub(super) buffers: Buffers,
+    /// Never written to.
+    pub(super) zeros: Frames,
+    pub(super) checksum: Checksum,
+    pub(super) counters: Counters,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+pub(super) type Guard<'a> = MutexGuard<'a, State>;
+
+impl Core {
+    pub(super) fn new(
+        config: PagerConfig,
+        store: Box<dyn BackingStore>,
+    ) -> Result<Self, PagerError> {
+        config.check()?;
+        crate::page::check_page_size()?;
+        let (uffd, eviction) = open(&config)?;
+        // Victims that wait, and two batches on their way.
+        let slots = config.victim_pages() + 3 * config.batch_pages() + MAX_BATCH_PAGES;
+        let map = |pages: usize| {
+            Frames::new(pages).map_err(|errno| {
+                PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno)
+            })
+        };
+        let pool = match eviction {
+            Eviction::Move => {
+                let pool = map(slots)?;
+                // The kernel moves pages to registered memory only.
+                uffd_paging::register(&uffd, pool.start(), pool.bytes(), false).map_err(
+                    |errno| {
+                        PagerError::system(
+                            "ioctl(UFFDIO_REGISTER)",
+                            pool.start(),
+                            pool.bytes(),
+                            errno,
+                        )
+                    },
+                )?;
+                Some(pool)
+            }
+            Eviction::WriteProtect => None,
+        };
+        let window = config.read_ahead_pages() + 1;
+        let state = State::new(&config, eviction, slots)
+            .map_err(|errno| PagerError::system("mmap", 0, config.resident_pages() * 16, errno))?;
+        Ok(Self {
+            eviction,
+            uffd,
+            store,
+            pool,
+            buffers: Buffers::new(window)
+                .map_err(|errno| PagerError::system("mmap", 0, window * PAGE_BYTES, errno))?,
+            zeros: map(window)?,
+            checksum: Checksum::new(),
+            counters: Counters::new(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            config,
+        })
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a page is no longer busy, an eviction ends, or a buffer is free.
+    pub(super) fn wait<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
+        state.waiting += 1;
+        let mut state = self
+            .changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
+    }
+
+    /// Tells threads in [`wait`](Self::wait) to look again.
+    pub(super) fn notify(&self, state: Guard<'_>) {
+        let waiting = state.waiting > 0;
+        drop(state);
+        if waiting {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Lets threads that sleep on a fault in the range try again.
+    pub(super) fn wake(&self, address: usize, bytes: usize) {
+        if self.config.service() != FaultService::FaultingThread {
+            // Fails only for memory that is no longer registered, where nobody sleeps.
+            let _ = uffd_paging::wake(&self.uffd, address, bytes);
+        }
+    }
+
+    /// Does `call` for runs of items that are `wanted`, with the run's address, memory and bytes. Where a page fails, `refused` says
+    /// what becomes of it; the rest of the run goes on.
+    pub(super) fn for_runs(
+        &self,
+        batch: &mut Batch,
+        by_memory: bool,
+        wanted: impl Fn(&Item) -> bool,
+        done: Progress,
+        call: impl Fn(usize, usize, usize) -> (usize, Result<(), Os>),
+        mut refused: impl FnMut(&mut Item, Os),
+    ) {
+        let mut from = 0;
+        let mut tries = 0;
+        while let Some(run) = batch.run(from, by_memory, &wanted) {
+            let first = batch.items()[run.first];
+            let (bytes, outcome) = call(first.address, first.memory, run.pages * PAGE_BYTES);
+            let pages = (bytes / PAGE_BYTES).min(run.pages);
+            batch.mark(Run { pages, ..run }, done);
+            from = run.first + pages;
+            match outcome {
+                Ok(()) => {}
+                // Pages may have been done before; the next call meets the reason, if any.
+                Err(Os::AGAIN | Os::INTR) if tries < TRIES => {
+                    tries += 1;
+                    if tries % 16 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                Err(_) if pages > 0 && pages < run.pages => {}
+                Err(errno) => {
+                    refused(&mut batch.items_mut()[from], errno);
+                    from += 1;
+                }
+            }
+        }
+    }
+
+    /// The bytes of a slot of the pool.
+    pub(super) fn slot_address(&self, slot: u32) -> usize {
+        self.pool
+            .as_ref()
+            .map_or(0, |pool| pool.address(slot as usize))
+    }
+
+    /// A message about a page that raises SIGBUS from now on.
+    pub(super) fn complain_of(&self, id: PageId, address: usize, cause: &dyn core::fmt::Display) {
+        super::complaint::complain(format_args!(
+            "far memory: {id} at address {address:#x} is lost, and access to it raises SIGBUS: {cause}"
+        ));
+    }
+}
+
+/// A userfaultfd that can do what the configuration needs, and how it evicts.
+fn open(config: &PagerConfig) -> Result<(OwnedFd, Eviction), PagerError> {
+    let (uffd, by_thread) = match config.service() {
+        FaultService::Threads(_) => (
+            open_for_system_calls().map_err(|(device, call)| PagerError::UserfaultfdRefused {
+                device: device.into(),
+                call: call.into(),
+            })?,
+            0,
+        ),
+        FaultService::FaultingThread => (
+            uffd_abi::open_userfaultfd().map_err(|(device, call)| PagerError::UserModeRefused {
+                device: device.into(),
+                call: call.into(),
+            })?,
+            FEATURE_SIGBUS,
+        ),
+    };
+    let needed = [
+        (FEATURE_FAULT_FLAG_WP, "write protection", "5.7"),
+        (FEATURE_EXACT_ADDRESS, "exact addresses", "5.18"),
+        (FEATURE_POISON, "UFFDIO_POISON", "6.6"),
+    ];
+    let base = needed
+        .iter()
+        .fold(by_thread, |all, (feature, ..)| all | feature);
+    if config.eviction() != Some(Eviction::WriteProtect)
+        && uffd_abi::agree(&uffd, base | FEATURE_MOVE).is_ok()
+    {
+        return Ok((uffd, Eviction::Move));
+    }
+    if config.eviction() == Some(Eviction::Move) {
+        return Err(PagerError::UserfaultfdTooOld {
+            missing: "UFFDIO_MOVE",
+            since: "6.8",
+        });
+    }
+    if let Err(errno) = uffd_abi::agree(&uffd, base) {
+        let found = uffd_abi::agree(&uffd, 0)
+            .map_err(|errno| PagerError::system("ioctl(UFFDIO_API)", 0, 0, errno))?;
+        let missing = needed.iter().find(|(feature, ..)| found & feature == 0);
+        return Err(match missing {
+            Some(&(_, missing, since)) => PagerError::UserfaultfdTooOld { missing, since },
+            None => PagerError::system("ioctl(UFFDIO_API)", 0, 0, errno),
+        });
+    }
+    Ok((uffd, Eviction::WriteProtect))
+}

@@ -1,0 +1,257 @@
+//! A store in a file of a local disk.
+
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno as Os;
+
+use super::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
+use crate::page::PAGE_BYTES;
+
+/// Pages of one call, at most.
+const CALL_PAGES: usize = 128;
+
+/// Where a region lies in the file, in pages.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    first: u64,
+    pages: u64,
+}
+
+/// Keeps pages in a file without a name, which the kernel frees when the store is dropped, or when the process dies.
+///
+/// A region takes one range of the sparse file, so neighbouring pages are written and read by one call. The page cache is
+/// passed by (`O_DIRECT`) where the file system can; else its pages are dropped after use.
+#[derive(Debug)]
+pub struct DiskStore {
+    file: OwnedFd,
+    is_direct: bool,
+    regions: RwLock<Box<[Option<Extent>]>>,
+}
+
+impl DiskStore {
+    /// A store in the folder `path`.
+    ///
+    /// # Errors
+    /// The folder does not exist, may not be written to, or its file system has no files without names.
+    pub fn new(path: impl AsRef<Path>) -> std::io::Result<Self> {
+        let path = path.as_ref();
+        let open = |flags| {
+            rustix::fs::open(
+                path,
+                OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags,
+                Mode::RUSR | Mode::WUSR,
+            )
+            .and_then(crate::descriptors::above_stdio)
+        };
+        let (file, is_direct) = match open(OFlags::DIRECT) {
+            Ok(file) => (file, true),
+            Err(Os::INVAL) => (open(OFlags::empty())?, false),
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(Self {
+            file,
+            is_direct,
+            regions: RwLock::new(vec![None; MAX_REGIONS].into()),
+        })
+    }
+
+    /// Whether the page cache is passed by.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// The byte of the file at which a page begins.
+    fn offset(&self, id: PageId) -> Result<u64, StoreError> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        match regions.get(id.region as usize) {
+            Some(Some(extent)) if id.page < extent.pages => {
+                Ok((extent.first + id.page) * PAGE_BYTES as u64)
+            }
+            _ => Err(StoreError::Missing(id)),
+        }
+    }
+
+    /// Without `O_DIRECT`: lets the page cache drop what was written or read.
+    fn forget(&self, offset: u64, bytes: usize, written: bool) -> Result<(), StoreError> {
+        if self.is_direct {
+            return Ok(());
+        }
+        if written {
+            // The cache can only drop what the disk has.
+            rustix::fs::fdatasync(&self.file).map_err(|errno| failure("fdatasync", errno))?;
+        }
+        let length = std::num::NonZeroU64::new(bytes as u64);
+        // The cache is larger for a while where this fails.
+        let _ = rustix::fs::fadvise(&self.file, offset, length, Advice::DontNeed);
+        Ok(())
+    }
+
+    fn write(&self, pages: &[OutgoingPage<'_>], offset: u64) -> Result<(), StoreError> {
+        let mut done = 0;
+        let bytes = pages.len() * PAGE_BYTES;
+        while done < bytes {
+            let mut parts = [IoSlice::new(&[]); CALL_PAGES];
+            let first = done / PAGE_BYTES;
+            for (part, page) in parts.iter_mut().zip(&pages[first..]) {
+                *part = IoSlice::new(page.bytes);
+            }
+            let count = pages.len() - first;
+            parts[0] = IoSlice::new(&pages[first].bytes[done % PAGE_BYTES..]);
+            match rustix::io::pwritev(&self.file, &parts[..count], offset + done as u64) {
+                Ok(0) => return Err(failure("pwritev", Os::IO)),
+                Ok(written) => done += written,
+                Err(Os::INTR | Os::AGAIN) => {}
+                Err(errno) => return Err(failure("pwritev", errno)),
+            }
+        }
+        self.forget(offset, bytes, true)
+    }
+
+    fn read(&self, pages: &mut [IncomingPage<'_>], offset: u64) -> Result<(), StoreError> {
+        let mut done = 0;
+        let bytes = pages.len() * PAGE_BYTES;
+        while done < bytes {
+            let first = done / PAGE_BYTES;
+            let id = pages[first].id;
+            let mut parts: [IoSliceMut<'_>; CALL_PAGES] =
+                core::array::from_fn(|_| IoSliceMut::new(&mut []));
+            let mut count = 0;
+            for (part, page) in parts.iter_mut().zip(&mut pages[first..]) {
+                let skip = if count == 0 { done % PAGE_BYTES } else { 0 };
+                *part = IoSliceMut::new(&mut page.bytes[skip..]);
+                count += 1;
+            }
+            match rustix::io::preadv(&self.file, &mut parts[..count], offset + done as u64) {
+                // Behind the end of the file.
+                Ok(0) => return Err(StoreError::Missing(id)),
+                Ok(read) => done += read,
+                Err(Os::INTR | Os::AGAIN) => {}
+                Err(errno) => return Err(failure("preadv", errno)),
+            }
+        }
+        self.forget(offset, bytes, false)
+    }
+}
+
+/// How many of the pages, from the first on, follow each other in the file.
+fn run_pages(ids: impl Iterator<Item = PageId>) -> usize {
+    let mut next = None;
+    ids.take(CALL_PAGES)
+        .take_while(|&id| {
+            let follows = next.is_none_or(|next| id == next);
+            next = Some(PageId {
+                page: id.page + 1,
+                ..id
+            });
+            follows
+        })
+        .count()
+}
+
+impl BackingStore for DiskStore {
+    fn add_region(&self, region: u32, pages: u64) -> Result<(), StoreError> {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        // The first gap that is large enough.
+        let mut taken: Vec<Extent> = regions.iter().flatten().copied().collect();
+        taken.sort_unstable_by_key(|extent| extent.first);
+        let mut first = 0;
+        for extent in taken {
+            if extent.first - first >= pages {
+                break;
+            }
+            first = extent.first + extent.pages;
+        }
+        let end = first
+            .checked_add(pages)
+            .and_then(|end| end.checked_mul(PAGE_BYTES as u64));
+        let most = crate::limits::file_bytes().0.unwrap_or(i64::MAX as u64);
+        if end.is_none_or(|end| end > most) {
+            return Err(StoreError::Region {
+                reason: "the file would be longer than this process may make one: raise `ulimit -f`",
+            });
+        }
+        let place = regions.get_mut(region as usize).ok_or(StoreError::Region {
+            reason: "a region's number is below 1024",
+        })?;
+        *place = Some(Extent { first, pages });
+        Ok(())
+    }
+
+    fn remove_region(&self, region: u32) {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let extent = regions.get_mut(region as usize).and_then(Option::take);
+        if let Some(extent) = extent {
+            // Before another region can take the range.
+            punch(&self.file, extent.first, extent.pages);
+        }
+    }
+
+    fn store(&self, pages: &[OutgoingPage<'_>]) -> Result<(), StoreError> {
+        let mut rest = pages;
+        while let Some(page) = rest.first() {
+            let count = run_pages(rest.iter().map(|page| page.id));
+            self.write(&rest[..count], self.offset(page.id)?)?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
+        let mut rest = pages;
+        while let Some(page) = rest.first() {
+            let offset = self.offset(page.id)?;
+            let count = run_pages(rest.iter().map(|page| page.id));
+            let (run, others) = rest.split_at_mut(count);
+            self.read(run, offset)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn discard(&self, region: u32, first: u64, pages: u64) {
+        if let Ok(offset) = self.offset(PageId {
+            region,
+            page: first,
+        }) {
+            punch(&self.file, offset / PAGE_BYTES as u64, pages);
+        }
+    }
+}
+
+/// Frees a range of the file. Costs disk space only where it fails.
+fn punch(file: &OwnedFd, first: u64, pages: u64) {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let bytes = PAGE_BYTES as u64;
+    let _ = rustix::fs::fallocate(file, flags, first * bytes, pages * bytes);
+}
+
+fn failure(call: &'static str, errno: Os) -> StoreError {
+    match errno {
+        Os::NOSPC | Os::DQUOT => StoreError::Full {
+            advice: "free space in the folder of the paging file, or give another folder",
+        },
+        errno => StoreError::System {
+            call,
+            errno: errno.into(),
+        },
+    }
+}
+
+/// For tests and diagnostics: the bytes of disk space that the file takes.
+impl DiskStore {
+    /// Bytes of disk space that the store takes now.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn disk_bytes(&self) -> std::io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let file = File::from(self.file.try_clone()?);
+        Ok(file.metadata()?.blocks() * 512)
+    }
+}

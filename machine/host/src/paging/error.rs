@@ -1,0 +1,162 @@
+//! Why a pager or a region could not be made.
+
+use super::store::StoreError;
+use crate::errno::Errno;
+use crate::faults::DEVICE;
+use crate::page::PageSizeError;
+
+/// Why a call of the pager failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PagerError {
+    /// Too few resident pages.
+    #[error("a limit of {pages} pages in RAM is too low: give at least {least}")]
+    LimitTooLow {
+        /// Asked for.
+        pages: usize,
+        /// The fewest.
+        least: usize,
+    },
+    /// More resident pages than there are addresses.
+    #[error(
+        "a limit of {pages} pages in RAM is beyond the address space: give what this computer has"
+    )]
+    LimitTooHigh {
+        /// Asked for.
+        pages: usize,
+    },
+    /// No threads to serve faults, or too many.
+    #[error("{threads} threads cannot serve page faults: give 1 to {most}")]
+    Threads {
+        /// Asked for.
+        threads: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The kernel's pages are of another size.
+    #[error(transparent)]
+    PageSize(#[from] PageSizeError),
+    /// Neither the device nor the system call gives a userfaultfd that catches faults of system calls.
+    #[error(
+        "userfaultfd is refused for faults of system calls ({DEVICE}: {device}; system call: {call}): \
+         run `sysctl vm.unprivileged_userfaultfd=1`, or give this user the device (`chmod 666 {DEVICE}`), \
+         or let faulting threads serve themselves, where no system call touches the memory"
+    )]
+    UserfaultfdRefused {
+        /// What opening the device gave.
+        device: Errno,
+        /// What the system call gave.
+        call: Errno,
+    },
+    /// Neither the device nor the system call gives a userfaultfd.
+    #[error(
+        "userfaultfd is refused ({DEVICE}: {device}; system call: {call}): \
+         give this user the device (`chmod 666 {DEVICE}`), or let the container's seccomp \
+         profile pass userfaultfd (vm.unprivileged_userfaultfd may stay 0)"
+    )]
+    UserModeRefused {
+        /// What opening the device gave.
+        device: Errno,
+        /// What the system call gave.
+        call: Errno,
+    },
+    /// The kernel's userfaultfd cannot do what is needed.
+    #[error("this kernel's userfaultfd lacks {missing}: Linux {since} or later has it")]
+    UserfaultfdTooOld {
+        /// What is missing.
+        missing: &'static str,
+        /// The first version that has it.
+        since: &'static str,
+    },
+    /// A region without pages.
+    #[error("a region of 0 bytes cannot be mapped: give its size")]
+    Empty,
+    /// More bytes than there are addresses or than a region may have.
+    #[error("a region of {bytes} bytes is beyond the address space: give at most {most}")]
+    TooLarge {
+        /// Asked for.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// An address that no page begins at.
+    #[error("address {address:#x} is not a multiple of 4096: a region begins on a page")]
+    Unaligned {
+        /// Asked for.
+        address: usize,
+    },
+    /// No place for another region.
+    #[error("{regions} regions are mapped already: unmap one first")]
+    TooManyRegions {
+        /// The most.
+        regions: usize,
+    },
+    /// Part of a region that it does not have.
+    #[error("{bytes} bytes at {offset} are not within a region of {region_bytes} bytes")]
+    OutOfRange {
+        /// First byte, from the region's begin.
+        offset: usize,
+        /// Length.
+        bytes: usize,
+        /// Bytes of the region.
+        region_bytes: usize,
+    },
+    /// The store refused the region.
+    #[error("the backing store takes no region of {pages} pages: {cause}")]
+    Store {
+        /// Pages of the region.
+        pages: u64,
+        /// The store's reason.
+        cause: StoreError,
+    },
+    /// Faults of the region cannot be caught in a signal.
+    #[error("cannot catch faults in signals: {0}")]
+    Watch(#[from] crate::faults::WatchError),
+    /// A thread could not be started.
+    #[error("cannot start a thread that serves page faults: {errno}; see `ulimit -u`")]
+    Thread {
+        /// The kernel's reason.
+        errno: Errno,
+    },
+    /// A system call failed for a reason of its own.
+    #[error("{call} of {bytes} bytes at {address:#x}: {errno}{advice}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// First address, 0 where the kernel was to choose.
+        address: usize,
+        /// Bytes concerned.
+        bytes: usize,
+        /// The kernel's reason.
+        errno: Errno,
+        /// How to mend it, if that is known.
+        advice: String,
+    },
+}
+
+impl PagerError {
+    pub(super) fn system(
+        call: &'static str,
+        address: usize,
+        bytes: usize,
+        errno: rustix::io::Errno,
+    ) -> Self {
+        let advice = match errno {
+            rustix::io::Errno::EXIST => {
+                ": something is mapped there, choose another address".into()
+            }
+            rustix::io::Errno::NOMEM => format!(
+                ": not that much address space or memory (RLIMIT_AS is {}; see `ulimit -v` and vm.overcommit_memory)",
+                crate::limits::address_space()
+            ),
+            errno => crate::limits::advice(errno),
+        };
+        Self::System {
+            call,
+            address,
+            bytes,
+            errno: errno.into(),
+            advice,
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Takes pages from the program, stores those that changed, and so makes room for others. One thread at a time.
+
+use rustix::io::Errno as Os;
+
+use super::batch::{Batch, Fate, Item, Progress};
+use super::checksum::is_zero;
+use super::config::Eviction;
+use super::core::{Core, Guard};
+use super::frames;
+use super::store::StoreError;
+use super::table::{AHEAD, COPY, Entry, PageState, REFERENCED, WAITED};
+use crate::faults::{uffd_abi, uffd_paging};
+use crate::page::PAGE_BYTES;
+
+impl Core {
+    /// Makes room for a batch of pages, or waits until another thread has. False if no page can go now.
+    pub(super) fn make_room<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
+        if state.evicting {
+            return (self.wait(state), true);
+        }
+        if state.pauses() {
+            return (state, false);
+        }
+        state.evicting = true;
+        let made = match self.eviction {
+            Eviction::Move => {
+                let few = self.config.victim_pages() + self.config.batch_pages();
+                if state
+                    .slots
+                    .as_ref()
+                    .is_some_and(|slots| slots.victims() < few)
+                {
+                    state = self.take_victims(state);
+                }
+                let made;
+                (state, made) = self.clean_victims(state);
+                made
+            }
+            Eviction::WriteProtect => {
+                let made;
+                (state, made) = self.write_out(state);
+                made
+            }
+        };
+        state.evicting = false;
+        // Others wait for the end of the eviction, or for its pages.
+        if state.waiting > 0 {
+            self.notify(state);
+            state = self.lock();
+        }
+        (state, made)
+    }
+
+    /// Claims pages that were not referenced since the hand was there last.
+    fn sweep(&self, state: &mut Guard<'_>, batch: &mut Batch, most: usize) {
+        let mut steps = 2 * state.clock.places();
+        while batch.items().len() < most && steps > 0 {
+            steps -= 1;
+            let Some(id) = state.clock.step() else {
+                continue;
+            };
+            let entry = state.entry(id);
+            if entry.state() != PageState::Resident {
+                continue;
+            }
+            if entry.has(REFERENCED) {
+                state.set_entry(id, entry.without(REFERENCED));
+                continue;
+            }
+            state.clock.remove(entry.index());
+            state.claim(id, batch);
+        }
+        batch.sort();
+    }
+
+    /// Moves a batch of pages into vacant slots.
+    fn take_victims<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+        let mut batch = Batch::new();
+        let vacant = state.slots.as_ref().map_or(0, |slots| slots.vacant());
+        self.sweep(
+            &mut state,
+            &mut batch,
+            self.config.batch_pages().min(vacant),
+        );
+        for item in batch.items_mut() {
+            if let Some(slot) = state.slots.as_mut().and_then(|slots| slots.take_vacant()) {
+                item.slot = slot;
+            }
+        }
+        drop(state);
+        batch.sort_with_slots();
+        for item in batch.items_mut() {
+            item.memory = self.slot_address(item.slot);
+        }
+        let wanted = |item: &Item| item.progress == Progress::Claimed;
+        let call =
+            |address, memory, bytes| uffd_paging::move_pages(&self.uffd, memory, address, bytes);
+        self.for_runs(&mut batch, true, wanted, Progress::Taken, call, refuse);
+        let mut state = self.lock();
+        for item in batch.items() {
+            let entry = state.entry(item.id);
+            let Some(slots) = &mut state.slots else {
+                continue;
+            };
+            let entry = match item.progress {
+                Progress::Taken => {
+                    slots.put_victim(item.slot, item.id);
+                    entry.in_state(PageState::Victim).at(item.slot)
+                }
+                Progress::Missing => {
+                    slots.put_vacant(item.slot);
+                    state.frames -= 1;
+                    Entry::new(PageState::Empty)
+                }
+                _ => {
+                    // A device uses the frame: the page stays.
+                    slots.put_vacant(item.slot);
+                    let place = state.clock.insert(item.id);
+                    entry.in_state(PageState::Resident).at(place)
+                }
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        state
+    }
+
+    /// Stores the oldest victims that changed, and frees the frames of all that nobody waits for.
+    fn clean_victims<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
+        let mut batch = Batch::new();
+        while batch.items().len() < self.config.batch_pages() {
+            let Some((slot, id)) = state.slots.as_mut().and_then(|slots| slots.take_oldest())
+            else {
+                break;
+            };
+            state.claim(id, &mut batch);
+            if let Some(item) = batch.items_mut().last_mut() {
+                item.slot = slot;
+                item.memory = self.slot_address(slot);
+                item.progress = Progress::Taken;
+            }
+        }
+        if batch.is_empty() {
+            return (state, false);
+        }
+        drop(state);
+        batch.sort();
+        let stored = self.store_changed(&mut batch);
+        let mut state = self.lock();
+        state.note_store(stored);
+        let mut freed = 0;
+        for item in batch.items() {
+            let before = state.entry(item.id);
+            let is_safe = self.note_eviction(&mut state, item);
+            // Who waits for the page gets it without the store.
+            let stays = !is_safe || before.has(WAITED);
+            let Some(slots) = &mut state.slots else {
+                continue;
+            };
+            let entry = if stays {
+                slots.put_victim(item.slot, item.id);
+                let entry = before.in_state(PageState::Victim);
+                entry.with_if(COPY, item.fate == Fate::Stored)
+            } else {
+                slots.put_free(item.slot);
+                freed += 1;
+                self.gone(&mut state, item, before)
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        (self.release_excess(state), freed > 0)
+    }
+
+    /// Gives back to the kernel the frames that are beyond the limit.
+    fn release_excess<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+        while state.excess_frames() > 0 {
+            let Some(slot) = state.slots.as_mut().and_then(|slots| slots.take_free()) else {
+                break;
+            };
+            drop(state);
+            let pool = self.pool.as_ref();
+            let is_freed = pool.is_some_and(|pool| pool.free(slot as usize).is_ok());
+            state = self.lock();
+            if let Some(slots) = &mut state.slots {
+                if !is_freed {
+                    slots.put_free(slot);
+                    break;
+                }
+                slots.put_vacant(slot);
+                state.frames -= 1;
+            }
+        }
+        state
+    }
+
+    /// Stores a batch from where it is, and frees its frames.
+    fn write_out<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
+        let mut batch = Batch::new();
+        self.sweep(&mut state, &mut batch, self.config.batch_pages());
+        if batch.is_empty() {
+            return (state, false);
+        }
+        drop(state);
+        for item in batch.items_mut() {
+            item.memory = item.address;
+            if item.is_protected {
+                item.progress = Progress::Taken;
+            }
+        }
+        let all = |bytes, done: Result<(), Os>| (if done.is_ok() { bytes } else { 0 }, done);
+        let protect = |address, bytes, protect| {
+            all(
+                bytes,
+                uffd_abi::write_protect(&self.uffd, address, bytes, protect),
+            )
+        };
+        let claimed = |item: &Item| item.progress == Progress::Claimed;
+        let close = |address, _, bytes| protect(address, bytes, true);
+        self.for_runs(&mut batch, false, claimed, Progress::Taken, close, refuse);
+        // From here on nobody stores to those that were taken.
+        let stored = self.store_changed(&mut batch);
+        let safe = |item: &Item| item.progress == Progress::Taken && item.fate.is_safe();
+        let zap = |address, _, bytes| all(bytes, frames::drop_pages(address, bytes));
+        self.for_runs(&mut batch, false, safe, Progress::Gone, zap, refuse);
+        // What stays is open to stores again.
+        let stays = |item: &Item| item.progress == Progress::Taken;
+        let open = |address, _, bytes| protect(address, bytes, false);
+        self.for_runs(&mut batch, false, stays, Progress::Mapped, open, refuse);
+        let mut state = self.lock();
+        state.note_store(stored);
+        let mut freed = 0;
+        for item in batch.items() {
+            let before = state.entry(item.id);
+            let entry = if item.progress == Progress::Gone {
+                self.note_eviction(&mut state, item);
+                state.frames -= 1;
+                freed += 1;
+                self.gone(&mut state, item, before)
+            } else {
+                let place = state.clock.insert(item.id);
+                Entry::new(PageState::Resident).at(place)
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        (state, freed > 0)
+    }
+
+    /// Finds out which of the pages that were taken changed since they were stored, and stores those.
+    fn store_changed(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        let taken = |item: &&mut Item| item.progress == Progress::Taken;
+        for item in batch.items_mut().iter_mut().filter(taken) {
+            item.fate = self.examine(item);
+        }
+        let dirty = |item: &Item| item.fate == Fate::Dirty;
+        let count = batch.items().iter().filter(|item| dirty(item)).count();
+        if count == 0 {
+            return Ok(());
+        }
+        let outcome = frames::with_outgoing(batch, dirty, |pages| self.store.store(pages));
+        if outcome.is_err() {
+            self.counters.store_failures.add(1);
+            return outcome;
+        }
+        for item in batch.items_mut().iter_mut().filter(|item| dirty(item)) {
+            item.fate = Fate::Stored;
+        }
+        self.counters.written_pages.add(count);
+        Ok(())
+    }
+
+    /// Whether a page changed since it was stored. If so, its checksum is that of its bytes now.
+    fn examine(&self, item: &mut Item) -> Fate {
+        if item.is_protected {
+            return Fate::Clean;
+        }
+        let bytes = frames::bytes_of(item);
+        if is_zero(bytes) {
+            return Fate::Zero;
+        }
+        let sum = self.checksum.of(item.id, bytes);
+        if item.has_copy && sum == item.checksum {
+            return Fate::Clean;
+        }
+        item.checksum = sum;
+        Fate::Dirty
+    }
+
+    /// Counts what became of a page, and keeps its checksum. Whether its frame may be used for another.
+    fn note_eviction(&self, state: &mut Guard<'_>, item: &Item) -> bool {
+        match item.fate {
+            Fate::Clean => self.counters.clean_evictions.add(1),
+            Fate::Zero => self.counters.zero_evictions.add(1),
+            Fate::Stored => {
+                self.counters.dirty_evictions.add(1);
+                state.set_checksum(item.id, item.checksum);
+            }
+            Fate::Dirty | Fate::Unknown => return false,
+        }
+        true
+    }
+
+    /// The entry of a page that is no longer in RAM.
+    fn gone(&self, state: &mut Guard<'_>, item: &Item, before: Entry) -> Entry {
+        if before.has(AHEAD) {
+            self.counters.ahead_waste.add(1);
+            if let Some(region) = state.region(item.id.region) {
+                region.reads.waste();
+            }
+        }
+        if item.fate == Fate::Zero {
+            return Entry::new(PageState::Empty);
+        }
+        state.count_stored(item.id.region, 1);
+        Entry::new(PageState::Stored).with(COPY)
+    }
+}
+
+/// A page that the kernel does not let go stays where it is.
+fn refuse(item: &mut Item, errno: Os) {
+    item.progress = match errno {
+        Os::NOENT => Progress::Missing,
+        _ => Progress::Failed(StoreError::System {
+            call: "ioctl(userfaultfd)",
+            errno: errno.into(),
+        }),
+    };
+}

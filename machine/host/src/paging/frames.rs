@@ -1,0 +1,123 @@
+//! The bytes of pages: arrays of page frames, and what a batch hands to a store.
+
+use rustix::io::Errno;
+use rustix::mm::Advice;
+
+use super::batch::{Batch, Item};
+use super::config::MAX_BATCH_PAGES;
+use super::store::{IncomingPage, OutgoingPage, PageId};
+use crate::mapping::Mapping;
+use crate::page::PAGE_BYTES;
+
+/// Pages of memory, of which frames may be taken and given.
+#[derive(Debug)]
+pub(super) struct Frames {
+    memory: Mapping,
+}
+
+impl Frames {
+    /// So many pages, without frames yet. Forked children do not have them.
+    pub(super) fn new(pages: usize) -> Result<Self, Errno> {
+        let bytes = pages.checked_mul(PAGE_BYTES).ok_or(Errno::NOMEM)?;
+        let memory = Mapping::sparse(bytes, None)?;
+        set_up(&memory)?;
+        Ok(Self { memory })
+    }
+
+    pub(super) fn address(&self, page: usize) -> usize {
+        self.memory.at(page * PAGE_BYTES, PAGE_BYTES).addr()
+    }
+
+    pub(super) fn start(&self) -> usize {
+        self.memory.address()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Frees the frame of a page.
+    pub(super) fn free(&self, page: usize) -> Result<(), Errno> {
+        self.memory
+            .advise(page * PAGE_BYTES, PAGE_BYTES, Advice::LinuxDontNeed)
+    }
+}
+
+/// What memory of the pager needs: pages of 4096 bytes, which belong to this process alone. A frame that a forked child shares
+/// cannot be moved.
+pub(super) fn set_up(memory: &Mapping) -> Result<(), Errno> {
+    memory.advise(0, memory.bytes(), Advice::LinuxDontFork)?;
+    match memory.advise(0, memory.bytes(), Advice::LinuxNoHugepage) {
+        // A kernel without huge pages.
+        Err(Errno::INVAL) => Ok(()),
+        done => done,
+    }
+}
+
+/// Drops pages of a region and frees their frames. The caller made them busy.
+pub(super) fn drop_pages(address: usize, bytes: usize) -> Result<(), Errno> {
+    let start = core::ptr::with_exposed_provenance_mut(address);
+    // SAFETY: the pages are of a region and busy, which keeps it mapped. They are evicted, so that their bytes are in the store, or
+    // were discarded by their owner.
+    unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontNeed) }
+}
+
+/// The bytes of a page that the batch has claimed.
+pub(super) fn bytes_of(item: &Item) -> &[u8] {
+    let start = core::ptr::with_exposed_provenance::<u8>(item.memory);
+    // SAFETY: `memory` of a claimed page is a page of the pool or of the buffers, or of the region while stores to it fault. In
+    // each case it is mapped, and nobody writes there while the page is busy.
+    unsafe { core::slice::from_raw_parts(start, PAGE_BYTES) }
+}
+
+fn bytes_of_mut(item: &mut Item) -> &mut [u8] {
+    let start = core::ptr::with_exposed_provenance_mut::<u8>(item.memory);
+    // SAFETY: as in `bytes_of`; called for pages that come in, whose memory is of the pool or of the buffers: no other thread
+    // has it while the page is busy. Items of one batch have different memory.
+    unsafe { core::slice::from_raw_parts_mut(start, PAGE_BYTES) }
+}
+
+/// Fills the page with zeros.
+pub(super) fn clear(item: &mut Item) {
+    bytes_of_mut(item).fill(0);
+}
+
+/// Calls `work` with the pages of a batch that are wanted, as a store takes them.
+pub(super) fn with_outgoing<T>(
+    batch: &Batch,
+    wanted: impl Fn(&Item) -> bool,
+    work: impl FnOnce(&[OutgoingPage<'_>]) -> T,
+) -> T {
+    let mut pages = [OutgoingPage {
+        id: PageId::default(),
+        bytes: &[],
+    }; MAX_BATCH_PAGES];
+    let mut count = 0;
+    for item in batch.items().iter().filter(|item| wanted(item)) {
+        pages[count] = OutgoingPage {
+            id: item.id,
+            bytes: bytes_of(item),
+        };
+        count += 1;
+    }
+    work(&pages[..count])
+}
+
+/// Calls `work` with the pages of a batch that are wanted, for a store to fill.
+pub(super) fn with_incoming<T>(
+    batch: &mut Batch,
+    wanted: impl Fn(&Item) -> bool,
+    work: impl FnOnce(&mut [IncomingPage<'_>]) -> T,
+) -> T {
+    let mut pages: [IncomingPage<'_>; MAX_BATCH_PAGES] = core::array::from_fn(|_| IncomingPage {
+        id: PageId::default(),
+        bytes: &mut [],
+    });
+    let mut count = 0;
+    for item in batch.items_mut().iter_mut().filter(|item| wanted(item)) {
+        pages[count].id = item.id;
+        pages[count].bytes = bytes_of_mut(item);
+        count += 1;
+    }
+    work(&mut pages[..count])
+}

@@ -1,0 +1,116 @@
+//! A store in this process's own memory.
+
+use std::sync::{PoisonError, RwLock};
+
+use rustix::mm::Advice;
+
+use super::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
+use crate::mapping::Mapping;
+use crate::page::PAGE_BYTES;
+
+/// Keeps pages in memory of this process, as plain copies. It saves no memory: it is what faults and evictions cost without
+/// a device or a network.
+#[derive(Debug)]
+pub struct LocalMemoryStore {
+    regions: RwLock<Box<[Option<Mapping>]>>,
+}
+
+impl Default for LocalMemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LocalMemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            regions: RwLock::new((0..MAX_REGIONS).map(|_| None).collect()),
+        }
+    }
+
+    fn with_page(
+        regions: &[Option<Mapping>],
+        id: PageId,
+        work: impl FnOnce(*mut u8),
+    ) -> Result<(), StoreError> {
+        let region = regions.get(id.region as usize).and_then(Option::as_ref);
+        let region = region.ok_or(StoreError::Missing(id))?;
+        let offset = id.page as usize * PAGE_BYTES;
+        if offset >= region.bytes() {
+            return Err(StoreError::Missing(id));
+        }
+        work(region.at(offset, PAGE_BYTES));
+        Ok(())
+    }
+}
+
+impl BackingStore for LocalMemoryStore {
+    fn add_region(&self, region: u32, pages: u64) -> Result<(), StoreError> {
+        let system = |call, errno: rustix::io::Errno| StoreError::System {
+            call,
+            errno: errno.into(),
+        };
+        let bytes = usize::try_from(pages)
+            .ok()
+            .and_then(|pages| pages.checked_mul(PAGE_BYTES))
+            .ok_or(system("mmap", rustix::io::Errno::NOMEM))?;
+        let memory = Mapping::sparse(bytes, None).map_err(|errno| system("mmap", errno))?;
+        super::frames::set_up(&memory).map_err(|errno| system("madvise", errno))?;
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let place = regions.get_mut(region as usize).ok_or(StoreError::Region {
+            reason: "a region's number is below 1024",
+        })?;
+        *place = Some(memory);
+        Ok(())
+    }
+
+    fn remove_region(&self, region: u32) {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let memory = regions.get_mut(region as usize).and_then(Option::take);
+        drop(regions);
+        drop(memory);
+    }
+
+    fn store(&self, pages: &[OutgoingPage<'_>]) -> Result<(), StoreError> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        for page in pages {
+            Self::with_page(&regions, page.id, |to| {
+                // SAFETY: `to` is a page of a mapping of this store, which the lock keeps; the pager makes no other call for the same
+                // page meanwhile. `bytes` has a page, elsewhere.
+                unsafe {
+                    to.copy_from_nonoverlapping(
+                        page.bytes.as_ptr(),
+                        PAGE_BYTES.min(page.bytes.len()),
+                    )
+                };
+            })?;
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        for page in pages {
+            Self::with_page(&regions, page.id, |from| {
+                // SAFETY: as in `store`, the other way round.
+                unsafe {
+                    page.bytes
+                        .as_mut_ptr()
+                        .copy_from_nonoverlapping(from, PAGE_BYTES.min(page.bytes.len()));
+                };
+            })?;
+        }
+        Ok(())
+    }
+
+    fn discard(&self, region: u32, first: u64, pages: u64) {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Some(memory)) = regions.get(region as usize) {
+            let offset = first as usize * PAGE_BYTES;
+            // Costs memory only where it fails.
+            let _ = memory.advise(offset, pages as usize * PAGE_BYTES, Advice::LinuxDontNeed);
+        }
+    }
+}

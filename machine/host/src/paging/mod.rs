@@ -1,0 +1,78 @@
+//! Far memory: regions of address space of which a limited number of pages is in RAM, and the rest in a backing store.
+//!
+//! A [`Pager`] has one limit and one [`BackingStore`]; [`Pager::map`] makes a [`Region`], ordinary private memory for the
+//! program. Page faults arrive through userfaultfd and are served in one of two ways ([`FaultService`]):
+//!
+//! | served by | system calls may touch the memory | needs |
+//! |---|---|---|
+//! | handler threads | yes | a userfaultfd that catches the kernel's faults: privileges, the device or a sysctl |
+//! | the thread that faults, in a signal | no, they fail with `EFAULT` | nothing |
+//!
+//! # States of a page
+//! ```text
+//!            first touch                  sweep                   cleaned
+//!   Empty ───────────────▶ Resident ◀──────────────▶ Victim ───────────────▶ Stored
+//!     ▲                        ▲         rescue                                │
+//!     └── discard, all zeros   └──────────────────── fetch ────────────────────┘
+//! ```
+//! While a thread works on a page, the page is *busy*. **The page table entry of a page changes only while the page is busy,
+//! and only by the thread that made it so.** All else follows from that: two threads that fault on one page cause one
+//! fetch, and a store to a page that is being evicted waits and finds the page again.
+//!
+//! # Eviction
+//! User space sees no accessed bits of private memory, so use is found out by taking pages away ([`Eviction`]):
+//!
+//! - [`Eviction::Move`] moves pages into a pool of frames, unmapped but in RAM. A page that is touched there is *rescued*
+//!   without the store and gets a second chance; one that is not is written out, if the checksum says that it changed, and
+//!   its frame takes the next page that comes in. No frame is allocated, zeroed, copied or freed on the way.
+//! - [`Eviction::WriteProtect`], for kernels before Linux 6.8, protects pages, writes them from where they are, and frees
+//!   them. Changes are found by write-protect faults.
+//!
+//! # What it costs
+//! One lock orders all faults of a pager; it is not held during system calls nor while the store works. Metadata is 16 bytes
+//! a page of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
+//!
+//! # What callers must do
+//! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] and [`Region::unmap`]; the kernel's calls
+//!   would go past the store.
+//! - A forked child does not have the regions: it dies of SIGSEGV where it touches them, rather than read wrong data.
+
+mod batch;
+mod buffers;
+mod checksum;
+mod clock;
+mod complaint;
+mod config;
+mod core;
+mod disk;
+mod error;
+mod evict;
+mod fill;
+#[allow(unsafe_code)]
+mod frames;
+mod handler;
+#[allow(unsafe_code)]
+mod local;
+mod pager;
+mod range;
+mod region;
+mod serve;
+#[allow(unsafe_code)]
+mod signal;
+mod slots;
+mod state;
+mod statistics;
+mod store;
+mod streams;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Eviction, FaultService, PagerConfig};
+pub use disk::DiskStore;
+pub use error::PagerError;
+pub use local::LocalMemoryStore;
+pub use pager::{Pager, Region};
+pub use statistics::{LATENCY_BUCKETS, Statistics};
+pub use store::{BackingStore, IncomingPage, OutgoingPage, PageId, StoreError};

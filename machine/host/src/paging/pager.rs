@@ -1,0 +1,89 @@
+//! Pagers and their regions.
+
+use std::sync::Arc;
+
+use super::config::{FaultService, PagerConfig};
+use super::core::Core;
+use super::error::PagerError;
+use super::handler::Handlers;
+pub use super::region::Region;
+use super::region::map;
+use super::statistics::Statistics;
+use super::store::{BackingStore, StoreError};
+
+/// Keeps the pages of its regions in RAM, up to a limit, and the others in a store. See the [module](super).
+///
+/// What it needs is freed once it and all of its regions are dropped.
+#[derive(Debug, Clone)]
+pub struct Pager {
+    inner: Arc<Running>,
+}
+
+/// A pager's threads, and what they share.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// Joined before `core` goes.
+    _handlers: Option<Handlers>,
+    core: Arc<Core>,
+}
+
+impl Running {
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Pager {
+    /// A pager without regions.
+    ///
+    /// # Errors
+    /// A limit that no pager can keep, or what the kernel refuses; the error says how to mend it.
+    pub fn new(config: PagerConfig, store: Box<dyn BackingStore>) -> Result<Self, PagerError> {
+        let core = Arc::new(Core::new(config, store)?);
+        let handlers = match core.config.service() {
+            FaultService::Threads(threads) => Some(Handlers::start(&core, threads)?),
+            FaultService::FaultingThread => None,
+        };
+        Ok(Self {
+            inner: Arc::new(Running {
+                _handlers: handlers,
+                core,
+            }),
+        })
+    }
+
+    /// Maps a region of `bytes`, rounded up to whole pages, at exactly `address` or where the kernel likes. It is zero. It takes
+    /// memory only for pages that are touched, and 16 bytes for each of those for as long as the region lives.
+    ///
+    /// # Errors
+    /// 0 bytes or too many, an address that is no page's or is taken, or what the kernel or the store refuses.
+    pub fn map(&self, bytes: usize, address: Option<usize>) -> Result<Region, PagerError> {
+        map(&self.inner, bytes, address)
+    }
+
+    /// How pages are evicted.
+    #[must_use]
+    pub fn eviction(&self) -> super::Eviction {
+        self.inner.core.eviction
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let core = &self.inner.core;
+        let mut statistics = core.counters.snapshot();
+        let _mask = crate::masking::mask();
+        let state = core.lock();
+        statistics.resident_pages = state.frames;
+        statistics.mapped_pages = state.clock.pages();
+        statistics.stored_pages = state.stored_pages();
+        statistics
+    }
+
+    /// Why the store last refused pages, if it ever did. Those pages stay in RAM, beyond the limit.
+    #[must_use]
+    pub fn store_error(&self) -> Option<StoreError> {
+        let _mask = crate::masking::mask();
+        self.inner.core.lock().store_error
+    }
+}

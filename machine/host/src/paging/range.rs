@@ -1,0 +1,103 @@
+//! What the owner of a region does with its pages: discards them, or gives the region back.
+
+use super::batch::Batch;
+use super::core::{Core, Guard};
+use super::frames;
+use super::store::PageId;
+use super::table::{Entry, PageState};
+
+/// Pages discarded in one step: fewer than a batch holds.
+const STEP_PAGES: u64 = 64;
+
+impl Core {
+    /// Makes pages `first` to `first + pages - 1` of a region zero, wherever they are. The caller keeps signal handlers off.
+    pub(super) fn discard(&self, region: u32, first: u64, pages: u64) {
+        let mut at = first;
+        while at < first + pages {
+            let step = STEP_PAGES.min(first + pages - at);
+            self.discard_step(region, at, step);
+            at += step;
+        }
+    }
+
+    fn discard_step(&self, region: u32, first: u64, pages: u64) {
+        let mut state = self.lock();
+        let ids = || (first..first + pages).map(|page| PageId { region, page });
+        while ids().any(|id| state.entry(id).state() == PageState::Busy) {
+            state = self.wait(state);
+        }
+        if ids().all(|id| state.entry(id) == Entry::new(PageState::Empty)) {
+            return;
+        }
+        let mut batch = Batch::new();
+        let mut stored = 0;
+        for id in ids() {
+            let entry = state.entry(id);
+            match entry.state() {
+                PageState::Resident => {
+                    state.clock.remove(entry.index());
+                    state.frames -= 1;
+                }
+                PageState::Victim => self.free_victim(&mut state, entry),
+                PageState::Stored => stored += 1,
+                PageState::Empty | PageState::Poisoned | PageState::Busy => {}
+            }
+            state.claim(id, &mut batch);
+        }
+        state.count_stored(region, -stored);
+        drop(state);
+        if let Some(item) = batch.items().first() {
+            let bytes = batch.items().len() * crate::page::PAGE_BYTES;
+            // Also takes away what makes poisoned pages raise SIGBUS.
+            let dropped = frames::drop_pages(item.address, bytes);
+            debug_assert!(dropped.is_ok(), "madvise: {dropped:?}");
+        }
+        self.store.discard(region, first, pages);
+        let mut state = self.lock();
+        for item in batch.items() {
+            if state.publish(item.id, Entry::new(PageState::Empty)) {
+                self.wake(item.address, crate::page::PAGE_BYTES);
+            }
+        }
+        self.notify(state);
+    }
+
+    /// The frame of a victim that nobody needs any more takes the next page.
+    fn free_victim(&self, state: &mut Guard<'_>, entry: Entry) {
+        if let Some(slots) = &mut state.slots {
+            slots.take_victim(entry.index());
+            slots.put_free(entry.index());
+        }
+    }
+
+    /// Forgets a region: serves no more faults of it, and frees what it has in RAM and in the store. Its memory stays mapped.
+    /// The caller keeps signal handlers off.
+    pub(super) fn remove_region(&self, number: u32) {
+        let mut state = self.lock();
+        while !state.close(number) {
+            state = self.wait(state);
+        }
+        for place in 0..state.clock.places() {
+            if let Some(id) = state.clock.page_at(place)
+                && id.region == number
+            {
+                state.clock.remove(place as u32);
+                state.frames -= 1;
+            }
+        }
+        while let Some(slot) = state
+            .slots
+            .as_mut()
+            .and_then(|slots| slots.take_victim_of(number))
+        {
+            if let Some(slots) = &mut state.slots {
+                slots.put_free(slot);
+            }
+        }
+        let region = state.remove_region(number);
+        self.notify(state);
+        // Frees its table, which takes a while: without the lock.
+        drop(region);
+        self.store.remove_region(number);
+    }
+}

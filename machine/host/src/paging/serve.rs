@@ -1,0 +1,431 @@
+//! Serves one page fault.
+//!
+//! Runs in handler threads and in signal handlers: it allocates nothing, and takes the lock only where the interrupted code
+//! cannot hold it.
+
+use std::time::Instant;
+
+use super::batch::{Batch, Progress};
+use super::config::Eviction;
+use super::core::{Core, Guard};
+use super::fill::Filling;
+use super::store::{PageId, StoreError};
+use super::streams::Prediction;
+use super::table::{AHEAD, COPY, Entry, PROTECTED, PageState, REFERENCED};
+use crate::faults::uffd_abi;
+use crate::faults::uffd_paging;
+use crate::page::PAGE_BYTES;
+
+/// What became of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Served {
+    /// The thread that faulted may try again, and was woken.
+    Retry,
+    /// Another thread works on the page, and wakes the one that faulted.
+    Later,
+    /// The address is of no region, or the page is lost.
+    Refused,
+}
+
+impl Core {
+    /// Serves a fault at `address`. Waits for other threads that work on the page if `may_wait`.
+    pub(super) fn serve(&self, address: usize, write: bool, may_wait: bool) -> Served {
+        let start = Instant::now();
+        let mut state = self.lock();
+        let mut may_make_room = true;
+        let mut beyond = false;
+        let served = loop {
+            let Some(id) = state.find(address) else {
+                break Served::Refused;
+            };
+            let entry = state.entry(id);
+            match entry.state() {
+                PageState::Poisoned => break Served::Refused,
+                PageState::Busy => {
+                    self.counters.waits.add(1);
+                    if !may_wait {
+                        state.set_waited(id);
+                        break Served::Later;
+                    }
+                    state = self.wait(state);
+                }
+                PageState::Resident if write && entry.has(PROTECTED) => {
+                    self.unprotect(state, id);
+                    self.counters.served_since(start);
+                    return Served::Retry;
+                }
+                PageState::Resident => {
+                    self.look_again(state, id);
+                    return Served::Retry;
+                }
+                PageState::Victim => {
+                    self.rescue(state, id);
+                    self.counters.served_since(start);
+                    return Served::Retry;
+                }
+                PageState::Empty | PageState::Stored => {
+                    let room = state.free_slots() + state.unused_frames();
+                    if room <= self.config.read_ahead_pages() && may_make_room {
+                        may_make_room = room == 0;
+                        let made;
+                        (state, made) = self.make_room(state);
+                        // Nothing can go: rather use more memory than stop the program.
+                        beyond = !made;
+                        may_make_room &= made;
+                        continue;
+                    }
+                    if room == 0 && !beyond {
+                        may_make_room = true;
+                        continue;
+                    }
+                    if room == 0 && state.clock.room() == 0 {
+                        self.lose(state, id, StoreError::Other("no memory is left for it"));
+                        return Served::Refused;
+                    }
+                    let buffer = if state.free_slots() == 0 && entry.state() == PageState::Stored {
+                        let Some(buffer) = state.take_buffer() else {
+                            state = self.wait(state);
+                            continue;
+                        };
+                        Some(buffer)
+                    } else {
+                        None
+                    };
+                    let served = self.bring_in(state, id, write, buffer);
+                    self.counters.served_since(start);
+                    return served;
+                }
+            }
+        };
+        drop(state);
+        served
+    }
+
+    /// Claims the page and those that are likely to follow, which are in the state `from`, as long as `take` finds a slot for
+    /// them. Says how many that are likely to follow were looked at.
+    fn claim_ahead(
+        state: &mut Guard<'_>,
+        id: PageId,
+        prediction: Prediction,
+        from: PageState,
+        batch: &mut Batch,
+        mut take: impl FnMut(&mut Guard<'_>, usize) -> Option<u32>,
+    ) -> usize {
+        let pages = state.region(id.region).map_or(0, |region| region.pages());
+        let mut considered = 0;
+        for step in 0..=prediction.ahead {
+            let page = match prediction.page(id.page, step as i64) {
+                Some(page) if page < pages && !batch.is_full() => page,
+                _ => break,
+            };
+            let next = PageId { page, ..id };
+            let entry = state.entry(next);
+            if entry.state() == from {
+                let Some(slot) = take(state, batch.items().len()) else {
+                    break;
+                };
+                state.claim(next, batch);
+                if let Some(item) = batch.items_mut().last_mut() {
+                    // The slot of a victim is known by its entry.
+                    let of_victim = from == PageState::Victim;
+                    item.slot = if of_victim { entry.index() } else { slot };
+                }
+            }
+            considered = step;
+        }
+        considered
+    }
+
+    /// Notes a fault that brings pages, and what it tells about those before.
+    fn predict(&self, state: &mut Guard<'_>, id: PageId) -> Prediction {
+        let Some(region) = state.region(id.region) else {
+            return Prediction::default();
+        };
+        let prediction = region.reads.fault(id.page);
+        let mut hits = 0;
+        for step in 1..=prediction.behind as i64 {
+            let Some(page) = prediction.page(id.page, -step) else {
+                break;
+            };
+            let before = PageId { page, ..id };
+            let entry = state.entry(before);
+            if entry.has(AHEAD) {
+                state.set_entry(before, entry.without(AHEAD));
+                hits += 1;
+            }
+        }
+        self.counters.ahead_hits.add(hits);
+        prediction
+    }
+
+    /// Brings in a page that is not in RAM, and those that are likely to follow.
+    fn bring_in(
+        &self,
+        mut state: Guard<'_>,
+        id: PageId,
+        write: bool,
+        buffer: Option<u32>,
+    ) -> Served {
+        let from = state.entry(id).state();
+        let filling = Filling {
+            from,
+            by_slots: state.free_slots() > 0,
+            write,
+        };
+        let prediction = self.predict(&mut state, id);
+        let mut batch = Batch::new();
+        let considered = Self::claim_ahead(
+            &mut state,
+            id,
+            prediction,
+            from,
+            &mut batch,
+            |state, index| {
+                if filling.by_slots {
+                    return state.slots.as_mut()?.take_free();
+                }
+                // The page itself comes in any case.
+                if index > 0 && state.unused_frames() == 0 {
+                    return None;
+                }
+                state.frames += 1;
+                Some(u32::MAX)
+            },
+        );
+        if let Some(region) = state.region(id.region) {
+            region.reads.cut(prediction, id.page, considered);
+        }
+        drop(state);
+        batch.sort_with_slots();
+        for (index, item) in batch.items_mut().iter_mut().enumerate() {
+            item.memory = match buffer {
+                _ if filling.by_slots => self.slot_address(item.slot),
+                Some(buffer) => self.buffers.address(buffer, index),
+                None => self.zeros.address(index),
+            };
+        }
+        self.counters
+            .ahead_pages
+            .add(batch.items().len().saturating_sub(1));
+        self.bring(&mut batch, filling, id);
+        self.end_bringing(&batch, filling, id, buffer)
+    }
+
+    /// Publishes what became of a batch that was brought in.
+    fn end_bringing(
+        &self,
+        batch: &Batch,
+        filling: Filling,
+        asked: PageId,
+        buffer: Option<u32>,
+    ) -> Served {
+        let mut served = Served::Retry;
+        let is_stored = filling.from == PageState::Stored;
+        let mut stored_before = 0;
+        for item in batch.items() {
+            if let Progress::Failed(cause) = item.progress
+                && item.id == asked
+            {
+                self.poison(item, cause);
+                served = Served::Refused;
+            }
+        }
+        let mut state = self.lock();
+        for item in batch.items() {
+            let is_mapped = matches!(item.progress, Progress::Mapped | Progress::Copied);
+            if let Some(slots) = &mut state.slots
+                && filling.by_slots
+            {
+                match item.progress {
+                    Progress::Mapped => slots.put_vacant(item.slot),
+                    _ => slots.put_free(item.slot),
+                }
+            }
+            match item.progress {
+                Progress::Copied => state.frames += 1,
+                Progress::Failed(_) if !filling.by_slots => state.frames -= 1,
+                _ => {}
+            }
+            let entry = if is_mapped {
+                stored_before += isize::from(is_stored);
+                let place = state.clock.insert(item.id);
+                let by_protection = self.eviction == Eviction::WriteProtect;
+                Entry::new(PageState::Resident)
+                    .at(place)
+                    .with_if(AHEAD, item.id != asked)
+                    .with_if(COPY, is_stored && !(by_protection && filling.write))
+                    .with_if(PROTECTED, is_stored && by_protection && !filling.write)
+            } else if item.id == asked {
+                stored_before += isize::from(is_stored);
+                Entry::new(PageState::Poisoned)
+            } else {
+                Entry::new(filling.from).with_if(COPY, is_stored)
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        if let Some(buffer) = buffer {
+            state.put_buffer(buffer);
+        }
+        state.count_stored(asked.region, -stored_before);
+        let counters = &self.counters;
+        match filling.from {
+            PageState::Stored => counters.major_faults.add(1),
+            _ => counters.zero_faults.add(1),
+        }
+        self.notify(state);
+        served
+    }
+
+    /// Maps a victim again, and those that are likely to follow.
+    fn rescue(&self, mut state: Guard<'_>, id: PageId) {
+        let prediction = self.predict(&mut state, id);
+        let mut batch = Batch::new();
+        let considered = Self::claim_ahead(
+            &mut state,
+            id,
+            prediction,
+            PageState::Victim,
+            &mut batch,
+            |_, _| Some(u32::MAX),
+        );
+        if let Some(region) = state.region(id.region) {
+            region.reads.cut(prediction, id.page, considered);
+        }
+        for item in batch.items_mut() {
+            item.memory = self.slot_address(item.slot);
+            if let Some(slots) = &mut state.slots {
+                slots.take_victim(item.slot);
+            }
+        }
+        drop(state);
+        batch.sort();
+        let filling = Filling {
+            from: PageState::Victim,
+            by_slots: true,
+            write: false,
+        };
+        self.bring(&mut batch, filling, id);
+        let mut state = self.lock();
+        let mut hits = 0;
+        for item in batch.items() {
+            let before = state.entry(item.id);
+            let Some(slots) = &mut state.slots else {
+                continue;
+            };
+            match item.progress {
+                Progress::Mapped => slots.put_vacant(item.slot),
+                Progress::Copied => slots.put_free(item.slot),
+                _ => slots.put_victim(item.slot, item.id),
+            }
+            if item.progress == Progress::Copied {
+                state.frames += 1;
+            }
+            hits += usize::from(before.has(AHEAD) && item.id == id);
+            let entry = match item.progress {
+                Progress::Mapped | Progress::Copied => before
+                    .in_state(PageState::Resident)
+                    .at(state.clock.insert(item.id))
+                    .without(AHEAD)
+                    .with_if(REFERENCED, item.id == id)
+                    .with_if(AHEAD, item.id != id),
+                _ => before.in_state(PageState::Victim),
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        self.counters.rescued_pages.add(batch.items().len());
+        self.counters.ahead_hits.add(hits);
+        self.counters.minor_faults.add(1);
+        self.notify(state);
+    }
+
+    /// Opens a protected page to stores, and those that are likely to follow.
+    fn unprotect(&self, mut state: Guard<'_>, id: PageId) {
+        let Some(region) = state.region(id.region) else {
+            return;
+        };
+        let prediction = region.writes.fault(id.page);
+        let mut batch = Batch::new();
+        for step in 0..=prediction.ahead {
+            let Some(page) = prediction.page(id.page, step as i64) else {
+                break;
+            };
+            let next = PageId { page, ..id };
+            let entry = state.entry(next);
+            if entry.state() == PageState::Resident && entry.has(PROTECTED) && !batch.is_full() {
+                state.claim(next, &mut batch);
+            }
+        }
+        drop(state);
+        batch.sort();
+        let wanted = |item: &super::batch::Item| item.progress == Progress::Claimed;
+        let call = |address, _, bytes| {
+            let done = uffd_abi::write_protect(&self.uffd, address, bytes, false);
+            self.wake(address, bytes);
+            (if done.is_ok() { bytes } else { 0 }, done)
+        };
+        self.for_runs(
+            &mut batch,
+            false,
+            wanted,
+            Progress::Mapped,
+            call,
+            |item, errno| {
+                item.progress = Progress::Failed(StoreError::System {
+                    call: "ioctl(UFFDIO_WRITEPROTECT)",
+                    errno: errno.into(),
+                });
+            },
+        );
+        let mut state = self.lock();
+        for item in batch.items() {
+            let entry = state.entry(item.id).in_state(PageState::Resident);
+            let is_open = item.progress == Progress::Mapped;
+            let entry = if is_open {
+                entry.without(COPY | PROTECTED)
+            } else {
+                entry
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        self.counters.minor_faults.add(1);
+        self.notify(state);
+    }
+
+    /// Gives up a page.
+    fn lose(&self, mut state: Guard<'_>, id: PageId, cause: StoreError) {
+        let mut batch = Batch::new();
+        state.claim(id, &mut batch);
+        drop(state);
+        let item = &batch.items()[0];
+        self.poison(item, cause);
+        let mut state = self.lock();
+        state.publish(id, Entry::new(PageState::Poisoned));
+        self.wake(item.address, PAGE_BYTES);
+        self.notify(state);
+    }
+
+    /// A fault on a page that should be mapped: mostly it was told late. Where the program itself dropped the page, past the
+    /// pager, it reads zeros, as it must expect.
+    fn look_again(&self, mut state: Guard<'_>, id: PageId) {
+        let mut batch = Batch::new();
+        state.claim(id, &mut batch);
+        drop(state);
+        let address = batch.items()[0].address;
+        let (_, zeroed) = uffd_paging::zero(&self.uffd, address, PAGE_BYTES);
+        let mut state = self.lock();
+        let entry = state.entry(id).in_state(PageState::Resident);
+        let entry = match zeroed {
+            Ok(()) => entry.without(COPY | PROTECTED),
+            Err(_) => entry,
+        };
+        state.publish(id, entry);
+        self.wake(address, PAGE_BYTES);
+        self.notify(state);
+    }
+}

@@ -1,0 +1,254 @@
+//! What the lock of a pager protects: which pages are where. Never allocates after [`State::new`], so that fault handlers may
+//! use it.
+
+use rustix::io::Errno;
+
+use super::batch::Batch;
+use super::buffers::Buffers;
+use super::clock::Clock;
+use super::config::{Eviction, PagerConfig};
+use super::slots::Slots;
+use super::store::{MAX_REGIONS, PageId, StoreError};
+use super::streams::Streams;
+use super::table::{COPY, Entry, PROTECTED, PageState, PageTable, WAITED};
+use crate::page::PAGE_BYTES;
+
+/// Faults that go by without an eviction after the store failed.
+const FAULTS_WITHOUT_EVICTION: u32 = 64;
+
+/// A region, as the pager knows it.
+#[derive(Debug)]
+pub(super) struct RegionState {
+    base: usize,
+    pages: u64,
+    pub(super) table: PageTable,
+    /// Of faults that bring pages.
+    pub(super) reads: Streams,
+    /// Of faults that open pages to stores.
+    pub(super) writes: Streams,
+    busy: usize,
+    /// Pages that are in the store alone.
+    stored: usize,
+    /// Serves no more faults.
+    closing: bool,
+}
+
+impl RegionState {
+    pub(super) fn new(base: usize, pages: u64, table: PageTable, read_ahead: usize) -> Self {
+        Self {
+            base,
+            pages,
+            table,
+            reads: Streams::new(read_ahead),
+            writes: Streams::new(read_ahead),
+            busy: 0,
+            stored: 0,
+            closing: false,
+        }
+    }
+
+    pub(super) fn address(&self, page: u64) -> usize {
+        self.base + page as usize * PAGE_BYTES
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        self.pages
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    regions: Box<[Option<RegionState>]>,
+    /// Begins and numbers of regions, in order.
+    order: Vec<(usize, u32)>,
+    pub(super) clock: Clock,
+    /// With [`Eviction::Move`].
+    pub(super) slots: Option<Slots>,
+    /// Frames in RAM: mapped pages, and slots that hold a frame.
+    pub(super) frames: usize,
+    limit: usize,
+    /// Some thread evicts.
+    pub(super) evicting: bool,
+    /// Threads that wait on the condition.
+    pub(super) waiting: usize,
+    buffers: u64,
+    pub(super) store_error: Option<StoreError>,
+    pause: u32,
+}
+
+impl State {
+    pub(super) fn new(
+        config: &PagerConfig,
+        eviction: Eviction,
+        slots: usize,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            regions: (0..MAX_REGIONS).map(|_| None).collect(),
+            order: Vec::with_capacity(MAX_REGIONS),
+            clock: Clock::new(config.resident_pages() * 2)?,
+            slots: (eviction == Eviction::Move).then(|| Slots::new(slots)),
+            frames: 0,
+            limit: config.resident_pages(),
+            evicting: false,
+            waiting: 0,
+            buffers: Buffers::all(),
+            store_error: None,
+            pause: 0,
+        })
+    }
+
+    /// A number that no region has.
+    pub(super) fn free_region(&self) -> Option<u32> {
+        self.regions
+            .iter()
+            .position(Option::is_none)
+            .map(|index| index as u32)
+    }
+
+    pub(super) fn add_region(&mut self, number: u32, region: RegionState) {
+        let at = self.order.partition_point(|&(base, _)| base < region.base);
+        self.order.insert(at, (region.base, number));
+        self.regions[number as usize] = Some(region);
+    }
+
+    pub(super) fn remove_region(&mut self, number: u32) -> Option<RegionState> {
+        self.order.retain(|&(_, other)| other != number);
+        self.regions[number as usize].take()
+    }
+
+    pub(super) fn region(&mut self, number: u32) -> Option<&mut RegionState> {
+        self.regions[number as usize].as_mut()
+    }
+
+    /// The page that an address belongs to, if it is one of a region whose faults are served.
+    pub(super) fn find(&self, address: usize) -> Option<PageId> {
+        let after = self.order.partition_point(|&(base, _)| base <= address);
+        let (base, number) = *self.order.get(after.checked_sub(1)?)?;
+        let region = self.regions[number as usize].as_ref()?;
+        let page = ((address - base) / PAGE_BYTES) as u64;
+        (page < region.pages && !region.closing).then_some(PageId {
+            region: number,
+            page,
+        })
+    }
+
+    /// What is known of a page; an empty entry if there is no such region.
+    pub(super) fn entry(&self, id: PageId) -> Entry {
+        match &self.regions[id.region as usize] {
+            Some(region) if id.page < region.pages => region.table.get(id.page),
+            _ => Entry::new(PageState::Empty),
+        }
+    }
+
+    pub(super) fn set_entry(&mut self, id: PageId, entry: Entry) {
+        if let Some(region) = &self.regions[id.region as usize] {
+            region.table.set(id.page, entry);
+        }
+    }
+
+    /// Notes that the thread of the calling fault waits until a page is no longer busy.
+    pub(super) fn set_waited(&mut self, id: PageId) {
+        let entry = self.entry(id);
+        self.set_entry(id, entry.with(WAITED));
+    }
+
+    /// Makes a page busy, and adds it to a batch that has room.
+    pub(super) fn claim(&mut self, id: PageId, batch: &mut Batch) {
+        let entry = self.entry(id);
+        let Some(region) = self.region(id.region) else {
+            return;
+        };
+        region.busy += 1;
+        region.table.set(id.page, entry.in_state(PageState::Busy));
+        let item = batch.push(id, region.address(id.page));
+        item.checksum = region.table.checksum(id.page);
+        item.has_copy = entry.has(COPY);
+        item.is_protected = entry.has(PROTECTED);
+    }
+
+    /// Ends the work on a page. Whether a thread must be woken.
+    pub(super) fn publish(&mut self, id: PageId, entry: Entry) -> bool {
+        let waited = self.entry(id).has(WAITED);
+        if let Some(region) = self.region(id.region) {
+            region.busy -= 1;
+            region.table.set(id.page, entry.without(WAITED));
+        }
+        waited
+    }
+
+    pub(super) fn set_checksum(&mut self, id: PageId, sum: u64) {
+        if let Some(region) = &self.regions[id.region as usize] {
+            region.table.set_checksum(id.page, sum);
+        }
+    }
+
+    /// Notes that pages of a region came to be in the store alone, or no longer are.
+    pub(super) fn count_stored(&mut self, region: u32, change: isize) {
+        if let Some(region) = self.region(region) {
+            region.stored = region.stored.saturating_add_signed(change);
+        }
+    }
+
+    /// Pages that are in the store alone.
+    pub(super) fn stored_pages(&self) -> usize {
+        self.regions
+            .iter()
+            .flatten()
+            .map(|region| region.stored)
+            .sum()
+    }
+
+    /// Serves no more faults of a region. Whether nobody works on its pages any more.
+    pub(super) fn close(&mut self, number: u32) -> bool {
+        self.region(number).is_none_or(|region| {
+            region.closing = true;
+            region.busy == 0
+        })
+    }
+
+    /// Frames that may be taken newly.
+    pub(super) fn unused_frames(&self) -> usize {
+        self.limit
+            .saturating_sub(self.frames)
+            .min(self.clock.room())
+    }
+
+    /// Frames beyond the limit.
+    pub(super) fn excess_frames(&self) -> usize {
+        self.frames.saturating_sub(self.limit)
+    }
+
+    /// Slots that hold a frame which waits for a page.
+    pub(super) fn free_slots(&self) -> usize {
+        self.slots.as_ref().map_or(0, Slots::free)
+    }
+
+    pub(super) fn take_buffer(&mut self) -> Option<u32> {
+        let buffer = self.buffers.trailing_zeros();
+        (self.buffers != 0).then(|| {
+            self.buffers &= self.buffers - 1;
+            buffer
+        })
+    }
+
+    pub(super) fn put_buffer(&mut self, buffer: u32) {
+        self.buffers |= 1 << buffer;
+    }
+
+    /// Notes that the store took pages, or why it did not; then evictions pause for a while.
+    pub(super) fn note_store(&mut self, outcome: Result<(), StoreError>) {
+        match outcome {
+            Ok(()) => self.pause = 0,
+            Err(error) => {
+                self.store_error = Some(error);
+                self.pause = FAULTS_WITHOUT_EVICTION;
+            }
+        }
+    }
+
+    /// Whether evictions pause. Each call counts as a fault.
+    pub(super) fn pauses(&mut self) -> bool {
+        self.pause = self.pause.saturating_sub(1);
+        self.pause > 0
+    }
+}

@@ -1,0 +1,167 @@
+//! What is known of each page of a region: 16 bytes, in an array for which the kernel reserves no memory.
+//!
+//! An array, not a table of two levels: the kernel's page tables are those levels already, and an untouched part costs
+//! nothing but address space. Read and written under the pager's lock only.
+
+use core::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use crate::mapping::Mapping;
+
+/// Bytes of an entry: one word with state, flags and index, and one with the checksum.
+const ENTRY_BYTES: usize = 16;
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PageState {
+    /// Nowhere: all zeros.
+    Empty,
+    /// Mapped. The index is its place in the clock.
+    Resident,
+    /// Unmapped, in a frame of the pool. The index is its slot.
+    Victim,
+    /// In the backing store alone.
+    Stored,
+    /// Some thread works on it. Index and flags are as before.
+    Busy,
+    /// It could not be fetched: accesses raise SIGBUS.
+    Poisoned,
+}
+
+const STATES: [PageState; 6] = [
+    PageState::Empty,
+    PageState::Resident,
+    PageState::Victim,
+    PageState::Stored,
+    PageState::Busy,
+    PageState::Poisoned,
+];
+
+/// The store has a copy with the checksum of the entry. The page itself may have changed since, unless it is stored or
+/// [`PROTECTED`].
+pub(super) const COPY: u64 = 1 << 4;
+/// Stores fault. Only with [`COPY`].
+pub(super) const PROTECTED: u64 = 1 << 5;
+/// Read-ahead brought it, and nothing tells that it was used.
+pub(super) const AHEAD: u64 = 1 << 6;
+/// The clock passes it once.
+pub(super) const REFERENCED: u64 = 1 << 7;
+/// A thread sleeps on a fault until the page is no longer busy.
+pub(super) const WAITED: u64 = 1 << 8;
+
+/// The first word of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry(u64);
+
+impl Entry {
+    /// No flags, index 0.
+    pub(super) fn new(state: PageState) -> Self {
+        Self(state as u64)
+    }
+
+    pub(super) fn state(self) -> PageState {
+        // The state's four bits come from `PageState` alone.
+        STATES[(self.0 & 15) as usize % STATES.len()]
+    }
+
+    pub(super) fn in_state(self, state: PageState) -> Self {
+        Self(self.0 & !15 | state as u64)
+    }
+
+    pub(super) fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    pub(super) fn with(self, flags: u64) -> Self {
+        Self(self.0 | flags)
+    }
+
+    pub(super) fn with_if(self, flags: u64, condition: bool) -> Self {
+        if condition { self.with(flags) } else { self }
+    }
+
+    pub(super) fn without(self, flags: u64) -> Self {
+        Self(self.0 & !flags)
+    }
+
+    pub(super) fn index(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(super) fn at(self, index: u32) -> Self {
+        Self(self.0 & 0xffff_ffff | u64::from(index) << 32)
+    }
+}
+
+/// The entries of one region. All are empty at first.
+#[derive(Debug)]
+pub(super) struct PageTable {
+    entries: Mapping,
+}
+
+impl PageTable {
+    pub(super) fn new(pages: usize) -> Result<Self, Errno> {
+        let bytes = pages.checked_mul(ENTRY_BYTES).ok_or(Errno::NOMEM)?;
+        let bytes = crate::page::round_to_pages(bytes).ok_or(Errno::NOMEM)?;
+        Ok(Self {
+            entries: Mapping::sparse(bytes, None)?,
+        })
+    }
+
+    pub(super) fn get(&self, page: u64) -> Entry {
+        let word = self.entries.word64(page as usize * ENTRY_BYTES);
+        Entry(word.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set(&self, page: u64, entry: Entry) {
+        let word = self.entries.word64(page as usize * ENTRY_BYTES);
+        word.store(entry.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn checksum(&self, page: u64) -> u64 {
+        let word = self.entries.word64(page as usize * ENTRY_BYTES + 8);
+        word.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_checksum(&self, page: u64, sum: u64) {
+        let word = self.entries.word64(page as usize * ENTRY_BYTES + 8);
+        word.store(sum, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn address_range(&self) -> core::ops::Range<usize> {
+        let start = self.entries.address();
+        start..start + self.entries.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_keeps_state_flags_and_index_apart() {
+        for state in STATES {
+            let entry = Entry::new(PageState::Empty)
+                .with(COPY | WAITED)
+                .at(u32::MAX)
+                .in_state(state);
+            assert_eq!(entry.state(), state);
+            assert!(entry.has(COPY) && entry.has(WAITED) && !entry.has(AHEAD));
+            assert_eq!(entry.index(), u32::MAX);
+            assert!(!entry.without(COPY).at(3).has(COPY));
+        }
+    }
+
+    #[test]
+    fn pages_are_empty_until_set() {
+        let table = PageTable::new(1 << 24).unwrap();
+        assert_eq!(table.get((1 << 24) - 1), Entry::new(PageState::Empty));
+        table.set(77, Entry::new(PageState::Stored).at(5));
+        table.set_checksum(77, 9);
+        assert_eq!(table.get(77).index(), 5);
+        assert_eq!((table.checksum(77), table.checksum(76)), (9, 0));
+        assert_eq!(table.get(78).state(), PageState::Empty);
+    }
+}

@@ -1,0 +1,145 @@
+//! Arguments that make no sense, and what is left when all is dropped.
+
+use super::memory::{WORDS, load, store};
+use super::*;
+use crate::testing::{drop_privileges, free_base, in_child};
+
+#[test]
+fn sizes_and_addresses_that_make_no_region_are_errors_that_say_why() {
+    let pager = local(PagerConfig::new(32));
+    let text = |bytes, address| pager.map(bytes, address).unwrap_err().to_string();
+    assert!(text(0, None).contains("0 bytes"));
+    assert!(text(usize::MAX, None).contains(&usize::MAX.to_string()));
+    assert!(text((1 << 47) + 1, None).contains("beyond the address space"));
+    assert!(text(1 << 47, None).contains("not that much address space"));
+    assert!(text(4096, Some(4097)).contains("0x1001"));
+    assert!(text(4096, Some(usize::MAX - 4095)).contains("mmap"));
+    let base = free_base();
+    let region = pager.map(5000, Some(base)).unwrap();
+    assert_eq!((region.range(), region.bytes()), (base..base + 8192, 8192));
+    assert!(text(4096, Some(base + 4096)).contains("choose another address"));
+    drop(region);
+    assert!(pager.map(4096, Some(base)).is_ok());
+}
+
+#[test]
+fn only_whole_pages_within_the_region_are_discarded() {
+    each(|config, name| {
+        let pager = local(config);
+        let region = pager.map(100 * PAGE_BYTES, None).unwrap();
+        for page in 0..100 {
+            store(&region, page * WORDS, 1);
+        }
+        for (offset, bytes) in [
+            (0, 100 * PAGE_BYTES + 1),
+            (usize::MAX, 2),
+            (100 * PAGE_BYTES + 1, 0),
+        ] {
+            assert!(region.discard(offset, bytes).is_err(), "{name}");
+        }
+        region.discard(1, PAGE_BYTES).unwrap();
+        region.discard(100 * PAGE_BYTES, 0).unwrap();
+        assert!((0..100).all(|page| load(&region, page * WORDS) == 1));
+        region.discard(1, 99 * PAGE_BYTES).unwrap();
+        let sum: u64 = (0..100).map(|page| load(&region, page * WORDS)).sum();
+        assert_eq!(sum, 2, "{name}");
+        region.discard(0, region.bytes()).unwrap();
+        assert_eq!(pager.statistics().mapped_pages, 0, "{name}");
+        assert_eq!(pager.statistics().stored_pages, 0, "{name}");
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_pager_that_is_dropped() {
+    in_child("leaks", || {
+        let counts = || {
+            let entries = |path| std::fs::read_dir(path).unwrap().count();
+            let ranges = crate::maps::mapped_ranges().len();
+            (entries("/proc/self/task"), entries("/proc/self/fd"), ranges)
+        };
+        let use_all = || {
+            each(|config, _| {
+                let pager = local(config);
+                let regions = [1, 2].map(|_| pager.map(64 * PAGE_BYTES, None).unwrap());
+                drop(pager);
+                for region in regions {
+                    for page in 0..64 {
+                        store(&region, page * WORDS, 1);
+                    }
+                }
+            });
+        };
+        // What threads leave to the C library is there from now on.
+        use_all();
+        let before = counts();
+        for _ in 0..5 {
+            use_all();
+        }
+        let after = counts();
+        assert_eq!((before.0, before.1), (after.0, after.1));
+        assert!(after.2 <= before.2 + 4, "{before:?} {after:?}");
+    });
+}
+
+#[test]
+fn where_the_kernel_refuses_the_error_names_the_sysctl() {
+    if crate::limits::unprivileged_userfaultfd() == Some(1) {
+        return;
+    }
+    in_child("refused", || {
+        drop_privileges();
+        let config = PagerConfig::new(32);
+        let refused = Pager::new(config.clone(), Box::new(LocalMemoryStore::new()));
+        let text = refused.unwrap_err().to_string();
+        assert!(
+            text.contains("sysctl vm.unprivileged_userfaultfd=1"),
+            "{text}"
+        );
+        // The other service needs no privilege.
+        let pager = local(config.with_service(FaultService::FaultingThread));
+        let region = pager.map(100 * PAGE_BYTES, None).unwrap();
+        for page in 0..100 {
+            store(&region, page * WORDS, page as u64);
+        }
+        assert!((0..100).all(|page| load(&region, page * WORDS) == page as u64));
+    });
+}
+
+#[test]
+fn a_region_of_64_gib_takes_metadata_of_its_touched_pages_only() {
+    each(|config, name| {
+        let pager = local(config);
+        let bytes = 64 << 30;
+        let region = pager.map(bytes, None).unwrap();
+        let pages = bytes / PAGE_BYTES;
+        let touched = (0..100).map(|index| index * (pages / 100) + index);
+        for page in touched.clone() {
+            store(&region, page * WORDS, page as u64 + 1);
+        }
+        for page in touched {
+            assert_eq!(load(&region, page * WORDS), page as u64 + 1, "{name}");
+        }
+        let table = region.table_range();
+        assert!(table.len() * 200 <= bytes, "{name}: {}", table.len());
+        let resident = resident_bytes(table.start);
+        assert!(resident <= 200 * PAGE_BYTES, "{name}: {resident}");
+    });
+}
+
+/// Bytes in RAM of the mapped range that begins at `start`, or has it.
+fn resident_bytes(start: usize) -> usize {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut inside = false;
+    let mut bytes = 0;
+    for line in smaps.lines() {
+        let word = line.split(' ').next().unwrap_or_default();
+        if let Some((from, to)) = word.split_once('-') {
+            let number = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+            inside = (number(from)..number(to)).contains(&start);
+        } else if inside && word == "Rss:" {
+            let kib = line.split_whitespace().nth(1).unwrap();
+            bytes += kib.parse::<usize>().unwrap() * 1024;
+        }
+    }
+    bytes
+}
