@@ -86,6 +86,15 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire names\n  mapwire names --names mapwire://node1 --json\n  mapwire names --names etcd://node1,node2"
     )]
     Names(NamesArgs),
+    /// Start a program whose memory may be larger than what it gets of the RAM
+    ///
+    /// Of what the program allocates, --local bytes are in RAM. The rest lies in a file that has no name and goes with the program. The
+    /// program is as it is: this works by a library that is preloaded, and needs userfaultfd (see `mapwire doctor`). Programs that it
+    /// starts get as much each.
+    #[command(
+        after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog"
+    )]
+    Far(FarArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
     #[command(
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
@@ -371,6 +380,22 @@ pub(crate) struct NamesArgs {
     /// One JSON object a line: a process that has ranks
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FarArgs {
+    /// How much of its memory is in RAM
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) local: String,
+    /// The folder of the file that holds the rest (default: /var/tmp)
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) disk: Option<PathBuf>,
+    /// Print page faults, what was stored and fetched, and how long it took, when the program ends
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// The program and its arguments
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 //! | [`config`] | the options of a job from file, environment and flags; `mapwire config` |
 //! | [`doctor`] | `mapwire doctor` |
 //! | [`ping`] | `mapwire ping` |
+//! | [`far`] | `mapwire far`: programs larger than their RAM |
 //! | [`serve`], [`names`] | `mapwire serve`, `mapwire names`: names of jobs |
 //! | [`bench`] | `mapwire bench` |
 //! | [`see`] | `mapwire top`, and what `run --summary` and `--metrics` show |
@@ -26,6 +27,7 @@ mod bench;
 mod command_line;
 mod config;
 mod doctor;
+mod far;
 mod generate;
 mod lab;
 mod names;
@@ -127,6 +129,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Ping(args) => ping::command(&args),
         Command::Serve(args) => serve::command(&args),
         Command::Names(args) => names::command(&args),
+        Command::Far(args) => far::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Lab(args) => lab::command(&args),
         Command::Sim(command) => sim::command(&command),

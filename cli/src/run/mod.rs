@@ -33,7 +33,7 @@ mod launcher;
 mod lines;
 mod names;
 mod oom;
-mod program;
+pub(crate) mod program;
 mod seeing;
 #[allow(unsafe_code)]
 pub(crate) mod signals;

@@ -113,7 +113,7 @@ fn check_file(path: &Path, name: &OsStr) -> Result<(), ProgramError> {
 }
 
 /// Where the programs are that come with this command: beside it when it is built, in `lib/mapwire` when it is installed.
-fn own_folders() -> impl Iterator<Item = PathBuf> {
+pub(crate) fn own_folders() -> impl Iterator<Item = PathBuf> {
     let command = std::env::current_exe().ok();
     let folder = command.and_then(|command| Some(command.parent()?.to_owned()));
     let installed = folder

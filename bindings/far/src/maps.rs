@@ -1,0 +1,288 @@
+//! `mmap` and its like. What is large, private and anonymous is far; all else is the kernel's.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::ptr;
+
+use libc::{
+    EINVAL, ENOMEM, MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MAP_32BIT, MAP_ANONYMOUS, MAP_FAILED,
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_PRIVATE, MAP_STACK,
+    MAP_SYNC, MAP_TYPE, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ,
+    PROT_WRITE, off_t,
+};
+use mapwire_host::page::PAGE_BYTES;
+
+use crate::space::Space;
+use crate::state::{space, space_of};
+
+/// Shorter mappings stay in RAM: they are guard pages, stacks and tables of allocators.
+const LEAST_BYTES: usize = 1 << 20;
+
+/// Flags with which memory is not far: it stands where it is asked for, or is of a kind that the pager does not know.
+const NOT_FAR: c_int = MAP_FIXED
+    | MAP_FIXED_NOREPLACE
+    | MAP_GROWSDOWN
+    | MAP_STACK
+    | MAP_HUGETLB
+    | MAP_LOCKED
+    | MAP_32BIT
+    | MAP_SYNC;
+
+/// Bytes that are moved before the place that they leave is given back.
+const MOVED_AT_ONCE: usize = 1 << 20;
+
+fn refuse(code: c_int) -> *mut c_void {
+    // SAFETY: the place is this thread's.
+    unsafe { *libc::__errno_location() = code };
+    MAP_FAILED
+}
+
+fn is_private(flags: c_int) -> bool {
+    flags & MAP_TYPE == MAP_PRIVATE && flags & MAP_ANONYMOUS != 0
+}
+
+/// The kernel's own.
+///
+/// # Safety
+/// As of mmap(2).
+unsafe fn map_by_kernel(
+    address: *mut c_void,
+    bytes: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: by the caller's promise.
+    let result =
+        unsafe { libc::syscall(libc::SYS_mmap, address, bytes, rights, flags, file, offset) };
+    ptr::with_exposed_provenance_mut(result as usize)
+}
+
+/// Sets the rights of far pages, whose mapping the kernel splits for that and joins again.
+fn protect(part: &Range<usize>, rights: c_int) -> c_int {
+    // SAFETY: the pages are the caller's, who asks for these rights or gives the pages back.
+    unsafe {
+        libc::mprotect(
+            ptr::with_exposed_provenance_mut(part.start),
+            part.len(),
+            rights,
+        )
+    }
+}
+
+/// mmap(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    bytes: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    if let Some(space) = space() {
+        if flags & MAP_FIXED != 0
+            && let Some(part) = space.part(address.addr(), bytes)
+        {
+            return replace(space, part, bytes, rights, flags);
+        }
+        if is_private(flags)
+            && flags & NOT_FAR == 0
+            && rights & PROT_EXEC == 0
+            && bytes >= LEAST_BYTES
+        {
+            return match space.map(bytes) {
+                Some(start) if rights != PROT_READ | PROT_WRITE => {
+                    let part = start..start + bytes;
+                    match protect(&part, rights) {
+                        0 => ptr::with_exposed_provenance_mut(start),
+                        _ => {
+                            space.unmap(whole(part));
+                            MAP_FAILED
+                        }
+                    }
+                }
+                Some(start) => ptr::with_exposed_provenance_mut(start),
+                None => refuse(ENOMEM),
+            };
+        }
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { map_by_kernel(address, bytes, rights, flags, file, offset) }
+}
+
+/// mmap64(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    bytes: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: by the caller's promise; both are the same with 64-bit offsets.
+    unsafe { mmap(address, bytes, rights, flags, file, offset) }
+}
+
+/// A mapping in place of what is far: allocators give memory back so. It stays far.
+fn replace(
+    space: &Space,
+    part: Range<usize>,
+    bytes: usize,
+    rights: c_int,
+    flags: c_int,
+) -> *mut c_void {
+    let part = whole(part);
+    if !is_private(flags) || rights & PROT_EXEC != 0 || part.len() < bytes {
+        return refuse(ENOMEM);
+    }
+    if !part.start.is_multiple_of(PAGE_BYTES) || !space.is_mapped(&part) {
+        return refuse(EINVAL);
+    }
+    space.discard(part.clone());
+    match protect(&part, rights) {
+        0 => ptr::with_exposed_provenance_mut(part.start),
+        _ => MAP_FAILED,
+    }
+}
+
+/// With the rest of its last page.
+fn whole(part: Range<usize>) -> Range<usize> {
+    part.start..part.end.next_multiple_of(PAGE_BYTES)
+}
+
+/// munmap(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+    let start = address.addr();
+    let far = space().and_then(|space| Some((space, space.part(start, bytes)?)));
+    let by_kernel = |part: Range<usize>| match part.is_empty() {
+        true => 0,
+        // SAFETY: by the caller's promise.
+        false => unsafe { libc::syscall(libc::SYS_munmap, part.start, part.len()) as c_int },
+    };
+    let Some((space, part)) = far else {
+        // SAFETY: by the caller's promise.
+        return unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
+    };
+    if !start.is_multiple_of(PAGE_BYTES) {
+        refuse(EINVAL);
+        return -1;
+    }
+    let after = part.end..start.saturating_add(bytes).max(part.end);
+    let before = start.min(part.start)..part.start;
+    give_back(space, whole(part));
+    by_kernel(before).min(by_kernel(after))
+}
+
+/// Takes a part back, with the rights that it is given with.
+fn give_back(space: &Space, part: Range<usize>) {
+    // Where that fails, too many mappings are there; who gets it would then get rights of another.
+    if protect(&part, PROT_READ | PROT_WRITE) == 0 {
+        space.unmap(part);
+    } else {
+        space.discard(part);
+    }
+}
+
+/// mremap(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_bytes: usize,
+    new_bytes: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    let Some(space) = space_of(old.addr()) else {
+        // SAFETY: by the caller's promise.
+        let result =
+            unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, new_bytes, flags, new) };
+        return ptr::with_exposed_provenance_mut(result as usize);
+    };
+    let start = old.addr();
+    let Some(part) = space.part(start, old_bytes).map(whole) else {
+        return refuse(EINVAL);
+    };
+    let Some(new_end) = start.checked_add(new_bytes) else {
+        return refuse(ENOMEM);
+    };
+    let new_end = new_end.next_multiple_of(PAGE_BYTES);
+    if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
+        || !start.is_multiple_of(PAGE_BYTES)
+        || new_bytes == 0
+        || !space.is_mapped(&part)
+    {
+        return refuse(EINVAL);
+    }
+    if new_end <= part.end {
+        if new_end < part.end {
+            give_back(space, new_end..part.end);
+        }
+        return old;
+    }
+    if space.grow(part.end, new_end - part.end) {
+        return old;
+    }
+    if flags & MREMAP_MAYMOVE == 0 {
+        return refuse(ENOMEM);
+    }
+    match space.map(new_bytes) {
+        Some(to) => {
+            move_to(space, part, to);
+            ptr::with_exposed_provenance_mut(to)
+        }
+        None => refuse(ENOMEM),
+    }
+}
+
+/// Moves what is there to another part, and gives the first back.
+fn move_to(space: &Space, part: Range<usize>, to: usize) {
+    let mut done = 0;
+    while done < part.len() {
+        let bytes = MOVED_AT_ONCE.min(part.len() - done);
+        let from: *const u8 = ptr::with_exposed_provenance(part.start + done);
+        // SAFETY: the parts are apart, and the caller's, who must not use the first meanwhile.
+        unsafe { from.copy_to_nonoverlapping(ptr::with_exposed_provenance_mut(to + done), bytes) };
+        space.discard(part.start + done..part.start + done + bytes);
+        done += bytes;
+    }
+    give_back(space, part);
+}
+
+/// madvise(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_int) -> c_int {
+    let start = address.addr();
+    let Some((space, part)) = space().and_then(|space| Some((space, space.part(start, bytes)?)))
+    else {
+        // SAFETY: by the caller's promise.
+        return unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int };
+    };
+    if !start.is_multiple_of(PAGE_BYTES) {
+        refuse(EINVAL);
+        return -1;
+    }
+    if matches!(advice, MADV_DONTNEED | MADV_FREE | MADV_REMOVE) {
+        space.discard(whole(part));
+    }
+    // The pager has its own way with all other advice.
+    0
+}

@@ -1,0 +1,88 @@
+//! What `mapwire far` says, in variables.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// How much of the program's memory is in RAM, in pages of 4,096 bytes.
+pub(crate) const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
+/// The folder of the file that holds the rest.
+pub(crate) const DISK: &str = "MAPWIRE_FAR_DISK";
+/// Whether to print figures at the end.
+pub(crate) const STATS: &str = "MAPWIRE_FAR_STATS";
+
+/// What the variables say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Pages in RAM at most.
+    pub(crate) local_pages: usize,
+    /// Where the file is made.
+    pub(crate) disk: PathBuf,
+    /// Whether to print figures at the end.
+    pub(crate) stats: bool,
+}
+
+/// A variable that makes no sense.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name}={value:?} is not a number of pages; start the program by `mapwire far`, which sets it"
+)]
+pub(crate) struct SettingsError {
+    name: &'static str,
+    value: OsString,
+}
+
+impl Settings {
+    /// Reads the variables; `None`: far memory is not asked for.
+    ///
+    /// # Errors
+    /// The number of pages is none.
+    pub(crate) fn read(
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<Self>, SettingsError> {
+        let Some(value) = variable(LOCAL) else {
+            return Ok(None);
+        };
+        let Some(local_pages) = value.to_str().and_then(|text| text.parse().ok()) else {
+            return Err(SettingsError { name: LOCAL, value });
+        };
+        Ok(Some(Self {
+            local_pages,
+            disk: variable(DISK).map_or_else(std::env::temp_dir, PathBuf::from),
+            stats: variable(STATS).is_some_and(|value| value == "1"),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(given: &[(&str, &str)]) -> Result<Option<Settings>, SettingsError> {
+        Settings::read(|name| {
+            let found = given.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    #[test]
+    fn without_its_variable_far_memory_is_off() {
+        assert_eq!(read(&[(DISK, "/x")]), Ok(None));
+    }
+
+    #[test]
+    fn the_variables_say_how_much_and_where() {
+        let settings = read(&[(LOCAL, "64"), (DISK, "/x"), (STATS, "1")]);
+        let settings = settings.unwrap().unwrap();
+        assert_eq!((settings.local_pages, settings.stats), (64, true));
+        assert_eq!(settings.disk, PathBuf::from("/x"));
+    }
+
+    #[test]
+    fn what_is_no_number_is_named() {
+        let error = read(&[(LOCAL, "64M")]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("MAPWIRE_FAR_LOCAL_PAGES=\"64M\" is not a number of pages"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! The range of addresses that far memory lies in, and who has which part of it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use mapwire_host::page::PAGE_BYTES;
+use mapwire_host::paging::{DiskStore, Pager, PagerConfig, PagerError, Region, Statistics};
+
+use crate::ranges::Ranges;
+use crate::settings::Settings;
+
+/// Bytes of the range, of which only those in use take anything.
+const BYTES: u64 = 1 << 40;
+
+/// Parts of at least this many bytes begin at a multiple of it: allocators ask for that, and cut off what they do not get.
+const LARGE: u64 = 64 << 20;
+
+/// Why there is no far memory.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// The file that holds what is not in RAM.
+    #[error("cannot make a file in {}: {cause}; choose another folder by --disk", folder.display())]
+    Disk {
+        folder: PathBuf,
+        cause: std::io::Error,
+    },
+    /// The pager.
+    #[error(transparent)]
+    Pager(#[from] PagerError),
+}
+
+/// Far memory, and its parts.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pager: Pager,
+    region: Region,
+    /// Where the parts begin: at a multiple of [`LARGE`].
+    base: usize,
+    /// Never held while far memory is touched, nor while the pager works.
+    ranges: Mutex<Ranges>,
+}
+
+impl Space {
+    /// Reserves the range, and starts the thread that serves its faults.
+    ///
+    /// # Errors
+    /// What the computer does not allow, and how to mend it.
+    pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
+        let config = PagerConfig::new(settings.local_pages);
+        let folder = &settings.disk;
+        let store = DiskStore::new(folder).map_err(|cause| StartError::Disk {
+            folder: folder.clone(),
+            cause,
+        })?;
+        let pager = Pager::new(config, Box::new(store))?;
+        let region = pager.map(BYTES as usize, None)?;
+        Ok(Self {
+            ranges: Mutex::new(Ranges::new(BYTES - LARGE)),
+            base: region.range().start.next_multiple_of(LARGE as usize),
+            pager,
+            region,
+        })
+    }
+
+    /// What the pager counted.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.pager.statistics()
+    }
+
+    /// Whether an address is in the range.
+    pub(crate) fn has(&self, address: usize) -> bool {
+        self.region.range().contains(&address)
+    }
+
+    /// What of these addresses is in the range; `None`: nothing.
+    pub(crate) fn part(&self, start: usize, bytes: usize) -> Option<Range<usize>> {
+        let all = self.region.range();
+        let end = start.saturating_add(bytes).min(all.end);
+        let start = start.max(all.start);
+        (start < end).then_some(start..end)
+    }
+
+    /// Gives a part of zeros, in whole pages.
+    pub(crate) fn map(&self, bytes: usize) -> Option<usize> {
+        let bytes = whole_pages(bytes)?;
+        let alignment = if bytes >= LARGE {
+            LARGE
+        } else {
+            PAGE_BYTES as u64
+        };
+        let first = self.ranges().take(bytes, alignment)?;
+        Some(self.base + first as usize)
+    }
+
+    /// Takes a part back. It is zeros when it is given again.
+    pub(crate) fn unmap(&self, part: Range<usize>) {
+        self.discard(part.clone());
+        let first = self.offset(part.start);
+        self.ranges().give(first, part.len() as u64);
+    }
+
+    /// Makes whole pages zeros, and frees what they take.
+    pub(crate) fn discard(&self, part: Range<usize>) {
+        let offset = part.start - self.region.range().start;
+        // The part lies within the region.
+        let discarded = self.region.discard(offset, part.len());
+        debug_assert!(discarded.is_ok(), "{discarded:?}");
+    }
+
+    /// Adds the `more` bytes that follow an address to what ends there, if they are free.
+    pub(crate) fn grow(&self, end: usize, more: usize) -> bool {
+        let first = self.offset(end);
+        whole_pages(more).is_some_and(|more| self.ranges().take_at(first, more))
+    }
+
+    /// Whether all of these addresses have been given.
+    pub(crate) fn is_mapped(&self, part: &Range<usize>) -> bool {
+        let first = self.offset(part.start);
+        self.ranges().are_taken(first, part.len() as u64)
+    }
+
+    fn offset(&self, address: usize) -> u64 {
+        (address - self.base) as u64
+    }
+
+    fn ranges(&self) -> std::sync::MutexGuard<'_, Ranges> {
+        // The ranges are consistent between any two statements.
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// So many bytes in whole pages; `None`: none, or more than there are addresses.
+fn whole_pages(bytes: usize) -> Option<u64> {
+    let bytes = (bytes as u64).checked_next_multiple_of(PAGE_BYTES as u64)?;
+    (bytes > 0).then_some(bytes)
+}

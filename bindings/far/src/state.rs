@@ -1,0 +1,60 @@
+//! Whether far memory is on.
+
+use std::sync::OnceLock;
+
+use crate::report;
+use crate::settings::Settings;
+use crate::space::Space;
+
+/// Set when far memory is on. Until then all calls go to the C library, those of the start included.
+static SPACE: OnceLock<Space> = OnceLock::new();
+
+/// The exit code where far memory cannot be had: as of a program that cannot be started.
+const CANNOT_START: i32 = 126;
+
+/// Far memory, if it is on.
+#[inline]
+pub(crate) fn space() -> Option<&'static Space> {
+    SPACE.get()
+}
+
+/// Far memory, if this address is in it.
+#[inline]
+pub(crate) fn space_of(address: usize) -> Option<&'static Space> {
+    space().filter(|space| space.has(address))
+}
+
+/// Runs before the program does, when the C library is ready.
+#[used]
+// SAFETY: the section is an array of functions without results, which the loader calls one after the other.
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    let settings = match Settings::read(|name| std::env::var_os(name)) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => return,
+        Err(error) => refuse(&error),
+    };
+    match Space::start(&settings) {
+        Ok(space) => drop(SPACE.set(space)),
+        Err(error) => refuse(&error),
+    }
+    if settings.stats {
+        // SAFETY: the function has the form that is asked for, and this library is never unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+}
+
+extern "C" fn at_exit() {
+    if let Some(space) = space() {
+        report::print(&space.statistics());
+    }
+}
+
+/// A program that asks for far memory does not run without it: it would take all RAM.
+fn refuse(error: &dyn std::error::Error) -> ! {
+    report::line(format_args!("mapwire far: {error}"));
+    // SAFETY: nothing of the program has run, so that nothing is left undone.
+    unsafe { libc::_exit(CANNOT_START) }
+}

@@ -1,0 +1,170 @@
+//! `mapwire far`: starts a program whose memory may be larger than what it gets of the RAM.
+//!
+//! The work is done in the program itself, by `libmapwire_far.so`, which this preloads.
+
+mod elf;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use mapwire_host::page::PAGE_BYTES;
+use mapwire_settings::size::{self, SizeError};
+
+use crate::args::FarArgs;
+use crate::fail;
+use crate::run::program::{Program, own_folders};
+
+/// The library, by the name that cargo gives it.
+const LIBRARY: &str = "libmapwire_far.so";
+/// What it reads.
+const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
+const DISK: &str = "MAPWIRE_FAR_DISK";
+const STATS: &str = "MAPWIRE_FAR_STATS";
+/// Less than this no pager works with: what one system call or one instruction touches must be in RAM at once.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// Why the program is not started.
+#[derive(Debug, thiserror::Error)]
+enum FarError {
+    #[error("--local")]
+    Size(#[from] SizeError),
+    #[error("--local {0}: too little; give at least 1M")]
+    TooLittle(String),
+    #[error("--local {0}: beyond the address space; give what this computer has")]
+    TooMuch(String),
+    #[error("--disk {folder}: cannot keep a file there", folder = .0.display())]
+    Disk(PathBuf, #[source] std::io::Error),
+    #[error(
+        "{LIBRARY} is missing: it belongs beside this command or into lib/mapwire; `make install` puts it there"
+    )]
+    NoLibrary,
+    #[error("{path} {why}, so that nothing can be preloaded: far memory is not for it", path = path.display())]
+    Unsuited { path: PathBuf, why: &'static str },
+    #[error("{program}: cannot be started", program = program.display())]
+    Start {
+        program: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+impl FarError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Size(_) | Self::TooLittle(_) | Self::TooMuch(_) | Self::Disk(..) => 2,
+            Self::NoLibrary => 1,
+            Self::Unsuited { .. } | Self::Start { .. } => 126,
+        }
+    }
+}
+
+/// `mapwire far`. Comes back only if the program is not started.
+pub(crate) fn command(args: &FarArgs) -> ExitCode {
+    let program = match Program::find(&args.command, None) {
+        Ok(program) => program,
+        Err(error) => return fail(&error, error.exit_code()),
+    };
+    let error = start(args, program);
+    fail(&error, error.exit_code())
+}
+
+/// Becomes the program, or says why not.
+fn start(args: &FarArgs, program: Program) -> FarError {
+    let prepared = pages(&args.local).and_then(|pages| {
+        let disk = folder(args.disk.clone())?;
+        Ok((pages, disk, library()?))
+    });
+    let (pages, disk, library) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return error,
+    };
+    let path = program.path;
+    if let Some(why) = elf::unsuited(&path) {
+        return FarError::Unsuited { path, why };
+    }
+    let mut preload = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut command = Command::new(&path);
+    command
+        .arg0(&program.name)
+        .args(&program.arguments)
+        .env(LOCAL, pages.to_string())
+        .env(DISK, disk)
+        .env("LD_PRELOAD", preload);
+    if args.stats {
+        command.env(STATS, "1");
+    }
+    FarError::Start {
+        source: command.exec(),
+        program: path,
+    }
+}
+
+/// The limit in pages.
+fn pages(text: &str) -> Result<u64, FarError> {
+    let bytes = size::parse(text)?;
+    match bytes {
+        ..LEAST_BYTES => Err(FarError::TooLittle(text.to_owned())),
+        // Addresses of user space.
+        bytes if bytes > 1 << 47 => Err(FarError::TooMuch(text.to_owned())),
+        bytes => Ok(bytes / PAGE_BYTES as u64),
+    }
+}
+
+/// Where the file is made that holds what is not in RAM. /tmp is often in RAM itself.
+fn folder(given: Option<PathBuf>) -> Result<OsString, FarError> {
+    let folder = given.unwrap_or_else(|| "/var/tmp".into());
+    let found = folder
+        .canonicalize()
+        .and_then(|folder| match folder.is_dir() {
+            true => Ok(folder),
+            false => Err(std::io::ErrorKind::NotADirectory.into()),
+        });
+    match found {
+        Ok(folder) => Ok(folder.into_os_string()),
+        Err(error) => Err(FarError::Disk(folder, error)),
+    }
+}
+
+fn library() -> Result<PathBuf, FarError> {
+    let places = own_folders().map(|folder| folder.join(LIBRARY));
+    let mut found = places.filter(|place| place.is_file());
+    found.next().ok_or(FarError::NoLibrary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_sizes_of_a_mebibyte_or_more() {
+        assert_eq!(pages("64M").unwrap(), 16_384);
+        assert_eq!(pages("1048577").unwrap(), 256);
+        for (text, said) in [
+            ("0", "too little"),
+            ("4K", "too little"),
+            ("128T", ""),
+            ("129T", "beyond the address space"),
+        ] {
+            match pages(text) {
+                Ok(_) => assert_eq!(said, "", "{text}"),
+                Err(error) => assert!(error.to_string().contains(said), "{error}"),
+            }
+        }
+        assert!(matches!(pages("12 apples"), Err(FarError::Size(_))));
+    }
+
+    #[test]
+    fn the_file_lies_in_a_folder_that_is_there() {
+        assert_eq!(folder(Some("/".into())).unwrap(), "/");
+        for wrong in ["/proc/self/status", "/nowhere/at/all"] {
+            let error = folder(Some(wrong.into())).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().starts_with(&format!("--disk {wrong}")));
+        }
+    }
+}
