@@ -19,6 +19,17 @@ const NOBODY: u16 = MAX_NODES;
 pub struct Bucket(u16);
 
 impl Bucket {
+    /// Its number, below [`BUCKETS`].
+    #[must_use]
+    pub const fn number(self) -> usize {
+        self.0 as usize
+    }
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..BUCKETS as u16).map(Self)
+    }
+
     /// The bucket of a page.
     #[must_use]
     pub const fn of(hash: PageHash) -> Self {
