@@ -178,7 +178,7 @@ macro_rules! choices {
 choices! {
     Operation { Get Take Forward ForwardTake NotHere NotHereTake Absent Discard Discarded }
     Listing { Listed Older Copies Full }
-    Refusal { Older Copies DirectoryFull NoFrame NoDonor Shrinking Gone }
+    Refusal { Older Copies DirectoryFull NoFrame NoDonor Shrinking Gone Obsolete }
 }
 
 macro_rules! records {

@@ -73,6 +73,8 @@ pub struct Gms {
     stage: Stage,
     reports: Reports,
     directory: Directory<PlainRows>,
+    /// Newest versions of pages that are listed no more, while reports of older ones may come.
+    newest: BTreeMap<PageName, u32>,
     /// Requests that wait until the map is settled.
     parked: VecDeque<Request>,
     pool: Pool,
@@ -113,6 +115,7 @@ impl Gms {
                 ..Reports::default()
             },
             directory: Directory::new(PlainRows::new(config.row_size, config.directory_bytes)),
+            newest: BTreeMap::new(),
             parked: VecDeque::new(),
             pool: Pool::new(config.pool_first, config.pool_frames),
             evictions: BTreeSet::new(),

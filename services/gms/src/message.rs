@@ -94,6 +94,8 @@ pub enum Refusal {
     Shrinking,
     /// The storing node is gone, or no member any more.
     Gone,
+    /// The page was discarded or replaced by a newer version before the directory had confirmed it.
+    Obsolete,
 }
 
 /// A page as putpage brings it and getpage brings it back.

@@ -13,8 +13,8 @@ use crate::name::PageName;
 pub(crate) enum Eviction {
     /// The directory node is asked whether there is another copy.
     Asking,
-    /// It is put; under this number.
-    Putting(u32),
+    /// It is put, under this number. The last report then had this stamp.
+    Putting { number: u32, stamp: u32 },
 }
 
 /// A page that lies in a frame.

@@ -3,6 +3,8 @@
 //! Only a storing node says what it stores, and it says so in order: what a directory node knows of it was so at some time, and once
 //! nothing is under way the directory names exactly the pages that are stored.
 
+use alloc::vec::Vec;
+
 use mapwire_service::Broken;
 use mapwire_wire::NodeId;
 
@@ -14,6 +16,8 @@ use crate::name::{PageHash, PageName};
 
 /// Storing nodes that a getpage is forwarded to, one after the other, at most.
 const MAX_ATTEMPTS: u8 = 8;
+/// Pages whose newest version is remembered until a map is settled. Beyond it an older copy may come back.
+const MAX_NEWEST: usize = 1 << 16;
 
 impl Gms {
     /// A request for this node in one of its roles.
@@ -140,13 +144,26 @@ impl Gms {
             return None;
         }
         let found = self.directory.lookup(name, hash);
+        if self
+            .newest
+            .get(&name)
+            .is_some_and(|&newest| newest > version)
+        {
+            return Some(Listing::Older);
+        }
         if let Some(origin) = moved_from {
             let holds = |entry: Entry| {
                 entry.version() == version && entry.copies().any(|copy| copy == origin)
             };
-            if !found.is_some_and(holds) {
+            let Some(mut entry) = found.filter(|&entry| holds(entry)) else {
                 return Some(Listing::Older);
-            }
+            };
+            // The new copy takes the place of the old one at once: neither is dropped because of the other.
+            entry.remove(origin);
+            let is_added = entry.add(from);
+            debug_assert!(is_added, "one was taken out");
+            self.write(&entry, hash);
+            return Some(Listing::Listed);
         }
         let mut entry = match found {
             Some(entry) if entry.version() > version => return Some(Listing::Older),
@@ -171,7 +188,18 @@ impl Gms {
         if let Some(mut entry) = self.directory.lookup(name, hash)
             && entry.remove(from)
         {
+            if entry.copies().len() == 0 && !self.view.is_settled() {
+                self.note_newest(name, entry.version());
+            }
             self.write(&entry, hash);
+        }
+    }
+
+    /// Remembers that a version existed, until all have reported: an older copy may still be reported, and must not come back.
+    fn note_newest(&mut self, name: PageName, version: u32) {
+        if self.newest.len() < MAX_NEWEST {
+            let newest = self.newest.entry(name).or_default();
+            *newest = version.max(*newest);
         }
     }
 
@@ -180,14 +208,18 @@ impl Gms {
         // Before all have reported, a copy may be listed that is no more.
         let is_sure =
             self.view.is_settled() && self.view.map().directory_node(hash) == Some(self.me());
-        let Some(mut entry) = self.directory.lookup(name, hash).filter(|_| is_sure) else {
+        if !is_sure {
             return false;
+        }
+        // One that is not listed has moved: a copy that was given away or discarded is not there any more when it hears the answer.
+        let Some(mut entry) = self.directory.lookup(name, hash) else {
+            return true;
         };
-        let is_spared = entry.copies().len() > 1 && entry.remove(from);
-        if is_spared {
+        let is_last = entry.copies().eq([from]);
+        if !is_last && entry.remove(from) {
             self.write(&entry, hash);
         }
-        is_spared
+        !is_last
     }
 
     /// Forgets what a node has reported in these buckets.
@@ -203,18 +235,26 @@ impl Gms {
     }
 
     /// Takes nodes that are no members out of all entries.
-    pub(super) fn forget_nodes(&mut self) {
+    pub(super) fn forget_nodes(&mut self, was_settled: bool) {
         let members = *self.view.map().members();
+        let mut vanished = Vec::new();
         self.directory.change_all(|entry| {
             let copies = *entry;
             for copy in copies.copies().filter(|&copy| !members.contains(copy)) {
                 entry.remove(copy);
             }
+            if entry.copies().len() == 0 && !was_settled {
+                vanished.push((entry.name(), entry.version()));
+            }
         });
+        for (name, version) in vanished {
+            self.note_newest(name, version);
+        }
     }
 
     /// Forgets the pages that other nodes are directory nodes of. All have reported to these.
     pub(super) fn forget_buckets(&mut self) {
+        self.newest.clear();
         let (me, map) = (Some(self.config.node), self.view.map());
         if !self.directory.is_empty() {
             self.directory.change_all(|entry| {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Gms;
-use crate::message::Message;
+use crate::message::{Message, Refusal};
 use crate::outcome::Outcome;
 use crate::pool::{Eviction, age_ms};
 use crate::puts::{Origin, Put};
@@ -130,7 +130,7 @@ impl Gms {
         if self.puts.get(number).is_some()
             && let Some(resident) = self.pool.resident_mut(frame)
         {
-            resident.eviction = Some(Eviction::Putting(number));
+            resident.eviction = Some(Eviction::Putting { number, stamp });
         }
     }
 
@@ -141,7 +141,7 @@ impl Gms {
         let resident = self.pool.resident_mut(frame);
         let own = resident.filter(|resident| {
             let is_own = match resident.eviction {
-                Some(Eviction::Putting(of)) => of == number,
+                Some(Eviction::Putting { number: of, .. }) => of == number,
                 // It ended before it was noted.
                 Some(Eviction::Asking) => resident.page.name == put.page.name,
                 None => false,
@@ -149,9 +149,18 @@ impl Gms {
             is_own && resident.page.version == put.page.version
         });
         let Some(resident) = own else {
+            // The page is gone from here. If it has come again, the directory may have taken that copy for the one that moved.
+            if let Some(frame) = self.pool.find(put.page.name) {
+                self.report(frame);
+            }
             return;
         };
-        resident.eviction = None;
+        let reported = resident.stamp;
+        let is_unlisted = match resident.eviction.take() {
+            Some(Eviction::Putting { stamp, .. }) => stamp == reported,
+            _ => false,
+        };
+        let on_disk = resident.page.on_disk;
         self.evictions.remove(&frame);
         if put.stored == 0 {
             // Nodes that are all full would else ask each other without end.
@@ -159,11 +168,24 @@ impl Gms {
         }
         if put.stored > 0 {
             self.counters.moved += 1;
-            // The new copy may be on its way out again: only the directory node knows that one stays.
-            self.ask_for_others(frame);
-        } else if resident.page.on_disk {
+            if is_unlisted {
+                // The directory names the new copy in place of this one.
+                self.counters.replaced += 1;
+                self.epochs.note_replaced();
+                self.take_out(frame, false);
+            } else {
+                // This one was reported anew meanwhile: others may count on it.
+                self.ask_for_others(frame);
+            }
+        } else if on_disk {
             self.drop_replaced(frame);
-        } else if self.pool.serving() > self.pool.target() {
+        } else if put.why == Refusal::Obsolete {
+            self.take_out(frame, true);
+        } else {
+            // The directory may name the other node, which has lost the page again.
+            self.report(frame);
+        }
+        if put.stored == 0 && self.pool.serving() > self.pool.target() {
             self.retry_at_ns = Some(now_ns.saturating_add(RETRY_NS));
         }
     }

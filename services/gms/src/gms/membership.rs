@@ -35,7 +35,7 @@ impl Gms {
     }
 
     fn adopt(&mut self, version: MapVersion, previous: MapVersion, members: NodeSet) {
-        let was_member = self.view.is_member();
+        let (was_member, was_settled) = (self.view.is_member(), self.view.is_settled());
         let change = self.view.adopt(version, previous, members);
         self.counters.maps += 1;
         let map = Message::Map {
@@ -46,7 +46,7 @@ impl Gms {
         self.tell(change.audience, map);
         self.parked.clear();
         if !change.old.members().minus(&members).is_empty() {
-            self.forget_nodes();
+            self.forget_nodes(was_settled);
         }
         self.part_from_others();
         self.begin_reports(&change.old, change.in_step);

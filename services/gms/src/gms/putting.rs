@@ -148,7 +148,7 @@ impl Gms {
         put.why = why;
         let is_final = matches!(
             why,
-            Refusal::Older | Refusal::Copies | Refusal::DirectoryFull
+            Refusal::Older | Refusal::Obsolete | Refusal::Copies | Refusal::DirectoryFull
         );
         let tries = !is_final && put.may_try_again() && self.view.is_member();
         let next = if tries { self.draw_node(leg.put) } else { None };

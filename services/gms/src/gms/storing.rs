@@ -146,15 +146,15 @@ impl Gms {
         let copy = held.and_then(|held| self.pool.resident(held)).copied();
         let is_same = copy.is_some_and(|copy| copy.page.version == page.version);
         let is_listed = copy.is_some_and(|copy| copy.is_listed);
-        if why.is_none() && is_same && is_listed {
+        if why.is_none() && is_same && is_listed && moved_from.is_none() {
             self.pool.end_grant(frame);
             let grant = self.grant_again(from);
             self.out.send(from, Message::Stored { sequence, grant });
             return Ok(());
         }
-        // One that moves may turn out not to count, and must not take the place of one that does.
-        let is_older = copy.is_some_and(|copy| copy.page.version > page.version)
-            || (is_same && moved_from.is_some());
+        // A page that moves may turn out not to count, and must not take the place of one that does; nor is anything gained if one
+        // that waits to be listed makes way for the same.
+        let is_older = copy.is_some_and(|copy| copy.page.version > page.version) || is_same;
         if let Some(why) = why.or(is_older.then_some(Refusal::Older)) {
             self.pool.end_grant(frame);
             self.refuse(putter, why);
@@ -253,7 +253,7 @@ impl Gms {
         if tells && let Some(directory) = self.view.map().directory_node(hash) {
             self.out.send(directory, Message::Remove { hash, name });
         }
-        self.refuse(resident.putter, Refusal::Older);
+        self.refuse(resident.putter, Refusal::Obsolete);
     }
 
     /// Copies of a page below a version are needed no more.
