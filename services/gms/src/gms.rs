@@ -11,6 +11,7 @@ mod service;
 mod storing;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 use mapwire_service::Broken;
 use mapwire_wire::NodeId;
@@ -21,7 +22,7 @@ use crate::directory::{Directory, PlainRows};
 use crate::epochs::Epochs;
 use crate::map::Map;
 use crate::message::{Message, Request};
-use crate::name::PageName;
+use crate::name::{PageHash, PageName};
 use crate::nodes::{MAX_NODES, NodeSet};
 use crate::outbox::Outbox;
 use crate::outcome::Outcome;
@@ -38,6 +39,16 @@ enum Stage {
     Drains,
     /// It has told everybody.
     Leaves,
+}
+
+/// A storing node asks whether it may drop a copy.
+#[derive(Clone, Copy, Debug)]
+struct Spare {
+    from: NodeId,
+    frame: u32,
+    stamp: u32,
+    hash: PageHash,
+    name: PageName,
 }
 
 /// Pages that must be reported because of a new map.
@@ -75,6 +86,8 @@ pub struct Gms {
     directory: Directory<PlainRows>,
     /// Newest versions of pages that are listed no more, while reports of older ones may come.
     newest: BTreeMap<PageName, u32>,
+    /// Questions of storing nodes that wait until the map is settled.
+    parked_spares: Vec<Spare>,
     /// Requests that wait until the map is settled.
     parked: VecDeque<Request>,
     pool: Pool,
@@ -116,6 +129,7 @@ impl Gms {
             },
             directory: Directory::new(PlainRows::new(config.row_size, config.directory_bytes)),
             newest: BTreeMap::new(),
+            parked_spares: Vec::new(),
             parked: VecDeque::new(),
             pool: Pool::new(config.pool_first, config.pool_frames),
             evictions: BTreeSet::new(),
@@ -272,13 +286,13 @@ impl Gms {
                 hash,
                 name,
             } => {
-                let is_spared = self.spares(from, hash, name);
-                let spared = Message::Spared {
+                return self.handle_spare(Spare {
+                    from,
                     frame,
                     stamp,
-                    is_spared,
-                };
-                self.out.send(from, spared);
+                    hash,
+                    name,
+                });
             }
             Message::Spared {
                 frame,

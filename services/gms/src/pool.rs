@@ -13,6 +13,8 @@ use crate::name::PageName;
 pub(crate) enum Eviction {
     /// The directory node is asked whether there is another copy.
     Asking,
+    /// The directory node is asked whether it still names this copy.
+    Checking,
     /// It is put, under this number. The last report then had this stamp.
     Putting { number: u32, stamp: u32 },
 }

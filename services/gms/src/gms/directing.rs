@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use mapwire_service::Broken;
 use mapwire_wire::NodeId;
 
-use super::Gms;
+use super::{Gms, Spare};
 use crate::directory::Entry;
 use crate::map::{BUCKETS, Bucket};
 use crate::message::{BucketSet, Listing, Message, Operation, Request};
@@ -16,6 +16,8 @@ use crate::name::{PageHash, PageName};
 
 /// Storing nodes that a getpage is forwarded to, one after the other, at most.
 const MAX_ATTEMPTS: u8 = 8;
+/// Questions of a storing node that wait, at most.
+const MOST_SPARES: usize = 64 * super::donors::MAX_EVICTIONS;
 /// Pages whose newest version is remembered until a map is settled. Beyond it an older copy may come back.
 const MAX_NEWEST: usize = 1 << 16;
 
@@ -143,6 +145,9 @@ impl Gms {
         if !self.view.is_peer(from) {
             return None;
         }
+        // What the node asked about its copy before is answered by this.
+        self.parked_spares
+            .retain(|spare| spare.from != from || spare.name != name);
         let found = self.directory.lookup(name, hash);
         if self
             .newest
@@ -203,12 +208,32 @@ impl Gms {
         }
     }
 
-    /// Whether a storing node may drop its copy, because there is another. It is not listed any more then.
-    pub(super) fn spares(&mut self, from: NodeId, hash: PageHash, name: PageName) -> bool {
-        // Before all have reported, a copy may be listed that is no more.
-        let is_sure =
-            self.view.is_settled() && self.view.map().directory_node(hash) == Some(self.me());
-        if !is_sure {
+    /// A storing node asks whether it may drop its copy. Before all have reported, a copy may be listed that is no more: the answer waits.
+    pub(super) fn handle_spare(&mut self, spare: Spare) -> Result<(), Broken> {
+        if self.view.is_settled() {
+            self.answer_spare(&spare);
+            return Ok(());
+        }
+        let of_it = self.parked_spares.iter();
+        if of_it.filter(|parked| parked.from == spare.from).count() >= MOST_SPARES {
+            return Err(Broken);
+        }
+        self.parked_spares.push(spare);
+        Ok(())
+    }
+
+    pub(super) fn answer_spare(&mut self, spare: &Spare) {
+        let spared = Message::Spared {
+            frame: spare.frame,
+            stamp: spare.stamp,
+            is_spared: self.spares(spare.from, spare.hash, spare.name),
+        };
+        self.out.send(spare.from, spared);
+    }
+
+    /// Whether a storing node may drop its copy, because there is another, or because it is not listed. It is not listed any more then.
+    fn spares(&mut self, from: NodeId, hash: PageHash, name: PageName) -> bool {
+        if self.view.map().directory_node(hash) != Some(self.me()) || !self.view.is_peer(from) {
             return false;
         }
         // One that is not listed has moved: a copy that was given away or discarded is not there any more when it hears the answer.

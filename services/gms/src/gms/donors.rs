@@ -47,7 +47,7 @@ impl Gms {
             self.drop_replaced(frame);
         }
         for frame in moved {
-            self.ask_for_others(frame);
+            self.ask_about(frame, Eviction::Asking);
         }
     }
 
@@ -77,7 +77,7 @@ impl Gms {
         if resident.page.on_disk && self.epochs.may_drop(age_ms) {
             self.drop_replaced(frame);
         } else if self.evictions.len() < MAX_EVICTIONS && now_ns >= self.full_until_ns {
-            self.ask_for_others(frame);
+            self.ask_about(frame, Eviction::Asking);
         }
     }
 
@@ -87,12 +87,12 @@ impl Gms {
         self.take_out(frame, true);
     }
 
-    /// Asks the directory node whether there is another copy of a page, so that this one may be dropped.
-    fn ask_for_others(&mut self, frame: u32) {
+    /// Asks the directory node whether a copy may be dropped: because there is another, or because it is not listed any more.
+    fn ask_about(&mut self, frame: u32, why: Eviction) {
         let Some(resident) = self.pool.resident_mut(frame) else {
             return;
         };
-        resident.eviction = Some(Eviction::Asking);
+        resident.eviction = Some(why);
         let (stamp, page) = (resident.stamp, resident.page);
         self.evictions.insert(frame);
         if let Some(directory) = self.view.map().directory_node(page.hash) {
@@ -111,13 +111,22 @@ impl Gms {
         let Some(resident) = self.pool.resident(frame) else {
             return;
         };
-        if resident.stamp != stamp || resident.eviction != Some(Eviction::Asking) {
+        let asked = resident.eviction;
+        let was_asked = matches!(asked, Some(Eviction::Asking | Eviction::Checking));
+        if resident.stamp != stamp || !was_asked {
             return;
         }
         if is_spared {
             self.counters.replaced += 1;
             self.epochs.note_replaced();
             self.take_out(frame, false);
+            return;
+        }
+        if asked == Some(Eviction::Checking) {
+            self.evictions.remove(&frame);
+            if let Some(resident) = self.pool.resident_mut(frame) {
+                resident.eviction = None;
+            }
             return;
         }
         let mut page = resident.page;
@@ -144,7 +153,7 @@ impl Gms {
                 Some(Eviction::Putting { number: of, .. }) => of == number,
                 // It ended before it was noted.
                 Some(Eviction::Asking) => resident.page.name == put.page.name,
-                None => false,
+                Some(Eviction::Checking) | None => false,
             };
             is_own && resident.page.version == put.page.version
         });
@@ -174,16 +183,18 @@ impl Gms {
                 self.epochs.note_replaced();
                 self.take_out(frame, false);
             } else {
-                // This one was reported anew meanwhile: others may count on it.
-                self.ask_for_others(frame);
+                // This one was reported anew meanwhile, before the other or after.
+                self.ask_about(frame, Eviction::Checking);
             }
         } else if on_disk {
             self.drop_replaced(frame);
         } else if put.why == Refusal::Obsolete {
             self.take_out(frame, true);
-        } else {
-            // The directory may name the other node, which has lost the page again.
+        } else if put.why == Refusal::Gone {
+            // The directory may have named the other node, which has lost the page.
             self.report(frame);
+        } else {
+            self.ask_about(frame, Eviction::Checking);
         }
         if put.stored == 0 && self.pool.serving() > self.pool.target() {
             self.retry_at_ns = Some(now_ns.saturating_add(RETRY_NS));

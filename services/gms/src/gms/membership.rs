@@ -178,6 +178,9 @@ impl Gms {
         // What this node says to itself counts as said once it is taken.
         if self.reports.is_told && !self.out.has_own() && self.view.settle() {
             self.forget_buckets();
+            for spare in core::mem::take(&mut self.parked_spares) {
+                self.answer_spare(&spare);
+            }
             while let Some(request) = self.parked.pop_front() {
                 self.direct(request);
             }

@@ -187,7 +187,11 @@ impl Gms {
         };
         resident.stamp = stamp;
         resident.is_listed = false;
-        if resident.eviction == Some(Eviction::Asking) {
+        let is_asked = matches!(
+            resident.eviction,
+            Some(Eviction::Asking | Eviction::Checking)
+        );
+        if is_asked {
             resident.eviction = None;
             self.evictions.remove(&frame);
         }
