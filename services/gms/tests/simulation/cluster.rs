@@ -143,6 +143,11 @@ enum Packet {
         frame: usize,
         contents: u64,
     },
+    /// Contents of the sender's frame that its network interface reads as late as it may.
+    LateContents {
+        frame: usize,
+        from: usize,
+    },
     Message(Vec<u8>),
     /// The sender is dead.
     Gone(NodeId),
@@ -324,6 +329,10 @@ impl Cluster {
         match packet {
             None => {}
             Some(Packet::Contents { frame, contents }) => host.memory[frame] = contents,
+            Some(Packet::LateContents { frame, from: place }) => {
+                let contents = self.hosts[usize::from(from.0)].memory[place];
+                self.hosts[usize::from(to.0)].memory[frame] = contents;
+            }
             Some(Packet::Gone(node)) => {
                 host.told_gone.insert(node);
                 host.gms.handle_peer_gone(self.now_ns, node);
@@ -368,17 +377,19 @@ impl Cluster {
                     let from = (region.offset / FRAME_BYTES) as usize;
                     let frame = (at / FRAME_BYTES) as usize;
                     let contents = host.memory[from];
-                    (to, message.to_vec(), Some((frame, contents)))
+                    (to, message.to_vec(), Some((from, frame, contents)))
                 }
                 Some(other) => panic!("{other:?}"),
             };
             assert!(to.node != node && message.len() <= MAX_MESSAGE_BYTES);
-            if let Some((frame, contents)) = stored {
+            if let Some((from, frame, contents)) = stored {
                 if self.shape.is_mapped {
                     let peer = &mut self.hosts[usize::from(to.node.0)];
                     if !peer.told_gone.contains(&node) {
                         peer.memory[frame] = contents;
                     }
+                } else if self.random.chance(50) {
+                    self.send(node, to.node, Packet::LateContents { frame, from });
                 } else {
                     self.send(node, to.node, Packet::Contents { frame, contents });
                 }
