@@ -42,6 +42,7 @@
 
 extern crate alloc;
 
+mod ages;
 mod config;
 mod counters;
 mod directory;

@@ -1,10 +1,14 @@
 //! The frames of this node that serve others, and the pages in them.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use mapwire_wire::NodeId;
 
+use crate::ages::{age_ms, bin_of};
 use crate::message::{AGE_BINS, PageInfo};
 use crate::name::PageName;
 
@@ -413,23 +417,4 @@ impl Pool {
         }
         bins
     }
-}
-
-/// Times of last use are counted from long before a node's clock began.
-const BEFORE_NS: u64 = 1 << 62;
-
-/// When a page of this age was used last.
-pub(crate) fn last_use_ns(now_ns: u64, age_ms: u32) -> u64 {
-    now_ns.saturating_add(BEFORE_NS) - u64::from(age_ms) * 1_000_000
-}
-
-/// Milliseconds since the last use.
-pub(crate) fn age_ms(now_ns: u64, last_use_ns: u64) -> u32 {
-    let age_ns = now_ns.saturating_add(BEFORE_NS).saturating_sub(last_use_ns);
-    u32::try_from(age_ns / 1_000_000).unwrap_or(u32::MAX)
-}
-
-/// The bin of an age.
-pub(crate) fn bin_of(age_ms: u32) -> usize {
-    ((u32::BITS - age_ms.leading_zeros()) as usize).min(AGE_BINS - 1)
 }

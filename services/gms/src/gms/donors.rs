@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use super::Gms;
+use crate::ages::age_ms;
 use crate::message::{Message, Refusal};
 use crate::outcome::Outcome;
-use crate::pool::{Eviction, age_ms};
+use crate::pool::Eviction;
 use crate::puts::{Origin, Put};
 
 /// Pages that are on their way to other nodes at a time.

@@ -4,13 +4,14 @@ use mapwire_service::Broken;
 use mapwire_wire::NodeId;
 
 use super::{Gms, Stage};
+use crate::ages::{age_ms, last_use_ns};
 use crate::message::{
     FrameList, Listing, MAX_GRANTS, Message, Operation, PageInfo, Refusal, Request,
 };
 use crate::name::{PageHash, PageName};
 use crate::outbox::Contents;
 use crate::outcome::Outcome;
-use crate::pool::{Eviction, Resident, age_ms, last_use_ns};
+use crate::pool::{Eviction, Resident};
 use crate::requests::Asked;
 
 impl Gms {

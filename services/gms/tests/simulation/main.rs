@@ -6,14 +6,17 @@
 
 mod checks;
 mod cluster;
+mod programs;
 #[path = "../../../../tests/random.rs"]
 mod random;
+mod shape;
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use cluster::{Cluster, Seen, Shape};
+use cluster::Cluster;
 use random::Random;
+use shape::{Seen, Shape};
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
