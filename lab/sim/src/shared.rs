@@ -586,7 +586,13 @@ impl Observer for Programs {
     }
 
     fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> StoreBy {
-        let Act::Store { to, region, .. } = ask.act else {
+        let Act::Store {
+            to,
+            region,
+            at: there,
+            ..
+        } = ask.act
+        else {
             return StoreBy::Nothing { is_claimed: false };
         };
         if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
@@ -599,7 +605,10 @@ impl Observer for Programs {
         let address = FIRST_ADDRESS + region.offset;
         match self.segments.get(&(from, self.rank(to))) {
             Some(import) => StoreBy::Import(*import, address),
-            None => StoreBy::Place(address),
+            None => StoreBy::Place {
+                from: address,
+                to: FIRST_ADDRESS + there,
+            },
         }
     }
 

@@ -118,7 +118,7 @@ pub struct Driver<F: Fabric = JobFabric> {
     left_datagram: LeftDatagram,
     attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
-    pub(crate) left_store: Option<(Endpoint, Region)>,
+    pub(crate) left_store: Option<(Endpoint, Region, u64)>,
     /// What shared memories have counted that are closed.
     pub(crate) shared_before: mapwire_dsm::Counters,
     pub(crate) capture: Option<Capture>,

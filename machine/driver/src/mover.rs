@@ -149,15 +149,13 @@ pub(crate) fn bytes_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, piece: &Pie
     unsafe { Bytes::from_raw(from, piece.length as usize) }
 }
 
-/// Copies a minipage from this rank's privileged view, at `from`, to the same offset of a peer's.
+/// Copies a region from this rank's privileged view, at `from`, to the offset `at` of a peer's.
 #[inline]
-pub(crate) fn store_minipage(from: *const u8, peer: &MappedBuffer, offset: usize, length: usize) {
-    let to = peer
-        .at(offset, length)
-        .expect("minipage outside the segment");
+pub(crate) fn store_region(from: *const u8, peer: &MappedBuffer, at: usize, length: usize) {
+    let to = peer.at(at, length).expect("region outside the segment");
     // SAFETY: `from` is the start of `length` bytes of the privileged view (`MultiView::privileged` checked them), which stays
     // mapped while the port lives; the destination was checked above, and is another memory. The application may not
-    // store to the minipage meanwhile: the model takes its write access away before it asks for this copy.
+    // store to the region meanwhile: the model takes its write access away before it asks for this copy.
     unsafe { raw::copy(from, to, length) };
 }
 

@@ -214,18 +214,18 @@ impl SharedPort {
         Some((from as u64, bytes))
     }
 
-    /// Stores a region in place in a peer's privileged view, where that is mapped: the message that follows it through the ring is
+    /// Stores a region at the offset `at` of a peer's privileged view, where that is mapped: the message that follows it through the ring is
     /// published after it (x86 keeps stores in order; the ring's release store does so everywhere).
     #[inline]
-    fn store(&self, to: NodeId, region: &Region) -> Result<Stored, Broken> {
+    fn store(&self, to: NodeId, region: &Region, at: u64) -> Result<Stored, Broken> {
         let (offset, length) = (region.offset as usize, region.bytes as usize);
         // Ranks meet before any of them uses the memory, and know each other's views then.
         let Some(Some(peer)) = self.peers.get(usize::from(to.0)) else {
             return Err(Broken::NoView(to));
         };
         match (self.views.privileged(offset, length), peer) {
-            (Ok(from), Segment::Mapped(peer)) if peer.at(offset, length).is_some() => {
-                mover::store_minipage(from, peer, offset, length);
+            (Ok(from), Segment::Mapped(peer)) if peer.at(at as usize, length).is_some() => {
+                mover::store_region(from, peer, at as usize, length);
                 Ok(Stored::InPlace)
             }
             (Ok(from), &Segment::Imported(import)) => Ok(Stored::ByNic(import, from as u64)),
@@ -411,21 +411,21 @@ impl<F: Fabric> Driver<F> {
         }
     }
 
-    /// Stores a minipage in a peer's memory. A grant never goes out without its data. What the NIC is to store may need pages pinned:
+    /// Stores a region at the offset `at` of a peer's memory. A grant never goes out without its data. What the NIC is to store may need pages pinned:
     /// the page-fault handler leaves it to other threads, and with it all that the shared memory asks for next.
-    pub(crate) fn store_minipage(&mut self, to: Endpoint, region: &Region) {
+    pub(crate) fn store_region(&mut self, to: Endpoint, region: &Region, at: u64) {
         let Some(port) = &mut self.shared else {
             self.node.handle_stored(PROCESS, false);
             return;
         };
-        let stored = port.store(to.node, region);
+        let stored = port.store(to.node, region, at);
         let source = match self.capture.is_some() {
             true => port.source_of(region.offset, region.bytes),
             false => None,
         };
         match stored {
             Ok(Stored::ByNic(..)) if self.is_confined => {
-                self.left_store = Some((to, *region));
+                self.left_store = Some((to, *region, at));
                 self.node.leave_for_later();
                 return;
             }
@@ -459,10 +459,10 @@ impl<F: Fabric> Driver<F> {
     /// Carries out the store that the page-fault handler has left. Whether there was one.
     #[inline]
     pub(crate) fn make_up_store(&mut self) -> bool {
-        let Some((to, region)) = self.left_store.take() else {
+        let Some((to, region, at)) = self.left_store.take() else {
             return false;
         };
-        self.store_minipage(to, &region);
+        self.store_region(to, &region, at);
         true
     }
 }

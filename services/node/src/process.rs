@@ -180,13 +180,15 @@ impl Process {
                     Some(Action::Store {
                         to,
                         region,
+                        at,
                         message,
                     }) => {
-                        self.stores.begin(handler, to, region, message);
+                        self.stores.begin(handler, to, region, at, message);
                         Act::Store {
                             handler,
                             to,
                             region,
+                            at,
                         }
                     }
                     Some(Action::Protect { region, access }) => Act::Protect {

@@ -208,6 +208,7 @@ impl Service for SharedMemory {
             Some(region) => Action::Store {
                 to: receiver,
                 region,
+                at: region.offset,
                 message,
             },
         })

@@ -43,13 +43,15 @@ pub enum Action<'a> {
         /// The message: as long as a packet of the transport carries, at most.
         message: &'a [u8],
     },
-    /// Store this process's bytes of the region at the same place in the receiver's memory, then send the message: the bytes are
-    /// there when it is handled.
+    /// Store this process's bytes of the region into the receiver's memory, then send the message: the bytes are there when it is
+    /// handled.
     Store {
         /// The receiver.
         to: Endpoint,
-        /// Which bytes.
+        /// Which bytes of this process.
         region: Region,
+        /// Where the first of them goes, counted in bytes from the start of the receiver's memory.
+        at: u64,
         /// What follows them.
         message: &'a [u8],
     },

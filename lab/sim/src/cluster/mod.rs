@@ -150,8 +150,13 @@ pub enum StoreBy {
         /// What it is told.
         is_claimed: bool,
     },
-    /// In place: the peer's memory is mapped here, and the region begins at this address there as here.
-    Place(u64),
+    /// In place: the peer's memory is mapped here.
+    Place {
+        /// The region's first address here.
+        from: u64,
+        /// Where it goes there.
+        to: u64,
+    },
     /// By the network interface, through this import of the memory of which the region begins at this address here.
     Import(ImportId, u64),
 }

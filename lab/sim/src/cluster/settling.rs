@@ -118,9 +118,9 @@ impl Cluster {
                     StoreBy::Nothing { is_claimed } => {
                         host.node.handle_stored(ask.process, is_claimed);
                     }
-                    StoreBy::Place(address) => {
+                    StoreBy::Place { from, to: address } => {
                         let mut bytes = vec![0; region.bytes as usize];
-                        host.memory.read(ask.process.0, address, &mut bytes);
+                        host.memory.read(ask.process.0, from, &mut bytes);
                         host.node.handle_stored(ask.process, true);
                         stored.push((to, address, bytes));
                     }

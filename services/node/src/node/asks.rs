@@ -54,7 +54,7 @@ pub enum Act {
         /// Its export.
         export: ExportId,
     },
-    /// Store the process's bytes of the region at the same place in a peer's memory: in place where that is mapped here
+    /// Store the process's bytes of the region at a place of a peer's memory: in place where that is mapped here
     /// ([`handle_stored`](Node::handle_stored) says how it went), else by the NIC
     /// ([`store_by_import`](Node::store_by_import)). Until one of them is called nothing else of the process's services is asked.
     Store {
@@ -62,8 +62,10 @@ pub enum Act {
         handler: HandlerId,
         /// The peer.
         to: Endpoint,
-        /// Which bytes.
+        /// Which bytes of the process.
         region: Region,
+        /// Where the first of them goes, in bytes from the start of the peer's memory.
+        at: u64,
     },
     /// Give the program this access to the region's pages.
     Protect {
@@ -209,8 +211,8 @@ impl<D: TranslationDesign> Node<D> {
         }
     }
 
-    /// Has the NIC store the bytes that [`Act::Store`] named, which begin at `address` in the process's memory, into the same place of
-    /// the peer's memory, all of which is `import`. What follows them goes out behind them. The NIC reads the bytes until the peer has
+    /// Has the NIC store the bytes that [`Act::Store`] named, which begin at `address` in the process's memory, into their place in the
+    /// peer's memory, all of which is `import`. What follows them goes out behind them. The NIC reads the bytes until the peer has
     /// taken them ([`is_storing`](Self::is_storing)): a service changes them only when the peer has said so.
     ///
     /// # Errors

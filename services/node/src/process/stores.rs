@@ -30,6 +30,8 @@ struct Store {
     handler: HandlerId,
     to: Endpoint,
     region: Region,
+    /// Where the bytes go in the peer's memory.
+    at: u64,
     stage: Stage,
 }
 
@@ -72,6 +74,7 @@ impl Stores {
         handler: HandlerId,
         to: Endpoint,
         region: Region,
+        at: u64,
         message: &[u8],
     ) {
         self.message.clear();
@@ -80,6 +83,7 @@ impl Stores {
             handler,
             to,
             region,
+            at,
             stage: Stage::Asked,
         });
     }
@@ -205,7 +209,7 @@ impl Process {
             store.stage = Stage::Cutting { word };
             let command = CommandRepr::LongSend {
                 import,
-                offset: store.region.offset,
+                offset: store.at,
                 address,
                 length: store.region.bytes,
                 notify: false,
