@@ -6,10 +6,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::config::{Eviction, FaultService};
+use super::core::Core;
 use super::error::PagerError;
 use super::frames;
 use super::pager::Running;
-use super::signal::SelfService;
+use super::signal::Watched;
 use super::state::RegionState;
 use super::store::MAX_REGION_PAGES;
 use super::store::MAX_REGIONS;
@@ -25,7 +26,7 @@ pub struct Region {
     number: u32,
     memory: Mapping,
     /// Dropped before `pager`.
-    _service: Option<SelfService>,
+    _service: Option<Watched<Core>>,
     pager: Arc<Running>,
 }
 
@@ -82,7 +83,7 @@ pub(super) fn map(
             cause,
         })?;
     if core.config.service() == FaultService::FaultingThread {
-        region._service = Some(SelfService::start(core, region.range())?);
+        region._service = Some(Watched::start(core, region.range())?);
     }
     uffd_paging::register(&core.uffd, start, bytes, protect)
         .map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
