@@ -33,8 +33,8 @@
 //! a page of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
 //!
 //! # What callers must do
-//! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] and [`Region::unmap`]; the kernel's calls
-//!   would go past the store.
+//! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] and [`Region::unmap`], and move pages by
+//!   [`Region::remap`]; the kernel's calls would go past the store.
 //! - A forked child does not have the regions: it dies of SIGSEGV where it touches them, rather than read wrong data.
 
 mod bare;
