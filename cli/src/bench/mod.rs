@@ -7,6 +7,7 @@
 
 mod datagrams;
 mod exports;
+mod far;
 mod flags;
 pub(crate) mod job;
 pub(crate) mod measure;
@@ -133,6 +134,16 @@ const BENCHES: &[Bench] = &[
         name: "traffic",
         summary: "datagrams among 16 ranks of as many hosts, all to all and all to one, beside bare sockets; and how fairly it is shared",
         run: traffic::traffic,
+    },
+    Bench {
+        name: "far-scan",
+        summary: "walks over memory four times as large as its share of RAM, beside the kernel's bare copies and drops of pages",
+        run: far::scan,
+    },
+    Bench {
+        name: "far-fault",
+        summary: "a fault on a page of such memory that is away, beside a bare userfaultfd fault",
+        run: far::fault,
     },
     Bench {
         name: "study",

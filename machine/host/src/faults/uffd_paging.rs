@@ -10,6 +10,8 @@ use rustix::mm::UserfaultfdFlags;
 
 use super::uffd_abi::{REGISTER_MODE_MISSING, REGISTER_MODE_WP, TYPE, open, register_for};
 
+/// An event tells the thread that faulted.
+pub(crate) const FEATURE_THREAD_ID: u64 = 1 << 8;
 /// An event tells the address to the byte.
 pub(crate) const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 /// `UFFDIO_POISON`, Linux 6.6.
@@ -67,6 +69,8 @@ pub(crate) struct Event {
     pub(crate) address: usize,
     /// The access was a store.
     pub(crate) write: bool,
+    /// The thread that faulted; 0 if it is not told.
+    pub(crate) thread: u32,
 }
 
 /// A userfaultfd that catches the faults of system calls too. Reads from it do not block.
@@ -194,6 +198,8 @@ pub(crate) fn read_events(uffd: impl AsFd, events: &mut [Event; EVENTS]) -> Resu
             events[count] = Event {
                 address: word(16) as usize,
                 write: word(8) & (FAULT_WRITE | FAULT_WP) != 0,
+                // Four bytes, and four of nothing.
+                thread: u32::from_ne_bytes([message[24], message[25], message[26], message[27]]),
             };
             count += 1;
         }

@@ -5,9 +5,23 @@ use core::fmt::{self, Write};
 /// Bytes of the longest message.
 const MOST_BYTES: usize = 480;
 
-struct Line {
+/// Text of limited length, on the stack.
+pub(super) struct Line {
     bytes: [u8; MOST_BYTES],
     used: usize,
+}
+
+impl Line {
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: [0; MOST_BYTES],
+            used: 0,
+        }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
 }
 
 impl Write for Line {
@@ -22,13 +36,10 @@ impl Write for Line {
 
 /// Writes one line. What is too long is cut.
 pub(super) fn complain(message: fmt::Arguments<'_>) {
-    let mut line = Line {
-        bytes: [0; MOST_BYTES],
-        used: 0,
-    };
+    let mut line = Line::new();
     let _ = write!(line, "mapwire: {message}");
     line.used = line.used.min(MOST_BYTES - 1);
     let _ = line.write_str("\n");
     // A closed standard error is nothing that could be told.
-    let _ = rustix::io::write(rustix::stdio::stderr(), &line.bytes[..line.used]);
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }

@@ -16,7 +16,8 @@ use super::statistics::Counters;
 use super::store::{BackingStore, PageId};
 use crate::faults::uffd_abi::{self, FEATURE_FAULT_FLAG_WP, FEATURE_SIGBUS};
 use crate::faults::uffd_paging::{
-    self, FEATURE_EXACT_ADDRESS, FEATURE_MOVE, FEATURE_POISON, open_for_system_calls,
+    self, FEATURE_EXACT_ADDRESS, FEATURE_MOVE, FEATURE_POISON, FEATURE_THREAD_ID,
+    open_for_system_calls,
 };
 use crate::page::PAGE_BYTES;
 
@@ -52,7 +53,7 @@ impl Core {
     ) -> Result<Self, PagerError> {
         config.check()?;
         crate::page::check_page_size()?;
-        let (uffd, eviction) = open(&config)?;
+        let (uffd, eviction) = open(config.service(), config.eviction())?;
         // Victims that wait, and two batches on their way.
         let slots = config.victim_pages() + 3 * config.batch_pages() + MAX_BATCH_PAGES;
         let map = |pages: usize| {
@@ -182,14 +183,17 @@ impl Core {
 }
 
 /// A userfaultfd that can do what the configuration needs, and how it evicts.
-fn open(config: &PagerConfig) -> Result<(OwnedFd, Eviction), PagerError> {
-    let (uffd, by_thread) = match config.service() {
+pub(super) fn open(
+    service: FaultService,
+    wanted: Option<Eviction>,
+) -> Result<(OwnedFd, Eviction), PagerError> {
+    let (uffd, by_thread) = match service {
         FaultService::Threads(_) => (
             open_for_system_calls().map_err(|(device, call)| PagerError::UserfaultfdRefused {
                 device: device.into(),
                 call: call.into(),
             })?,
-            0,
+            FEATURE_THREAD_ID,
         ),
         FaultService::FaultingThread => (
             uffd_abi::open_userfaultfd().map_err(|(device, call)| PagerError::UserModeRefused {
@@ -207,12 +211,11 @@ fn open(config: &PagerConfig) -> Result<(OwnedFd, Eviction), PagerError> {
     let base = needed
         .iter()
         .fold(by_thread, |all, (feature, ..)| all | feature);
-    if config.eviction() != Some(Eviction::WriteProtect)
-        && uffd_abi::agree(&uffd, base | FEATURE_MOVE).is_ok()
+    if wanted != Some(Eviction::WriteProtect) && uffd_abi::agree(&uffd, base | FEATURE_MOVE).is_ok()
     {
         return Ok((uffd, Eviction::Move));
     }
-    if config.eviction() == Some(Eviction::Move) {
+    if wanted == Some(Eviction::Move) {
         return Err(PagerError::UserfaultfdTooOld {
             missing: "UFFDIO_MOVE",
             since: "6.8",

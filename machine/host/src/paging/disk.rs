@@ -255,3 +255,72 @@ impl DiskStore {
         Ok(file.metadata()?.blocks() * 512)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_child, lower_limit};
+
+    fn outgoing(page: u64, bytes: &[u8]) -> OutgoingPage<'_> {
+        let id = PageId { region: 7, page };
+        OutgoingPage { id, bytes }
+    }
+
+    #[test]
+    fn a_disk_that_is_full_says_how_to_make_space() {
+        for errno in [Os::NOSPC, Os::DQUOT] {
+            let text = failure("pwritev", errno).to_string();
+            assert!(text.contains("full: free space"), "{text}");
+        }
+        assert!(failure("pwritev", Os::IO).to_string().contains("pwritev"));
+    }
+
+    #[test]
+    fn a_file_longer_than_the_process_may_make_is_refused_before_it_is_written() {
+        in_child("long", || {
+            lower_limit(rustix::process::Resource::Fsize, 1 << 20);
+            let store = DiskStore::new("/tmp").unwrap();
+            assert_eq!(store.add_region(0, 256), Ok(()));
+            let error = store.add_region(1, 1).unwrap_err();
+            assert!(error.to_string().contains("ulimit -f"), "{error}");
+            store.remove_region(0);
+            assert_eq!(store.add_region(1, 256), Ok(()));
+        });
+    }
+
+    #[test]
+    fn regions_lie_side_by_side_and_gaps_are_used_again() {
+        let store = DiskStore::new("/tmp").unwrap();
+        for region in 0..3 {
+            store.add_region(region, 10).unwrap();
+        }
+        store.remove_region(1);
+        store.add_region(7, 10).unwrap();
+        store.add_region(8, 11).unwrap();
+        let first = |region| store.offset(PageId { region, page: 0 }).unwrap() / 4096;
+        assert_eq!([0, 7, 2, 8].map(first), [0, 10, 20, 30]);
+        for id in [
+            PageId {
+                region: 7,
+                page: 10,
+            },
+            PageId { region: 1, page: 0 },
+            PageId {
+                region: u32::MAX,
+                page: 0,
+            },
+        ] {
+            assert_eq!(store.offset(id), Err(StoreError::Missing(id)));
+        }
+        let missing = store.store(&[outgoing(10, &[0; 4096])]).unwrap_err();
+        assert!(
+            missing.to_string().contains("page 10 of region 7"),
+            "{missing}"
+        );
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error() {
+        assert!(DiskStore::new("/nowhere/at/all").is_err());
+    }
+}

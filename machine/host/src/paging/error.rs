@@ -101,6 +101,16 @@ pub enum PagerError {
         /// Bytes of the region.
         region_bytes: usize,
     },
+    /// Pages cannot move onto themselves.
+    #[error("{bytes} bytes at {from} and at {to} overlap: move them in parts that do not")]
+    Overlap {
+        /// First byte of the one range.
+        from: usize,
+        /// First byte of the other.
+        to: usize,
+        /// Length of both.
+        bytes: usize,
+    },
     /// The store refused the region.
     #[error("the backing store takes no region of {pages} pages: {cause}")]
     Store {

@@ -7,6 +7,7 @@ use super::checksum::is_zero;
 use super::config::Eviction;
 use super::core::{Core, Guard};
 use super::frames;
+use super::slots::Slots;
 use super::store::StoreError;
 use super::table::{AHEAD, COPY, Entry, PageState, REFERENCED, WAITED};
 use crate::faults::{uffd_abi, uffd_paging};
@@ -24,12 +25,12 @@ impl Core {
         state.evicting = true;
         let made = match self.eviction {
             Eviction::Move => {
-                let few = self.config.victim_pages() + self.config.batch_pages();
-                if state
-                    .slots
-                    .as_ref()
-                    .is_some_and(|slots| slots.victims() < few)
-                {
+                // So many that the oldest batch has had its second chance.
+                let enough = self.config.victim_pages() + self.config.batch_pages();
+                let victims = |state: &Guard<'_>| state.slots.as_ref().map_or(0, Slots::victims);
+                let mut before = usize::MAX;
+                while victims(&state) < enough && victims(&state) != before {
+                    before = victims(&state);
                     state = self.take_victims(state);
                 }
                 let made;

@@ -62,6 +62,15 @@ pub(super) fn drop_pages(address: usize, bytes: usize) -> Result<(), Errno> {
     unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontNeed) }
 }
 
+/// Copies pages of a region to others, as the program itself might. May fault on each.
+pub(super) fn copy_pages(from: usize, to: usize, bytes: usize) {
+    let from = core::ptr::with_exposed_provenance::<u8>(from);
+    let to = core::ptr::with_exposed_provenance_mut::<u8>(to);
+    // SAFETY: both ranges are of one region, do not overlap, and are left alone by the program meanwhile: `Region::remap` has
+    // checked the first two and demands the third. No lock is held that serving the faults would take.
+    unsafe { crate::memory::raw::copy(from, to, bytes) }
+}
+
 /// The bytes of a page that the batch has claimed.
 pub(super) fn bytes_of(item: &Item) -> &[u8] {
     let start = core::ptr::with_exposed_provenance::<u8>(item.memory);

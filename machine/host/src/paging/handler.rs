@@ -9,10 +9,36 @@ use rustix::io::Errno;
 
 use super::core::Core;
 use super::error::PagerError;
+use super::follow::Follower;
 use super::serve::Served;
 use crate::descriptors::above_stdio;
 use crate::faults::uffd_paging::{self, EVENTS, Event};
 use crate::page::PAGE_BYTES;
+
+/// What serves page faults.
+pub(super) trait Serves: Send + Sync + 'static {
+    /// Where their events come from.
+    fn uffd(&self) -> &OwnedFd;
+
+    /// Serves one. `may_wait` on the thread that faulted, which can wait for the work of others. Whether that thread is to try again,
+    /// now or once it is woken.
+    fn serve(&self, event: Event, may_wait: bool) -> bool;
+}
+
+impl Serves for Core {
+    fn uffd(&self) -> &OwnedFd {
+        &self.uffd
+    }
+
+    fn serve(&self, event: Event, may_wait: bool) -> bool {
+        let served = self.serve_fault(event.address, event.write, may_wait);
+        if served == Served::Refused {
+            // It tries again, and meets what is there now: poison, or no memory.
+            self.wake(event.address & !(PAGE_BYTES - 1), PAGE_BYTES);
+        }
+        served != Served::Refused
+    }
+}
 
 /// Threads that serve faults until this is dropped.
 #[derive(Debug)]
@@ -22,7 +48,7 @@ pub(super) struct Handlers {
 }
 
 impl Handlers {
-    pub(super) fn start(core: &Arc<Core>, threads: usize) -> Result<Self, PagerError> {
+    pub(super) fn start(server: &Arc<impl Serves>, threads: usize) -> Result<Self, PagerError> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .and_then(above_stdio)
             .map_err(|errno| PagerError::system("eventfd", 0, 0, errno))?;
@@ -31,13 +57,14 @@ impl Handlers {
             threads: Vec::with_capacity(threads),
         };
         for _ in 0..threads {
-            let (core, stop) = (Arc::clone(core), Arc::clone(&handlers.stop));
+            let (server, stop) = (Arc::clone(server), Arc::clone(&handlers.stop));
             let thread = std::thread::Builder::new()
                 .name("mapwire-pager".into())
                 .spawn(move || {
                     // A handler of the program that touches a region here would wait for this thread.
                     crate::masking::mask_for_good();
-                    serve_until_stopped(&core, &stop);
+                    crate::scheduling::ask_for_short_turns();
+                    serve_until_stopped(&*server, &stop);
                 })
                 .map_err(|error| PagerError::Thread {
                     errno: error.into(),
@@ -58,18 +85,20 @@ impl Drop for Handlers {
     }
 }
 
-fn serve_until_stopped(core: &Core, stop: &OwnedFd) {
+fn serve_until_stopped(server: &impl Serves, stop: &OwnedFd) {
     let mut events = [Event::default(); EVENTS];
+    let mut follower = Follower::new();
     loop {
-        match uffd_paging::read_events(&core.uffd, &mut events) {
+        match uffd_paging::read_events(server.uffd(), &mut events) {
             Ok(count) => {
                 for event in &events[..count] {
-                    serve(core, *event);
+                    follower.fault(event.thread);
+                    server.serve(*event, false);
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {
                 let mut fds = [
-                    PollFd::from_borrowed_fd(core.uffd.as_fd(), PollFlags::IN),
+                    PollFd::from_borrowed_fd(server.uffd().as_fd(), PollFlags::IN),
                     PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
                 ];
                 let _ = poll(&mut fds, None);
@@ -85,12 +114,5 @@ fn serve_until_stopped(core: &Core, stop: &OwnedFd) {
                 return;
             }
         }
-    }
-}
-
-fn serve(core: &Core, event: Event) {
-    if core.serve(event.address, event.write, false) == Served::Refused {
-        // It tries again, and meets what is there now: poison, or no memory.
-        core.wake(event.address & !(PAGE_BYTES - 1), PAGE_BYTES);
     }
 }

@@ -33,10 +33,11 @@
 //! a page of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
 //!
 //! # What callers must do
-//! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] and [`Region::unmap`]; the kernel's calls
-//!   would go past the store.
+//! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] and [`Region::unmap`], and move pages by
+//!   [`Region::remap`]; the kernel's calls would go past the store.
 //! - A forked child does not have the regions: it dies of SIGSEGV where it touches them, rather than read wrong data.
 
+mod bare;
 mod batch;
 mod buffers;
 mod checksum;
@@ -48,11 +49,13 @@ mod disk;
 mod error;
 mod evict;
 mod fill;
+mod follow;
 #[allow(unsafe_code)]
 mod frames;
 mod handler;
 #[allow(unsafe_code)]
 mod local;
+mod minor;
 mod pager;
 mod range;
 mod region;
@@ -69,6 +72,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use bare::BarePages;
 pub use config::{Eviction, FaultService, PagerConfig};
 pub use disk::DiskStore;
 pub use error::PagerError;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::config::{Eviction, FaultService};
+use super::core::Core;
 use super::error::PagerError;
 use super::frames;
 use super::pager::Running;
-use super::signal::SelfService;
+use super::signal::Watched;
 use super::state::RegionState;
 use super::store::MAX_REGION_PAGES;
 use super::store::MAX_REGIONS;
@@ -25,7 +26,7 @@ pub struct Region {
     number: u32,
     memory: Mapping,
     /// Dropped before `pager`.
-    _service: Option<SelfService>,
+    _service: Option<Watched<Core>>,
     pager: Arc<Running>,
 }
 
@@ -82,7 +83,7 @@ pub(super) fn map(
             cause,
         })?;
     if core.config.service() == FaultService::FaultingThread {
-        region._service = Some(SelfService::start(core, region.range())?);
+        region._service = Some(Watched::start(core, region.range())?);
     }
     uffd_paging::register(&core.uffd, start, bytes, protect)
         .map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
@@ -129,6 +130,45 @@ impl Region {
         self.pager
             .core()
             .discard(self.number, first as u64, pages as u64);
+        Ok(())
+    }
+
+    /// Moves the whole pages of `bytes` bytes from byte `from` to byte `to`, in place of what is there, as `mremap` does; where they
+    /// were is zero then. Both offsets are multiples of 4096, and the ranges do not overlap. Nobody else may use either meanwhile.
+    ///
+    /// Takes as long as reading and writing the pages: each comes into RAM on its way.
+    ///
+    /// # Errors
+    /// A range is not within the region, overlaps the other, or does not begin on a page.
+    pub fn remap(&self, from: usize, bytes: usize, to: usize) -> Result<(), PagerError> {
+        /// Pages that are twice in RAM or in the store.
+        const STEP: usize = 64 * PAGE_BYTES;
+        let bytes = bytes / PAGE_BYTES * PAGE_BYTES;
+        for offset in [from, to] {
+            if !offset.is_multiple_of(PAGE_BYTES) {
+                return Err(PagerError::Unaligned {
+                    address: self.range().start.wrapping_add(offset),
+                });
+            }
+            let end = offset.checked_add(bytes);
+            if end.is_none_or(|end| end > self.bytes()) {
+                return Err(PagerError::OutOfRange {
+                    offset,
+                    bytes,
+                    region_bytes: self.bytes(),
+                });
+            }
+        }
+        if from.abs_diff(to) < bytes {
+            return Err(PagerError::Overlap { from, to, bytes });
+        }
+        for at in (0..bytes).step_by(STEP) {
+            let step = STEP.min(bytes - at);
+            self.discard(to + at, step)?;
+            let start = self.range().start;
+            frames::copy_pages(start + from + at, start + to + at, step);
+            self.discard(from + at, step)?;
+        }
         Ok(())
     }
 

@@ -2,38 +2,44 @@
 
 use std::sync::Arc;
 
-use super::core::Core;
 use super::error::PagerError;
-use super::serve::Served;
+use super::handler::Serves;
+use crate::faults::uffd_paging::Event;
 use crate::faults::{FaultInfo, FaultKind, FaultSignal, Resolution, Watch, watch};
 
 /// Serves the faults of a range until this is dropped.
 #[derive(Debug)]
-pub(super) struct SelfService {
-    /// Dropped before `core`: the handler uses it.
+pub(super) struct Watched<S> {
+    /// Dropped before the server: the handler uses that.
     _watch: Watch,
-    _core: Arc<Core>,
+    _server: Arc<S>,
 }
 
-impl SelfService {
+impl<S: Serves> Watched<S> {
     pub(super) fn start(
-        core: &Arc<Core>,
+        server: &Arc<S>,
         range: core::ops::Range<usize>,
     ) -> Result<Self, PagerError> {
-        let context = Arc::as_ptr(core).expose_provenance();
+        let context = Arc::as_ptr(server).expose_provenance();
         Ok(Self {
-            _watch: watch(range, FaultSignal::Bus, context, serve)?,
-            _core: Arc::clone(core),
+            _watch: watch(range, FaultSignal::Bus, context, serve::<S>)?,
+            _server: Arc::clone(server),
         })
     }
 }
 
-fn serve(fault: &FaultInfo) -> Resolution {
-    // SAFETY: the context is the `Core` of a `SelfService`, which keeps it until its watch is dropped; that waits for handlers
-    // that run.
-    let core = unsafe { &*core::ptr::with_exposed_provenance::<Core>(fault.context) };
-    match core.serve(fault.address, fault.kind == FaultKind::Write, true) {
-        Served::Retry | Served::Later => Resolution::Retry,
-        Served::Refused => Resolution::Refuse,
+fn serve<S: Serves>(fault: &FaultInfo) -> Resolution {
+    // SAFETY: the context is the server of a `Watched<S>`, which keeps it until its watch is dropped; that waits for handlers that
+    // run.
+    let server = unsafe { &*core::ptr::with_exposed_provenance::<S>(fault.context) };
+    let event = Event {
+        address: fault.address,
+        write: fault.kind == FaultKind::Write,
+        thread: 0,
+    };
+    if server.serve(event, true) {
+        Resolution::Retry
+    } else {
+        Resolution::Refuse
     }
 }

@@ -50,6 +50,39 @@ fn only_whole_pages_within_the_region_are_discarded() {
 }
 
 #[test]
+fn pages_that_are_moved_leave_zeros_behind() {
+    each(|config, name| {
+        let pager = local(config);
+        let region = pager.map(200 * PAGE_BYTES, None).unwrap();
+        for page in 0..200 {
+            store(&region, page * WORDS, page as u64 + 1);
+        }
+        for (from, bytes, to, says) in [
+            (1, PAGE_BYTES, 0, "multiple of 4096"),
+            (0, PAGE_BYTES, 200 * PAGE_BYTES, "not within"),
+            (0, usize::MAX, PAGE_BYTES, "not within"),
+            (0, 2 * PAGE_BYTES, PAGE_BYTES, "overlap"),
+        ] {
+            let error = region.remap(from, bytes, to).unwrap_err().to_string();
+            assert!(error.contains(says), "{name}: {error}");
+        }
+        region.remap(0, 90 * PAGE_BYTES, 100 * PAGE_BYTES).unwrap();
+        for page in 0..200 {
+            let expected = match page {
+                0..90 => 0,
+                100..190 => page - 99,
+                _ => page + 1,
+            };
+            assert_eq!(
+                load(&region, page * WORDS),
+                expected as u64,
+                "{name} {page}"
+            );
+        }
+    });
+}
+
+#[test]
 fn nothing_is_left_of_a_pager_that_is_dropped() {
     in_child("leaks", || {
         let counts = || {

@@ -1,0 +1,162 @@
+//! Serves faults on pages that are in RAM: victims, pages that stores were barred from, and pages told of late.
+
+use super::batch::{Batch, Item, Progress};
+use super::core::{Core, Guard};
+use super::fill::Filling;
+use super::store::{PageId, StoreError};
+use super::table::{AHEAD, COPY, Entry, PROTECTED, PageState, REFERENCED};
+use crate::faults::{uffd_abi, uffd_paging};
+use crate::page::PAGE_BYTES;
+
+impl Core {
+    /// Maps a victim again, and those that are likely to follow.
+    pub(super) fn rescue(&self, mut state: Guard<'_>, id: PageId) {
+        let prediction = self.predict(&mut state, id);
+        let mut batch = Batch::new();
+        let considered = Self::claim_ahead(
+            &mut state,
+            id,
+            prediction,
+            PageState::Victim,
+            &mut batch,
+            |_, _| Some(u32::MAX),
+        );
+        if let Some(region) = state.region(id.region) {
+            region.reads.cut(prediction, id.page, considered);
+        }
+        for item in batch.items_mut() {
+            item.memory = self.slot_address(item.slot);
+            if let Some(slots) = &mut state.slots {
+                slots.take_victim(item.slot);
+            }
+        }
+        drop(state);
+        batch.sort();
+        let filling = Filling {
+            from: PageState::Victim,
+            by_slots: true,
+            write: false,
+        };
+        self.bring(&mut batch, filling, id);
+        let mut state = self.lock();
+        let mut hits = 0;
+        for item in batch.items() {
+            let before = state.entry(item.id);
+            let Some(slots) = &mut state.slots else {
+                continue;
+            };
+            match item.progress {
+                Progress::Mapped => slots.put_vacant(item.slot),
+                Progress::Copied => slots.put_free(item.slot),
+                _ => slots.put_victim(item.slot, item.id),
+            }
+            if item.progress == Progress::Copied {
+                state.frames += 1;
+            }
+            hits += usize::from(before.has(AHEAD) && item.id == id);
+            let entry = match item.progress {
+                Progress::Mapped | Progress::Copied => before
+                    .in_state(PageState::Resident)
+                    .at(state.clock.insert(item.id))
+                    .without(AHEAD)
+                    .with_if(REFERENCED, item.id == id)
+                    .with_if(AHEAD, item.id != id),
+                _ => before.in_state(PageState::Victim),
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        self.counters.rescued_pages.add(batch.items().len());
+        self.counters.ahead_hits.add(hits);
+        self.counters.minor_faults.add(1);
+        self.notify(state);
+    }
+
+    /// Opens a protected page to stores, and those that are likely to follow.
+    pub(super) fn unprotect(&self, mut state: Guard<'_>, id: PageId) {
+        let Some(region) = state.region(id.region) else {
+            return;
+        };
+        let prediction = region.writes.fault(id.page);
+        let mut batch = Batch::new();
+        for step in 0..=prediction.ahead {
+            let Some(page) = prediction.page(id.page, step as i64) else {
+                break;
+            };
+            let next = PageId { page, ..id };
+            let entry = state.entry(next);
+            if entry.state() == PageState::Resident && entry.has(PROTECTED) && !batch.is_full() {
+                state.claim(next, &mut batch);
+            }
+        }
+        drop(state);
+        batch.sort();
+        let wanted = |item: &Item| item.progress == Progress::Claimed;
+        let call = |address, _, bytes| {
+            let done = uffd_abi::write_protect(&self.uffd, address, bytes, false);
+            self.wake(address, bytes);
+            (if done.is_ok() { bytes } else { 0 }, done)
+        };
+        self.for_runs(
+            &mut batch,
+            false,
+            wanted,
+            Progress::Mapped,
+            call,
+            |item, errno| {
+                item.progress = Progress::Failed(StoreError::System {
+                    call: "ioctl(UFFDIO_WRITEPROTECT)",
+                    errno: errno.into(),
+                });
+            },
+        );
+        let mut state = self.lock();
+        for item in batch.items() {
+            let entry = state.entry(item.id).in_state(PageState::Resident);
+            let is_open = item.progress == Progress::Mapped;
+            let entry = if is_open {
+                entry.without(COPY | PROTECTED)
+            } else {
+                entry
+            };
+            if state.publish(item.id, entry) {
+                self.wake(item.address, PAGE_BYTES);
+            }
+        }
+        self.counters.minor_faults.add(1);
+        self.notify(state);
+    }
+
+    /// Gives up a page.
+    pub(super) fn lose(&self, mut state: Guard<'_>, id: PageId, cause: StoreError) {
+        let mut batch = Batch::new();
+        state.claim(id, &mut batch);
+        drop(state);
+        let item = &batch.items()[0];
+        self.poison(item, cause);
+        let mut state = self.lock();
+        state.publish(id, Entry::new(PageState::Poisoned));
+        self.wake(item.address, PAGE_BYTES);
+        self.notify(state);
+    }
+
+    /// A fault on a page that should be mapped: mostly it was told late. Where the program itself dropped the page, past the
+    /// pager, it reads zeros, as it must expect.
+    pub(super) fn look_again(&self, mut state: Guard<'_>, id: PageId) {
+        let mut batch = Batch::new();
+        state.claim(id, &mut batch);
+        drop(state);
+        let address = batch.items()[0].address;
+        let (_, zeroed) = uffd_paging::zero(&self.uffd, address, PAGE_BYTES);
+        let mut state = self.lock();
+        let entry = state.entry(id).in_state(PageState::Resident);
+        let entry = match zeroed {
+            Ok(()) => entry.without(COPY | PROTECTED),
+            Err(_) => entry,
+        };
+        state.publish(id, entry);
+        self.wake(address, PAGE_BYTES);
+        self.notify(state);
+    }
+}
