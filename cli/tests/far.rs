@@ -1,0 +1,169 @@
+//! `mapwire far`: programs that are larger than what they get of the RAM, and what goes wrong before they start.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{Done, Place};
+
+/// Where the library must be, that cargo builds with the workspace. `false`, and a word of it: userfaultfd is refused here.
+fn can_start(place: &Place) -> bool {
+    let library = Path::new(env!("CARGO_BIN_EXE_mapwire")).with_file_name("libmapwire_far.so");
+    assert!(
+        library.exists(),
+        "{library:?} is missing: cargo build -p mapwire-far"
+    );
+    let done = far(place, &["--local", "8M", "--", "true"]);
+    if done.err().contains("userfaultfd") {
+        println!("skipped: {}", done.err());
+        return false;
+    }
+    done.code(0);
+    true
+}
+
+fn far(place: &Place, args: &[&str]) -> Done {
+    place.run(&[&["far"], args].concat())
+}
+
+/// Lines of numbers that follow no order.
+fn numbers(lines: u64) -> String {
+    let line = |at: u64| format!("{:016x}\n", at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    (0..lines).map(line).collect()
+}
+
+#[test]
+fn a_file_larger_than_the_limit_is_sorted_as_without_it() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let text = numbers(1_500_000);
+    place.write("numbers", &text);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let line = [
+        "sort",
+        "-S",
+        "100M",
+        "--parallel=2",
+        "-o",
+        "sorted",
+        "numbers",
+    ];
+    let done = far(
+        &place,
+        &[
+            &["--local", "16M", "--stats", "--disk", ".", "--"],
+            &line[..],
+        ]
+        .concat(),
+    );
+    let done = done.code(0);
+    let sorted = std::fs::read_to_string(place.folder.join("sorted")).unwrap();
+    assert!(sorted.lines().eq(lines), "it is not sorted");
+    // It did not fit: pages went, and came again.
+    let err = done.err();
+    let figure = |name: &str, at: usize| -> f64 {
+        let line = done
+            .err
+            .lines()
+            .find(|line| line.trim_start().starts_with(name));
+        let words = line.map(str::split_whitespace);
+        words
+            .and_then(|mut words| words.nth(at)?.parse().ok())
+            .unwrap_or_else(|| panic!("no {name}: {err}"))
+    };
+    assert!(figure("memory", 1) <= 17.0, "{}", done.err());
+    assert!(figure("pages out", 2) > 5_000.0, "{}", done.err());
+    assert!(figure("pages in", 2) > 1_000.0, "{}", done.err());
+}
+
+#[test]
+fn the_code_of_the_program_is_passed_on_and_its_name_and_arguments_are_as_given() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let done = far(
+        &place,
+        &[
+            "--local",
+            "8M",
+            "--",
+            "sh",
+            "-c",
+            "echo $0 $1; exit 7",
+            "a b",
+            "-- c",
+        ],
+    );
+    assert_eq!(done.code(7).out(), "a b -- c\n");
+}
+
+#[test]
+fn limits_that_make_no_sense_are_told_with_their_values() {
+    let place = Place::new();
+    for (limit, said) in [
+        ("0", "--local 0: too little; give at least 1M"),
+        ("4095", "--local 4095: too little; give at least 1M"),
+        ("200T", "--local 200T: beyond the address space"),
+        ("99999999T", "more than 64 bits can hold"),
+        ("much", "--local: invalid size `much`"),
+        ("-1", "-1"),
+    ] {
+        let local = format!("--local={limit}");
+        far(&place, &[&local, "--", "true"]).code(2).says(said);
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let place = Place::new();
+    let with = |args: &[&str]| far(&place, &[&["--local", "8M"], args].concat());
+    with(&["--", "no-such-program"])
+        .code(127)
+        .says("no-such-program: program not found");
+    with(&["--", "/tmp"]).code(126).says("/tmp: is a folder");
+    with(&["--disk", "/no/such/folder", "--", "true"])
+        .code(2)
+        .says("--disk /no/such/folder: cannot keep a file there: No such file or directory");
+    with(&[]).code(2).says("<PROGRAM>");
+    far(&place, &["--", "true"]).code(2).says("--local <SIZE>");
+}
+
+#[test]
+fn a_program_that_takes_no_library_is_not_started_without_far_memory() {
+    let place = Place::new();
+    let source = place.write("static.c", "int main(void) { return 0; }\n");
+    let program = place.folder.join("static");
+    let built = Command::new("cc")
+        .arg("-static")
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .output();
+    if !built.is_ok_and(|built| built.status.success()) {
+        println!("skipped: no static program can be built here");
+        return;
+    }
+    far(&place, &["--local", "8M", "--", program.to_str().unwrap()])
+        .code(126)
+        .says("is statically linked, so that nothing can be preloaded");
+}
+
+#[test]
+fn a_disk_without_files_that_have_no_name_is_told_by_the_program_before_it_runs() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    far(
+        &place,
+        &["--local", "8M", "--disk", "/proc", "--", "echo", "ran"],
+    )
+    .code(126)
+    .says("cannot make a file in /proc")
+    .says("--disk");
+}
