@@ -1,5 +1,6 @@
 //! The kernel's calls of which a pager consists, without a pager: the limits that benches put beside it.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno as Os;
@@ -116,33 +117,33 @@ impl BarePages {
             .map_err(|errno| PagerError::system("madvise", start, bytes, errno))
     }
 
-    /// Has `store` take or give pages 0 to `pages` - 1 of region `region`, `batch` at a time, which nobody uses.
+    /// Has `store` take or give some pages of its region 0, `batch` at a time, which nobody uses.
     ///
     /// # Errors
     /// What the store refuses.
     pub fn stream(
         &self,
         store: &dyn BackingStore,
-        region: u32,
-        pages: usize,
+        pages: Range<usize>,
         batch: usize,
         fetch: bool,
     ) -> Result<(), StoreError> {
         let batch = batch.clamp(1, MAX_BATCH_PAGES);
-        for first in (0..pages).step_by(batch) {
-            self.inner.with_source(batch.min(pages - first), |items| {
-                for (index, item) in items.items_mut().iter_mut().enumerate() {
-                    item.id = PageId {
-                        region,
-                        page: (first + index) as u64,
-                    };
-                }
-                if fetch {
-                    frames::with_incoming(items, |_| true, |pages| store.fetch(pages))
-                } else {
-                    frames::with_outgoing(items, |_| true, |pages| store.store(pages))
-                }
-            })?;
+        for first in pages.clone().step_by(batch) {
+            self.inner
+                .with_source(batch.min(pages.end - first), |items| {
+                    for (index, item) in items.items_mut().iter_mut().enumerate() {
+                        item.id = PageId {
+                            region: 0,
+                            page: (first + index) as u64,
+                        };
+                    }
+                    if fetch {
+                        frames::with_incoming(items, |_| true, |pages| store.fetch(pages))
+                    } else {
+                        frames::with_outgoing(items, |_| true, |pages| store.store(pages))
+                    }
+                })?;
         }
         Ok(())
     }

@@ -157,14 +157,12 @@ fn run_pages(ids: impl Iterator<Item = PageId>) -> usize {
 impl BackingStore for DiskStore {
     fn add_region(&self, region: u32, pages: u64) -> Result<(), StoreError> {
         let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
-        // The first gap that is large enough.
-        let mut taken: Vec<Extent> = regions.iter().flatten().copied().collect();
-        taken.sort_unstable_by_key(|extent| extent.first);
-        let mut first = 0;
-        for extent in taken {
-            if extent.first - first >= pages {
-                break;
-            }
+        // The first gap that is large enough. Allocates nothing: the program's allocator may be in a region, and a fault there
+        // would need this lock.
+        let mut first = 0_u64;
+        while let Some(extent) = regions.iter().flatten().find(|extent| {
+            extent.first < first.saturating_add(pages) && first < extent.first + extent.pages
+        }) {
             first = extent.first + extent.pages;
         }
         let end = first
@@ -243,7 +241,6 @@ fn failure(call: &'static str, errno: Os) -> StoreError {
     }
 }
 
-/// For tests and diagnostics: the bytes of disk space that the file takes.
 impl DiskStore {
     /// Bytes of disk space that the store takes now.
     ///

@@ -7,7 +7,7 @@ use crate::errno::Errno;
 /// A page of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PageId {
-    /// The region's number: below [`MAX_REGIONS`], given again once the region is removed.
+    /// The region's number: below 1024, given again once the region is removed.
     pub region: u32,
     /// The page in the region, from 0.
     pub page: u64,
