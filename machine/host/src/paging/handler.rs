@@ -56,20 +56,28 @@ impl Handlers {
             stop: Arc::new(stop),
             threads: Vec::with_capacity(threads),
         };
+        let (ready, starts) = std::sync::mpsc::channel();
         for _ in 0..threads {
             let (server, stop) = (Arc::clone(server), Arc::clone(&handlers.stop));
+            let ready = ready.clone();
             let thread = std::thread::Builder::new()
                 .name("mapwire-pager".into())
                 .spawn(move || {
                     // A handler of the program that touches a region here would wait for this thread.
                     crate::masking::mask_for_good();
                     crate::scheduling::ask_for_short_turns();
+                    let _ = ready.send(());
+                    drop(ready);
                     serve_until_stopped(&*server, &stop);
                 })
                 .map_err(|error| PagerError::Thread {
                     errno: error.into(),
                 })?;
             handlers.threads.push(thread);
+        }
+        // What a thread allocates at its begin may come from a region, once there is one. It would then wait for itself.
+        for _ in 0..threads {
+            let _ = starts.recv();
         }
         Ok(handlers)
     }
