@@ -13,6 +13,7 @@
 //! | [`maps`] | `mmap`, `munmap`, `mremap`, `madvise` |
 //! | [`heap`] | `malloc` and its like, by mimalloc, which maps its memory through [`maps`] |
 //! | [`inner`] | the C library's own allocator, for this library's memory, which must never be far |
+//! | [`ending`] | `_exit` |
 //! | [`report`] | figures at the end of the program |
 //!
 //! # Memory of the library itself
@@ -24,6 +25,8 @@
 // The functions that programs call are found by their names, and no module of Rust uses them.
 #![allow(unreachable_pub)]
 
+#[allow(unsafe_code)]
+mod ending;
 #[allow(unsafe_code)]
 mod heap;
 #[allow(unsafe_code)]

@@ -1,18 +1,45 @@
 //! Figures at the end of the program.
 
 use std::fmt;
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mapwire_host::paging::Statistics;
+
+use crate::state::space;
 
 /// Writes a line to stderr. One that cannot be written is lost.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints what was counted.
-pub(crate) fn print(statistics: &Statistics) {
-    line(format_args!("{}", Table(statistics)));
+/// The process whose figures are wanted at its end; 0: none, or they have been printed.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Where figures go: stderr as it was at the start, as programs may close it before they end.
+static STDERR: OnceLock<File> = OnceLock::new();
+
+/// Has [`at_end`] print figures of this process, and not of a child that shares its memory for a while.
+pub(crate) fn ask() {
+    if let Ok(file) = std::io::stderr().as_fd().try_clone_to_owned() {
+        let _ = STDERR.set(file.into());
+    }
+    WANTED.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// Prints what was counted, once, if it is asked for.
+pub(crate) fn at_end() {
+    let id = std::process::id();
+    let is_first = WANTED.compare_exchange(id, 0, Ordering::Relaxed, Ordering::Relaxed);
+    if is_first.is_ok()
+        && let (Some(space), Some(mut file)) = (space(), STDERR.get())
+    {
+        // One write, so that what others print does not come between.
+        let _ = file.write_all(format!("{}\n", Table(&space.statistics())).as_bytes());
+    }
 }
 
 struct Table<'a>(&'a Statistics);

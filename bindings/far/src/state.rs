@@ -41,15 +41,14 @@ extern "C" fn start() {
         Err(error) => refuse(&error),
     }
     if settings.stats {
+        report::ask();
         // SAFETY: the function has the form that is asked for, and this library is never unloaded.
         unsafe { libc::atexit(at_exit) };
     }
 }
 
 extern "C" fn at_exit() {
-    if let Some(space) = space() {
-        report::print(&space.statistics());
-    }
+    report::at_end();
 }
 
 /// A program that asks for far memory does not run without it: it would take all RAM.

@@ -129,6 +129,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/c/src/lib.rs", "mod version"),
     ("bindings/c/src/lib.rs", "mod victims"),
     ("bindings/c/src/lib.rs", "mod waiting"),
+    ("bindings/far/src/lib.rs", "mod ending"),
     ("bindings/far/src/lib.rs", "mod heap"),
     ("bindings/far/src/lib.rs", "mod inner"),
     ("bindings/far/src/lib.rs", "mod maps"),
