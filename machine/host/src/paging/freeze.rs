@@ -19,7 +19,7 @@ use super::slots::Slots;
 use super::store::{PageId, StoreError};
 use super::table::{COPY, PROTECTED, PageState, PageTable};
 use crate::faults::uffd_abi;
-use crate::mapping::Rights;
+use crate::mapping::{Mapping, Rights};
 use crate::maps::Maps;
 use crate::masking::{Mask, mask};
 use crate::page::PAGE_BYTES;
@@ -33,6 +33,8 @@ pub struct Frozen {
     process: u32,
     /// `None` only while it is dropped.
     pub(super) mask: Option<Mask>,
+    /// Pages that a child touched before it has its regions.
+    pub(super) lent: Vec<Mapping>,
 }
 
 /// What a forked child needs to have a region.
@@ -89,6 +91,7 @@ pub(super) fn freeze(running: &Arc<Running>) -> Result<Frozen, PagerError> {
         regions,
         process: std::process::id(),
         mask: Some(mask),
+        lent: Vec::new(),
     };
     for region in &mut frozen.regions {
         region.bar_stores(core, true)?;
@@ -100,7 +103,7 @@ pub(super) fn freeze(running: &Arc<Running>) -> Result<Frozen, PagerError> {
 }
 
 impl Inherited {
-    fn range(&self) -> Range<usize> {
+    pub(super) fn range(&self) -> Range<usize> {
         self.start..self.start + self.pages as usize * PAGE_BYTES
     }
 

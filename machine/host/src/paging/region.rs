@@ -96,8 +96,22 @@ pub(super) fn map(
     done.map(|()| region)
 }
 
+/// Takes the addresses of a region in a forked child, before anything else is mapped there.
+pub(super) fn inherited_memory(inherited: &Inherited) -> Result<Mapping, PagerError> {
+    let (start, bytes) = (inherited.start, inherited.pages as usize * PAGE_BYTES);
+    let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
+    let memory = Mapping::sparse(bytes, Some(start)).map_err(fail("mmap"))?;
+    frames::set_up(&memory).map_err(fail("madvise"))?;
+    Ok(memory)
+}
+
 /// A region of a forked child, at the place and with the pages of its parent's: see [`Frozen`](super::Frozen).
-pub(super) fn inherit(pager: &Arc<Running>, inherited: Inherited) -> Result<Region, PagerError> {
+/// `memory` is [`inherited_memory`]'s.
+pub(super) fn inherit(
+    pager: &Arc<Running>,
+    inherited: Inherited,
+    memory: Mapping,
+) -> Result<Region, PagerError> {
     let core = pager.core();
     let Inherited {
         number,
@@ -108,8 +122,6 @@ pub(super) fn inherit(pager: &Arc<Running>, inherited: Inherited) -> Result<Regi
     } = inherited;
     let bytes = pages as usize * PAGE_BYTES;
     let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
-    let memory = Mapping::sparse(bytes, Some(start)).map_err(fail("mmap"))?;
-    frames::set_up(&memory).map_err(fail("madvise"))?;
     let (stored, lost) = table.inherit();
     let region = RegionState::new(start, pages, table, core.config.read_ahead_pages());
     let mut state = core.lock();

@@ -79,12 +79,12 @@ pub(super) fn join(pid: libc::pid_t, name: &str) {
             assert_eq!(status, 0, "{name}: the child ended with {status:#x}");
             return;
         }
-        if step > 6_000 {
+        if step > 60_000 {
             // SAFETY: as above.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             panic!("{name}: the child hangs");
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
