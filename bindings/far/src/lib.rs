@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`settings`] | the variables that `mapwire far` sets |
 //! | [`state`] | whether far memory is on, and the calls of the program that it serves |
+//! | [`fork`] | what a forked child gets |
 //! | [`space`] | the range of addresses, and who has which part of it |
 //! | [`ranges`] | which parts of it are free |
 //! | [`maps`] | `mmap`, `munmap`, `mremap`, `madvise` |
@@ -27,6 +28,8 @@
 
 #[allow(unsafe_code)]
 mod ending;
+#[allow(unsafe_code)]
+mod fork;
 #[allow(unsafe_code)]
 mod heap;
 #[allow(unsafe_code)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The free parts, as offsets and lengths in bytes. First fit, lowest first, so that what is used lies close together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ranges {
     /// First byte to length; no two touch.
     free: BTreeMap<u64, u64>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{DiskStore, Pager, PagerConfig, PagerError, Region, Statistics};
+use mapwire_host::paging::{DiskStore, Frozen, Pager, PagerConfig, PagerError, Region, Statistics};
 
 use crate::ranges::Ranges;
 use crate::settings::Settings;
@@ -37,7 +37,7 @@ pub(crate) struct Space {
     region: Region,
     /// Where the parts begin: at a multiple of [`LARGE`].
     base: usize,
-    /// Never held while far memory is touched, nor while the pager works.
+    /// Never held while far memory is touched, nor while the pager works, but for the beginning of a fork.
     ranges: Mutex<Ranges>,
 }
 
@@ -61,6 +61,26 @@ impl Space {
             pager,
             region,
         })
+    }
+
+    /// Stops it for a fork by the calling thread; with the parts as they are then.
+    ///
+    /// # Errors
+    /// The disk is full. Then it goes on.
+    pub(crate) fn freeze(&self) -> Result<(Frozen, Ranges), PagerError> {
+        let ranges = self.ranges();
+        let frozen = self.pager.freeze()?;
+        Ok((frozen, ranges.clone()))
+    }
+
+    /// In the forked child: what takes the place of its parent's, with what [`Frozen::revive`] gives.
+    pub(crate) fn of_child(&self, pager: Pager, region: Region, ranges: Ranges) -> Self {
+        Self {
+            pager,
+            region,
+            base: self.base,
+            ranges: Mutex::new(ranges),
+        }
     }
 
     /// What the pager counted.

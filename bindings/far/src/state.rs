@@ -1,21 +1,30 @@
 //! Whether far memory is on.
 
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::fork;
 use crate::report;
 use crate::settings::Settings;
 use crate::space::Space;
 
-/// Set when far memory is on. Until then all calls go to the C library, those of the start included.
-static SPACE: OnceLock<Space> = OnceLock::new();
+/// Not null when far memory is on. Until then all calls go to the C library, those of the start included. What it points to is never
+/// freed: a forked child gets another.
+static SPACE: AtomicPtr<Space> = AtomicPtr::new(ptr::null_mut());
 
 /// The exit code where far memory cannot be had: as of a program that cannot be started.
-const CANNOT_START: i32 = 126;
+pub(crate) const CANNOT_START: i32 = 126;
 
 /// Far memory, if it is on.
 #[inline]
 pub(crate) fn space() -> Option<&'static Space> {
-    SPACE.get()
+    // SAFETY: null, or what `set_space` leaked.
+    unsafe { SPACE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Turns far memory on, or puts a forked child's in the place of its parent's.
+pub(crate) fn set_space(space: Space) {
+    SPACE.store(Box::leak(Box::new(space)), Ordering::Release);
 }
 
 /// Far memory, if this address is in it.
@@ -37,7 +46,10 @@ extern "C" fn start() {
         Err(error) => refuse(&error),
     };
     match Space::start(&settings) {
-        Ok(space) => drop(SPACE.set(space)),
+        Ok(space) => {
+            fork::register();
+            set_space(space);
+        }
         Err(error) => refuse(&error),
     }
     if settings.stats {

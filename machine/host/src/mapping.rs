@@ -6,7 +6,7 @@
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
@@ -310,6 +310,13 @@ impl Mapping {
         // sends is its own, and this is a mapping of a peer's.
         unsafe { from.copy_to(self.start.as_ptr().add(offset)) };
         true
+    }
+
+    /// The atomic byte at `offset`, which must be readable.
+    #[inline(always)]
+    pub(crate) fn byte(&self, offset: usize) -> &AtomicU8 {
+        // SAFETY: within the mapping (checked by `at`); copies of these bytes are atomic too.
+        unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
     }
 
     /// The atomic word of 4 bytes at `offset`, which must be aligned and must be readable.

@@ -38,8 +38,11 @@ impl Clock {
         let frames = usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE_BYTES;
         let capacity = frames.max(least).min(u32::MAX as usize - 1);
         let bytes = round_to_pages(capacity * 8).ok_or(Errno::NOMEM)?;
+        let places = Mapping::sparse(bytes, None)?;
+        // A forked child has none of the pages.
+        places.advise(0, bytes, rustix::mm::Advice::LinuxDontFork)?;
         Ok(Self {
-            places: Mapping::sparse(bytes, None)?,
+            places,
             capacity,
             used: 0,
             pages: 0,

@@ -50,6 +50,7 @@ impl Core {
     pub(super) fn new(
         config: PagerConfig,
         store: Box<dyn BackingStore>,
+        checksum: Checksum,
     ) -> Result<Self, PagerError> {
         config.check()?;
         crate::page::check_page_size()?;
@@ -90,7 +91,7 @@ impl Core {
             buffers: Buffers::new(window)
                 .map_err(|errno| PagerError::system("mmap", 0, window * PAGE_BYTES, errno))?,
             zeros: map(window)?,
-            checksum: Checksum::new(),
+            checksum,
             counters: Counters::new(),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -110,6 +111,14 @@ impl Core {
             .wait(state)
             .unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
+        state
+    }
+
+    /// Waits until the pager is not frozen, or only by the calling thread.
+    pub(super) fn wait_for_thaw<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
+        while state.bars(current_thread) {
+            state = self.wait(state);
+        }
         state
     }
 
@@ -180,6 +189,14 @@ impl Core {
             "far memory: {id} at address {address:#x} is lost, and access to it raises SIGBUS: {cause}"
         ));
     }
+}
+
+/// The calling thread, as faults tell it.
+pub(super) fn current_thread() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
 }
 
 /// A userfaultfd that can do what the configuration needs, and how it evicts.

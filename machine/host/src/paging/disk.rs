@@ -1,36 +1,67 @@
-//! A store in a file of a local disk.
+//! A store in files of a local disk.
 
-use std::fs::File;
-use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
-use rustix::io::Errno as Os;
-
+use super::layers::{CALL_PAGES, Layer, failure};
+use super::sparse::Sparse;
 use super::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
 use crate::page::PAGE_BYTES;
 
-/// Pages of one call, at most.
-const CALL_PAGES: usize = 128;
+/// Layers of a store, at most: each is an open file. Their numbers, from 1, fit a byte.
+const MOST_LAYERS: usize = 200;
 
-/// Where a region lies in the file, in pages.
-#[derive(Debug, Clone, Copy)]
+/// Where a region lies in the files, in pages, and which file has which of its pages.
+#[derive(Debug)]
 struct Extent {
     first: u64,
     pages: u64,
+    /// A byte a page: 0 if it is not stored, else one more than the index of its layer.
+    layers: Sparse,
+}
+
+impl Extent {
+    fn layer(&self, page: u64) -> u8 {
+        self.layers.byte(page as usize).load(Ordering::Relaxed)
+    }
+
+    fn set_layer(&self, page: u64, layer: u8) {
+        self.layers
+            .byte_mut(page as usize)
+            .store(layer, Ordering::Relaxed);
+    }
+
+    /// The byte of a file at which a page begins.
+    fn offset(&self, page: u64) -> u64 {
+        (self.first + page) * PAGE_BYTES as u64
+    }
+
+    /// The pages that are stored.
+    fn stored(&self) -> impl Iterator<Item = u64> {
+        let pages = self.layers.written().flatten().map(|page| page as u64);
+        pages.filter(|&page| self.layer(page) != 0)
+    }
 }
 
 /// Keeps pages in a file without a name, which the kernel frees when the store is dropped, or when the process dies.
 ///
 /// A region takes one range of the sparse file, so neighbouring pages are written and read by one call. The page cache is
 /// passed by (`O_DIRECT`) where the file system can; else its pages are dropped after use.
+///
+/// After a fork, parent and child read what was stored before from the same file, and each writes to one of its own. What they
+/// overwrite or discard takes disk space until both have gathered their pages, which each does at its 200th file, or have ended.
 #[derive(Debug)]
 pub struct DiskStore {
-    file: OwnedFd,
-    is_direct: bool,
-    regions: RwLock<Box<[Option<Extent>]>>,
+    folder: PathBuf,
+    files: RwLock<Files>,
+}
+
+#[derive(Debug)]
+struct Files {
+    /// The last one is written to, and nobody else has it.
+    layers: Vec<Layer>,
+    regions: Box<[Option<Extent>]>,
 }
 
 impl DiskStore {
@@ -39,116 +70,134 @@ impl DiskStore {
     /// # Errors
     /// The folder does not exist, may not be written to, or its file system has no files without names.
     pub fn new(path: impl AsRef<Path>) -> std::io::Result<Self> {
-        let path = path.as_ref();
-        let open = |flags| {
-            rustix::fs::open(
-                path,
-                OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags,
-                Mode::RUSR | Mode::WUSR,
-            )
-            .and_then(crate::descriptors::above_stdio)
-        };
-        let (file, is_direct) = match open(OFlags::DIRECT) {
-            Ok(file) => (file, true),
-            Err(Os::INVAL) => (open(OFlags::empty())?, false),
-            Err(errno) => return Err(errno.into()),
-        };
+        // The program may change its folder before a fork.
+        let folder = path.as_ref().canonicalize()?;
+        let layer = Layer::new(&folder)?;
         Ok(Self {
-            file,
-            is_direct,
-            regions: RwLock::new(vec![None; MAX_REGIONS].into()),
+            folder,
+            files: RwLock::new(Files {
+                layers: vec![layer],
+                regions: (0..MAX_REGIONS).map(|_| None).collect(),
+            }),
         })
     }
 
     /// Whether the page cache is passed by.
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        self.is_direct
+        self.files().layers.last().is_some_and(Layer::is_direct)
     }
 
-    /// The byte of the file at which a page begins.
-    fn offset(&self, id: PageId) -> Result<u64, StoreError> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        match regions.get(id.region as usize) {
-            Some(Some(extent)) if id.page < extent.pages => {
-                Ok((extent.first + id.page) * PAGE_BYTES as u64)
-            }
+    /// For tests and diagnostics: bytes of disk space that the store takes now.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn disk_bytes(&self) -> std::io::Result<u64> {
+        let files = self.files();
+        let bytes: Result<u64, _> = files.layers.iter().map(Layer::disk_bytes).sum();
+        Ok(bytes?)
+    }
+
+    fn files(&self) -> RwLockReadGuard<'_, Files> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn files_mut(&self) -> RwLockWriteGuard<'_, Files> {
+        self.files.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn new_layer(&self) -> Result<Layer, StoreError> {
+        Layer::new(&self.folder).map_err(|errno| failure("open of another paging file", errno))
+    }
+}
+
+impl Files {
+    fn extent(&self, id: PageId) -> Result<&Extent, StoreError> {
+        match self.regions.get(id.region as usize) {
+            Some(Some(extent)) if id.page < extent.pages => Ok(extent),
             _ => Err(StoreError::Missing(id)),
         }
     }
 
-    /// Without `O_DIRECT`: lets the page cache drop what was written or read.
-    fn forget(&self, offset: u64, bytes: usize, written: bool) -> Result<(), StoreError> {
-        if self.is_direct {
-            return Ok(());
+    /// The layer that is written to, and its number.
+    fn top(&self) -> Result<(&Layer, u8), StoreError> {
+        let top = self.layers.last();
+        // There are at most `MOST_LAYERS`.
+        top.map(|layer| (layer, self.layers.len() as u8))
+            .ok_or(StoreError::Other(
+                "a store of the parent is used in a forked child",
+            ))
+    }
+
+    /// Copies all pages into `layer`, which takes the place of all others.
+    fn gather(&mut self, layer: Layer) -> Result<(), StoreError> {
+        // What `O_DIRECT` reads begins on a page.
+        let mut memory = vec![0; (CALL_PAGES + 1) * PAGE_BYTES];
+        let skip = memory.as_ptr().align_offset(PAGE_BYTES);
+        let regions = || self.regions.iter().enumerate();
+        for (region, extent) in regions().filter_map(|(region, it)| Some((region, it.as_ref()?))) {
+            let id = |page| PageId {
+                region: region as u32,
+                page,
+            };
+            let mut pages = extent.stored().map(id).peekable();
+            while pages.peek().is_some() {
+                let ids: Vec<_> = pages.by_ref().take(CALL_PAGES).collect();
+                let blocks = || ids.iter().copied();
+                let buffers = memory[skip..].chunks_exact_mut(PAGE_BYTES);
+                let mut incoming: Vec<_> = blocks()
+                    .zip(buffers)
+                    .map(|(id, bytes)| IncomingPage { id, bytes })
+                    .collect();
+                self.fetch(&mut incoming)?;
+                let buffers = memory[skip..].chunks_exact(PAGE_BYTES);
+                let outgoing: Vec<_> = blocks()
+                    .zip(buffers)
+                    .map(|(id, bytes)| OutgoingPage { id, bytes })
+                    .collect();
+                let mut rest = &outgoing[..];
+                while let Some(page) = rest.first() {
+                    let count = run_pages(rest.iter().map(|page| (page.id, 0)));
+                    layer.write(&rest[..count], extent.offset(page.id.page))?;
+                    rest = &rest[count..];
+                }
+            }
         }
-        if written {
-            // The cache can only drop what the disk has.
-            rustix::fs::fdatasync(&self.file).map_err(|errno| failure("fdatasync", errno))?;
+        for extent in self.regions.iter().flatten() {
+            for page in extent.stored() {
+                extent.set_layer(page, 1);
+            }
         }
-        let length = std::num::NonZeroU64::new(bytes as u64);
-        // The cache is larger for a while where this fails.
-        let _ = rustix::fs::fadvise(&self.file, offset, length, Advice::DontNeed);
+        self.layers = vec![layer];
         Ok(())
     }
 
-    fn write(&self, pages: &[OutgoingPage<'_>], offset: u64) -> Result<(), StoreError> {
-        let mut done = 0;
-        let bytes = pages.len() * PAGE_BYTES;
-        while done < bytes {
-            let mut parts = [IoSlice::new(&[]); CALL_PAGES];
-            let first = done / PAGE_BYTES;
-            for (part, page) in parts.iter_mut().zip(&pages[first..]) {
-                *part = IoSlice::new(page.bytes);
-            }
-            let count = pages.len() - first;
-            parts[0] = IoSlice::new(&pages[first].bytes[done % PAGE_BYTES..]);
-            match rustix::io::pwritev(&self.file, &parts[..count], offset + done as u64) {
-                Ok(0) => return Err(failure("pwritev", Os::IO)),
-                Ok(written) => done += written,
-                Err(Os::INTR | Os::AGAIN) => {}
-                Err(errno) => return Err(failure("pwritev", errno)),
-            }
+    fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
+        let layer = |id: PageId| self.extent(id).map_or(0, |extent| extent.layer(id.page));
+        let mut rest = pages;
+        while let Some(page) = rest.first() {
+            let id = page.id;
+            let offset = self.extent(id)?.offset(id.page);
+            let file = usize::from(layer(id)).checked_sub(1);
+            let file = file.and_then(|index| self.layers.get(index));
+            let count = run_pages(rest.iter().map(|page| (page.id, layer(page.id))));
+            let (run, others) = rest.split_at_mut(count);
+            file.ok_or(StoreError::Missing(id))?.read(run, offset)?;
+            rest = others;
         }
-        self.forget(offset, bytes, true)
-    }
-
-    fn read(&self, pages: &mut [IncomingPage<'_>], offset: u64) -> Result<(), StoreError> {
-        let mut done = 0;
-        let bytes = pages.len() * PAGE_BYTES;
-        while done < bytes {
-            let first = done / PAGE_BYTES;
-            let id = pages[first].id;
-            let mut parts: [IoSliceMut<'_>; CALL_PAGES] =
-                core::array::from_fn(|_| IoSliceMut::new(&mut []));
-            let mut count = 0;
-            for (part, page) in parts.iter_mut().zip(&mut pages[first..]) {
-                let skip = if count == 0 { done % PAGE_BYTES } else { 0 };
-                *part = IoSliceMut::new(&mut page.bytes[skip..]);
-                count += 1;
-            }
-            match rustix::io::preadv(&self.file, &mut parts[..count], offset + done as u64) {
-                // Behind the end of the file.
-                Ok(0) => return Err(StoreError::Missing(id)),
-                Ok(read) => done += read,
-                Err(Os::INTR | Os::AGAIN) => {}
-                Err(errno) => return Err(failure("preadv", errno)),
-            }
-        }
-        self.forget(offset, bytes, false)
+        Ok(())
     }
 }
 
-/// How many of the pages, from the first on, follow each other in the file.
-fn run_pages(ids: impl Iterator<Item = PageId>) -> usize {
+/// How many of the pages, from the first on, follow each other in one layer.
+fn run_pages(places: impl Iterator<Item = (PageId, u8)>) -> usize {
     let mut next = None;
-    ids.take(CALL_PAGES)
-        .take_while(|&id| {
-            let follows = next.is_none_or(|next| id == next);
-            next = Some(PageId {
-                page: id.page + 1,
-                ..id
-            });
+    places
+        .take(CALL_PAGES)
+        .take_while(|&(id, layer)| {
+            let follows = next.is_none_or(|next| (id, layer) == next);
+            let page = id.page + 1;
+            next = Some((PageId { page, ..id }, layer));
             follows
         })
         .count()
@@ -156,11 +205,11 @@ fn run_pages(ids: impl Iterator<Item = PageId>) -> usize {
 
 impl BackingStore for DiskStore {
     fn add_region(&self, region: u32, pages: u64) -> Result<(), StoreError> {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files_mut();
         // The first gap that is large enough. Allocates nothing: the program's allocator may be in a region, and a fault there
         // would need this lock.
         let mut first = 0_u64;
-        while let Some(extent) = regions.iter().flatten().find(|extent| {
+        while let Some(extent) = files.regions.iter().flatten().find(|extent| {
             extent.first < first.saturating_add(pages) && first < extent.first + extent.pages
         }) {
             first = extent.first + extent.pages;
@@ -174,82 +223,105 @@ impl BackingStore for DiskStore {
                 reason: "the file would be longer than this process may make one: raise `ulimit -f`",
             });
         }
-        let place = regions.get_mut(region as usize).ok_or(StoreError::Region {
-            reason: "a region's number is below 1024",
-        })?;
-        *place = Some(Extent { first, pages });
+        let layers = Sparse::new(pages as usize).map_err(|errno| failure("mmap", errno))?;
+        let place = files
+            .regions
+            .get_mut(region as usize)
+            .ok_or(StoreError::Region {
+                reason: "a region's number is below 1024",
+            })?;
+        *place = Some(Extent {
+            first,
+            pages,
+            layers,
+        });
         Ok(())
     }
 
     fn remove_region(&self, region: u32) {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
-        let extent = regions.get_mut(region as usize).and_then(Option::take);
-        if let Some(extent) = extent {
+        let mut files = self.files_mut();
+        let extent = files.regions.get_mut(region as usize);
+        if let (Some(extent), Some(top)) = (extent.and_then(Option::take), files.layers.last()) {
             // Before another region can take the range.
-            punch(&self.file, extent.first, extent.pages);
+            top.punch(extent.first, extent.pages);
         }
     }
 
     fn store(&self, pages: &[OutgoingPage<'_>]) -> Result<(), StoreError> {
+        let files = self.files();
+        let (top, number) = files.top()?;
         let mut rest = pages;
         while let Some(page) = rest.first() {
-            let count = run_pages(rest.iter().map(|page| page.id));
-            self.write(&rest[..count], self.offset(page.id)?)?;
-            rest = &rest[count..];
-        }
-        Ok(())
-    }
-
-    fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
-        let mut rest = pages;
-        while let Some(page) = rest.first() {
-            let offset = self.offset(page.id)?;
-            let count = run_pages(rest.iter().map(|page| page.id));
-            let (run, others) = rest.split_at_mut(count);
-            self.read(run, offset)?;
+            let count = run_pages(rest.iter().map(|page| (page.id, 0)));
+            let (run, others) = rest.split_at(count);
+            // All of a region, in order.
+            let last = page.id.page + count as u64 - 1;
+            let extent = files.extent(PageId {
+                page: last,
+                ..page.id
+            })?;
+            top.write(run, extent.offset(page.id.page))?;
+            for page in run {
+                extent.set_layer(page.id.page, number);
+            }
             rest = others;
         }
         Ok(())
     }
 
+    fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
+        self.files().fetch(pages)
+    }
+
     fn discard(&self, region: u32, first: u64, pages: u64) {
-        if let Ok(offset) = self.offset(PageId {
+        let files = self.files();
+        let id = PageId {
             region,
             page: first,
-        }) {
-            punch(&self.file, offset / PAGE_BYTES as u64, pages);
+        };
+        let (Ok(extent), Ok((top, number))) = (files.extent(id), files.top()) else {
+            return;
+        };
+        let mut is_in_top = false;
+        for page in first..first.saturating_add(pages).min(extent.pages) {
+            let layer = extent.layer(page);
+            is_in_top |= layer == number;
+            if layer != 0 {
+                extent.set_layer(page, 0);
+            }
+        }
+        if is_in_top {
+            top.punch(extent.first + first, pages.min(extent.pages - first));
         }
     }
-}
 
-/// Frees a range of the file. Costs disk space only where it fails.
-fn punch(file: &OwnedFd, first: u64, pages: u64) {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let bytes = PAGE_BYTES as u64;
-    let _ = rustix::fs::fallocate(file, flags, first * bytes, pages * bytes);
-}
-
-fn failure(call: &'static str, errno: Os) -> StoreError {
-    match errno {
-        Os::NOSPC | Os::DQUOT => StoreError::Full {
-            advice: "free space in the folder of the paging file, or give another folder",
-        },
-        errno => StoreError::System {
-            call,
-            errno: errno.into(),
-        },
+    fn seal(&self) -> Result<(), StoreError> {
+        let mut files = self.files_mut();
+        if !files.top()?.0.is_written() {
+            return Ok(());
+        }
+        let next = self.new_layer()?;
+        if files.layers.len() >= MOST_LAYERS {
+            files.gather(self.new_layer()?)?;
+        }
+        files.layers.push(next);
+        Ok(())
     }
-}
 
-impl DiskStore {
-    /// Bytes of disk space that the store takes now.
-    ///
-    /// # Errors
-    /// The kernel does not tell.
-    pub fn disk_bytes(&self) -> std::io::Result<u64> {
-        use std::os::unix::fs::MetadataExt;
-        let file = File::from(self.file.try_clone()?);
-        Ok(file.metadata()?.blocks() * 512)
+    fn of_child(&self) -> Result<Box<dyn BackingStore>, StoreError> {
+        let top = self.new_layer()?;
+        let mut files = self.files_mut();
+        let mut layers = std::mem::take(&mut files.layers);
+        // The parent's own, which it goes on writing to.
+        layers.pop();
+        layers.push(top);
+        Ok(Box::new(Self {
+            folder: self.folder.clone(),
+            files: RwLock::new(Files {
+                layers,
+                regions: std::mem::take(&mut files.regions),
+            }),
+        }))
     }
 }
 
@@ -261,15 +333,6 @@ mod tests {
     fn outgoing(page: u64, bytes: &[u8]) -> OutgoingPage<'_> {
         let id = PageId { region: 7, page };
         OutgoingPage { id, bytes }
-    }
-
-    #[test]
-    fn a_disk_that_is_full_says_how_to_make_space() {
-        for errno in [Os::NOSPC, Os::DQUOT] {
-            let text = failure("pwritev", errno).to_string();
-            assert!(text.contains("full: free space"), "{text}");
-        }
-        assert!(failure("pwritev", Os::IO).to_string().contains("pwritev"));
     }
 
     #[test]
@@ -294,7 +357,13 @@ mod tests {
         store.remove_region(1);
         store.add_region(7, 10).unwrap();
         store.add_region(8, 11).unwrap();
-        let first = |region| store.offset(PageId { region, page: 0 }).unwrap() / 4096;
+        let first = |region| {
+            store
+                .files()
+                .extent(PageId { region, page: 0 })
+                .unwrap()
+                .first
+        };
         assert_eq!([0, 7, 2, 8].map(first), [0, 10, 20, 30]);
         for id in [
             PageId {
@@ -307,13 +376,65 @@ mod tests {
                 page: 0,
             },
         ] {
-            assert_eq!(store.offset(id), Err(StoreError::Missing(id)));
+            assert_eq!(
+                store.files().extent(id).unwrap_err(),
+                StoreError::Missing(id)
+            );
         }
         let missing = store.store(&[outgoing(10, &[0; 4096])]).unwrap_err();
         assert!(
             missing.to_string().contains("page 10 of region 7"),
             "{missing}"
         );
+    }
+
+    #[test]
+    fn what_is_sealed_stays_for_the_child_and_is_gathered_at_the_last_layer() {
+        let store = DiskStore::new("/tmp").unwrap();
+        store.add_region(7, 1 << 20).unwrap();
+        let mut memory = vec![0_u8; 3 * PAGE_BYTES];
+        let skip = memory.as_ptr().align_offset(PAGE_BYTES);
+        let page = |number: u64| number * 1000 % 100_003;
+        for round in 0..450_u64 {
+            memory[skip..skip + PAGE_BYTES].fill(round as u8);
+            let bytes = &memory[skip..skip + PAGE_BYTES];
+            store.store(&[outgoing(page(round), bytes)]).unwrap();
+            store.store(&[outgoing(5, bytes)]).unwrap();
+            store.seal().unwrap();
+            // Nothing was written since.
+            store.seal().unwrap();
+            assert!(store.files().layers.len() <= MOST_LAYERS);
+        }
+        store.discard(7, page(3), 1);
+        let check = |store: &dyn BackingStore, memory: &mut [u8], number: u64, expected: u64| {
+            let (id, bytes) = (
+                PageId {
+                    region: 7,
+                    page: number,
+                },
+                &mut memory[skip..][..PAGE_BYTES],
+            );
+            store.fetch(&mut [IncomingPage { id, bytes }]).unwrap();
+            assert!(
+                memory[skip..][..PAGE_BYTES]
+                    .iter()
+                    .all(|&it| it == expected as u8)
+            );
+        };
+        for round in (0..450).filter(|&round| round != 3) {
+            check(&store, &mut memory, page(round), round);
+        }
+        check(&store, &mut memory, 5, 449);
+        let id = PageId {
+            region: 7,
+            page: page(3),
+        };
+        let bytes = &mut memory[skip..][..PAGE_BYTES];
+        let missing = store.fetch(&mut [IncomingPage { id, bytes }]);
+        assert_eq!(missing, Err(StoreError::Missing(id)));
+        let child = store.of_child().unwrap();
+        check(&*child, &mut memory, 5, 449);
+        assert!(store.seal().is_err());
     }
 
     #[test]

@@ -119,6 +119,12 @@ pub enum PagerError {
         /// The store's reason.
         cause: StoreError,
     },
+    /// What a region holds cannot be kept for a forked child.
+    #[error("memory cannot be kept for a forked child: {cause}")]
+    Fork {
+        /// The store's reason.
+        cause: StoreError,
+    },
     /// Faults of the region cannot be caught in a signal.
     #[error("cannot catch faults in signals: {0}")]
     Watch(#[from] crate::faults::WatchError),

@@ -252,7 +252,7 @@ impl Core {
     }
 
     /// Finds out which of the pages that were taken changed since they were stored, and stores those.
-    fn store_changed(&self, batch: &mut Batch) -> Result<(), StoreError> {
+    pub(super) fn store_changed(&self, batch: &mut Batch) -> Result<(), StoreError> {
         let taken = |item: &&mut Item| item.progress == Progress::Taken;
         for item in batch.items_mut().iter_mut().filter(taken) {
             item.fate = self.examine(item);

@@ -79,7 +79,7 @@ pub(super) fn bytes_of(item: &Item) -> &[u8] {
     unsafe { core::slice::from_raw_parts(start, PAGE_BYTES) }
 }
 
-fn bytes_of_mut(item: &mut Item) -> &mut [u8] {
+pub(super) fn bytes_of_mut(item: &mut Item) -> &mut [u8] {
     let start = core::ptr::with_exposed_provenance_mut::<u8>(item.memory);
     // SAFETY: as in `bytes_of`; called for pages that come in, whose memory is of the pool or of the buffers: no other thread
     // has it while the page is busy. Items of one batch have different memory.

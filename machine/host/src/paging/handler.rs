@@ -31,7 +31,7 @@ impl Serves for Core {
     }
 
     fn serve(&self, event: Event, may_wait: bool) -> bool {
-        let served = self.serve_fault(event.address, event.write, may_wait);
+        let served = self.serve_fault(event, may_wait);
         if served == Served::Refused {
             // It tries again, and meets what is there now: poison, or no memory.
             self.wake(event.address & !(PAGE_BYTES - 1), PAGE_BYTES);
@@ -80,6 +80,13 @@ impl Handlers {
             let _ = starts.recv();
         }
         Ok(handlers)
+    }
+}
+
+impl Handlers {
+    /// What tells the threads to stop.
+    pub(super) fn stop(&self) -> &OwnedFd {
+        &self.stop
     }
 }
 

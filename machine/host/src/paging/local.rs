@@ -113,4 +113,25 @@ impl BackingStore for LocalMemoryStore {
             let _ = memory.advise(offset, pages as usize * PAGE_BYTES, Advice::LinuxDontNeed);
         }
     }
+
+    /// The child gets a copy from the kernel.
+    fn seal(&self) -> Result<(), StoreError> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        for memory in regions.iter().flatten() {
+            memory
+                .advise(0, memory.bytes(), Advice::LinuxDoFork)
+                .map_err(|errno| StoreError::System {
+                    call: "madvise",
+                    errno: errno.into(),
+                })?;
+        }
+        Ok(())
+    }
+
+    fn of_child(&self) -> Result<Box<dyn BackingStore>, StoreError> {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(Box::new(Self {
+            regions: RwLock::new(std::mem::take(&mut *regions)),
+        }))
+    }
 }

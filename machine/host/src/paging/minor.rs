@@ -128,6 +128,16 @@ impl Core {
         self.notify(state);
     }
 
+    /// Opens a page to stores of the thread that froze the pager. The store keeps its copy, for the child.
+    pub(super) fn open_frozen(&self, mut state: Guard<'_>, id: PageId) {
+        let entry = state.entry(id).without(PROTECTED);
+        state.set_entry(id, entry);
+        let address = state.region(id.region).map_or(0, |it| it.address(id.page));
+        // Where it fails, the thread tries again.
+        let _ = uffd_abi::write_protect(&self.uffd, address, PAGE_BYTES, false);
+        self.look_again(state, id);
+    }
+
     /// Gives up a page.
     pub(super) fn lose(&self, mut state: Guard<'_>, id: PageId, cause: StoreError) {
         let mut batch = Batch::new();

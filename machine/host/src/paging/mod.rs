@@ -35,7 +35,11 @@
 //! # What callers must do
 //! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] and [`Region::unmap`], and move pages by
 //!   [`Region::remap`]; the kernel's calls would go past the store.
-//! - A forked child does not have the regions: it dies of SIGSEGV where it touches them, rather than read wrong data.
+//! - Call [`Pager::freeze`] before `fork()`, and after it [`Frozen::thaw`] in the parent and [`Frozen::revive`] in the child. The
+//!   child has then a pager of its own, with the same regions as they were at the fork. Handlers of `pthread_atfork` are the place
+//!   for this. Without it a forked child does not have the regions: it dies of SIGSEGV where it touches them, rather than read
+//!   wrong data.
+//! - A child that is forked otherwise, or that dies before it revives the pager, changes nothing for its parent.
 
 mod bare;
 mod batch;
@@ -52,17 +56,22 @@ mod fill;
 mod follow;
 #[allow(unsafe_code)]
 mod frames;
+mod freeze;
 mod handler;
+mod layers;
 #[allow(unsafe_code)]
 mod local;
 mod minor;
 mod pager;
 mod range;
 mod region;
+#[allow(unsafe_code)]
+mod revive;
 mod serve;
 #[allow(unsafe_code)]
 mod signal;
 mod slots;
+mod sparse;
 mod state;
 mod statistics;
 mod store;
@@ -76,6 +85,7 @@ pub use bare::BarePages;
 pub use config::{Eviction, FaultService, PagerConfig};
 pub use disk::DiskStore;
 pub use error::PagerError;
+pub use freeze::Frozen;
 pub use local::LocalMemoryStore;
 pub use pager::{Pager, Region};
 pub use statistics::{LATENCY_BUCKETS, Statistics};

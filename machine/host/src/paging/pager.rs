@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::checksum::Checksum;
 use super::config::{FaultService, PagerConfig};
 use super::core::Core;
 use super::error::PagerError;
+use super::freeze::{Frozen, freeze};
 use super::handler::Handlers;
 pub use super::region::Region;
 use super::region::map;
@@ -23,13 +25,17 @@ pub struct Pager {
 #[derive(Debug)]
 pub(super) struct Running {
     /// Joined before `core` goes.
-    _handlers: Option<Handlers>,
+    handlers: Option<Handlers>,
     core: Arc<Core>,
 }
 
 impl Running {
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    pub(super) fn handlers(&self) -> Option<&Handlers> {
+        self.handlers.as_ref()
     }
 }
 
@@ -39,16 +45,22 @@ impl Pager {
     /// # Errors
     /// A limit that no pager can keep, or what the kernel refuses; the error says how to mend it.
     pub fn new(config: PagerConfig, store: Box<dyn BackingStore>) -> Result<Self, PagerError> {
-        let core = Arc::new(Core::new(config, store)?);
+        Self::with_checksum(config, store, Checksum::new())
+    }
+
+    /// As [`new`](Self::new), with the sums of a pager before it.
+    pub(super) fn with_checksum(
+        config: PagerConfig,
+        store: Box<dyn BackingStore>,
+        checksum: Checksum,
+    ) -> Result<Self, PagerError> {
+        let core = Arc::new(Core::new(config, store, checksum)?);
         let handlers = match core.config.service() {
             FaultService::Threads(threads) => Some(Handlers::start(&core, threads)?),
             FaultService::FaultingThread => None,
         };
         Ok(Self {
-            inner: Arc::new(Running {
-                _handlers: handlers,
-                core,
-            }),
+            inner: Arc::new(Running { handlers, core }),
         })
     }
 
@@ -61,10 +73,27 @@ impl Pager {
         map(&self.inner, bytes, address)
     }
 
+    /// Stops the pager, for a `fork()` by the calling thread: all that its regions hold now is kept for the child, and no thread can
+    /// change it until the pager is thawed. Other threads that store to a region, touch a page that is not in RAM, discard pages,
+    /// or map regions wait until then; so do others that freeze it.
+    ///
+    /// Takes as long as storing all pages in RAM that changed since they were stored last. The calling thread may still use the
+    /// regions, as the C library does in `fork()`; the child does not see what it stores. It must not map or unmap regions.
+    ///
+    /// # Errors
+    /// The store cannot be inherited, or has no space. Then the pager goes on.
+    pub fn freeze(&self) -> Result<Frozen, PagerError> {
+        freeze(&self.inner)
+    }
+
     /// How pages are evicted.
     #[must_use]
     pub fn eviction(&self) -> super::Eviction {
         self.inner.core.eviction
+    }
+
+    pub(super) fn running(&self) -> &Arc<Running> {
+        &self.inner
     }
 
     /// What was counted so far.

@@ -21,10 +21,11 @@ impl Core {
     }
 
     fn discard_step(&self, region: u32, first: u64, pages: u64) {
-        let mut state = self.lock();
+        let mut state = self.wait_for_thaw(self.lock());
         let ids = || (first..first + pages).map(|page| PageId { region, page });
         while ids().any(|id| state.entry(id).state() == PageState::Busy) {
             state = self.wait(state);
+            state = self.wait_for_thaw(state);
         }
         if ids().all(|id| state.entry(id) == Entry::new(PageState::Empty)) {
             return;
@@ -70,9 +71,25 @@ impl Core {
         }
     }
 
+    /// Begins to map a region or to give one back: waits until the pager is not frozen, and keeps others from freezing it.
+    pub(super) fn begin_change(&self) {
+        let mut state = self.lock();
+        while state.frozen_by != 0 {
+            state = self.wait(state);
+        }
+        state.changing += 1;
+    }
+
+    pub(super) fn end_change(&self) {
+        let mut state = self.lock();
+        state.changing -= 1;
+        self.notify(state);
+    }
+
     /// Forgets a region: serves no more faults of it, and frees what it has in RAM and in the store. Its memory stays mapped.
     /// The caller keeps signal handlers off.
     pub(super) fn remove_region(&self, number: u32) {
+        self.begin_change();
         let mut state = self.lock();
         while !state.close(number) {
             state = self.wait(state);
@@ -99,5 +116,6 @@ impl Core {
         // Frees its table, which takes a while: without the lock.
         drop(region);
         self.store.remove_region(number);
+        self.end_change();
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::config::{Eviction, FaultService};
+use super::config::FaultService;
 use super::core::Core;
 use super::error::PagerError;
 use super::frames;
+use super::freeze::Inherited;
 use super::pager::Running;
 use super::signal::Watched;
 use super::state::RegionState;
@@ -60,13 +61,18 @@ pub(super) fn map(
     frames::set_up(&memory).map_err(fail("madvise"))?;
     let table = PageTable::new(pages).map_err(fail("mmap of the page table"))?;
     let start = memory.address();
+    let table = Arc::new(table);
     let region = RegionState::new(start, pages as u64, table, core.config.read_ahead_pages());
-    let protect = core.eviction == Eviction::WriteProtect;
     let _mask = mask();
+    core.begin_change();
     let mut state = core.lock();
-    let number = state.free_region().ok_or(PagerError::TooManyRegions {
-        regions: MAX_REGIONS,
-    })?;
+    let Some(number) = state.free_region() else {
+        drop(state);
+        core.end_change();
+        return Err(PagerError::TooManyRegions {
+            regions: MAX_REGIONS,
+        });
+    };
     state.add_region(number, region);
     drop(state);
     // Ends the region again where the rest fails.
@@ -76,21 +82,85 @@ pub(super) fn map(
         _service: None,
         pager: Arc::clone(pager),
     };
-    core.store
-        .add_region(number, pages as u64)
+    let added = core.store.add_region(number, pages as u64);
+    let done = added
         .map_err(|cause| PagerError::Store {
             pages: pages as u64,
             cause,
-        })?;
-    if core.config.service() == FaultService::FaultingThread {
-        region._service = Some(Watched::start(core, region.range())?);
+        })
+        .and_then(|()| region.serve());
+    if done.is_err() {
+        core.lock().close(number);
     }
-    uffd_paging::register(&core.uffd, start, bytes, protect)
-        .map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
+    core.end_change();
+    done.map(|()| region)
+}
+
+/// Takes the addresses of a region in a forked child, before anything else is mapped there.
+pub(super) fn inherited_memory(inherited: &Inherited) -> Result<Mapping, PagerError> {
+    let (start, bytes) = (inherited.start, inherited.pages as usize * PAGE_BYTES);
+    let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
+    let memory = Mapping::sparse(bytes, Some(start)).map_err(fail("mmap"))?;
+    frames::set_up(&memory).map_err(fail("madvise"))?;
+    Ok(memory)
+}
+
+/// A region of a forked child, at the place and with the pages of its parent's: see [`Frozen`](super::Frozen).
+/// `memory` is [`inherited_memory`]'s.
+pub(super) fn inherit(
+    pager: &Arc<Running>,
+    inherited: Inherited,
+    memory: Mapping,
+) -> Result<Region, PagerError> {
+    let core = pager.core();
+    let Inherited {
+        number,
+        start,
+        pages,
+        table,
+        rights,
+    } = inherited;
+    let bytes = pages as usize * PAGE_BYTES;
+    let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
+    let (stored, lost) = table.inherit();
+    let region = RegionState::new(start, pages, table, core.config.read_ahead_pages());
+    let mut state = core.lock();
+    state.add_region(number, region);
+    state.count_stored(number, stored as isize);
+    drop(state);
+    let mut region = Region {
+        number,
+        memory,
+        _service: None,
+        pager: Arc::clone(pager),
+    };
+    region.serve()?;
+    for page in lost {
+        // Where it fails, the page stays lost, and who touches it waits.
+        let _ = uffd_paging::poison(&core.uffd, start + page as usize * PAGE_BYTES, PAGE_BYTES);
+    }
+    for part in rights {
+        let offset = part.range.start - start;
+        region
+            .memory
+            .protect(offset, part.range.len(), part.rights)
+            .map_err(fail("mprotect"))?;
+    }
     Ok(region)
 }
 
 impl Region {
+    /// Lets its faults reach the pager. Stores can be barred, for eviction or while a child is forked.
+    fn serve(&mut self) -> Result<(), PagerError> {
+        let core = self.pager.core();
+        if core.config.service() == FaultService::FaultingThread {
+            self._service = Some(Watched::start(core, self.range())?);
+        }
+        let (start, bytes) = (self.memory.address(), self.memory.bytes());
+        uffd_paging::register(&core.uffd, start, bytes, true)
+            .map_err(|errno| PagerError::system("ioctl(UFFDIO_REGISTER)", start, bytes, errno))
+    }
+
     /// The first byte.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {

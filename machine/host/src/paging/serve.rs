@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use super::batch::{Batch, Progress};
 use super::config::Eviction;
-use super::core::{Core, Guard};
+use super::core::{Core, Guard, current_thread};
 use super::fill::Filling;
 use super::store::{PageId, StoreError};
 use super::streams::Prediction;
 use super::table::{AHEAD, COPY, Entry, PROTECTED, PageState};
+use crate::faults::uffd_paging::Event;
 use crate::page::PAGE_BYTES;
 
 /// What became of a fault.
@@ -26,8 +27,13 @@ pub(super) enum Served {
 }
 
 impl Core {
-    /// Serves a fault at `address`. Waits for other threads that work on the page if `may_wait`.
-    pub(super) fn serve_fault(&self, address: usize, write: bool, may_wait: bool) -> Served {
+    /// Serves a fault. Waits for other threads that work on the page, or froze the pager, if `may_wait`.
+    pub(super) fn serve_fault(&self, event: Event, may_wait: bool) -> Served {
+        let (address, write) = (event.address, event.write);
+        let thread = || match event.thread {
+            0 => current_thread(),
+            thread => thread,
+        };
         let start = Instant::now();
         let mut state = self.lock();
         let mut may_make_room = true;
@@ -36,6 +42,16 @@ impl Core {
             let Some(id) = state.find(address) else {
                 break Served::Refused;
             };
+            if state.bars(thread) {
+                if !may_wait {
+                    // The thaw wakes all.
+                    break Served::Later;
+                }
+                state = self.wait(state);
+                continue;
+            }
+            // The child must find the store, and what is told of it, as it was when the pager was frozen: no page may leave.
+            let is_frozen = state.frozen_by != 0;
             let entry = state.entry(id);
             match entry.state() {
                 PageState::Poisoned => break Served::Refused,
@@ -46,6 +62,10 @@ impl Core {
                         break Served::Later;
                     }
                     state = self.wait(state);
+                }
+                PageState::Resident if write && is_frozen => {
+                    self.open_frozen(state, id);
+                    return Served::Retry;
                 }
                 PageState::Resident if write && entry.has(PROTECTED) => {
                     self.unprotect(state, id);
@@ -63,6 +83,8 @@ impl Core {
                 }
                 PageState::Empty | PageState::Stored => {
                     let room = state.free_slots() + state.unused_frames();
+                    may_make_room &= !is_frozen;
+                    beyond |= is_frozen;
                     if room <= self.config.read_ahead_pages() && may_make_room {
                         may_make_room = room == 0;
                         let made;
@@ -89,7 +111,7 @@ impl Core {
                     } else {
                         None
                     };
-                    let served = self.bring_in(state, id, write, buffer);
+                    let served = self.bring_in(state, id, write && !is_frozen, buffer);
                     self.counters.served_since(start);
                     return served;
                 }

@@ -110,6 +110,12 @@ impl Slots {
         Some(slot)
     }
 
+    /// The pages that are victims.
+    pub(super) fn victim_pages(&self) -> impl Iterator<Item = PageId> {
+        let victims = self.slots.iter().filter(|slot| slot.is_victim);
+        victims.map(|slot| slot.page)
+    }
+
     /// Takes the slot of the oldest victim.
     pub(super) fn take_oldest(&mut self) -> Option<(u32, PageId)> {
         while let Some((slot, turn)) = self.victims.pop_front() {

@@ -1,6 +1,8 @@
 //! What the lock of a pager protects: which pages are where. Never allocates after [`State::new`], so that fault handlers may
 //! use it.
 
+use std::sync::Arc;
+
 use rustix::io::Errno;
 
 use super::batch::Batch;
@@ -21,7 +23,7 @@ const FAULTS_WITHOUT_EVICTION: u32 = 64;
 pub(super) struct RegionState {
     base: usize,
     pages: u64,
-    pub(super) table: PageTable,
+    pub(super) table: Arc<PageTable>,
     /// Of faults that bring pages.
     pub(super) reads: Streams,
     /// Of faults that open pages to stores.
@@ -34,7 +36,7 @@ pub(super) struct RegionState {
 }
 
 impl RegionState {
-    pub(super) fn new(base: usize, pages: u64, table: PageTable, read_ahead: usize) -> Self {
+    pub(super) fn new(base: usize, pages: u64, table: Arc<PageTable>, read_ahead: usize) -> Self {
         Self {
             base,
             pages,
@@ -54,6 +56,11 @@ impl RegionState {
     pub(super) fn pages(&self) -> u64 {
         self.pages
     }
+
+    /// Whether it is given back just now.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
 }
 
 #[derive(Debug)]
@@ -67,6 +74,10 @@ pub(super) struct State {
     /// Frames in RAM: mapped pages, and slots that hold a frame.
     pub(super) frames: usize,
     limit: usize,
+    /// The thread that froze the pager and is about to fork; 0: none.
+    pub(super) frozen_by: u32,
+    /// Threads that map regions or give them back.
+    pub(super) changing: usize,
     /// Some thread evicts.
     pub(super) evicting: bool,
     /// Threads that wait on the condition.
@@ -89,12 +100,31 @@ impl State {
             slots: (eviction == Eviction::Move).then(|| Slots::new(slots)),
             frames: 0,
             limit: config.resident_pages(),
+            frozen_by: 0,
+            changing: 0,
             evicting: false,
             waiting: 0,
             buffers: Buffers::all(),
             store_error: None,
             pause: 0,
         })
+    }
+
+    /// Whether the pager is frozen by another thread than the one that `thread` tells.
+    pub(super) fn bars(&self, thread: impl FnOnce() -> u32) -> bool {
+        self.frozen_by != 0 && self.frozen_by != thread()
+    }
+
+    /// Whether no thread works on pages or regions.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_idle = |(_, region): (u32, &RegionState)| region.busy == 0;
+        !self.evicting && self.changing == 0 && self.regions().all(is_idle)
+    }
+
+    /// All regions with their numbers.
+    pub(super) fn regions(&self) -> impl Iterator<Item = (u32, &RegionState)> {
+        let all = self.order.iter();
+        all.filter_map(|&(_, number)| Some((number, self.regions[number as usize].as_ref()?)))
     }
 
     /// A number that no region has.

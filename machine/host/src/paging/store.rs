@@ -128,4 +128,27 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
 
     /// Forgets pages, stored or not.
     fn discard(&self, region: u32, first: u64, pages: u64);
+
+    /// Keeps what is stored for a child that this process is about to fork: no later call changes or frees a copy that is there
+    /// now, as far as the child sees it. No other call runs meanwhile.
+    ///
+    /// # Errors
+    /// The store cannot be inherited, or has no space for what comes next. Nothing changed then.
+    fn seal(&self) -> Result<(), StoreError> {
+        Err(StoreError::Other(
+            "this store cannot be inherited by a forked child",
+        ))
+    }
+
+    /// Called in the child of a process that forked after [`seal`](Self::seal), once: a store for the child, which has all regions,
+    /// gives what was stored when the store was sealed, and keeps what it takes apart from the parent's. Only the new store is used
+    /// from then on; this one is neither called nor dropped in the child.
+    ///
+    /// # Errors
+    /// The store cannot be inherited, or has no space.
+    fn of_child(&self) -> Result<Box<dyn BackingStore>, StoreError> {
+        Err(StoreError::Other(
+            "this store cannot be inherited by a forked child",
+        ))
+    }
 }

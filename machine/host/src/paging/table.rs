@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use crate::mapping::Mapping;
+use super::sparse::Sparse;
 
 /// Bytes of an entry: one word with state, flags and index, and one with the checksum.
 const ENTRY_BYTES: usize = 16;
@@ -97,42 +97,69 @@ impl Entry {
 /// The entries of one region. All are empty at first.
 #[derive(Debug)]
 pub(super) struct PageTable {
-    entries: Mapping,
+    entries: Sparse,
 }
 
 impl PageTable {
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
         let bytes = pages.checked_mul(ENTRY_BYTES).ok_or(Errno::NOMEM)?;
-        let bytes = crate::page::round_to_pages(bytes).ok_or(Errno::NOMEM)?;
         Ok(Self {
-            entries: Mapping::sparse(bytes, None)?,
+            entries: Sparse::new(bytes)?,
         })
     }
 
     pub(super) fn get(&self, page: u64) -> Entry {
-        let word = self.entries.word64(page as usize * ENTRY_BYTES);
+        let word = self.entries.word(page as usize * ENTRY_BYTES);
         Entry(word.load(Ordering::Relaxed))
     }
 
     pub(super) fn set(&self, page: u64, entry: Entry) {
-        let word = self.entries.word64(page as usize * ENTRY_BYTES);
+        let word = self.entries.word_mut(page as usize * ENTRY_BYTES);
         word.store(entry.0, Ordering::Relaxed);
     }
 
     pub(super) fn checksum(&self, page: u64) -> u64 {
-        let word = self.entries.word64(page as usize * ENTRY_BYTES + 8);
+        let word = self.entries.word(page as usize * ENTRY_BYTES + 8);
         word.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_checksum(&self, page: u64, sum: u64) {
-        let word = self.entries.word64(page as usize * ENTRY_BYTES + 8);
+        let word = self.entries.word_mut(page as usize * ENTRY_BYTES + 8);
         word.store(sum, Ordering::Relaxed);
+    }
+
+    /// In a forked child, which has no page in RAM: each is where the store's copy is, or nowhere. How many are stored, and which ones
+    /// the parent had lost.
+    pub(super) fn inherit(&self) -> (usize, Vec<u64>) {
+        let (mut stored, mut lost) = (0, Vec::new());
+        for bytes in self.entries.written() {
+            for page in bytes.start / ENTRY_BYTES..bytes.end / ENTRY_BYTES {
+                let page = page as u64;
+                let before = self.get(page);
+                let entry = match before.state() {
+                    PageState::Poisoned => {
+                        lost.push(page);
+                        before
+                    }
+                    // Busy pages, too, have the flag as it was.
+                    _ if before.has(COPY) => {
+                        stored += 1;
+                        Entry::new(PageState::Stored).with(COPY)
+                    }
+                    _ => Entry::new(PageState::Empty),
+                };
+                // What is written to is no longer shared with the parent.
+                if entry != before {
+                    self.set(page, entry);
+                }
+            }
+        }
+        (stored, lost)
     }
 
     #[cfg(test)]
     pub(super) fn address_range(&self) -> core::ops::Range<usize> {
-        let start = self.entries.address();
-        start..start + self.entries.bytes()
+        self.entries.address_range()
     }
 }
 
@@ -163,5 +190,27 @@ mod tests {
         assert_eq!(table.get(77).index(), 5);
         assert_eq!((table.checksum(77), table.checksum(76)), (9, 0));
         assert_eq!(table.get(78).state(), PageState::Empty);
+    }
+
+    #[test]
+    fn a_child_inherits_what_has_a_copy_and_what_is_lost() {
+        let table = PageTable::new(1 << 24).unwrap();
+        for (page, state, flags) in [
+            (0, PageState::Resident, COPY | AHEAD),
+            (1, PageState::Resident, REFERENCED),
+            (2, PageState::Victim, COPY),
+            (3, PageState::Busy, COPY | WAITED),
+            (4, PageState::Poisoned, 0),
+            ((1 << 24) - 1, PageState::Stored, COPY),
+        ] {
+            table.set(page, Entry::new(state).with(flags).at(3));
+        }
+        assert_eq!(table.inherit(), (4, vec![4]));
+        for page in [0, 2, 3, (1 << 24) - 1] {
+            let entry = table.get(page);
+            assert!(entry.state() == PageState::Stored && entry.has(COPY) && !entry.has(WAITED));
+        }
+        assert_eq!(table.get(1), Entry::new(PageState::Empty));
+        assert_eq!(table.get(4).state(), PageState::Poisoned);
     }
 }

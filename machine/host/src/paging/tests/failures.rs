@@ -205,3 +205,26 @@ fn threads_that_fault_on_one_page_fetch_it_once() {
         }
     });
 }
+
+#[test]
+fn a_store_that_is_full_or_cannot_be_inherited_is_an_error_and_the_pager_goes_on() {
+    each(|config, name| {
+        let (pager, moods) = moody(config);
+        let region = pager.map(100 * PAGE_BYTES, None).unwrap();
+        for (mood, says) in [(FULL, "full: wait"), (0, "cannot be inherited")] {
+            for page in 0..100 {
+                store(&region, page * WORDS, u64::from(mood) + 1);
+            }
+            moods.mood.store(mood, Ordering::SeqCst);
+            let error = pager.freeze().unwrap_err().to_string();
+            assert!(error.contains(says), "{name}: {error}");
+            moods.mood.store(0, Ordering::SeqCst);
+            for page in 0..100 {
+                let found = load(&region, page * WORDS);
+                assert_eq!(found, u64::from(mood) + 1, "{name} {page}");
+                store(&region, page * WORDS, 5);
+            }
+            assert!((0..100).all(|page| load(&region, page * WORDS) == 5));
+        }
+    });
+}

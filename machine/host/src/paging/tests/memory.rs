@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::PAGE_BYTES;
-use crate::paging::Region;
+use crate::paging::{Frozen, Pager, Region};
 
 /// Words of a page.
 pub(super) const WORDS: usize = PAGE_BYTES / 8;
@@ -35,6 +35,69 @@ pub(super) fn drop_page(region: &Region, page: usize) {
     // SAFETY: a page of the region, which holds plain words.
     unsafe { rustix::mm::madvise(start.cast(), PAGE_BYTES, rustix::mm::Advice::LinuxDontNeed) }
         .unwrap();
+}
+
+/// Forks with the pager frozen. `body` runs in the child with the words of its first region, which has the same addresses, and
+/// its new pager; the parent gets the child's number.
+pub(super) fn fork_frozen(
+    pager: &Pager,
+    region: &Region,
+    body: impl FnOnce(&Pager, &Region),
+) -> libc::pid_t {
+    fork_of(pager.freeze().unwrap(), |pager, child| {
+        assert_eq!(child.range(), region.range());
+        body(pager, child);
+    })
+}
+
+/// As [`fork_frozen`], with a pager that is frozen already.
+pub(super) fn fork_of(frozen: Frozen, body: impl FnOnce(&Pager, &Region)) -> libc::pid_t {
+    // SAFETY: the child runs `body` alone, and ends without dropping anything of the parent's.
+    let pid = unsafe { libc::fork() };
+    if pid != 0 {
+        frozen.thaw();
+        return pid;
+    }
+    let run = std::panic::AssertUnwindSafe(|| {
+        // SAFETY: this is the child's only thread, and `body` gets the new pager and regions alone.
+        let (pager, regions) = unsafe { frozen.revive() }.unwrap();
+        body(&pager, &regions[0]);
+        core::mem::forget((pager, regions));
+    });
+    let code = i32::from(std::panic::catch_unwind(run).is_err());
+    // SAFETY: ends the child.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits until the child ended well, at most a minute.
+pub(super) fn join(pid: libc::pid_t, name: &str) {
+    for step in 0.. {
+        let mut status = 0;
+        // SAFETY: the child is this process's.
+        let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+        if ended == pid {
+            assert_eq!(status, 0, "{name}: the child ended with {status:#x}");
+            return;
+        }
+        if step > 60_000 {
+            // SAFETY: as above.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            panic!("{name}: the child hangs");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Closes a page to loads and stores, or opens it again, as a program does that knows of no pager.
+pub(super) fn close_page(region: &Region, page: usize, close: bool) {
+    use rustix::mm::MprotectFlags;
+    let start = region.as_ptr().wrapping_add(page * PAGE_BYTES);
+    let rights = match close {
+        true => MprotectFlags::empty(),
+        false => MprotectFlags::READ | MprotectFlags::WRITE,
+    };
+    // SAFETY: a page of the region, which holds plain words.
+    unsafe { rustix::mm::mprotect(start.cast(), PAGE_BYTES, rights) }.unwrap();
 }
 
 /// Runs `body` in a forked child; how that ended.

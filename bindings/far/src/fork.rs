@@ -1,0 +1,234 @@
+//! What a forked child gets: the memory as it was at the fork, with a pager of its own.
+//!
+//! Handlers of `pthread_atfork` freeze the pager before the fork, let it go on in the parent, and make another in the child. They are
+//! the first that are registered ([`__register_atfork`]): so those of other libraries, which touch their memory, run before the
+//! pager is frozen, and after the child has its own.
+//!
+//! The C library itself touches memory of the program between the two: the locks of its files, in the child. Such an access raises
+//! SIGSEGV, since the child has no far memory yet; a handler of that gives it the page there and then.
+//!
+//! `vfork` and `posix_spawn` share the memory, and run no handlers. A child of `_Fork` or of a bare `clone` has no far memory.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::mem::{self, ManuallyDrop};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libc::{SIG_DFL, SIG_IGN, SIGSEGV, sigaction, siginfo_t, sigset_t};
+use mapwire_host::paging::{Frozen, PagerError};
+
+use crate::ranges::Ranges;
+use crate::report;
+use crate::state::{CANNOT_START, set_space, space};
+
+/// From the beginning of a fork to its end.
+struct Forking {
+    frozen: Result<(Frozen, Ranges), PagerError>,
+    /// What the program does at SIGSEGV.
+    action: sigaction,
+    /// Whether the program lets the forking thread be interrupted by it.
+    mask: sigset_t,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// One thread forks at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The process that forks; 0: none. Another one that sees it is its child.
+static PARENT: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// Of the thread that forks. Never dropped, as that would take memory of the program.
+    static FORKING: ManuallyDrop<RefCell<Option<Forking>>> =
+        const { ManuallyDrop::new(RefCell::new(None)) };
+}
+
+type Handler = Option<extern "C" fn()>;
+
+/// Registers the handlers, once.
+pub(crate) fn register() {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if !IS_DONE.swap(true, Ordering::SeqCst) {
+        // SAFETY: the handlers are functions of this library, which is never unloaded.
+        let failed = unsafe {
+            register_with_c_library(Some(prepare), Some(parent), Some(child), ptr::null_mut())
+        };
+        if failed != 0 {
+            report::line(format_args!(
+                "mapwire far: forked children will not have their memory: pthread_atfork failed"
+            ));
+        }
+    }
+}
+
+/// What `pthread_atfork` of any library calls: registers the handlers of this library before all others.
+///
+/// # Safety
+/// As of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __register_atfork(
+    prepare: Handler,
+    parent: Handler,
+    child: Handler,
+    library: *mut c_void,
+) -> c_int {
+    register();
+    // SAFETY: by the caller's promise.
+    unsafe { register_with_c_library(prepare, parent, child, library) }
+}
+
+/// The C library's own.
+///
+/// # Safety
+/// The handlers stay until `library` is unloaded, or for good if that is null.
+unsafe fn register_with_c_library(
+    prepare: Handler,
+    parent: Handler,
+    child: Handler,
+    library: *mut c_void,
+) -> c_int {
+    type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+    // SAFETY: looks a name up, in the libraries behind this one.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__register_atfork".as_ptr()) };
+    if found.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the C library's function of this name has had this form since its version 2.3.2; the rest is the caller's promise.
+    unsafe {
+        let register: Register = mem::transmute(found);
+        register(prepare, parent, child, library)
+    }
+}
+
+/// Before a fork, in the parent.
+extern "C" fn prepare() {
+    let Some(space) = space() else { return };
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let frozen = space.freeze();
+    PARENT.store(std::process::id(), Ordering::SeqCst);
+    // SAFETY: all fields are integers, sets of bits and an optional function pointer, for which zero is valid.
+    let (mut action, mut ours): (sigaction, sigaction) = unsafe { mem::zeroed() };
+    // SAFETY: as above.
+    let (mut mask, mut only): (sigset_t, sigset_t) = unsafe { mem::zeroed() };
+    ours.sa_sigaction = touched as *const () as usize;
+    ours.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: the handler has the form that the flag asks for; the kernel reads and writes what is given.
+    unsafe {
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, SIGSEGV);
+        libc::sigaction(SIGSEGV, ptr::null(), &raw mut action);
+        ACTION.store(action.sa_sigaction, Ordering::SeqCst);
+        FLAGS.store(action.sa_flags, Ordering::SeqCst);
+        libc::sigaction(SIGSEGV, &raw const ours, ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, &raw mut mask);
+    }
+    let forking = Forking {
+        frozen,
+        action,
+        mask,
+        _turn: turn,
+    };
+    FORKING.with(|it| it.replace(Some(forking)));
+}
+
+/// Puts back what the program does at SIGSEGV, in parent and child.
+fn restore(forking: &Forking) {
+    PARENT.store(0, Ordering::SeqCst);
+    // SAFETY: what is put back was there before.
+    unsafe {
+        libc::sigaction(SIGSEGV, &raw const forking.action, ptr::null_mut());
+        if libc::sigismember(&raw const forking.mask, SIGSEGV) == 1 {
+            let mut only: sigset_t = mem::zeroed();
+            libc::sigemptyset(&raw mut only);
+            libc::sigaddset(&raw mut only, SIGSEGV);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, ptr::null_mut());
+        }
+    }
+}
+
+/// After it, in the parent.
+extern "C" fn parent() {
+    if let Some(forking) = FORKING.with(|it| it.take()) {
+        restore(&forking);
+    }
+}
+
+/// After it, in the child, whose only thread this is.
+extern "C" fn child() {
+    let (Some(old), Some(forking)) = (space(), FORKING.with(|it| it.take())) else {
+        return;
+    };
+    restore(&forking);
+    let revived = forking.frozen.and_then(|(frozen, ranges)| {
+        // SAFETY: the thread that froze the pager forked this child, which has no other. The old space is never used again.
+        let (pager, regions) = unsafe { frozen.revive() }?;
+        Ok((pager, regions, ranges))
+    });
+    match revived {
+        Ok((pager, mut regions, ranges)) => {
+            if let Some(region) = regions.pop() {
+                set_space(old.of_child(pager, region, ranges));
+            }
+        }
+        Err(error) => give_up(&error),
+    }
+}
+
+/// What the program does at SIGSEGV, for any thread that it reaches during a fork.
+static ACTION: AtomicUsize = AtomicUsize::new(SIG_DFL);
+static FLAGS: AtomicI32 = AtomicI32::new(0);
+
+/// At SIGSEGV, while some thread forks.
+extern "C" fn touched(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let parent = PARENT.load(Ordering::SeqCst);
+    // SAFETY: the kernel gives the signal's own.
+    let address = unsafe { (*info).si_addr() }.addr();
+    let is_far = space().is_some_and(|space| space.has(address));
+    if is_far && parent != 0 && parent != std::process::id() {
+        // The access is tried again, and finds the page.
+        lend(address);
+        return;
+    }
+    let (action, flags) = (ACTION.load(Ordering::SeqCst), FLAGS.load(Ordering::SeqCst));
+    if [SIG_DFL, SIG_IGN].contains(&action) {
+        // Comes again, and ends the process.
+        // SAFETY: the handler's number is one of the kernel's own.
+        unsafe { libc::signal(SIGSEGV, SIG_DFL) };
+    } else if flags & libc::SA_SIGINFO != 0 {
+        type Informed = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+        // SAFETY: the flag says that the program's handler has this form.
+        let handler: Informed = unsafe { mem::transmute(action) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: without the flag it has this one.
+        let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action) };
+        handler(signal);
+    }
+}
+
+/// Gives a page to a child that has no far memory yet.
+fn lend(address: usize) {
+    FORKING.with(|it| {
+        let mut forking = it.borrow_mut();
+        match forking.as_mut().map(|forking| &mut forking.frozen) {
+            Some(Ok((frozen, _))) => {
+                if let Err(error) = frozen.lend_page(address) {
+                    give_up(&error);
+                }
+            }
+            Some(Err(error)) => give_up(error),
+            None => give_up(&"the fork is over"),
+        }
+    });
+}
+
+/// Ends a child that cannot have its memory.
+fn give_up(why: &dyn std::fmt::Display) -> ! {
+    report::line(format_args!(
+        "mapwire far: a forked child cannot have its memory: {why}"
+    ));
+    // SAFETY: nothing of the program has run in the child, so that nothing is left undone.
+    unsafe { libc::_exit(CANNOT_START) }
+}

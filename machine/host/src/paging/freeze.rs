@@ -1,0 +1,287 @@
+//! Stops a pager for the time of a fork, with all that its regions hold in the store.
+//!
+//! The lock is not held meanwhile: the C library touches memory of the program within `fork()`, and such a fault of the thread
+//! that forks must be served. Faults of others wait, since the state says who froze the pager.
+
+use core::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::io::Errno as Os;
+
+use super::batch::{Batch, Fate, Item, Progress};
+use super::config::{Eviction, MAX_BATCH_PAGES};
+use super::core::{Core, current_thread};
+use super::error::PagerError;
+use super::frames::{self, Frames};
+use super::pager::Running;
+use super::slots::Slots;
+use super::store::{PageId, StoreError};
+use super::table::{COPY, PROTECTED, PageState, PageTable};
+use crate::faults::uffd_abi;
+use crate::mapping::{Mapping, Rights};
+use crate::maps::Maps;
+use crate::masking::{Mask, mask};
+use crate::page::PAGE_BYTES;
+
+/// A pager that stands still, for the thread that forks. Dropped in the parent, it thaws.
+#[derive(Debug)]
+pub struct Frozen {
+    pub(super) running: Arc<Running>,
+    pub(super) regions: Vec<Inherited>,
+    /// The parent.
+    process: u32,
+    /// `None` only while it is dropped.
+    pub(super) mask: Option<Mask>,
+    /// Pages that a child touched before it has its regions.
+    pub(super) lent: Vec<Mapping>,
+}
+
+/// What a forked child needs to have a region.
+#[derive(Debug)]
+pub(super) struct Inherited {
+    pub(super) number: u32,
+    pub(super) start: usize,
+    pub(super) pages: u64,
+    pub(super) table: Arc<PageTable>,
+    /// Parts that the program has closed to loads or stores.
+    pub(super) rights: Vec<Closed>,
+}
+
+/// Addresses that are not open to both loads and stores.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) range: Range<usize>,
+    pub(super) rights: Rights,
+}
+
+/// See [`Pager::freeze`](super::Pager::freeze).
+pub(super) fn freeze(running: &Arc<Running>) -> Result<Frozen, PagerError> {
+    let mask = mask();
+    let core = running.core();
+    let thread = current_thread();
+    let mut state = core.lock();
+    if state.frozen_by == thread {
+        return Err(PagerError::Fork {
+            cause: StoreError::Other("this thread has frozen the pager already"),
+        });
+    }
+    while state.frozen_by != 0 {
+        state = core.wait(state);
+    }
+    // From now on nobody else begins anything.
+    state.frozen_by = thread;
+    while !state.is_at_rest() {
+        state = core.wait(state);
+    }
+    let regions = state.regions().filter(|(_, region)| !region.is_closing());
+    let regions = regions
+        .map(|(number, region)| Inherited {
+            number,
+            start: region.address(0),
+            pages: region.pages(),
+            table: Arc::clone(&region.table),
+            rights: Vec::new(),
+        })
+        .collect();
+    drop(state);
+    // Thaws if the rest fails.
+    let mut frozen = Frozen {
+        running: Arc::clone(running),
+        regions,
+        process: std::process::id(),
+        mask: Some(mask),
+        lent: Vec::new(),
+    };
+    for region in &mut frozen.regions {
+        region.bar_stores(core, true)?;
+        region.rights = closed_parts(&region.range());
+    }
+    let sealed = frozen.save().and_then(|()| core.store.seal());
+    sealed.map_err(|cause| PagerError::Fork { cause })?;
+    Ok(frozen)
+}
+
+impl Inherited {
+    pub(super) fn range(&self) -> Range<usize> {
+        self.start..self.start + self.pages as usize * PAGE_BYTES
+    }
+
+    fn bar_stores(&self, core: &Core, bar: bool) -> Result<(), PagerError> {
+        let range = self.range();
+        loop {
+            match uffd_abi::write_protect(&core.uffd, range.start, range.len(), bar) {
+                Err(Os::AGAIN | Os::INTR) => {}
+                done => {
+                    return done.map_err(|errno| {
+                        let call = "ioctl(UFFDIO_WRITEPROTECT)";
+                        PagerError::system(call, range.start, range.len(), errno)
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What of the range is not open to loads and stores.
+fn closed_parts(range: &Range<usize>) -> Vec<Closed> {
+    let (mut maps, mut parts, mut at) = (Maps::default(), Vec::new(), range.start);
+    while at < range.end
+        && let Some(found) = maps.at_or_after(at)
+        && found.start < range.end
+    {
+        let part = found.start.max(at)..found.end.min(range.end);
+        at = part.end;
+        let rights = match (found.readable, found.writable) {
+            (true, true) => continue,
+            (true, false) => Rights::Read,
+            (false, _) => Rights::None,
+        };
+        parts.push(Closed {
+            range: part,
+            rights,
+        });
+    }
+    parts
+}
+
+impl Frozen {
+    /// Stores every page in RAM of which the store has no copy, or an old one.
+    fn save(&self) -> Result<(), StoreError> {
+        let core = self.running.core();
+        let state = core.lock();
+        let places = 0..state.clock.places();
+        let mut pages: Vec<PageId> = places.filter_map(|at| state.clock.page_at(at)).collect();
+        pages.extend(state.slots.iter().flat_map(Slots::victim_pages));
+        drop(state);
+        pages.sort_unstable();
+        let mut copies = None;
+        for part in pages.chunks(MAX_BATCH_PAGES) {
+            self.save_batch(part, &mut copies)?;
+        }
+        Ok(())
+    }
+
+    fn save_batch(&self, pages: &[PageId], copies: &mut Option<Frames>) -> Result<(), StoreError> {
+        let core = self.running.core();
+        let mut batch = Batch::new();
+        let mut state = core.lock();
+        for &id in pages {
+            let entry = state.entry(id);
+            let Some(region) = state
+                .region(id.region)
+                .filter(|region| !region.is_closing())
+            else {
+                continue;
+            };
+            let item = batch.push(id, region.address(id.page));
+            item.checksum = region.table.checksum(id.page);
+            item.has_copy = entry.has(COPY);
+            item.is_protected = entry.has(PROTECTED);
+            item.progress = Progress::Taken;
+            item.memory = match entry.state() {
+                PageState::Victim => core.slot_address(entry.index()),
+                _ => item.address,
+            };
+        }
+        drop(state);
+        self.copy_closed(&mut batch, copies)?;
+        let stored = core.store_changed(&mut batch);
+        let mut state = core.lock();
+        state.note_store(stored);
+        for item in batch.items() {
+            // A page that the program dropped by itself has changed since.
+            let entry = state.entry(item.id);
+            match item.fate {
+                Fate::Stored => {
+                    state.set_checksum(item.id, item.checksum);
+                    state.set_entry(item.id, entry.with(COPY));
+                }
+                Fate::Zero => state.set_entry(item.id, entry.without(COPY)),
+                Fate::Clean | Fate::Dirty | Fate::Unknown => {}
+            }
+        }
+        stored
+    }
+
+    /// Copies pages that the program has closed to loads, so that they can be read.
+    fn copy_closed(
+        &self,
+        batch: &mut Batch,
+        copies: &mut Option<Frames>,
+    ) -> Result<(), StoreError> {
+        let is_closed = |item: &Item| {
+            let mut parts = self.regions.iter().flat_map(|region| &region.rights);
+            item.memory == item.address
+                && !item.is_protected
+                && parts.any(|it| it.rights == Rights::None && it.range.contains(&item.address))
+        };
+        if !batch.items().iter().any(is_closed) {
+            return Ok(());
+        }
+        let failure = |call, errno: Os| StoreError::System {
+            call,
+            errno: errno.into(),
+        };
+        let io_failure = |error: std::io::Error| {
+            failure(
+                "read of /proc/self/mem",
+                Os::from_io_error(&error).unwrap_or(Os::IO),
+            )
+        };
+        let memory = std::fs::File::open("/proc/self/mem").map_err(io_failure)?;
+        let copies = match copies {
+            Some(copies) => copies,
+            None => {
+                copies.insert(Frames::new(MAX_BATCH_PAGES).map_err(|errno| failure("mmap", errno))?)
+            }
+        };
+        for (index, item) in batch.items_mut().iter_mut().enumerate() {
+            if is_closed(item) {
+                item.memory = copies.address(index);
+                let from = item.address as u64;
+                memory
+                    .read_exact_at(frames::bytes_of_mut(item), from)
+                    .map_err(io_failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the pager go on, in the parent. Dropping does the same.
+    pub fn thaw(self) {
+        drop(self);
+    }
+
+    fn thaw_now(&self) {
+        let core = self.running.core();
+        for region in &self.regions {
+            // Fails only where `freeze` failed too.
+            let _ = region.bar_stores(core, false);
+        }
+        let mut state = core.lock();
+        if core.eviction == Eviction::WriteProtect {
+            // These are open to stores as well now.
+            for place in 0..state.clock.places() {
+                if let Some(id) = state.clock.page_at(place) {
+                    let entry = state.entry(id);
+                    state.set_entry(id, entry.without(PROTECTED));
+                }
+            }
+        }
+        state.frozen_by = 0;
+        core.notify(state);
+        for region in &self.regions {
+            core.wake(region.start, region.range().len());
+        }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // In a child the calls would reach the parent's memory.
+        if self.process == std::process::id() {
+            self.thaw_now();
+        }
+    }
+}

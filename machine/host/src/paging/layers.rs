@@ -1,0 +1,164 @@
+//! The files of a disk store: one that is written to, and those before it, which forked children or the parent read as well.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno as Os;
+use std::io::{IoSlice, IoSliceMut};
+
+use super::store::{IncomingPage, OutgoingPage, StoreError};
+use crate::page::PAGE_BYTES;
+
+/// Pages of one call, at most.
+pub(super) const CALL_PAGES: usize = 128;
+
+/// A file without a name, which the kernel frees when the last process that has it closes it. Pages lie at the same place in all
+/// layers of a store; a layer has holes where it has none.
+#[derive(Debug)]
+pub(super) struct Layer {
+    file: OwnedFd,
+    is_direct: bool,
+    is_written: AtomicBool,
+}
+
+impl Layer {
+    /// An empty layer in the folder.
+    pub(super) fn new(folder: &Path) -> Result<Self, Os> {
+        let open = |flags| {
+            rustix::fs::open(
+                folder,
+                OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags,
+                Mode::RUSR | Mode::WUSR,
+            )
+            .and_then(crate::descriptors::above_stdio)
+        };
+        let (file, is_direct) = match open(OFlags::DIRECT) {
+            Ok(file) => (file, true),
+            Err(Os::INVAL) => (open(OFlags::empty())?, false),
+            Err(errno) => return Err(errno),
+        };
+        Ok(Self {
+            file,
+            is_direct,
+            is_written: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether the page cache is passed by.
+    pub(super) fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// Whether anything was ever written.
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of disk space that it takes now.
+    pub(super) fn disk_bytes(&self) -> Result<u64, Os> {
+        Ok(rustix::fs::fstat(&self.file)?.st_blocks.unsigned_abs() * 512)
+    }
+
+    /// Without `O_DIRECT`: lets the page cache drop what was written or read.
+    fn forget(&self, offset: u64, bytes: usize, written: bool) -> Result<(), StoreError> {
+        if self.is_direct {
+            return Ok(());
+        }
+        if written {
+            // The cache can only drop what the disk has.
+            rustix::fs::fdatasync(&self.file).map_err(|errno| failure("fdatasync", errno))?;
+        }
+        let length = std::num::NonZeroU64::new(bytes as u64);
+        // The cache is larger for a while where this fails.
+        let _ = rustix::fs::fadvise(&self.file, offset, length, Advice::DontNeed);
+        Ok(())
+    }
+
+    /// Writes at most [`CALL_PAGES`] pages from byte `offset` on.
+    pub(super) fn write(&self, pages: &[OutgoingPage<'_>], offset: u64) -> Result<(), StoreError> {
+        self.is_written.store(true, Ordering::Relaxed);
+        let mut done = 0;
+        let bytes = pages.len() * PAGE_BYTES;
+        while done < bytes {
+            let mut parts = [IoSlice::new(&[]); CALL_PAGES];
+            let first = done / PAGE_BYTES;
+            for (part, page) in parts.iter_mut().zip(&pages[first..]) {
+                *part = IoSlice::new(page.bytes);
+            }
+            let count = pages.len() - first;
+            parts[0] = IoSlice::new(&pages[first].bytes[done % PAGE_BYTES..]);
+            match rustix::io::pwritev(&self.file, &parts[..count], offset + done as u64) {
+                Ok(0) => return Err(failure("pwritev", Os::IO)),
+                Ok(written) => done += written,
+                Err(Os::INTR | Os::AGAIN) => {}
+                Err(errno) => return Err(failure("pwritev", errno)),
+            }
+        }
+        self.forget(offset, bytes, true)
+    }
+
+    /// Reads at most [`CALL_PAGES`] pages from byte `offset` on.
+    pub(super) fn read(
+        &self,
+        pages: &mut [IncomingPage<'_>],
+        offset: u64,
+    ) -> Result<(), StoreError> {
+        let mut done = 0;
+        let bytes = pages.len() * PAGE_BYTES;
+        while done < bytes {
+            let first = done / PAGE_BYTES;
+            let id = pages[first].id;
+            let mut parts: [IoSliceMut<'_>; CALL_PAGES] =
+                core::array::from_fn(|_| IoSliceMut::new(&mut []));
+            let mut count = 0;
+            for (part, page) in parts.iter_mut().zip(&mut pages[first..]) {
+                let skip = if count == 0 { done % PAGE_BYTES } else { 0 };
+                *part = IoSliceMut::new(&mut page.bytes[skip..]);
+                count += 1;
+            }
+            match rustix::io::preadv(&self.file, &mut parts[..count], offset + done as u64) {
+                // Behind the end of the file.
+                Ok(0) => return Err(StoreError::Missing(id)),
+                Ok(read) => done += read,
+                Err(Os::INTR | Os::AGAIN) => {}
+                Err(errno) => return Err(failure("preadv", errno)),
+            }
+        }
+        self.forget(offset, bytes, false)
+    }
+
+    /// Frees pages `first` to `first + pages - 1` of the file. Costs disk space only where it fails.
+    pub(super) fn punch(&self, first: u64, pages: u64) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let bytes = PAGE_BYTES as u64;
+        let _ = rustix::fs::fallocate(&self.file, flags, first * bytes, pages * bytes);
+    }
+}
+
+pub(super) fn failure(call: &'static str, errno: Os) -> StoreError {
+    match errno {
+        Os::NOSPC | Os::DQUOT => StoreError::Full {
+            advice: "free space in the folder of the paging file, or give another folder",
+        },
+        errno => StoreError::System {
+            call,
+            errno: errno.into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_full_says_how_to_make_space() {
+        for errno in [Os::NOSPC, Os::DQUOT] {
+            let text = failure("pwritev", errno).to_string();
+            assert!(text.contains("full: free space"), "{text}");
+        }
+        assert!(failure("pwritev", Os::IO).to_string().contains("pwritev"));
+    }
+}

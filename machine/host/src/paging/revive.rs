@@ -1,0 +1,113 @@
+//! Gives a forked child a pager of its own.
+
+use core::mem::{self, ManuallyDrop};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::error::PagerError;
+use super::frames;
+use super::freeze::Frozen;
+use super::handler::Handlers;
+use super::pager::{Pager, Region};
+use super::region;
+use super::store::{PageId, StoreError};
+use super::table::{COPY, PageState};
+use crate::mapping::Mapping;
+use crate::page::PAGE_BYTES;
+
+impl Frozen {
+    /// In the child, before [`revive`](Self::revive): makes the page at `address` there, with what it held when the pager was frozen. It
+    /// is ordinary memory; what is stored to it is kept when the pager is revived. For accesses that the C library makes within
+    /// `fork()`, from a handler of SIGSEGV: no thread may be started then.
+    ///
+    /// # Errors
+    /// The address is in no region, or the page is there already, or lost.
+    pub fn lend_page(&mut self, address: usize) -> Result<(), PagerError> {
+        let address = address & !(PAGE_BYTES - 1);
+        let region = self.regions.iter().find(|it| it.range().contains(&address));
+        let Some(region) = region else {
+            return Err(PagerError::Empty);
+        };
+        let memory = Mapping::sparse(PAGE_BYTES, Some(address))
+            .map_err(|errno| PagerError::system("mmap", address, PAGE_BYTES, errno))?;
+        let id = PageId {
+            region: region.number,
+            page: ((address - region.start) / PAGE_BYTES) as u64,
+        };
+        let entry = region.table.get(id.page);
+        let core = self.running.core();
+        let mut batch = Batch::new();
+        batch.push(id, address).memory = address;
+        let fetched = match entry.state() {
+            PageState::Poisoned => Err(StoreError::Missing(id)),
+            _ if entry.has(COPY) => {
+                frames::with_incoming(&mut batch, |_| true, |pages| core.store.fetch(pages))
+            }
+            _ => Ok(()),
+        };
+        let sum = || core.checksum.of(id, frames::bytes_of(&batch.items()[0]));
+        let checked = fetched.and_then(|()| match entry.has(COPY) {
+            true if sum() != region.table.checksum(id.page) => Err(StoreError::Corrupt(id)),
+            _ => Ok(()),
+        });
+        checked.map_err(|cause| PagerError::Fork { cause })?;
+        self.lent.push(memory);
+        Ok(())
+    }
+
+    /// In the child: a pager with the same limits, and the regions at their addresses, with what they held when the parent's pager
+    /// was frozen. Counts begin at 0. The store is the parent's [`of_child`](super::BackingStore::of_child).
+    ///
+    /// What the parent's pager takes in the child's heap, some 800 KiB of which next to nothing is ever touched, is not freed.
+    ///
+    /// # Errors
+    /// As of [`Pager::new`] and [`Pager::map`]. The child does not have its memory then, and can only end.
+    ///
+    /// # Safety
+    /// The caller is the only thread of a child that the thread forked which froze the pager. Nobody uses or drops the parent's
+    /// [`Pager`] and [`Region`]s in the child.
+    pub unsafe fn revive(self) -> Result<(Pager, Vec<Region>), PagerError> {
+        let mut old = ManuallyDrop::new(self);
+        let _mask = old.mask.take();
+        let regions = mem::take(&mut old.regions);
+        let lent: Vec<_> = mem::take(&mut old.lent)
+            .into_iter()
+            .map(|page| (page.address(), copy_of(&page)))
+            .collect();
+        // What the pager maps might take these addresses, which are free.
+        let memories = regions.iter().map(region::inherited_memory);
+        let memories = memories.collect::<Result<Vec<_>, _>>()?;
+        let core = old.running.core();
+        let stop = old.running.handlers().map(Handlers::stop);
+        for descriptor in [Some(&core.uffd), stop].into_iter().flatten() {
+            // SAFETY: their owners are never used nor dropped again, by the caller's promise.
+            unsafe { rustix::io::close(descriptor.as_raw_fd()) };
+        }
+        let store = core.store.of_child();
+        let store = store.map_err(|cause| PagerError::Fork { cause })?;
+        let pager = Pager::with_checksum(core.config.clone(), store, core.checksum)?;
+        let regions = regions
+            .into_iter()
+            .zip(memories)
+            .map(|(inherited, memory)| {
+                // SAFETY: the state of the parent's pager owns one count, and is never used nor dropped again. `inherited` has another.
+                unsafe { Arc::decrement_strong_count(Arc::as_ptr(&inherited.table)) };
+                region::inherit(pager.running(), inherited, memory)
+            });
+        let regions = regions.collect::<Result<_, _>>()?;
+        for (address, bytes) in lent {
+            let to = core::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: a page of a region that was just mapped, which nobody else uses yet.
+            unsafe { crate::memory::raw::copy(bytes.as_ptr(), to, bytes.len()) };
+        }
+        Ok((pager, regions))
+    }
+}
+
+fn copy_of(page: &Mapping) -> Vec<u8> {
+    let mut bytes = vec![0; page.bytes()];
+    // SAFETY: both are mapped and apart, and the child has one thread.
+    unsafe { crate::memory::raw::copy(page.as_ptr(), bytes.as_mut_ptr(), page.bytes()) };
+    bytes
+}
