@@ -22,8 +22,13 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Where figures go: stderr as it was at the start, as programs may close it before they end.
 static STDERR: OnceLock<File> = OnceLock::new();
 
-/// Has [`at_end`] print figures of this process, and not of a child that shares its memory for a while.
-pub(crate) fn ask() {
+/// The process that prints figures in any case.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// Has [`at_end`] print figures of this process, and not of a child that shares its memory for a while: if it is the first, or has
+/// stored pages.
+pub(crate) fn ask(first: u32) {
+    FIRST.store(first, Ordering::Relaxed);
     if let Ok(file) = std::io::stderr().as_fd().try_clone_to_owned() {
         let _ = STDERR.set(file.into());
     }
@@ -37,8 +42,11 @@ pub(crate) fn at_end() {
     if is_first.is_ok()
         && let (Some(space), Some(mut file)) = (space(), STDERR.get())
     {
-        // One write, so that what others print does not come between.
-        let _ = file.write_all(format!("{}\n", Table(&space.statistics())).as_bytes());
+        let statistics = space.statistics();
+        if statistics.written_pages > 0 || id == FIRST.load(Ordering::Relaxed) {
+            // One write, so that what others print does not come between.
+            let _ = file.write_all(format!("{}\n", Table(&statistics)).as_bytes());
+        }
     }
 }
 
@@ -56,7 +64,9 @@ impl fmt::Display for Table<'_> {
             0 => 100.0,
             touched => 100.0 * it.minor_faults as f64 / touched as f64,
         };
-        writeln!(f, "mapwire far: process {}", std::process::id())?;
+        let program = std::env::current_exe().unwrap_or_default();
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        writeln!(f, "mapwire far: {name}, process {}", std::process::id())?;
         writeln!(
             f,
             "  memory        {:.1} MiB in RAM, {:.1} MiB stored",

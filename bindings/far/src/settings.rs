@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub(crate) const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
 /// The folder of the file that holds the rest.
 pub(crate) const DISK: &str = "MAPWIRE_FAR_DISK";
-/// Whether to print figures at the end.
+/// The process that prints figures at its end in any case. Those that it starts do if they stored pages.
 pub(crate) const STATS: &str = "MAPWIRE_FAR_STATS";
 
 /// What the variables say.
@@ -17,8 +17,8 @@ pub(crate) struct Settings {
     pub(crate) local_pages: usize,
     /// Where the file is made.
     pub(crate) disk: PathBuf,
-    /// Whether to print figures at the end.
-    pub(crate) stats: bool,
+    /// The process that prints figures at its end in any case.
+    pub(crate) stats: Option<u32>,
 }
 
 /// A variable that makes no sense.
@@ -48,7 +48,7 @@ impl Settings {
         Ok(Some(Self {
             local_pages,
             disk: variable(DISK).map_or_else(std::env::temp_dir, PathBuf::from),
-            stats: variable(STATS).is_some_and(|value| value == "1"),
+            stats: variable(STATS).and_then(|value| value.to_str()?.parse().ok()),
         }))
     }
 }
@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn the_variables_say_how_much_and_where() {
-        let settings = read(&[(LOCAL, "64"), (DISK, "/x"), (STATS, "1")]);
+        let settings = read(&[(LOCAL, "64"), (DISK, "/x"), (STATS, "7")]);
         let settings = settings.unwrap().unwrap();
-        assert_eq!((settings.local_pages, settings.stats), (64, true));
+        assert_eq!((settings.local_pages, settings.stats), (64, Some(7)));
         assert_eq!(settings.disk, PathBuf::from("/x"));
     }
 

@@ -27,6 +27,11 @@ pub(crate) fn set_space(space: Space) {
     SPACE.store(Box::leak(Box::new(space)), Ordering::Release);
 }
 
+/// Turns far memory off, so that what is allocated comes from the C library. Of the old one nothing may be freed until another is set.
+pub(crate) fn clear_space() {
+    SPACE.store(ptr::null_mut(), Ordering::Release);
+}
+
 /// Far memory, if this address is in it.
 #[inline]
 pub(crate) fn space_of(address: usize) -> Option<&'static Space> {
@@ -52,8 +57,8 @@ extern "C" fn start() {
         }
         Err(error) => refuse(&error),
     }
-    if settings.stats {
-        report::ask();
+    if let Some(first) = settings.stats {
+        report::ask(first);
         // SAFETY: the function has the form that is asked for, and this library is never unloaded.
         unsafe { libc::atexit(at_exit) };
     }

@@ -96,7 +96,8 @@ fn start(args: &FarArgs, program: Program) -> FarError {
         .env(DISK, disk)
         .env("LD_PRELOAD", preload);
     if args.stats {
-        command.env(STATS, "1");
+        // The program has the number of this process.
+        command.env(STATS, std::process::id().to_string());
     }
     FarError::Start {
         source: command.exec(),
