@@ -6,8 +6,8 @@ use std::ptr;
 use libc::{EINVAL, ENOMEM};
 use libmimalloc_sys as mi;
 
-use crate::inner;
 use crate::state::{space, space_of};
+use crate::{inner, threads};
 
 fn set_errno(code: c_int) {
     // SAFETY: the place is this thread's.
@@ -22,6 +22,11 @@ fn given(memory: *mut c_void) -> *mut c_void {
     memory
 }
 
+/// Whether what is allocated now is far.
+fn gives_far() -> bool {
+    space().is_some() && !threads::is_creating()
+}
+
 /// Whether memory is mimalloc's: all of that is far.
 fn is_far(memory: *const c_void) -> bool {
     space_of(memory.addr()).is_some()
@@ -30,20 +35,20 @@ fn is_far(memory: *const c_void) -> bool {
 /// malloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    match space() {
+    match gives_far() {
         // SAFETY: any size will do.
-        Some(_) => given(unsafe { mi::mi_malloc(bytes) }),
-        None => inner::malloc(bytes),
+        true => given(unsafe { mi::mi_malloc(bytes) }),
+        false => inner::malloc(bytes),
     }
 }
 
 /// calloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
-    match space() {
+    match gives_far() {
         // SAFETY: any size will do.
-        Some(_) => given(unsafe { mi::mi_calloc(count, bytes) }),
-        None => inner::calloc(count, bytes),
+        true => given(unsafe { mi::mi_calloc(count, bytes) }),
+        false => inner::calloc(count, bytes),
     }
 }
 
@@ -122,14 +127,14 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> usize {
 /// memalign(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
-    match space() {
+    match gives_far() {
         // As the C library does.
-        Some(_) => match alignment.max(1).checked_next_power_of_two() {
+        true => match alignment.max(1).checked_next_power_of_two() {
             // SAFETY: the alignment is a power of two.
             Some(alignment) => given(unsafe { mi::mi_malloc_aligned(bytes, alignment) }),
             None => given(ptr::null_mut()),
         },
-        None => inner::memalign(alignment, bytes),
+        false => inner::memalign(alignment, bytes),
     }
 }
 
