@@ -28,7 +28,7 @@ uninstall() {
 build() {
     scripts/setup.sh
     find_rust
-    cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-apps -p mapwire-c
+    cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-apps -p mapwire-c -p mapwire-far
 }
 
 # Root's PATH has no cargo that a user has installed, and what root builds the user could not build upon.
@@ -65,9 +65,9 @@ trap 'rm -rf "$made"' EXIT
 strip=
 if have strip; then strip=strip; fi
 put 755 bin "$built/mapwire"
-put 755 lib/mapwire "${programs[@]/#/$built/}"
+put 755 lib/mapwire "${programs[@]/#/$built/}" "$built/libmapwire_far.so"
 if [[ $strip ]]; then
-    (cd "$into" && strip --strip-unneeded bin/mapwire "${programs[@]/#/lib/mapwire/}")
+    (cd "$into" && strip --strip-unneeded bin/mapwire "${programs[@]/#/lib/mapwire/}" lib/mapwire/libmapwire_far.so)
 fi
 put 644 share/man/man1 "$made"/man/*.1
 put 644 share/bash-completion/completions "$made/mapwire"

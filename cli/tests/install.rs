@@ -15,7 +15,15 @@ fn root() -> PathBuf {
 fn built(place: &Place) -> PathBuf {
     let release = place.folder.join("target/release");
     std::fs::create_dir_all(&release).unwrap();
-    for name in ["mapwire", "tsp", "sor", "is", "lu", "libmapwire_c.so"] {
+    for name in [
+        "mapwire",
+        "tsp",
+        "sor",
+        "is",
+        "lu",
+        "libmapwire_c.so",
+        "libmapwire_far.so",
+    ] {
         std::fs::copy(env!("CARGO_BIN_EXE_mapwire"), release.join(name)).unwrap();
     }
     std::fs::write(release.join("libmapwire_c.a"), "!<arch>\n").unwrap();
