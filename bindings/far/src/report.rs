@@ -64,9 +64,13 @@ impl fmt::Display for Table<'_> {
             0 => 100.0,
             touched => 100.0 * it.minor_faults as f64 / touched as f64,
         };
-        let program = std::env::current_exe().unwrap_or_default();
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        writeln!(f, "mapwire far: {name}, process {}", std::process::id())?;
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        writeln!(
+            f,
+            "mapwire far: {}, process {}",
+            name.trim(),
+            std::process::id()
+        )?;
         writeln!(
             f,
             "  memory        {:.1} MiB in RAM, {:.1} MiB stored",
