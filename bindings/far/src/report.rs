@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use mapwire_host::descriptors::above_stdio;
 use mapwire_host::paging::Statistics;
 
 use crate::state::space;
@@ -29,7 +30,8 @@ static FIRST: AtomicU32 = AtomicU32::new(0);
 /// stored pages.
 pub(crate) fn ask(first: u32) {
     FIRST.store(first, Ordering::Relaxed);
-    if let Ok(file) = std::io::stderr().as_fd().try_clone_to_owned() {
+    let copy = std::io::stderr().as_fd().try_clone_to_owned();
+    if let Some(file) = copy.ok().and_then(|copy| above_stdio(copy).ok()) {
         let _ = STDERR.set(file.into());
     }
     WANTED.store(std::process::id(), Ordering::Relaxed);

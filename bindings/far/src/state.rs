@@ -3,6 +3,8 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use mapwire_host::descriptors;
+
 use crate::fork;
 use crate::report;
 use crate::settings::Settings;
@@ -11,6 +13,10 @@ use crate::space::Space;
 /// Not null when far memory is on. Until then all calls go to the C library, those of the start included. What it points to is never
 /// freed: a forked child gets another.
 static SPACE: AtomicPtr<Space> = AtomicPtr::new(ptr::null_mut());
+
+/// Where descriptors of this library begin: programs that use low numbers as they like would close them. A process may have 1,024 by
+/// default, and each layer of the file takes one.
+const DESCRIPTORS: i32 = 768;
 
 /// The exit code where far memory cannot be had: as of a program that cannot be started.
 pub(crate) const CANNOT_START: i32 = 126;
@@ -50,6 +56,7 @@ extern "C" fn start() {
         Ok(None) => return,
         Err(error) => refuse(&error),
     };
+    descriptors::keep_above(DESCRIPTORS);
     match Space::start(&settings) {
         Ok(space) => {
             fork::register();

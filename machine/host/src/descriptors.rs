@@ -1,9 +1,19 @@
 //! Descriptors of this process that stay clear of standard input, output and error.
 
+use core::sync::atomic::{AtomicI32, Ordering};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// The lowest descriptor that is not a standard stream.
 const FIRST: i32 = 3;
+
+/// The lowest descriptor that [`above_stdio`] gives.
+static LOWEST: AtomicI32 = AtomicI32::new(FIRST);
+
+/// Has [`above_stdio`] give descriptors from `lowest` on: for programs that do not know of mapwire, and use low numbers as they like.
+/// Where so many are not allowed, the standard streams are what it stays clear of.
+pub fn keep_above(lowest: i32) {
+    LOWEST.store(lowest.max(FIRST), Ordering::Relaxed);
+}
 
 /// Moves a new descriptor above 2. A program that has closed its standard streams gets their
 /// numbers from the next call that makes a descriptor; what it then prints must not land in
@@ -15,10 +25,15 @@ const FIRST: i32 = 3;
 /// # Errors
 /// No descriptor is left above 2.
 pub fn above_stdio(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
-    if is_above_stdio(&fd) {
+    let lowest = LOWEST.load(Ordering::Relaxed);
+    if fd.as_raw_fd() >= lowest {
         return Ok(fd);
     }
-    rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), FIRST)
+    match rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), lowest) {
+        Err(_) if is_above_stdio(&fd) => Ok(fd),
+        Err(_) if lowest > FIRST => rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), FIRST),
+        moved => moved,
+    }
 }
 
 /// Whether a descriptor is none of the standard streams.
@@ -34,5 +49,26 @@ pub fn occupy_stdio() {
         && !is_above_stdio(&fd)
     {
         core::mem::forget(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::in_child;
+
+    #[test]
+    fn descriptors_stand_where_they_are_kept_or_as_high_as_the_limit_allows() {
+        in_child("high", || {
+            let open = || {
+                let (fd, _) = rustix::pipe::pipe().unwrap();
+                above_stdio(fd).unwrap().as_raw_fd()
+            };
+            assert!(open() < 200);
+            keep_above(200);
+            assert_eq!(open(), 200);
+            crate::testing::lower_limit(rustix::process::Resource::Nofile, 100);
+            assert!((FIRST..100).contains(&open()));
+        });
     }
 }
