@@ -21,7 +21,7 @@ use mapwire_host::paging::{Frozen, PagerError};
 
 use crate::ranges::Ranges;
 use crate::report;
-use crate::state::{CANNOT_START, set_space, space};
+use crate::state::{CANNOT_START, clear_space, set_space, space};
 
 /// From the beginning of a fork to its end.
 struct Forking {
@@ -161,6 +161,7 @@ extern "C" fn child() {
         return;
     };
     restore(&forking);
+    clear_space();
     let revived = forking.frozen.and_then(|(frozen, ranges)| {
         // SAFETY: the thread that froze the pager forked this child, which has no other. The old space is never used again.
         let (pager, regions) = unsafe { frozen.revive() }?;

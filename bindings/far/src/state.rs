@@ -33,6 +33,11 @@ pub(crate) fn space_of(address: usize) -> Option<&'static Space> {
     space().filter(|space| space.has(address))
 }
 
+/// Turns far memory off: all memory is then the C library's, for the threads of a pager that begin.
+pub(crate) fn clear_space() {
+    SPACE.store(ptr::null_mut(), Ordering::Release);
+}
+
 /// Runs before the program does, when the C library is ready.
 #[used]
 // SAFETY: the section is an array of functions without results, which the loader calls one after the other.

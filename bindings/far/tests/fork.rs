@@ -11,9 +11,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The library, which cargo puts beside the folder of the test's program.
 fn library() -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    let folders = program.ancestors().skip(1).take(2);
-    let mut found = folders.map(|folder| folder.join("libmapwire_far.so"));
-    found.rfind(|path| path.is_file()).unwrap()
+    let folder = program.ancestors().nth(2).unwrap();
+    let library = folder.join("libmapwire_far.so");
+    assert!(library.is_file(), "{} is missing", library.display());
+    library
 }
 
 /// Runs a program under the library with 512 pages in RAM; what it prints. It is killed after a minute.

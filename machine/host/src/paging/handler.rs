@@ -56,7 +56,9 @@ impl Handlers {
             stop: Arc::new(stop),
             threads: Vec::with_capacity(threads),
         };
+        let (begun, all_begun) = std::sync::mpsc::channel();
         for _ in 0..threads {
+            let begun = begun.clone();
             let (server, stop) = (Arc::clone(server), Arc::clone(&handlers.stop));
             let thread = std::thread::Builder::new()
                 .name("mapwire-pager".into())
@@ -64,12 +66,18 @@ impl Handlers {
                     // A handler of the program that touches a region here would wait for this thread.
                     crate::masking::mask_for_good();
                     crate::scheduling::ask_for_short_turns();
+                    let _ = begun.send(());
+                    drop(begun);
                     serve_until_stopped(&*server, &stop);
                 })
                 .map_err(|error| PagerError::Thread {
                     errno: error.into(),
                 })?;
             handlers.threads.push(thread);
+        }
+        // A thread that begins may take memory of the program's allocator, which may be in a region as soon as there is one.
+        for _ in 0..threads {
+            let _ = all_begun.recv();
         }
         Ok(handlers)
     }
