@@ -7,7 +7,9 @@ use libc::{EINVAL, ENOMEM};
 use libmimalloc_sys as mi;
 
 use crate::inner;
+use crate::space::Space;
 use crate::state::{space, space_of};
+use crate::threads::is_creating;
 
 fn set_errno(code: c_int) {
     // SAFETY: the place is this thread's.
@@ -27,10 +29,16 @@ fn is_far(memory: *const c_void) -> bool {
     space_of(memory.addr()).is_some()
 }
 
+/// Far memory, if what is allocated now may be there.
+#[inline]
+fn space_for_new() -> Option<&'static Space> {
+    space().filter(|_| !is_creating())
+}
+
 /// malloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    match space() {
+    match space_for_new() {
         // SAFETY: any size will do.
         Some(_) => given(unsafe { mi::mi_malloc(bytes) }),
         None => inner::malloc(bytes),
@@ -40,7 +48,7 @@ pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
 /// calloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
-    match space() {
+    match space_for_new() {
         // SAFETY: any size will do.
         Some(_) => given(unsafe { mi::mi_calloc(count, bytes) }),
         None => inner::calloc(count, bytes),
@@ -122,7 +130,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> usize {
 /// memalign(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
-    match space() {
+    match space_for_new() {
         // As the C library does.
         Some(_) => match alignment.max(1).checked_next_power_of_two() {
             // SAFETY: the alignment is a power of two.

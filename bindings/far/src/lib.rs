@@ -14,6 +14,7 @@
 //! | [`maps`] | `mmap`, `munmap`, `mremap`, `madvise` |
 //! | [`heap`] | `malloc` and its like, by mimalloc, which maps its memory through [`maps`] |
 //! | [`inner`] | the C library's own allocator, for this library's memory, which must never be far |
+//! | [`threads`] | `pthread_create`, whose memory must never be far either |
 //! | [`report`] | figures at the end of the program |
 //!
 //! # Memory of the library itself
@@ -37,6 +38,8 @@ mod settings;
 mod space;
 #[allow(unsafe_code)]
 mod state;
+#[allow(unsafe_code)]
+mod threads;
 
 #[global_allocator]
 static ALLOCATOR: inner::Inner = inner::Inner;

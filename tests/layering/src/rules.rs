@@ -134,6 +134,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/far/src/lib.rs", "mod inner"),
     ("bindings/far/src/lib.rs", "mod maps"),
     ("bindings/far/src/lib.rs", "mod state"),
+    ("bindings/far/src/lib.rs", "mod threads"),
     ("cli/src/bench/mod.rs", "mod raw"),
     ("cli/src/bench/shared.rs", "mod fault"),
     ("cli/src/bench/mod.rs", "mod views"),
