@@ -118,8 +118,8 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> usize {
     match memory.is_null() {
         true => 0,
         // The C library's own function is hidden behind this one. The size of a chunk stands before it, with three bits of flags.
-        // SAFETY: the memory is of the C library's allocator, whose chunks have looked so since its first versions.
         false => {
+            // SAFETY: the memory is of the C library's allocator, whose chunks have looked so since its first versions.
             let size = unsafe { memory.cast::<usize>().sub(1).read() };
             let is_mapped = size & 2 != 0;
             (size & !7) - if is_mapped { 16 } else { 8 }

@@ -25,12 +25,15 @@
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
+#[allow(unreachable_pub)] // Programs reach them by name.
 mod fork;
 #[allow(unsafe_code)]
+#[allow(unreachable_pub)] // Programs reach them by name.
 mod heap;
 #[allow(unsafe_code)]
 mod inner;
 #[allow(unsafe_code)]
+#[allow(unreachable_pub)] // Programs reach them by name.
 mod maps;
 mod ranges;
 mod report;
@@ -39,6 +42,7 @@ mod space;
 #[allow(unsafe_code)]
 mod state;
 #[allow(unsafe_code)]
+#[allow(unreachable_pub)] // Programs reach them by name.
 mod threads;
 
 #[global_allocator]

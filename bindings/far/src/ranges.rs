@@ -117,7 +117,7 @@ mod tests {
                         prop_assert!(at % (1 << shift) == 0 && taken[part.clone()].iter().all(|it| !it));
                         taken[part].fill(true);
                     } else {
-                        let fits = |at: usize| at % (1 << shift) == 0 && at + bytes as usize <= 64
+                        let fits = |at: usize| at.is_multiple_of(1 << shift) && at + bytes as usize <= 64
                             && taken[at..at + bytes as usize].iter().all(|it| !it);
                         prop_assert!(bytes == 0 || !(0..64).any(fits));
                     },
