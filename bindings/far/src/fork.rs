@@ -9,9 +9,8 @@
 //!
 //! `vfork` and `posix_spawn` share the memory, and run no handlers. A child of `_Fork` or of a bare `clone` has no far memory.
 
-use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
-use std::mem::{self, ManuallyDrop};
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,10 +38,17 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The process that forks; 0: none. Another one that sees it is its child.
 static PARENT: AtomicU32 = AtomicU32::new(0);
 
-thread_local! {
-    /// Of the thread that forks. Never dropped, as that would take memory of the program.
-    static FORKING: ManuallyDrop<RefCell<Option<Forking>>> =
-        const { ManuallyDrop::new(RefCell::new(None)) };
+/// Not a thread-local variable: those may be found by far memory.
+static FORKING: Mutex<OfThread> = Mutex::new(OfThread(None));
+
+struct OfThread(Option<Forking>);
+
+// SAFETY: only the thread that has the turn puts something in, and the same thread takes it out.
+unsafe impl Send for OfThread {}
+
+fn forking() -> MutexGuard<'static, OfThread> {
+    // Held for a moment only, by the thread that has the turn: free at any fork.
+    FORKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 type Handler = Option<extern "C" fn()>;
@@ -130,7 +136,7 @@ extern "C" fn prepare() {
         mask,
         _turn: turn,
     };
-    FORKING.with(|it| it.replace(Some(forking)));
+    self::forking().0 = Some(forking);
 }
 
 /// Puts back what the program does at SIGSEGV, in parent and child.
@@ -150,14 +156,15 @@ fn restore(forking: &Forking) {
 
 /// After it, in the parent.
 extern "C" fn parent() {
-    if let Some(forking) = FORKING.with(|it| it.take()) {
+    let forking = self::forking().0.take();
+    if let Some(forking) = forking {
         restore(&forking);
     }
 }
 
 /// After it, in the child, whose only thread this is.
 extern "C" fn child() {
-    let (Some(old), Some(forking)) = (space(), FORKING.with(|it| it.take())) else {
+    let (Some(old), Some(forking)) = (space(), self::forking().0.take()) else {
         return;
     };
     restore(&forking);
@@ -212,18 +219,15 @@ extern "C" fn touched(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
 
 /// Gives a page to a child that has no far memory yet.
 fn lend(address: usize) {
-    FORKING.with(|it| {
-        let mut forking = it.borrow_mut();
-        match forking.as_mut().map(|forking| &mut forking.frozen) {
-            Some(Ok((frozen, _))) => {
-                if let Err(error) = frozen.lend_page(address) {
-                    give_up(&error);
-                }
+    match forking().0.as_mut().map(|forking| &mut forking.frozen) {
+        Some(Ok((frozen, _))) => {
+            if let Err(error) = frozen.lend_page(address) {
+                give_up(&error);
             }
-            Some(Err(error)) => give_up(error),
-            None => give_up(&"the fork is over"),
         }
-    });
+        Some(Err(error)) => give_up(error),
+        None => give_up(&"the fork is over"),
+    }
 }
 
 /// Ends a child that cannot have its memory.

@@ -52,6 +52,7 @@ mod core;
 mod disk;
 mod error;
 mod evict;
+mod files;
 mod fill;
 mod follow;
 #[allow(unsafe_code)]
