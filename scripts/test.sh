@@ -51,9 +51,9 @@ phase_lint() {
 # Unit, property, integration and documentation tests, the layering and the C examples among them. The command is built with the
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
 phase_tests() {
-    # Simulated clusters run fixed seeds and those of this commit.
     # Tests of whole commands need libraries that programs load; `cargo test` builds only what tests link.
     limited 2400 cargo build "${everything[@]}" || return
+    # Simulated clusters run fixed seeds and those of this commit.
     SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
 }
 
