@@ -6,17 +6,17 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`settings`] | the variables that `mapwire far` sets |
-//! | [`state`] | whether far memory is on, and the calls of the program that it serves |
-//! | [`fork`] | what a forked child gets |
-//! | [`space`] | the range of addresses, and who has which part of it |
-//! | [`ranges`] | which parts of it are free |
-//! | [`maps`] | `mmap`, `munmap`, `mremap`, `madvise` |
-//! | [`heap`] | `malloc` and its like, by mimalloc, which maps its memory through [`maps`] |
-//! | [`inner`] | the C library's own allocator, for this library's memory, which must never be far |
-//! | [`threads`] | `pthread_create` |
-//! | [`ending`] | `_exit` |
-//! | [`report`] | figures at the end of the program |
+//! | `settings` | the variables that `mapwire far` sets |
+//! | `state` | whether far memory is on, and the calls of the program that it serves |
+//! | `fork` | what a forked child gets |
+//! | `space` | the range of addresses, and who has which part of it |
+//! | `ranges` | which parts of it are free |
+//! | `maps` | `mmap`, `munmap`, `mremap`, `madvise` |
+//! | `heap` | `malloc` and its like, by mimalloc, which maps its memory through `maps` |
+//! | `inner` | the C library's own allocator, for this library's memory, which must never be far |
+//! | `threads` | `pthread_create` |
+//! | `ending` | `_exit` |
+//! | `report` | figures at the end of the program |
 //!
 //! # Memory of the library itself
 //! The threads that serve page faults must touch no far memory, or they would wait for themselves. All that Rust code here allocates
