@@ -164,6 +164,7 @@ extern "C" fn parent() {
 
 /// After it, in the child, whose only thread this is.
 extern "C" fn child() {
+    touch_locale();
     let (Some(old), Some(forking)) = (space(), self::forking().0.take()) else {
         return;
     };
@@ -182,6 +183,23 @@ extern "C" fn child() {
             }
         }
         Err(error) => give_up(&error),
+    }
+}
+
+/// Touches what a thread reads of the locale when it begins, so that it is there for those of the pager.
+fn touch_locale() {
+    /// The first items of `LC_CTYPE`, which are tables of characters.
+    const ITEMS: libc::nl_item = 8;
+    if space().is_none() {
+        return;
+    }
+    // SAFETY: the global locale is `(locale_t) -1`, and the thread gets its own back. What the items are is not looked at.
+    unsafe {
+        let own = libc::uselocale(ptr::without_provenance_mut(usize::MAX));
+        for item in 0..ITEMS {
+            std::hint::black_box(libc::nl_langinfo(item));
+        }
+        libc::uselocale(own);
     }
 }
 

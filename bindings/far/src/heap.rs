@@ -6,7 +6,7 @@ use std::ptr;
 use libc::{EINVAL, ENOMEM};
 use libmimalloc_sys as mi;
 
-use crate::state::{space, space_of};
+use crate::state::space;
 use crate::{inner, threads};
 
 fn set_errno(code: c_int) {
@@ -27,9 +27,11 @@ fn gives_far() -> bool {
     space().is_some() && !threads::is_creating()
 }
 
-/// Whether memory is mimalloc's: all of that is far.
+/// Whether memory is mimalloc's. Nearly all of that is far; pieces with a large alignment may be in small mappings, which are not.
 fn is_far(memory: *const c_void) -> bool {
-    space_of(memory.addr()).is_some()
+    let Some(space) = space() else { return false };
+    // SAFETY: any address will do.
+    space.has(memory.addr()) || unsafe { mi::mi_is_in_heap_region(memory) }
 }
 
 /// malloc(3).

@@ -5,10 +5,12 @@ use std::ops::Range;
 use std::ptr;
 
 use libc::{
-    EINVAL, ENOMEM, MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MAP_32BIT, MAP_ANONYMOUS, MAP_FAILED,
-    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_PRIVATE, MAP_STACK,
-    MAP_SYNC, MAP_TYPE, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ,
-    PROT_WRITE, off_t,
+    EINVAL, ENOMEM, MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTNEED, MADV_FREE,
+    MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT,
+    MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_UNMERGEABLE, MADV_WILLNEED, MAP_32BIT,
+    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB,
+    MAP_LOCKED, MAP_PRIVATE, MAP_STACK, MAP_SYNC, MAP_TYPE, MREMAP_DONTUNMAP, MREMAP_FIXED,
+    MREMAP_MAYMOVE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, off_t,
 };
 use mapwire_host::page::PAGE_BYTES;
 
@@ -95,17 +97,7 @@ pub unsafe extern "C" fn mmap(
             && rights & PROT_EXEC == 0
             && bytes >= LEAST_BYTES
         {
-            return match space.map(bytes) {
-                Some(start) if rights != PROT_READ | PROT_WRITE => {
-                    let part = start..start + bytes;
-                    match protect(&part, rights) {
-                        0 => ptr::with_exposed_provenance_mut(start),
-                        _ => {
-                            space.unmap(whole(part));
-                            MAP_FAILED
-                        }
-                    }
-                }
+            return match take(space, bytes, rights) {
                 Some(start) => ptr::with_exposed_provenance_mut(start),
                 None => refuse(ENOMEM),
             };
@@ -130,6 +122,23 @@ pub unsafe extern "C" fn mmap64(
 ) -> *mut c_void {
     // SAFETY: by the caller's promise; both are the same with 64-bit offsets.
     unsafe { mmap(address, bytes, rights, flags, file, offset) }
+}
+
+/// Closes all of far memory: the program has a right to what it maps, and to nothing else.
+pub(crate) fn close(space: &Space) {
+    // Where it fails, accesses that are mistakes go unnoticed.
+    protect(&space.range(), PROT_NONE);
+}
+
+/// A new part with these rights. `None`: there are too many parts already, or too long ones.
+fn take(space: &Space, bytes: usize, rights: c_int) -> Option<usize> {
+    let start = space.map(bytes)?;
+    let part = whole(start..start + bytes);
+    if protect(&part, rights) != 0 {
+        space.unmap(part);
+        return None;
+    }
+    Some(start)
 }
 
 /// A mapping in place of what is far: allocators give memory back so. It stays far.
@@ -186,10 +195,10 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     by_kernel(before).min(by_kernel(after))
 }
 
-/// Takes a part back, with the rights that it is given with.
+/// Takes a part back. Who touches it from now on gets SIGSEGV.
 fn give_back(space: &Space, part: Range<usize>) {
-    // Where that fails, too many mappings are there; who gets it would then get rights of another.
-    if protect(&part, PROT_READ | PROT_WRITE) == 0 {
+    // Where that fails, too many mappings are there. The part is not given again, as a mistake may have stored to it.
+    if protect(&part, PROT_NONE) == 0 {
         space.unmap(part);
     } else {
         space.discard(part);
@@ -209,6 +218,12 @@ pub unsafe extern "C" fn mremap(
     new: *mut c_void,
 ) -> *mut c_void {
     let Some(space) = space_of(old.addr()) else {
+        if flags & MREMAP_FIXED != 0
+            && space().is_some_and(|space| space.part(new.addr(), new_bytes).is_some())
+        {
+            // The kernel would put a mapping into far memory that the pager does not know.
+            return refuse(EINVAL);
+        }
         // SAFETY: by the caller's promise.
         let result =
             unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, new_bytes, flags, new) };
@@ -236,12 +251,16 @@ pub unsafe extern "C" fn mremap(
         return old;
     }
     if space.grow(part.end, new_end - part.end) {
-        return old;
+        let more = part.end..new_end;
+        if protect(&more, PROT_READ | PROT_WRITE) == 0 {
+            return old;
+        }
+        space.unmap(more);
     }
     if flags & MREMAP_MAYMOVE == 0 {
         return refuse(ENOMEM);
     }
-    match space.map(new_bytes) {
+    match take(space, new_bytes, PROT_READ | PROT_WRITE) {
         Some(to) => {
             move_to(space, part, to);
             ptr::with_exposed_provenance_mut(to)
@@ -280,9 +299,17 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_i
         refuse(EINVAL);
         return -1;
     }
-    if matches!(advice, MADV_DONTNEED | MADV_FREE | MADV_REMOVE) {
-        space.discard(whole(part));
+    match advice {
+        MADV_DONTNEED | MADV_FREE | MADV_REMOVE => space.discard(whole(part)),
+        // The pager has its own way with these.
+        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE
+        | MADV_NOHUGEPAGE | MADV_COLD | MADV_PAGEOUT | MADV_DOFORK | MADV_DODUMP
+        | MADV_DONTDUMP | MADV_KEEPONFORK | MADV_MERGEABLE | MADV_UNMERGEABLE => {}
+        // Others are promises that it does not keep.
+        _ => {
+            refuse(EINVAL);
+            return -1;
+        }
     }
-    // The pager has its own way with all other advice.
     0
 }

@@ -93,6 +93,11 @@ impl Space {
         self.region.range().contains(&address)
     }
 
+    /// All addresses.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.region.range()
+    }
+
     /// What of these addresses is in the range; `None`: nothing.
     pub(crate) fn part(&self, start: usize, bytes: usize) -> Option<Range<usize>> {
         let all = self.region.range();
@@ -113,7 +118,7 @@ impl Space {
         Some(self.base + first as usize)
     }
 
-    /// Takes a part back. It is zeros when it is given again.
+    /// Takes a part back, of which the program has no right to any page any more. It is zeros when it is given again.
     pub(crate) fn unmap(&self, part: Range<usize>) {
         self.discard(part.clone());
         let first = self.offset(part.start);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use mapwire_host::descriptors;
 
 use crate::fork;
+use crate::maps;
 use crate::report;
 use crate::settings::Settings;
 use crate::space::Space;
@@ -59,6 +60,7 @@ extern "C" fn start() {
     descriptors::keep_above(DESCRIPTORS);
     match Space::start(&settings) {
         Ok(space) => {
+            maps::close(&space);
             fork::register();
             set_space(space);
         }

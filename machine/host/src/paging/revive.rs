@@ -78,6 +78,8 @@ impl Frozen {
         // What the pager maps might take these addresses, which are free.
         let memories = regions.iter().map(region::inherited_memory);
         let memories = memories.collect::<Result<Vec<_>, _>>()?;
+        // Threads of the pager read such pages when they begin: what the C library knows of a locale may be in a region.
+        put_back(&lent);
         let core = old.running.core();
         let stop = old.running.handlers().map(Handlers::stop);
         for descriptor in [Some(&core.uffd), stop].into_iter().flatten() {
@@ -87,6 +89,12 @@ impl Frozen {
         let store = core.store.of_child();
         let store = store.map_err(|cause| PagerError::Fork { cause })?;
         let pager = Pager::with_checksum(core.config.clone(), store, core.checksum)?;
+        for memory in &memories {
+            // What was touched meanwhile is no page that the pager knows.
+            frames::drop_pages(memory.address(), memory.bytes()).map_err(|errno| {
+                PagerError::system("madvise", memory.address(), memory.bytes(), errno)
+            })?;
+        }
         let regions = regions
             .into_iter()
             .zip(memories)
@@ -96,12 +104,17 @@ impl Frozen {
                 region::inherit(pager.running(), inherited, memory)
             });
         let regions = regions.collect::<Result<_, _>>()?;
-        for (address, bytes) in lent {
-            let to = core::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: a page of a region that was just mapped, which nobody else uses yet.
-            unsafe { crate::memory::raw::copy(bytes.as_ptr(), to, bytes.len()) };
-        }
+        put_back(&lent);
         Ok((pager, regions))
+    }
+}
+
+/// Writes pages that were lent to where they were.
+fn put_back(lent: &[(usize, Vec<u8>)]) {
+    for (address, bytes) in lent {
+        let to = core::ptr::with_exposed_provenance_mut(*address);
+        // SAFETY: a page of a region that was just mapped, which nobody else uses yet.
+        unsafe { crate::memory::raw::copy(bytes.as_ptr(), to, bytes.len()) };
     }
 }
 

@@ -1,4 +1,4 @@
-//! Programs that fork, under the library.
+//! Programs under the library: what they may ask of their memory, and how they fork.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -64,14 +64,14 @@ fn run_with(program: &Path, arguments: &[&str], disk: &str) -> Result<String, St
     }
 }
 
-#[test]
-fn children_and_their_children_have_the_memory_and_leave_that_of_others_alone() {
-    let folder = std::env::temp_dir().join(format!("mapwire-far-fork-{}", std::process::id()));
+/// Builds a program of this folder, which says at its end that all is well.
+fn assert_well(name: &str) {
+    let folder = std::env::temp_dir().join(format!("mapwire-far-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let program = folder.join("fork");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fork.c");
+    let program = folder.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{name}.c"));
     let built = Command::new("cc")
-        .args(["-O1", "-pthread", "-o"])
+        .args(["-O1", "-fno-builtin", "-pthread", "-w", "-o"])
         .args([&program, &source])
         .status()
         .unwrap();
@@ -79,6 +79,16 @@ fn children_and_their_children_have_the_memory_and_leave_that_of_others_alone() 
     let found = std::panic::catch_unwind(|| run(&program, &[]));
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(found.unwrap(), "all is well\n");
+}
+
+#[test]
+fn children_and_their_children_have_the_memory_and_leave_that_of_others_alone() {
+    assert_well("fork");
+}
+
+#[test]
+fn memory_does_what_its_calls_promise_and_mistakes_are_caught() {
+    assert_well("memory");
 }
 
 #[test]
