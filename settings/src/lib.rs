@@ -8,6 +8,7 @@
 extern crate alloc;
 
 mod design;
+pub mod far;
 pub mod size;
 
 pub use design::{DesignText, ParseDesignError, parse_design};

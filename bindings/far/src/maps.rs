@@ -30,9 +30,6 @@ const NOT_FAR: c_int = MAP_FIXED
     | MAP_32BIT
     | MAP_SYNC;
 
-/// Bytes that are moved before the place that they leave is given back.
-const MOVED_AT_ONCE: usize = 1 << 20;
-
 fn refuse(code: c_int) -> *mut c_void {
     // SAFETY: the place is this thread's.
     unsafe { *libc::__errno_location() = code };
@@ -262,25 +259,12 @@ pub unsafe extern "C" fn mremap(
     }
     match take(space, new_bytes, PROT_READ | PROT_WRITE) {
         Some(to) => {
-            move_to(space, part, to);
+            space.move_pages(part.clone(), to);
+            give_back(space, part);
             ptr::with_exposed_provenance_mut(to)
         }
         None => refuse(ENOMEM),
     }
-}
-
-/// Moves what is there to another part, and gives the first back.
-fn move_to(space: &Space, part: Range<usize>, to: usize) {
-    let mut done = 0;
-    while done < part.len() {
-        let bytes = MOVED_AT_ONCE.min(part.len() - done);
-        let from: *const u8 = ptr::with_exposed_provenance(part.start + done);
-        // SAFETY: the parts are apart, and the caller's, who must not use the first meanwhile.
-        unsafe { from.copy_to_nonoverlapping(ptr::with_exposed_provenance_mut(to + done), bytes) };
-        space.discard(part.start + done..part.start + done + bytes);
-        done += bytes;
-    }
-    give_back(space, part);
 }
 
 /// madvise(2).

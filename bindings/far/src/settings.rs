@@ -3,12 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// How much of the program's memory is in RAM, in pages of 4,096 bytes.
-pub(crate) const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
-/// The folder of the file that holds the rest.
-pub(crate) const DISK: &str = "MAPWIRE_FAR_DISK";
-/// The process that prints figures at its end in any case. Those that it starts do if they stored pages.
-pub(crate) const STATS: &str = "MAPWIRE_FAR_STATS";
+use mapwire_settings::far::{DISK, LOCAL, STATS};
 
 /// What the variables say.
 #[derive(Debug, PartialEq, Eq)]

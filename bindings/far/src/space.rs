@@ -133,6 +133,16 @@ impl Space {
         debug_assert!(discarded.is_ok(), "{discarded:?}");
     }
 
+    /// Moves the pages of a part to another, which is zeros. The program must use neither meanwhile.
+    pub(crate) fn move_pages(&self, part: Range<usize>, to: usize) {
+        let start = self.region.range().start;
+        // Both lie within the region, apart from each other.
+        let moved = self
+            .region
+            .remap(part.start - start, part.len(), to - start);
+        debug_assert!(moved.is_ok(), "{moved:?}");
+    }
+
     /// Adds the `more` bytes that follow an address to what ends there, if they are free.
     pub(crate) fn grow(&self, end: usize, more: usize) -> bool {
         let first = self.offset(end);

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use mapwire_host::page::PAGE_BYTES;
+use mapwire_settings::far::{DISK, LOCAL, STATS};
 use mapwire_settings::size::{self, SizeError};
 
 use crate::args::FarArgs;
@@ -18,10 +19,6 @@ use crate::run::program::{Program, own_folders};
 
 /// The library, by the name that cargo gives it.
 const LIBRARY: &str = "libmapwire_far.so";
-/// What it reads.
-const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
-const DISK: &str = "MAPWIRE_FAR_DISK";
-const STATS: &str = "MAPWIRE_FAR_STATS";
 /// Less than this no pager works with: what one system call or one instruction touches must be in RAM at once.
 const LEAST_BYTES: u64 = 1 << 20;
 

@@ -43,22 +43,6 @@ impl DiskStore {
         })
     }
 
-    /// Whether the page cache is passed by.
-    #[must_use]
-    pub fn is_direct(&self) -> bool {
-        self.files().layers.last().is_some_and(Layer::is_direct)
-    }
-
-    /// For tests and diagnostics: bytes of disk space that the store takes now.
-    ///
-    /// # Errors
-    /// The kernel does not tell.
-    pub fn disk_bytes(&self) -> std::io::Result<u64> {
-        let files = self.files();
-        let bytes: Result<u64, _> = files.layers.iter().map(Layer::disk_bytes).sum();
-        Ok(bytes?)
-    }
-
     fn files(&self) -> RwLockReadGuard<'_, Files> {
         self.files.read().unwrap_or_else(PoisonError::into_inner)
     }

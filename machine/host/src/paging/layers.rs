@@ -46,19 +46,9 @@ impl Layer {
         })
     }
 
-    /// Whether the page cache is passed by.
-    pub(super) fn is_direct(&self) -> bool {
-        self.is_direct
-    }
-
     /// Whether anything was ever written.
     pub(super) fn is_written(&self) -> bool {
         self.is_written.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of disk space that it takes now.
-    pub(super) fn disk_bytes(&self) -> Result<u64, Os> {
-        Ok(rustix::fs::fstat(&self.file)?.st_blocks.unsigned_abs() * 512)
     }
 
     /// Without `O_DIRECT`: lets the page cache drop what was written or read.

@@ -86,12 +86,6 @@ impl Pager {
         freeze(&self.inner)
     }
 
-    /// How pages are evicted.
-    #[must_use]
-    pub fn eviction(&self) -> super::Eviction {
-        self.inner.core.eviction
-    }
-
     pub(super) fn running(&self) -> &Arc<Running> {
         &self.inner
     }

@@ -250,11 +250,6 @@ impl Region {
             .region(self.number)
             .map_or(0..0, |region| region.table.address_range())
     }
-
-    /// Unmaps it, as dropping it does: `munmap`.
-    pub fn unmap(self) {
-        drop(self);
-    }
 }
 
 impl Drop for Region {

@@ -131,7 +131,7 @@ fn several_regions_share_the_limit_and_go_one_by_one() {
         assert!(pager.statistics().resident_pages <= 32, "{name}");
         for region in regions {
             assert_eq!(load(&region, 0) / 1000, 3);
-            region.unmap();
+            drop(region);
         }
         let statistics = pager.statistics();
         assert_eq!(statistics.mapped_pages, 0, "{name}");

@@ -1,0 +1,8 @@
+//! Variables by which `mapwire far` tells the library that it preloads what is wanted.
+
+/// How much of the program's memory is in RAM, in pages of 4,096 bytes.
+pub const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
+/// The folder of the file that holds the rest.
+pub const DISK: &str = "MAPWIRE_FAR_DISK";
+/// The process that prints figures at its end in any case. Those that it starts do if they stored pages.
+pub const STATS: &str = "MAPWIRE_FAR_STATS";
