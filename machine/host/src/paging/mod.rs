@@ -33,7 +33,7 @@
 //! a page of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
 //!
 //! # What callers must do
-//! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] and [`Region::unmap`], and move pages by
+//! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] or by dropping the [`Region`], and move pages by
 //!   [`Region::remap`]; the kernel's calls would go past the store.
 //! - Call [`Pager::freeze`] before `fork()`, and after it [`Frozen::thaw`] in the parent and [`Frozen::revive`] in the child. The
 //!   child has then a pager of its own, with the same regions as they were at the fork. Handlers of `pthread_atfork` are the place
