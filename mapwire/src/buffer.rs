@@ -1,7 +1,7 @@
 //! Memory that importers can map.
 
 use core::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::memory::raw::Source;
@@ -80,6 +80,15 @@ impl Buffer {
     /// A word outside the buffer, or not aligned.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<()> {
         raw::store(self.at(offset, size_of::<u64>())?, value)
+    }
+
+    /// Gives whole pages back to the system; they are zeros from then on.
+    ///
+    /// # Errors
+    /// A range outside the buffer; the kernel refuses.
+    pub(crate) fn discard(&self, offset: usize, bytes: usize) -> Result<()> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(memory.discard(offset, bytes)?)
     }
 
     /// Bytes to send from.

@@ -39,6 +39,12 @@ pub enum Error {
     /// Shared memory.
     #[error(transparent)]
     Shared(#[from] SharedError),
+    /// Global memory cannot have this shape.
+    #[error(transparent)]
+    Global(#[from] mapwire_gms::ConfigError),
+    /// Global memory refuses a call.
+    #[error(transparent)]
+    GlobalCall(#[from] mapwire_gms::Error),
     /// Memory.
     #[error(transparent)]
     Memory(#[from] mapwire_host::memory::MemoryError),

@@ -48,11 +48,13 @@ pub mod errors;
 mod events;
 mod export;
 mod files;
+pub mod global;
 mod import;
 mod node;
 mod opening;
 #[allow(unsafe_code)]
 mod raw;
+mod segments;
 pub mod services;
 #[allow(unsafe_code)]
 mod shared;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, Engine};
 use mapwire_host::waiting::WaitStrategy;
-use mapwire_launch::{Between, Membership};
+use mapwire_launch::{Between, Detected, Membership};
 use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
 use mapwire_transport::net::{Addresses, AddressesError, Carrier, NetConfig};
@@ -67,7 +67,7 @@ impl Node {
     /// # Errors
     /// A `MAPWIRE_*` variable that is not valid; a launcher that is gone or refuses; a limit of the operating system.
     pub fn join() -> Result<Self> {
-        let mut config = NodeConfig::from_env()?;
+        let config = NodeConfig::from_env()?;
         if config.job.is_some() {
             return Self::with(config);
         }
@@ -76,13 +76,18 @@ impl Node {
             environment::warn_alone();
             return Self::with(config);
         };
+        Self::join_by(config, &launcher)
+    }
+
+    /// Joins the job of a launcher.
+    pub(crate) fn join_by(mut config: NodeConfig, launcher: &Detected) -> Result<Self> {
         let (net, timeout) = (&mut config.driver.net, config.driver.timeout);
         let between = match &net.carrier {
             Carrier::Datagrams if net.insecure => Between::Plain,
             Carrier::Datagrams => Between::Sealed,
             libfabric => Between::Other(libfabric.to_string()),
         };
-        let membership = Membership::begin(&launcher, between, timeout)?;
+        let membership = Membership::begin(launcher, between, timeout)?;
         if membership.spans_hosts() && net.addresses.is_empty() {
             net.addresses = addresses_of_this_host()?;
         }

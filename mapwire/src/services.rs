@@ -2,13 +2,22 @@
 
 use core::time::Duration;
 
+use std::sync::Arc;
+
 use mapwire_driver::DriverError;
+use mapwire_driver::exports::{DirectMemory, ExportRequest};
+use mapwire_driver::service_memory::ServiceMemory;
 /// What a [`Service`] is made of.
 pub use mapwire_service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
+use mapwire_vmmc::Importers;
+use mapwire_wire::{ExportId, ImportId, Rights};
+
+use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::node::Node;
+use crate::segments;
 
 /// The process that is rank `rank`.
 #[must_use]
@@ -25,6 +34,48 @@ impl Node {
     pub fn register_service(&self, handler: HandlerId, service: impl Service) -> Result<()> {
         let mut driver = self.inner.engine.lock();
         Ok(driver.register_service(handler, Box::new(service))?)
+    }
+
+    /// Registers a service with memory: the [`Region`]s of its [`Action::Store`] lie in `buffer`, and `at` counts in the buffer that the
+    /// receiver has given. Buffers may differ in length; who stores beyond the end of one finds the store lost. All ranks of the job call it, and it
+    /// comes back when all have. What it gives keeps the memory offered; the service stays until it is
+    /// [deregistered](Self::deregister_service), which comes first.
+    ///
+    /// # Errors
+    /// As [`register_service`](Self::register_service); a rank does not come.
+    pub fn register_service_with_memory(
+        &self,
+        handler: HandlerId,
+        service: impl Service,
+        buffer: &Buffer,
+    ) -> Result<ServiceBuffer> {
+        let engine = &self.inner.engine;
+        let name = format!("mapwire.service.{}", handler.0);
+        let export = engine.lock().export(ExportRequest {
+            name: name.clone(),
+            address: buffer.as_ptr() as u64,
+            length: buffer.len() as u64,
+            rights: Rights::ALL,
+            importers: Importers::Job,
+            direct: Some(DirectMemory::Buffer(Arc::clone(&buffer.memory))),
+            handler: None,
+        })?;
+        let mut offered = ServiceBuffer {
+            node: self.clone(),
+            export,
+            imports: Vec::new(),
+        };
+        let mut memory = ServiceMemory::new(Arc::clone(&buffer.memory), engine.size());
+        segments::import_all(engine, &name, "registered its service", |of| {
+            offered.imports.push((of.import, of.grant));
+            memory.set_peer(of.peer, of.segment);
+            Ok(())
+        })?;
+        engine.lock().set_service_memory(handler, memory);
+        self.register_service(handler, service)?;
+        // What a service sends before its peer is there would be dropped.
+        self.barrier()?;
+        Ok(offered)
     }
 
     /// Takes a service away; messages that come for it from here on are dropped. `None` when there is none.
@@ -65,5 +116,23 @@ impl Node {
             }
         })?;
         Ok(found?)
+    }
+}
+
+/// Memory of a service that is offered to other ranks, until this is dropped.
+#[derive(Debug)]
+pub struct ServiceBuffer {
+    node: Node,
+    export: ExportId,
+    imports: Vec<(ImportId, mapwire_vmmc::Grant)>,
+}
+
+impl Drop for ServiceBuffer {
+    fn drop(&mut self) {
+        let mut driver = self.node.inner.engine.lock();
+        let _ = driver.unexport(self.export);
+        for (id, grant) in self.imports.drain(..) {
+            driver.release_import(id, &grant);
+        }
     }
 }

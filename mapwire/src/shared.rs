@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::Engine;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
-use mapwire_driver::shared::{Segment, SharedError, SharedPort};
+use mapwire_driver::shared::{SharedError, SharedPort};
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
 use mapwire_host::faults::{
     FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, WatchError, watch,
@@ -20,6 +20,7 @@ use mapwire_wire::{ExportId, ImportId, NodeId, Rights};
 use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::opening::{Open, Opening};
+use crate::segments;
 use crate::slice::{Sharable, SharedSlice};
 
 /// The name under which ranks export their privileged views to each other.
@@ -422,45 +423,18 @@ impl Inner {
     /// Imports the privileged view of every other rank.
     fn import_segments(&self, name: &str) -> Result<()> {
         let engine = &self.node.inner.engine;
-        let timeout = engine.timeout();
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let mut requests = Vec::new();
-        for rank in (0..engine.size()).filter(|&rank| rank != engine.rank()) {
-            let peer = NodeId(rank as u16);
-            requests.push((
-                peer,
-                engine
-                    .lock()
-                    .ask_import(peer, name, Rights::ALL, None, timeout_ns)?,
-            ));
-        }
-        for (peer, request) in requests {
-            let local = engine.wait_for(
-                Some(timeout),
-                || {
-                    format!(
-                        "opening the shared memory: rank {} has not opened it",
-                        peer.0
-                    )
-                },
-                |driver| driver.take_import(request),
-            )??;
+        segments::import_all(engine, name, "opened the shared memory", |of| {
             self.imports
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push((local.id, local.grant));
-            let (bytes, segment) = match local.mapped {
-                Some(mapped) if mapped.part().start == 0 => {
-                    (mapped.part().end as u64, Segment::Mapped(mapped))
-                }
-                Some(_) => (0, Segment::Imported(local.id)),
-                None => (local.grant.length, Segment::Imported(local.id)),
-            };
-            self.check_segment(peer, bytes)?;
-            let export = local.grant.export;
-            engine.lock().set_shared_peer(peer, export, segment)?;
-        }
-        Ok(())
+                .push((of.import, of.grant.clone()));
+            self.check_segment(of.peer, of.bytes)?;
+            let export = of.grant.export;
+            engine
+                .lock()
+                .set_shared_peer(of.peer, export, of.segment)?;
+            Ok(())
+        })
     }
 
     /// All ranks must have the same segment.

@@ -47,6 +47,7 @@ use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
 use crate::rma::Rma;
+use crate::service_memory::ServiceMemory;
 use crate::shared::SharedPort;
 pub(crate) use attention::ATTENTIVE_NAP;
 use attention::Attention;
@@ -118,7 +119,9 @@ pub struct Driver<F: Fabric = JobFabric> {
     left_datagram: LeftDatagram,
     attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
-    pub(crate) left_store: Option<(Endpoint, Region, u64)>,
+    pub(crate) left_store: Option<(HandlerId, Endpoint, Region, u64)>,
+    /// Memory of the program's services.
+    pub(crate) service_memories: Vec<(HandlerId, ServiceMemory)>,
     /// What shared memories have counted that are closed.
     pub(crate) shared_before: mapwire_dsm::Counters,
     pub(crate) capture: Option<Capture>,
@@ -209,6 +212,7 @@ impl<F: Fabric> Driver<F> {
             left_datagram,
             attention: Attention::default(),
             left_store: None,
+            service_memories: Vec::new(),
             shared_before: mapwire_dsm::Counters::default(),
             capture,
             events: Vec::new(),
@@ -460,6 +464,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Takes a service of the program away.
     pub fn deregister_service(&mut self, handler: HandlerId) -> Option<Box<dyn Service>> {
+        self.service_memories.retain(|(id, _)| *id != handler);
         (handler.0 >= FIRST_FREE_HANDLER)
             .then(|| self.node.deregister(PROCESS, handler))
             .flatten()

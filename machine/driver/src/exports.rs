@@ -281,7 +281,12 @@ impl<F: Fabric> Driver<F> {
     fn serve_asks(&mut self) -> bool {
         while let Some(Ask { act, .. }) = self.node.poll_ask() {
             match act {
-                Act::Store { to, region, at, .. } => self.store_region(to, &region, at),
+                Act::Store {
+                    handler,
+                    to,
+                    region,
+                    at,
+                } => self.store_region(handler, to, &region, at),
                 Act::Protect { region, access, .. } => {
                     if let Some(port) = &mut self.shared {
                         port.protect(&region, access);

@@ -7,6 +7,7 @@
 //! | [`pages`] | pins pages on demand and keeps the translations that the NIC uses (UTLB §3) |
 //! | [`exports`], [`imports`] | what the VMMC model asks of the machine: memory pinned, passed, mapped, revoked |
 //! | [`capture`] | what this process communicates, written down for a trace |
+//! | [`service_memory`] | memory that a service of the program shares between ranks |
 //! | [`shared`] | the DSM model's port to views, page protections and peers' memory (Millipage §2) |
 //!
 //! The firmware and the models are pure; every effect is here. One lock guards them all ([`engine::Engine::lock`]): whoever
@@ -33,6 +34,7 @@ mod mover;
 pub mod notices;
 pub mod pages;
 pub mod rma;
+pub mod service_memory;
 pub mod shared;
 #[allow(unsafe_code)]
 mod spin;

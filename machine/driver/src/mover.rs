@@ -2,8 +2,9 @@
 //! Also the few calls of the operating system that have no safe form.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use mapwire_host::memory::{MappedBuffer, raw, words};
+use mapwire_host::memory::{MappedBuffer, SharedBuffer, raw, words};
 use mapwire_nic::{Dma, Piece, Source, Transmit};
 use mapwire_translation::{Frame, PAGE_BYTES};
 use mapwire_transport::ofi::OfiPinner;
@@ -157,6 +158,35 @@ pub(crate) fn store_region(from: *const u8, peer: &MappedBuffer, at: usize, leng
     // mapped while the port lives; the destination was checked above, and is another memory. The application may not
     // store to the region meanwhile: the model takes its write access away before it asks for this copy.
     unsafe { raw::copy(from, to, length) };
+}
+
+/// The bytes of a buffer, reached without its lock: that is taken before the driver's, by whoever takes both.
+#[derive(Debug)]
+pub(crate) struct BufferBytes {
+    address: usize,
+    bytes: usize,
+    _buffer: Arc<Mutex<SharedBuffer>>,
+}
+
+impl BufferBytes {
+    /// The bytes of a buffer with memory of its own.
+    pub(crate) fn new(buffer: Arc<Mutex<SharedBuffer>>) -> Self {
+        let held = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let (address, bytes) = (held.as_ptr().addr(), held.len());
+        drop(held);
+        Self {
+            address,
+            bytes,
+            _buffer: buffer,
+        }
+    }
+
+    /// The `bytes` bytes from `offset` on, to be copied elsewhere; peers may change them meanwhile. `None`: they are not all there.
+    pub(crate) fn part(&self, offset: usize, bytes: usize) -> Option<raw::Source<'_>> {
+        let is_in = offset <= self.bytes && bytes <= self.bytes - offset;
+        // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives, also when it is revoked.
+        is_in.then(|| unsafe { raw::Source::from_raw((self.address + offset) as *const u8, bytes) })
+    }
 }
 
 /// What registers memory of transfers.

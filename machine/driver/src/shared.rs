@@ -13,7 +13,7 @@ use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_service::{Access as Wish, Region, Service};
 use mapwire_transport::fabric::Fabric;
 use mapwire_wire::{
-    Endpoint, ExportId, Header, ImportId, Kind, NodeId, TRACE_FLAG_DIRECT, TraceOp,
+    Endpoint, ExportId, HandlerId, Header, ImportId, Kind, NodeId, TRACE_FLAG_DIRECT, TraceOp,
 };
 use thiserror::Error;
 
@@ -413,7 +413,17 @@ impl<F: Fabric> Driver<F> {
 
     /// Stores a region at the offset `at` of a peer's memory. A grant never goes out without its data. What the NIC is to store may need pages pinned:
     /// the page-fault handler leaves it to other threads, and with it all that the shared memory asks for next.
-    pub(crate) fn store_region(&mut self, to: Endpoint, region: &Region, at: u64) {
+    pub(crate) fn store_region(
+        &mut self,
+        handler: HandlerId,
+        to: Endpoint,
+        region: &Region,
+        at: u64,
+    ) {
+        if handler != SHARED_HANDLER {
+            self.store_of_service(handler, to, region, at);
+            return;
+        }
         let Some(port) = &mut self.shared else {
             self.node.handle_stored(PROCESS, false);
             return;
@@ -425,7 +435,7 @@ impl<F: Fabric> Driver<F> {
         };
         match stored {
             Ok(Stored::ByNic(..)) if self.is_confined => {
-                self.left_store = Some((to, *region, at));
+                self.left_store = Some((handler, to, *region, at));
                 self.node.leave_for_later();
                 return;
             }
@@ -447,7 +457,7 @@ impl<F: Fabric> Driver<F> {
     }
 
     /// Has the NIC store what it was asked for.
-    fn store_by_nic(&mut self, import: ImportId, address: u64) {
+    pub(crate) fn store_by_nic(&mut self, import: ImportId, address: u64) {
         let (node, pins) = (&mut self.node, &mut self.pins);
         if let Err(error) = node.store_by_import(PROCESS, pins, import, address) {
             // The service has been told that the store is lost.
@@ -459,10 +469,10 @@ impl<F: Fabric> Driver<F> {
     /// Carries out the store that the page-fault handler has left. Whether there was one.
     #[inline]
     pub(crate) fn make_up_store(&mut self) -> bool {
-        let Some((to, region, at)) = self.left_store.take() else {
+        let Some((handler, to, region, at)) = self.left_store.take() else {
             return false;
         };
-        self.store_region(to, &region, at);
+        self.store_region(handler, to, &region, at);
         true
     }
 }

@@ -95,6 +95,8 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Launch(error) => of_launch(error),
         Error::Driver(error) => of_driver(error),
         Error::Shared(error) => of_shared(error),
+        Error::Global(_) => Kind::Config,
+        Error::GlobalCall(_) => Kind::State,
         Error::Memory(error) => of_memory(error),
         Error::Proxy(error) => of_proxy(error),
         Error::OutOfRange { .. } => Kind::Range,

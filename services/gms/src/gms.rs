@@ -189,6 +189,17 @@ impl Gms {
         self.pool.serving()
     }
 
+    /// Of them, those that hold no page, and that no peer may put one into.
+    #[must_use]
+    pub fn free_frames(&self) -> u32 {
+        self.pool.free()
+    }
+
+    /// Frames of the pool that serve nobody: those that [`donate`](Self::donate) takes first come first.
+    pub fn idle_frames(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pool.idle()
+    }
+
     /// What the frames of the pool are used for. Looks at each of them.
     #[must_use]
     pub fn frame_uses(&self) -> FrameUses {

@@ -144,6 +144,11 @@ impl Pool {
         (self.frames.len() - self.idle.len()) as u32
     }
 
+    /// Frames that serve nobody, the next to serve first.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = u32> + '_ {
+        self.idle.iter().rev().copied()
+    }
+
     pub(crate) fn free(&self) -> u32 {
         self.free.len() as u32
     }

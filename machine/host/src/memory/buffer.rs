@@ -5,6 +5,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::fs::FallocateFlags;
+
 use super::MemoryError;
 use super::adoption::Adopted;
 use super::memfd::{self, Writers};
@@ -299,6 +301,18 @@ impl SharedBuffer {
     /// As [`write`](Self::write).
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryError> {
         read(self.own()?, self.bytes, offset, to)
+    }
+
+    /// Gives the memory of whole pages back to the system, also where peers have mapped it: they are zeros from then on.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); the kernel refuses, as where only those who mapped it before may write.
+    pub fn discard(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
+        self.own()?;
+        check_range(self.bytes, offset, bytes)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&*self.file, flags, offset as u64, bytes as u64)
+            .map_err(|errno| MemoryError::of_call("fallocate", bytes, errno))
     }
 
     /// Loads a word in one piece, before every load made after it.

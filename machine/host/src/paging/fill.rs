@@ -96,10 +96,26 @@ impl Core {
                 Ok(()) if self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum => {
                     Progress::Filled
                 }
-                Ok(()) => Progress::Failed(StoreError::Corrupt(item.id)),
+                Ok(()) => self.fetch_other(item),
                 Err(error) => Progress::Failed(error),
             };
         }
+    }
+
+    /// Fetches other copies of a page that came with wrong bytes, until one is right.
+    fn fetch_other(&self, item: &mut Item) -> Progress {
+        for attempt in 0.. {
+            let fetched =
+                frames::with_incoming_page(item, |page| self.store.fetch_other(page, attempt));
+            match fetched {
+                Err(error) => return Progress::Failed(error),
+                Ok(()) if self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum => {
+                    return Progress::Filled;
+                }
+                Ok(()) => {}
+            }
+        }
+        Progress::Failed(StoreError::Corrupt(item.id))
     }
 
     /// Makes accesses to a page that could not be had raise SIGBUS, and says why.

@@ -112,6 +112,17 @@ pub(super) fn with_outgoing<T>(
     work(&pages[..count])
 }
 
+/// Calls `work` with the page of an item, for a store to fill.
+pub(super) fn with_incoming_page<T>(
+    item: &mut Item,
+    work: impl FnOnce(&mut IncomingPage<'_>) -> T,
+) -> T {
+    work(&mut IncomingPage {
+        id: item.id,
+        bytes: bytes_of_mut(item),
+    })
+}
+
 /// Calls `work` with the pages of a batch that are wanted, for a store to fill.
 pub(super) fn with_incoming<T>(
     batch: &mut Batch,

@@ -126,6 +126,15 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
     /// The bytes of all of them are undefined.
     fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError>;
 
+    /// Fetches a page once more, as what came before has other bytes than were stored: another copy of it, if there is one. The pager
+    /// asks until the bytes are right or there is an error; `attempt` counts from 0.
+    ///
+    /// # Errors
+    /// There is no other copy.
+    fn fetch_other(&self, page: &mut IncomingPage<'_>, _attempt: u32) -> Result<(), StoreError> {
+        Err(StoreError::Corrupt(page.id))
+    }
+
     /// Forgets pages, stored or not.
     fn discard(&self, region: u32, first: u64, pages: u64);
 

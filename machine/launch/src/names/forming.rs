@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mapwire_names::{LEASE, LeaseId, SharedSecret, Store};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::record::{Claim, Incarnation, JobName, Record, host_name, ranks_text};
+use super::record::{Claim, Incarnation, JobName, RELEASE, Record, host_name, ranks_text};
 use super::signed;
 use crate::LaunchError;
 
@@ -167,7 +167,7 @@ fn find(
         let record = Record {
             incarnation: Incarnation::new(random_id()?, lease),
             size: wanted.size,
-            release: env!("CARGO_PKG_VERSION").into(),
+            release: RELEASE.into(),
         };
         match signed::create(store, &signing, &key, record.to_text().as_bytes(), lease) {
             Ok(true) => return Ok(record),
@@ -191,7 +191,7 @@ fn read_record(value: &[u8], store: &dyn Store, name: &JobName) -> Result<Record
     })
 }
 
-fn random_id() -> Result<[u8; 16], LaunchError> {
+pub(super) fn random_id() -> Result<[u8; 16], LaunchError> {
     let mut id = [0; 16];
     // Up to 256 bytes come whole.
     getrandom(&mut id, GetRandomFlags::empty()).map_err(|errno| LaunchError::Os {
@@ -321,7 +321,7 @@ impl Member<'_> {
     /// What the record says otherwise than this process.
     fn disagrees(&self, record: &Record) -> Option<LaunchError> {
         let name = self.wanted.name.to_string();
-        let ours = env!("CARGO_PKG_VERSION");
+        let ours = RELEASE;
         if record.release != ours {
             return Some(LaunchError::JobVersion {
                 name,

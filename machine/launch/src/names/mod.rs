@@ -26,10 +26,12 @@
 //! | `session` | a member, on a thread |
 //! | `launcher` | the [`Launcher`](crate::Launcher) of ranks |
 //! | `jobs` | the jobs in a store, for users |
+//! | `lending` | donors of memory, and what is asked of them |
 
 mod forming;
 mod jobs;
 mod launcher;
+mod lending;
 mod record;
 mod session;
 mod signed;
@@ -39,5 +41,6 @@ mod tests;
 pub use forming::Wanted;
 pub use jobs::{Job, Member, jobs};
 pub(crate) use launcher::Names;
+pub use lending::{Asking, Donor, Loan, Offer, donors};
 pub use record::{Incarnation, JobName};
 pub use session::{News, Session};

@@ -15,6 +15,9 @@ const MAX_NAME_BYTES: usize = 64;
 /// Longest text about a host or an end that is read, in bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
+/// This program's release: processes of others are not joined.
+pub(super) const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
 /// How the keys of all jobs begin.
 pub(super) const JOBS: &str = "mapwire/job/";
 
@@ -192,7 +195,7 @@ impl Abort {
 }
 
 /// Lines that are safe to print.
-fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
+pub(super) fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
     let text = std::str::from_utf8(bytes).ok()?;
     let is_clean = text.chars().all(|it| it == '\n' || !it.is_control());
     (text.len() <= MAX_TEXT_BYTES && is_clean).then(|| text.lines())

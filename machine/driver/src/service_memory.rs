@@ -1,0 +1,91 @@
+//! Memory that a service of the program shares between ranks: where its regions lie here, and in each peer's memory.
+
+use std::sync::{Arc, Mutex};
+
+use mapwire_host::memory::SharedBuffer;
+use mapwire_service::Region;
+use mapwire_transport::fabric::Fabric;
+use mapwire_wire::{Endpoint, HandlerId, NodeId};
+
+use crate::driver::{Driver, PROCESS};
+use crate::mover::BufferBytes;
+use crate::shared::Segment;
+
+/// The memory of a service, and that of its peers.
+#[derive(Debug)]
+pub struct ServiceMemory {
+    /// Offset 0 of a region is its first byte.
+    own: BufferBytes,
+    peers: Vec<Option<Segment>>,
+}
+
+/// How a region gets into a peer's memory.
+enum Stored {
+    InPlace,
+    /// The NIC stores it: which import, and the address of the bytes here.
+    ByNic(mapwire_wire::ImportId, u64),
+    /// Never: there is no such memory, here or there.
+    Never,
+}
+
+impl ServiceMemory {
+    /// The memory `own` of this rank in a job of `ranks`. That of the peers is not known yet.
+    #[must_use]
+    pub fn new(own: Arc<Mutex<SharedBuffer>>, ranks: u32) -> Self {
+        Self {
+            own: BufferBytes::new(own),
+            peers: (0..ranks).map(|_| None).collect(),
+        }
+    }
+
+    /// Says where the memory of a peer is.
+    pub fn set_peer(&mut self, peer: NodeId, segment: Segment) {
+        if let Some(slot) = self.peers.get_mut(usize::from(peer.0)) {
+            *slot = Some(segment);
+        }
+    }
+
+    /// Stores a region at the offset `at` of a peer's memory, where that is mapped. The message that follows it through the ring is
+    /// published after it.
+    fn store(&self, to: NodeId, region: &Region, at: u64) -> Stored {
+        let (offset, bytes) = (region.offset as usize, region.bytes as usize);
+        let Some(source) = self.own.part(offset, bytes) else {
+            return Stored::Never;
+        };
+        match self.peers.get(usize::from(to.0)) {
+            Some(Some(Segment::Mapped(peer))) if peer.put(at as usize, source) => Stored::InPlace,
+            Some(&Some(Segment::Imported(import))) => {
+                Stored::ByNic(import, source.as_ptr().addr() as u64)
+            }
+            _ => Stored::Never,
+        }
+    }
+}
+
+impl<F: Fabric> Driver<F> {
+    /// Gives a service of the program its memory, which it keeps until it is [taken away](Self::deregister_service).
+    pub fn set_service_memory(&mut self, handler: HandlerId, memory: ServiceMemory) {
+        self.service_memories.retain(|(id, _)| *id != handler);
+        self.service_memories.push((handler, memory));
+    }
+
+    /// Stores a region of a program's service into a peer's memory. Without memory the service is told that the store is lost.
+    pub(crate) fn store_of_service(
+        &mut self,
+        handler: HandlerId,
+        to: Endpoint,
+        region: &Region,
+        at: u64,
+    ) {
+        let mut memories = self.service_memories.iter();
+        let memory = memories.find(|(id, _)| *id == handler);
+        let stored = memory.map_or(Stored::Never, |(_, memory)| {
+            memory.store(to.node, region, at)
+        });
+        match stored {
+            Stored::InPlace => self.node.handle_stored(PROCESS, true),
+            Stored::Never => self.node.handle_stored(PROCESS, false),
+            Stored::ByNic(import, address) => self.store_by_nic(import, address),
+        }
+    }
+}

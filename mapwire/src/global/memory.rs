@@ -1,0 +1,99 @@
+//! A node of the global memory.
+
+use core::time::Duration;
+
+use mapwire_gms::{Config, FRAME_BYTES, Gms, NodeSet};
+use mapwire_host::waiting::now_ns;
+use mapwire_launch::{Detected, NamedJob};
+use mapwire_wire::{HandlerId, NodeId};
+
+use crate::buffer::Buffer;
+use crate::config::NodeConfig;
+use crate::error::Result;
+use crate::node::Node;
+use crate::services::ServiceBuffer;
+
+/// The handler id of global memory. The jobs that it is used in have no other service.
+const HANDLER: HandlerId = HandlerId(16);
+
+/// Operations that a node may have under way.
+pub(super) const REQUESTS: u16 = 256;
+
+/// Bytes of the page directory for each page: twice what its entry takes, as rows are filled unevenly.
+const DIRECTORY_BYTES: u64 = 64;
+
+/// This rank as a node of the global memory: the service, and the frames that it shares with its peers.
+#[derive(Debug)]
+pub(super) struct GlobalMemory {
+    /// Before the node, which it uses.
+    _offered: ServiceBuffer,
+    buffer: Buffer,
+    node: Node,
+}
+
+impl GlobalMemory {
+    /// Joins the job, of which all ranks are nodes of the global memory, with `own` frames for the program and `donated` behind them that
+    /// may serve others. `pages` is how many all nodes donate together.
+    ///
+    /// # Errors
+    /// As [`Node::join`]; a rank does not come; no memory.
+    pub(super) fn join(
+        job: &NamedJob,
+        timeout: Duration,
+        own: u32,
+        donated: u32,
+        pages: u64,
+    ) -> Result<Self> {
+        let mut config = NodeConfig::default();
+        config.driver.timeout = timeout;
+        let node = Node::join_by(config, &Detected::Names(job.clone()))?;
+        let size = node.size() as u64;
+        let members: NodeSet = (0..size as u16).map(NodeId).collect();
+        let frames = own.saturating_add(donated);
+        let mut config = Config::new(NodeId(node.rank() as u16), members, frames, donated);
+        config.requests = REQUESTS;
+        config.directory_bytes = (1 << 16) + (pages.saturating_mul(DIRECTORY_BYTES) / size) as usize;
+        config.seed ^= now_ns();
+        let gms = Gms::new(config).map_err(crate::Error::Global)?;
+        let buffer = node.alloc(frames as usize * FRAME_BYTES as usize)?;
+        let offered = node.register_service_with_memory(HANDLER, gms, &buffer)?;
+        Ok(Self {
+            _offered: offered,
+            buffer,
+            node,
+        })
+    }
+
+    /// The frames.
+    pub(super) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Ranks in the job.
+    pub(super) fn size(&self) -> usize {
+        self.node.size()
+    }
+
+    /// Calls the service, with the time.
+    pub(super) fn call<R>(&self, call: impl FnOnce(&mut Gms, u64) -> R) -> Result<R> {
+        self.node
+            .call_service(HANDLER, |gms: &mut Gms| call(gms, now_ns()))
+    }
+
+    /// Waits until `check` finds something in the service.
+    ///
+    /// # Errors
+    /// [`DriverError::Timeout`](crate::errors::DriverError::Timeout).
+    pub(super) fn wait<R>(
+        &self,
+        timeout: Duration,
+        check: impl FnMut(&mut Gms) -> Option<R>,
+    ) -> Result<R> {
+        self.node.wait_for_service(HANDLER, Some(timeout), check)
+    }
+
+    /// Whether all other ranks are gone.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.node.inner.engine.is_deserted()
+    }
+}

@@ -1,0 +1,294 @@
+//! A rank that puts pages at donors, and gets them back.
+
+use core::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use mapwire_gms::{FRAME_BYTES, GetPage, Gms, Outcome, PageName, PutPage};
+use mapwire_launch::NamedJob;
+
+use super::memory::{GlobalMemory, REQUESTS};
+use crate::error::{Error, Result};
+
+/// Frames for pages that are put, and as many for pages that are got: fewer than may be under way.
+const FRAMES: u32 = REQUESTS as u32 / 4;
+
+/// How long a wait looks for outcomes before it looks whether the donors are alive.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The page lies in the frame.
+    Got { version: u32 },
+    /// So many donors store it.
+    Put { copies: u8 },
+    /// It is not there, or nobody took it.
+    Not,
+}
+
+/// What a frame of the session is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Free,
+    /// An operation uses it.
+    Waits,
+    Done(Ended),
+    /// An operation uses it, whose end nobody waits for.
+    Abandoned,
+}
+
+/// Pages of one process at donors. The number of the frame that an operation uses is its tag.
+#[derive(Debug)]
+pub(super) struct Session {
+    memory: GlobalMemory,
+    uses: Mutex<Vec<Use>>,
+    freed: Condvar,
+}
+
+/// A page to be put.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Put<'a> {
+    pub(super) name: PageName,
+    pub(super) version: u32,
+    pub(super) bytes: &'a [u8],
+}
+
+/// A page to be got.
+#[derive(Debug)]
+pub(super) struct Get<'a> {
+    pub(super) name: PageName,
+    pub(super) version: u32,
+    pub(super) bytes: &'a mut [u8],
+    /// The donors' copy is not kept.
+    pub(super) takes: bool,
+    /// How long to wait; `None`: until it comes or cannot come any more.
+    pub(super) patience: Option<Duration>,
+}
+
+impl Session {
+    /// Meets the donors of a job, which have `pages` pages together, as its rank 0.
+    ///
+    /// # Errors
+    /// One does not come; no memory.
+    pub(super) fn meet(job: &NamedJob, timeout: Duration, pages: u64) -> Result<Self> {
+        Ok(Self {
+            memory: GlobalMemory::join(job, timeout, 2 * FRAMES, 0, pages)?,
+            uses: Mutex::new(vec![Use::Free; 2 * FRAMES as usize]),
+            freed: Condvar::new(),
+        })
+    }
+
+    /// Donors at the beginning.
+    pub(super) fn donors(&self) -> usize {
+        self.memory.size() - 1
+    }
+
+    /// Whether no donor is left.
+    pub(super) fn is_over(&self) -> bool {
+        self.memory.is_deserted()
+    }
+
+    /// Donors that are members now.
+    pub(super) fn living(&self) -> usize {
+        let count = |gms: &mut Gms, _| gms.map().members().len();
+        self.memory.call(count).unwrap_or(1).saturating_sub(1)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Vec<Use>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up to `most` frames of one half, one at least.
+    fn take_frames(&self, first: u32, most: usize) -> Vec<u32> {
+        let mut uses = self.uses();
+        loop {
+            let half = first..first + FRAMES;
+            let free = half.filter(|&frame| uses[frame as usize] == Use::Free);
+            let taken: Vec<u32> = free.take(most).collect();
+            if !taken.is_empty() {
+                for &frame in &taken {
+                    uses[frame as usize] = Use::Waits;
+                }
+                return taken;
+            }
+            // Another thread gives some back, or this one finds that operations have ended.
+            let waited = self.freed.wait_timeout(uses, LOOK);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            let _ = self.memory.call(|gms, _| self.note(gms));
+            uses = self.uses();
+        }
+    }
+
+    fn free(&self, frames: impl IntoIterator<Item = u32>) {
+        let mut uses = self.uses();
+        for frame in frames {
+            uses[frame as usize] = Use::Free;
+        }
+        drop(uses);
+        self.freed.notify_all();
+    }
+
+    /// Notes how operations ended.
+    fn note(&self, gms: &mut Gms) {
+        if !gms.has_outcomes() {
+            return;
+        }
+        let mut uses = self.uses();
+        while let Some(outcome) = gms.poll_outcome() {
+            let (tag, ended) = match outcome {
+                Outcome::Page { tag, version, .. } => (tag, Ended::Got { version }),
+                Outcome::Stored { tag, copies } => (tag, Ended::Put { copies }),
+                Outcome::Absent { tag } | Outcome::Refused { tag, .. } | Outcome::Dropped { tag } => {
+                    (tag, Ended::Not)
+                }
+                // This node donates nothing, and neither joins nor leaves.
+                _ => continue,
+            };
+            if let Some(slot) = uses.get_mut(tag as usize) {
+                *slot = match slot {
+                    Use::Abandoned => Use::Free,
+                    _ => Use::Done(ended),
+                };
+            }
+        }
+    }
+
+    /// Waits until the operations of all these frames have ended, or the time is over; how each did. Frames of those that have not are
+    /// free when they do.
+    fn wait(&self, frames: &[u32], patience: Option<Duration>) -> Vec<Option<Ended>> {
+        let begun = Instant::now();
+        let are_done = |uses: &[Use]| {
+            let mut frames = frames.iter();
+            frames.all(|&frame| matches!(uses[frame as usize], Use::Done(_)))
+        };
+        loop {
+            let waited = self.memory.wait(LOOK, |gms| {
+                self.note(gms);
+                are_done(&self.uses()).then_some(())
+            });
+            let is_late = patience.is_some_and(|patience| begun.elapsed() >= patience);
+            if waited.is_ok() || is_late {
+                break;
+            }
+        }
+        let mut uses = self.uses();
+        let ended = frames.iter().map(|&frame| {
+            let slot = &mut uses[frame as usize];
+            match *slot {
+                Use::Done(ended) => Some(ended),
+                _ => {
+                    *slot = Use::Abandoned;
+                    None
+                }
+            }
+        });
+        ended.collect()
+    }
+
+    /// Puts pages, each at `copies` donors; at how many each is.
+    pub(super) fn put(&self, pages: &[Put<'_>], copies: u8, on_disk: bool) -> Vec<u8> {
+        let mut stored = Vec::with_capacity(pages.len());
+        let mut rest = pages;
+        while !rest.is_empty() {
+            let frames = self.take_frames(0, rest.len());
+            let (now, later) = rest.split_at(frames.len());
+            rest = later;
+            let mut begun = Vec::with_capacity(frames.len());
+            for (&frame, page) in frames.iter().zip(now) {
+                if self.begin_put(frame, page, copies, on_disk).is_ok() {
+                    begun.push(frame);
+                } else {
+                    self.free([frame]);
+                }
+            }
+            let ended = self.wait(&begun, None);
+            let mut ended = begun.iter().zip(ended).peekable();
+            for frame in &frames {
+                let its = ended.next_if(|(of, _)| *of == frame);
+                stored.push(match its {
+                    Some((_, Some(Ended::Put { copies }))) => copies,
+                    _ => 0,
+                });
+            }
+            // Without an end to patience all have ended.
+            self.free(begun);
+        }
+        stored
+    }
+
+    fn begin_put(&self, frame: u32, page: &Put<'_>, copies: u8, on_disk: bool) -> Result<()> {
+        let offset = frame as usize * FRAME_BYTES as usize;
+        self.memory.buffer().write(offset, page.bytes)?;
+        let put = PutPage {
+            name: page.name,
+            version: page.version,
+            frame,
+            tag: u64::from(frame),
+            // The pager has a checksum of its own, which it does not give away.
+            checksum: 0,
+            age_ms: 0,
+            on_disk,
+            copies,
+            to: None,
+        };
+        let begun = self.memory.call(|gms, now_ns| gms.put(now_ns, put))?;
+        begun.map_err(Error::GlobalCall)
+    }
+
+    /// Gets pages; which of them came, with the version that was asked for.
+    pub(super) fn get(&self, pages: &mut [Get<'_>]) -> Vec<bool> {
+        let mut came = Vec::with_capacity(pages.len());
+        let mut rest = pages;
+        while !rest.is_empty() {
+            let frames = self.take_frames(FRAMES, rest.len());
+            let (now, later) = rest.split_at_mut(frames.len());
+            rest = later;
+            let begun: Vec<bool> = frames
+                .iter()
+                .zip(&*now)
+                .map(|(&frame, page)| {
+                    let get = GetPage {
+                        name: page.name,
+                        frame,
+                        tag: u64::from(frame),
+                        keep: !page.takes,
+                    };
+                    let begun = self.memory.call(|gms, now_ns| gms.get(now_ns, get));
+                    matches!(begun, Ok(Ok(())))
+                })
+                .collect();
+            let both = frames.iter().zip(&begun);
+            let waits: Vec<u32> = both
+                .filter_map(|(&frame, &begun)| begun.then_some(frame))
+                .collect();
+            let patience = now.iter().map(|page| page.patience);
+            let patience = patience.collect::<Option<Vec<_>>>();
+            let patience = patience.and_then(|all| all.into_iter().max());
+            let mut ended = self.wait(&waits, patience).into_iter();
+            let mut free = Vec::with_capacity(frames.len());
+            for ((&frame, page), begun) in frames.iter().zip(now).zip(begun) {
+                let ended = match begun {
+                    true => ended.next().flatten(),
+                    false => Some(Ended::Not),
+                };
+                let version = page.version;
+                let is_it = ended == Some(Ended::Got { version });
+                let offset = frame as usize * FRAME_BYTES as usize;
+                came.push(is_it && self.memory.buffer().read(offset, page.bytes).is_ok());
+                free.extend(ended.map(|_| frame));
+            }
+            self.free(free);
+        }
+        came
+    }
+
+    /// Tells that a page up to a version is wanted no more. False: too much is under way, try again.
+    pub(super) fn discard(&self, name: PageName, version: u32) -> bool {
+        let told = self.memory.call(|gms, now_ns| {
+            self.note(gms);
+            gms.discard(now_ns, name, version)
+        });
+        !matches!(told, Ok(Err(mapwire_gms::Error::Busy { .. })))
+    }
+}

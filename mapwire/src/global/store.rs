@@ -1,0 +1,557 @@
+//! The backing store of a pager: donors before a disk.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use mapwire_gms::{PageName, SpaceId};
+use mapwire_host::masking;
+use mapwire_host::paging::{
+    BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, StoreError,
+};
+use mapwire_launch::names::{Asking, Donor, donors};
+use mapwire_launch::{LaunchError, NamedJob};
+use mapwire_names::{SharedSecret, StoreAddress};
+
+use super::session::{Get, Put, Session};
+use super::versions::{Known, MAX_VERSION, Versions};
+use crate::error::Result;
+
+/// Donors of a process, at most.
+const MOST_DONORS: usize = 16;
+
+/// How long donors have to come.
+const MEETING: Duration = Duration::from_secs(10);
+
+/// How long donors are left alone after a meeting that failed.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// How often the number of donors is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long a page is waited for that the disk has as well.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Pages that are brought to the disk at a time.
+const BATCH: usize = 64;
+
+/// Where donors are found, and what they are for.
+#[derive(Clone, Debug)]
+pub struct Lenders {
+    /// The store of names in which donors say that they are there.
+    pub store: StoreAddress,
+    /// The file of the secret.
+    pub secret_file: PathBuf,
+    /// Donors that have each page: 1, and the disk has it as well; or 2, and the disk has it only where donors do not.
+    pub copies: u8,
+}
+
+impl Lenders {
+    /// The donors that are there now, those with most memory first.
+    ///
+    /// # Errors
+    /// The store cannot be reached, or the secret is not to be had.
+    pub fn donors(&self) -> Result<Vec<Donor>> {
+        let shared = SharedSecret::read(&self.secret_file).map_err(LaunchError::from)?;
+        Ok(donors(&self.store, &shared)?)
+    }
+
+    fn meet(&self) -> Result<Option<Session>> {
+        let shared = SharedSecret::read(&self.secret_file).map_err(LaunchError::from)?;
+        let mut found = donors(&self.store, &shared)?;
+        found.truncate(MOST_DONORS);
+        if found.len() < usize::from(self.copies) {
+            return Ok(None);
+        }
+        let asking = Asking::begin(&self.store, &shared, &found)?;
+        let job = NamedJob {
+            name: asking.job.clone(),
+            store: self.store.clone(),
+            secret_file: self.secret_file.clone(),
+            size: asking.size,
+            rank: Some(0),
+            incarnation: None,
+        };
+        Session::meet(&job, MEETING, asking.pages).map(Some)
+    }
+}
+
+/// Pages at donors, before a file of a local disk.
+///
+/// Each page that the store has taken is at a donor and on the disk, or at two donors ([`Lenders::copies`]). Where donors are missing the
+/// disk serves alone: until they have come, when they have no room, and when they have died. What donors give is checked by the pager's
+/// checksum, and [got again](BackingStore::fetch_other) elsewhere where it is wrong.
+///
+/// A forked child has the disk alone. Donors are met on a thread of its own, when the first page is stored.
+pub struct DonorStore {
+    shared: Arc<Shared>,
+    /// Dropping it ends the thread.
+    wake: SyncSender<()>,
+}
+
+impl fmt::Debug for DonorStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let session = &self.shared.session();
+        f.debug_struct("DonorStore").field("session", session).finish_non_exhaustive()
+    }
+}
+
+/// What the store and its thread have in common.
+struct Shared {
+    lenders: Lenders,
+    disk: DiskStore,
+    session: RwLock<Option<Arc<Meeting>>>,
+    regions: RwLock<Vec<Option<Arc<Versions>>>>,
+    next_version: AtomicU32,
+    /// Whoever changes what the disk or donors have of a page reads; the thread that brings pages to the disk writes.
+    changing: RwLock<()>,
+    /// A fork is under way: the disk is left as it is. In the child it stays so.
+    is_sealed: AtomicBool,
+    process: u32,
+    report: fn(&str),
+    discards: Mutex<VecDeque<(PageName, u32)>>,
+}
+
+/// A session, and what tells its pages from those of others.
+#[derive(Debug)]
+struct Meeting {
+    session: Session,
+    incarnation: u64,
+}
+
+impl Meeting {
+    fn name(&self, id: PageId) -> PageName {
+        let space = SpaceId::Anonymous {
+            node: 0,
+            incarnation: self.incarnation,
+            region: id.region,
+        };
+        PageName::new(&space, id.page)
+    }
+}
+
+impl DonorStore {
+    /// A store before `disk`, which says by `report` when it has no donors.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn new(disk: DiskStore, lenders: Lenders, report: fn(&str)) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            lenders,
+            disk,
+            session: RwLock::default(),
+            regions: RwLock::default(),
+            next_version: AtomicU32::new(1),
+            changing: RwLock::default(),
+            is_sealed: AtomicBool::new(false),
+            process: std::process::id(),
+            report,
+            discards: Mutex::default(),
+        });
+        let (wake, woken) = mpsc::sync_channel(1);
+        let of_thread = Arc::clone(&shared);
+        // Handlers of the program run on threads of the program.
+        let masked = masking::mask();
+        std::thread::Builder::new()
+            .name("mapwire-donors".to_owned())
+            .spawn(move || {
+                masking::mask_for_good();
+                of_thread.keep_donors(&woken);
+            })?;
+        drop(masked);
+        Ok(Self { shared, wake })
+    }
+}
+
+impl Shared {
+    fn session(&self) -> Option<Arc<Meeting>> {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        session.clone()
+    }
+
+    fn versions(&self, region: u32) -> Option<Arc<Versions>> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.get(region as usize)?.clone()
+    }
+
+    fn changes(&self) -> RwLockReadGuard<'_, ()> {
+        self.is_sealed.store(false, Ordering::Relaxed);
+        self.changing.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is a forked child, which has no node.
+    fn is_in_child(&self) -> bool {
+        let is_sealed = self.is_sealed.load(Ordering::Relaxed);
+        let is_in_child = is_sealed && std::process::id() != self.process;
+        if is_sealed && !is_in_child {
+            self.is_sealed.store(false, Ordering::Relaxed);
+        }
+        is_in_child
+    }
+
+    fn discards(&self) -> MutexGuard<'_, VecDeque<(PageName, u32)>> {
+        self.discards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether donors are to have copies of a page apart from the disk.
+    fn spares_disk(&self) -> bool {
+        self.lenders.copies > 1
+    }
+
+    /// What the thread does: meets donors, tells them what is wanted no more, and brings pages to the disk when donors die.
+    fn keep_donors(&self, woken: &Receiver<()>) {
+        if woken.recv().is_err() {
+            return;
+        }
+        let mut has_warned = false;
+        let mut living = 0;
+        loop {
+            let pause = match self.session() {
+                None => match self.lenders.meet() {
+                    Ok(Some(session)) => {
+                        has_warned = false;
+                        living = session.donors();
+                        let incarnation = mapwire_host::waiting::now_ns();
+                        let meeting = Meeting { session, incarnation };
+                        *self.session.write().unwrap_or_else(PoisonError::into_inner) =
+                            Some(Arc::new(meeting));
+                        LOOK
+                    }
+                    not => {
+                        if !std::mem::replace(&mut has_warned, true) {
+                            (self.report)(&why(&not));
+                        }
+                        PAUSE
+                    }
+                },
+                Some(meeting) => {
+                    let now = meeting.session.living();
+                    if now < living {
+                        living = now;
+                        self.secure_all(&meeting);
+                    }
+                    if meeting.session.is_over() {
+                        self.forget_donors();
+                    }
+                    self.tell_discards(&meeting);
+                    LOOK
+                }
+            };
+            match woken.recv_timeout(pause) {
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// No donor is left, and nothing that they had.
+    fn forget_donors(&self) {
+        let old = self.session.write().unwrap_or_else(PoisonError::into_inner).take();
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.iter().flatten().for_each(|versions| versions.clear());
+        self.discards().clear();
+        drop(old);
+    }
+
+    fn tell_discards(&self, meeting: &Meeting) {
+        loop {
+            let next = self.discards().pop_front();
+            let Some((name, version)) = next else { return };
+            if !meeting.session.discard(name, version) {
+                self.discards().push_front((name, version));
+                return;
+            }
+        }
+    }
+
+    /// Brings to the disk what only donors have. False where a page could not be had or written.
+    fn secure_all(&self, meeting: &Meeting) -> bool {
+        let regions = {
+            let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+            regions.clone()
+        };
+        let mut is_whole = true;
+        for (region, versions) in (0_u32..).zip(&regions) {
+            let Some(versions) = versions else { continue };
+            let not_on_disk = versions.all().filter(|(_, known)| !known.is_on_disk);
+            let pages: Vec<u64> = not_on_disk.map(|(page, _)| page).collect();
+            for batch in pages.chunks(BATCH) {
+                is_whole &= self.secure(meeting, region, versions, batch);
+            }
+        }
+        is_whole
+    }
+
+    fn secure(&self, meeting: &Meeting, region: u32, versions: &Versions, pages: &[u64]) -> bool {
+        let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_sealed.load(Ordering::Relaxed) {
+            return false;
+        }
+        let still = pages.iter().filter_map(|&page| {
+            let known = versions.get(page).filter(|known| !known.is_on_disk)?;
+            Some((PageId { region, page }, known))
+        });
+        let still: Vec<(PageId, Known)> = still.collect();
+        let mut buffers = Pages::new(still.len());
+        let mut gets: Vec<Get<'_>> = still
+            .iter()
+            .zip(buffers.iter_mut())
+            .map(|((id, known), bytes)| Get {
+                name: meeting.name(*id),
+                version: known.version,
+                bytes,
+                takes: false,
+                patience: None,
+            })
+            .collect();
+        let came = meeting.session.get(&mut gets);
+        drop(gets);
+        let mut is_whole = true;
+        for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
+            let page = OutgoingPage { id: *id, bytes };
+            is_whole &= came && self.disk.store(&[page]).is_ok();
+            if is_whole {
+                let is_on_disk = true;
+                versions.set(id.page, Known { is_on_disk, ..*known });
+            }
+        }
+        is_whole
+    }
+
+    /// Puts pages at donors; which of them are at as many as are asked for.
+    fn put(&self, meeting: &Meeting, pages: &[OutgoingPage<'_>]) -> Vec<bool> {
+        let versions: Vec<u32> = pages
+            .iter()
+            .map(|_| self.next_version.fetch_add(1, Ordering::Relaxed))
+            .collect();
+        if versions.last().is_none_or(|&last| last >= MAX_VERSION) {
+            // After 2^31 pages: the disk serves alone.
+            self.next_version.store(MAX_VERSION, Ordering::Relaxed);
+            return vec![false; pages.len()];
+        }
+        let puts = pages.iter().zip(&versions).map(|(page, &version)| Put {
+            name: meeting.name(page.id),
+            version,
+            bytes: page.bytes,
+        });
+        let puts: Vec<Put<'_>> = puts.collect();
+        let copies = self.lenders.copies;
+        let stored = meeting.session.put(&puts, copies, !self.spares_disk());
+        let stored = pages.iter().zip(versions).zip(stored);
+        stored
+            .map(|((page, version), stored)| {
+                if stored > 0
+                    && let Some(of_region) = self.versions(page.id.region)
+                {
+                    let is_on_disk = !self.spares_disk() || stored < copies;
+                    of_region.set(page.id.page, Known { version, is_on_disk });
+                }
+                stored >= copies
+            })
+            .collect()
+    }
+
+    /// Fetches from donors; which pages came.
+    fn get(&self, pages: &mut [IncomingPage<'_>], takes: bool) -> Vec<bool> {
+        let Some(meeting) = self.session() else {
+            return vec![false; pages.len()];
+        };
+        let mut came = vec![false; pages.len()];
+        let mut gets = Vec::with_capacity(pages.len());
+        let mut places = Vec::with_capacity(pages.len());
+        for (place, page) in pages.iter_mut().enumerate() {
+            let versions = self.versions(page.id.region);
+            if let Some(known) = versions.and_then(|versions| versions.get(page.id.page)) {
+                places.push(place);
+                gets.push(Get {
+                    name: meeting.name(page.id),
+                    version: known.version,
+                    bytes: &mut *page.bytes,
+                    takes,
+                    patience: known.is_on_disk.then_some(PATIENCE),
+                });
+            }
+        }
+        let got = meeting.session.get(&mut gets);
+        for (place, got) in places.into_iter().zip(got) {
+            came[place] = got;
+        }
+        came
+    }
+
+    /// Forgets what donors have of pages.
+    fn forget(&self, region: u32, first: u64, pages: u64) {
+        let Some(versions) = self.versions(region) else {
+            return;
+        };
+        let meeting = self.session();
+        versions.take_all(first, pages, |page, known| {
+            if let Some(meeting) = &meeting {
+                let name = meeting.name(PageId { region, page });
+                self.discards().push_back((name, known.version));
+            }
+        });
+    }
+}
+
+impl BackingStore for DonorStore {
+    fn add_region(&self, region: u32, pages: u64) -> std::result::Result<(), StoreError> {
+        self.shared.disk.add_region(region, pages)?;
+        let regions = self.shared.regions.write();
+        let mut regions = regions.unwrap_or_else(PoisonError::into_inner);
+        let index = region as usize;
+        if regions.len() <= index {
+            regions.resize(index + 1, None);
+        }
+        regions[index] = Some(Arc::new(Versions::new(pages)));
+        Ok(())
+    }
+
+    fn remove_region(&self, region: u32) {
+        let _changes = self.shared.changes();
+        self.shared.forget(region, 0, u64::MAX);
+        let regions = self.shared.regions.write();
+        let mut regions = regions.unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = regions.get_mut(region as usize) {
+            *place = None;
+        }
+        self.shared.disk.remove_region(region);
+    }
+
+    fn store(&self, pages: &[OutgoingPage<'_>]) -> std::result::Result<(), StoreError> {
+        let shared = &self.shared;
+        let _changes = shared.changes();
+        for page in pages {
+            // What donors have is old from here on.
+            if let Some(versions) = shared.versions(page.id.region) {
+                versions.take(page.id.page);
+            }
+        }
+        let Some(meeting) = shared.session() else {
+            // The first page that is stored has the thread look for donors.
+            let _ = self.wake.try_send(());
+            return shared.disk.store(pages);
+        };
+        if !shared.spares_disk() {
+            shared.disk.store(pages)?;
+            shared.put(&meeting, pages);
+            return Ok(());
+        }
+        let stored = shared.put(&meeting, pages);
+        let rest = pages.iter().zip(stored).filter(|(_, stored)| !stored);
+        let rest: Vec<OutgoingPage<'_>> = rest.map(|(page, _)| *page).collect();
+        match rest.is_empty() {
+            true => Ok(()),
+            false => shared.disk.store(&rest),
+        }
+    }
+
+    fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> std::result::Result<(), StoreError> {
+        if self.shared.is_in_child() {
+            return self.shared.disk.fetch(pages);
+        }
+        let came = self.shared.get(pages, false);
+        let mut rest: Vec<IncomingPage<'_>> = pages
+            .iter_mut()
+            .zip(came)
+            .filter(|(_, came)| !came)
+            .map(|(page, _)| IncomingPage {
+                id: page.id,
+                bytes: &mut *page.bytes,
+            })
+            .collect();
+        match rest.is_empty() {
+            true => Ok(()),
+            false => self.shared.disk.fetch(&mut rest),
+        }
+    }
+
+    fn fetch_other(
+        &self,
+        page: &mut IncomingPage<'_>,
+        attempt: u32,
+    ) -> std::result::Result<(), StoreError> {
+        let known = self
+            .shared
+            .versions(page.id.region)
+            .and_then(|versions| versions.get(page.id.page));
+        match known {
+            // The donor that gave it away first was wrong; so it gives it away for good, and then the other one does.
+            Some(known) if !known.is_on_disk && attempt <= u32::from(self.shared.lenders.copies) => {
+                let one = std::slice::from_mut(page);
+                match self.shared.get(one, true)[..] {
+                    [true] => Ok(()),
+                    _ => Err(StoreError::Corrupt(page.id)),
+                }
+            }
+            Some(known) if known.is_on_disk && attempt == 0 => {
+                let _changes = self.shared.changes();
+                self.shared.forget(page.id.region, page.id.page, 1);
+                self.shared.disk.fetch(std::slice::from_mut(page))
+            }
+            _ => Err(StoreError::Corrupt(page.id)),
+        }
+    }
+
+    fn discard(&self, region: u32, first: u64, pages: u64) {
+        let _changes = self.shared.changes();
+        self.shared.forget(region, first, pages);
+        self.shared.disk.discard(region, first, pages);
+    }
+
+    fn seal(&self) -> std::result::Result<(), StoreError> {
+        let shared = &self.shared;
+        if let Some(meeting) = shared.session()
+            && shared.spares_disk()
+            && !shared.secure_all(&meeting)
+        {
+            return Err(StoreError::Other(
+                "pages that only donors have could not be written to the disk, which a forked child reads",
+            ));
+        }
+        let _alone = shared.changing.write().unwrap_or_else(PoisonError::into_inner);
+        shared.disk.seal()?;
+        shared.is_sealed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn of_child(&self) -> std::result::Result<Box<dyn BackingStore>, StoreError> {
+        self.shared.disk.of_child()
+    }
+}
+
+/// Why there are no donors.
+fn why(not: &Result<Option<Session>>) -> String {
+    match not {
+        Err(error) => format!("no donors: {error}; the disk serves alone"),
+        Ok(_) => "there are fewer donors than copies; the disk serves alone".to_owned(),
+    }
+}
+
+/// Pages that begin at multiples of their length, as the disk wants it.
+struct Pages {
+    memory: Vec<u8>,
+    skip: usize,
+}
+
+impl Pages {
+    const BYTES: usize = 4096;
+
+    fn new(count: usize) -> Self {
+        let memory = vec![0; (count + 1) * Self::BYTES];
+        let skip = memory.as_ptr().align_offset(Self::BYTES);
+        Self { memory, skip }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.memory[self.skip..].chunks_exact(Self::BYTES)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.memory[self.skip..].chunks_exact_mut(Self::BYTES)
+    }
+}

@@ -1,0 +1,143 @@
+//! Which version of a page donors have.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+/// Pages whose versions are made room for together.
+const CHUNK: usize = 1 << 15;
+
+/// The disk has the page as well.
+const ON_DISK: u32 = 1 << 31;
+
+/// Versions end before this one.
+pub(super) const MAX_VERSION: u32 = ON_DISK - 1;
+
+/// What is known of a page that donors have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The version that was put, at least 1.
+    pub(super) version: u32,
+    /// Whether the disk has the same.
+    pub(super) is_on_disk: bool,
+}
+
+type Chunk = Box<[AtomicU32]>;
+
+/// A word for each page of a region, with room made for those that are used.
+#[derive(Debug)]
+pub(super) struct Versions {
+    chunks: Box<[OnceLock<Chunk>]>,
+}
+
+impl Versions {
+    /// No page is at donors.
+    pub(super) fn new(pages: u64) -> Self {
+        let count = pages.div_ceil(CHUNK as u64);
+        Self {
+            chunks: (0..count).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    fn word(&self, page: u64) -> Option<&AtomicU32> {
+        let chunk = self.chunks.get(page as usize / CHUNK)?.get()?;
+        chunk.get(page as usize % CHUNK)
+    }
+
+    /// What donors have of a page.
+    pub(super) fn get(&self, page: u64) -> Option<Known> {
+        known(self.word(page)?.load(Ordering::Acquire))
+    }
+
+    /// Donors have this.
+    pub(super) fn set(&self, page: u64, known: Known) {
+        let made = || (0..CHUNK).map(|_| AtomicU32::new(0)).collect();
+        if let Some(chunk) = self.chunks.get(page as usize / CHUNK) {
+            let bit = if known.is_on_disk { ON_DISK } else { 0 };
+            chunk.get_or_init(made)[page as usize % CHUNK].store(known.version | bit, Ordering::Release);
+        }
+    }
+
+    /// Donors have nothing of the page that anybody wants; what they had.
+    pub(super) fn take(&self, page: u64) -> Option<Known> {
+        let word = self.word(page)?;
+        match word.load(Ordering::Relaxed) {
+            0 => None,
+            _ => known(word.swap(0, Ordering::AcqRel)),
+        }
+    }
+
+    /// Takes those of `pages` pages from `first` on.
+    pub(super) fn take_all(&self, first: u64, pages: u64, mut taken: impl FnMut(u64, Known)) {
+        let end = first.saturating_add(pages);
+        let mut page = first;
+        while page < end {
+            let chunk = page as usize / CHUNK;
+            match self.chunks.get(chunk) {
+                None => return,
+                Some(chunk_of) if chunk_of.get().is_none() => page = (chunk as u64 + 1) * CHUNK as u64,
+                Some(_) => {
+                    if let Some(known) = self.take(page) {
+                        taken(page, known);
+                    }
+                    page += 1;
+                }
+            }
+        }
+    }
+
+    /// All pages that donors have, with what they have.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, Known)> + '_ {
+        let chunks = self.chunks.iter().enumerate();
+        chunks.flat_map(|(at, chunk)| {
+            let words = chunk.get().map_or(&[][..], |words| words);
+            let words = words.iter().enumerate();
+            words.filter_map(move |(index, word)| {
+                let known = known(word.load(Ordering::Acquire))?;
+                Some(((at * CHUNK + index) as u64, known))
+            })
+        })
+    }
+
+    /// Donors have nothing any more.
+    pub(super) fn clear(&self) {
+        for word in self.chunks.iter().filter_map(OnceLock::get).flatten() {
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+fn known(word: u32) -> Option<Known> {
+    (word != 0).then_some(Known {
+        version: word & !ON_DISK,
+        is_on_disk: word & ON_DISK != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_kept_for_the_pages_that_have_one_and_go_when_taken() {
+        let versions = Versions::new(1 << 28);
+        assert_eq!(versions.get(5), None);
+        let (one, two) = (
+            Known { version: 1, is_on_disk: true },
+            Known { version: MAX_VERSION, is_on_disk: false },
+        );
+        versions.set(5, one);
+        versions.set((1 << 28) - 1, two);
+        // Behind the end: nothing.
+        versions.set(1 << 28, one);
+        assert_eq!(versions.get(5), Some(one));
+        assert_eq!(versions.get(6), None);
+        assert_eq!(versions.all().collect::<Vec<_>>(), [(5, one), ((1 << 28) - 1, two)]);
+        let mut taken = Vec::new();
+        versions.take_all(0, u64::MAX, |page, known| taken.push((page, known)));
+        assert_eq!(taken, [(5, one), ((1 << 28) - 1, two)]);
+        assert_eq!(versions.all().count(), 0);
+        versions.set(7, two);
+        versions.clear();
+        assert_eq!(versions.take(7), None);
+    }
+}
