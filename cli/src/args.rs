@@ -76,11 +76,15 @@ pub(crate) enum Command {
     ///
     /// A daemon that `mapwire run --job` and processes with MAPWIRE_JOB_NAME find each other by. It keeps everything in memory, and
     /// carries none of what ranks send each other. Clients prove that they have the secret, and all they say is sealed; a
-    /// secret is made when there is none. Ctrl-C and SIGTERM end it.
+    /// secret is made when there is none. With --donate it also lends memory to programs that `mapwire far --donors` starts; a donor gives
+    /// memory back when its host runs short. Ctrl-C and SIGTERM end it.
     #[command(
-        after_help = "Examples:\n  mapwire serve\n  mapwire serve --listen 10.0.0.1\n  mapwire serve --new-secret\n  scp -p ~/.config/mapwire/secret node2:.config/mapwire/secret"
+        after_help = "Examples:\n  mapwire serve\n  mapwire serve --listen 10.0.0.1\n  mapwire serve --new-secret\n  mapwire serve --donate 4G\n  mapwire serve --donate 4G --idle-only --names mapwire://10.0.0.1\n  scp -p ~/.config/mapwire/secret node2:.config/mapwire/secret"
     )]
     Serve(ServeArgs),
+    /// Lends memory to one program; `mapwire serve --donate` starts it
+    #[command(hide = true)]
+    Lend(LendArgs),
     /// List the jobs that have a name, and where their ranks are
     #[command(
         after_help = "Examples:\n  mapwire names\n  mapwire names --names mapwire://node1 --json\n  mapwire names --names etcd://node1,node2"
@@ -92,7 +96,7 @@ pub(crate) enum Command {
     /// program is as it is: this works by a library that is preloaded, and needs userfaultfd (see `mapwire doctor`). Programs that it
     /// starts get as much each.
     #[command(
-        after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog"
+        after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog\n  mapwire far --local 1G --donors=mapwire://node1 -- ./prog\n  mapwire far --local 1G --donors --copies 2 --stats -- ./prog"
     )]
     Far(FarArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
@@ -364,9 +368,33 @@ pub(crate) struct ServeArgs {
     /// Only make a secret, for etcd or for a server elsewhere
     #[arg(long)]
     pub(crate) new_secret: bool,
-    /// One JSON object when it listens, and one with what it has counted at the end
+    /// Lend memory of this host, at most so much, to programs of `mapwire far --donors`
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) donate: Option<String>,
+    /// Lend only while others leave the processors of this host idle
+    #[arg(long, requires = "donate")]
+    pub(crate) idle_only: bool,
+    /// Serve no names here: the donor is found by this store
+    #[arg(
+        long,
+        requires = "donate",
+        conflicts_with = "listen",
+        value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…"
+    )]
+    pub(crate) names: Option<String>,
+    /// One JSON object when it listens, one for each program that gets memory, and one with what it has counted at the end
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LendArgs {
+    /// Pages that may be lent
+    #[arg(long)]
+    pub(crate) pages: u32,
+    /// Pages of all donors of the program
+    #[arg(long)]
+    pub(crate) of: u64,
 }
 
 #[derive(Debug, Args)]
@@ -390,6 +418,21 @@ pub(crate) struct FarArgs {
     /// The folder of the file that holds the rest (default: /var/tmp)
     #[arg(long, value_name = "FOLDER")]
     pub(crate) disk: Option<PathBuf>,
+    /// Keep what is not in RAM in the memory of donors, which this store of names knows, as well (default: a server on this host)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…")]
+    pub(crate) donors: Option<String>,
+    /// Donors that have each page: with 1 the file has it too, with 2 only where donors are missing
+    #[arg(long, requires = "donors", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) copies: u8,
+    /// The file of the secret that donors have too (default: ~/.config/mapwire/secret)
+    #[arg(
+        long,
+        requires = "donors",
+        value_name = "FILE",
+        env = "MAPWIRE_SECRET_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) secret_file: Option<PathBuf>,
     /// Print page faults, what was stored and fetched, and how long it took, when the program ends
     #[arg(long)]
     pub(crate) stats: bool,

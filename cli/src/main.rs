@@ -128,6 +128,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::command(&args, file),
         Command::Ping(args) => ping::command(&args),
         Command::Serve(args) => serve::command(&args),
+        Command::Lend(args) => serve::lend::command(&args),
         Command::Names(args) => names::command(&args),
         Command::Far(args) => far::command(&args),
         Command::Bench(args) => bench::command(&args),

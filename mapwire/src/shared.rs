@@ -430,9 +430,7 @@ impl Inner {
                 .push((of.import, of.grant.clone()));
             self.check_segment(of.peer, of.bytes)?;
             let export = of.grant.export;
-            engine
-                .lock()
-                .set_shared_peer(of.peer, export, of.segment)?;
+            engine.lock().set_shared_peer(of.peer, export, of.segment)?;
             Ok(())
         })
     }

@@ -6,3 +6,9 @@ pub const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
 pub const DISK: &str = "MAPWIRE_FAR_DISK";
 /// The process that prints figures at its end in any case. Those that it starts do if they stored pages.
 pub const STATS: &str = "MAPWIRE_FAR_STATS";
+/// The store of names in which donors of memory are found.
+pub const DONORS: &str = "MAPWIRE_FAR_DONORS";
+/// The file of the secret that donors have too.
+pub const SECRET: &str = "MAPWIRE_FAR_SECRET_FILE";
+/// How many donors have each page.
+pub const COPIES: &str = "MAPWIRE_FAR_COPIES";

@@ -3,24 +3,25 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use mapwire_settings::far::{DISK, LOCAL, STATS};
+use mapwire::global::Lenders;
+use mapwire_settings::far::{COPIES, DISK, DONORS, LOCAL, SECRET, STATS};
 
 /// What the variables say.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Settings {
     /// Pages in RAM at most.
     pub(crate) local_pages: usize,
     /// Where the file is made.
     pub(crate) disk: PathBuf,
+    /// Where donors are found.
+    pub(crate) lenders: Option<Lenders>,
     /// The process that prints figures at its end in any case.
     pub(crate) stats: Option<u32>,
 }
 
 /// A variable that makes no sense.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{name}={value:?} is not a number of pages; start the program by `mapwire far`, which sets it"
-)]
+#[error("{name}={value:?} makes no sense; start the program by `mapwire far`, which sets it")]
 pub(crate) struct SettingsError {
     name: &'static str,
     value: OsString,
@@ -42,10 +43,30 @@ impl Settings {
         };
         Ok(Some(Self {
             local_pages,
+            lenders: lenders(&variable)?,
             disk: variable(DISK).map_or_else(std::env::temp_dir, PathBuf::from),
             stats: variable(STATS).and_then(|value| value.to_str()?.parse().ok()),
         }))
     }
+}
+
+fn lenders(variable: &impl Fn(&str) -> Option<OsString>) -> Result<Option<Lenders>, SettingsError> {
+    let Some(store) = variable(DONORS) else {
+        return Ok(None);
+    };
+    let text = |name| variable(name).unwrap_or_default();
+    let wrong = |name| SettingsError {
+        name,
+        value: text(name),
+    };
+    let parsed = store.to_str().and_then(|text| text.parse().ok());
+    let copies = text(COPIES);
+    let copies = copies.to_str().and_then(|text| text.parse().ok());
+    Ok(Some(Lenders {
+        store: parsed.ok_or_else(|| wrong(DONORS))?,
+        secret_file: text(SECRET).into(),
+        copies: copies.ok_or_else(|| wrong(COPIES))?,
+    }))
 }
 
 #[cfg(test)]
@@ -61,7 +82,7 @@ mod tests {
 
     #[test]
     fn without_its_variable_far_memory_is_off() {
-        assert_eq!(read(&[(DISK, "/x")]), Ok(None));
+        assert!(matches!(read(&[(DISK, "/x")]), Ok(None)));
     }
 
     #[test]
@@ -73,10 +94,28 @@ mod tests {
     }
 
     #[test]
+    fn donors_are_found_by_a_store_with_a_secret() {
+        let given = [
+            (LOCAL, "64"),
+            (DONORS, "mapwire://10.0.0.1"),
+            (SECRET, "/s"),
+            (COPIES, "2"),
+        ];
+        let lenders = read(&given).unwrap().unwrap().lenders.unwrap();
+        assert_eq!(lenders.store.to_string(), "mapwire://10.0.0.1:6277");
+        assert_eq!(
+            (lenders.secret_file, lenders.copies),
+            (PathBuf::from("/s"), 2)
+        );
+        let error = read(&given[..3]).unwrap_err().to_string();
+        assert!(error.starts_with("MAPWIRE_FAR_COPIES"), "{error}");
+    }
+
+    #[test]
     fn what_is_no_number_is_named() {
         let error = read(&[(LOCAL, "64M")]).unwrap_err().to_string();
         assert!(
-            error.starts_with("MAPWIRE_FAR_LOCAL_PAGES=\"64M\" is not a number of pages"),
+            error.starts_with("MAPWIRE_FAR_LOCAL_PAGES=\"64M\" makes no sense"),
             "{error}"
         );
     }

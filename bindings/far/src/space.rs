@@ -4,10 +4,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use mapwire::global::DonorStore;
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{DiskStore, Frozen, Pager, PagerConfig, PagerError, Region, Statistics};
+use mapwire_host::paging::{
+    BackingStore, DiskStore, Frozen, Pager, PagerConfig, PagerError, Region, Statistics,
+};
 
 use crate::ranges::Ranges;
+use crate::report;
 use crate::settings::Settings;
 
 /// Bytes of the range, of which only those in use take anything.
@@ -25,6 +29,9 @@ pub(crate) enum StartError {
         folder: PathBuf,
         cause: std::io::Error,
     },
+    /// The thread that meets donors.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
     /// The pager.
     #[error(transparent)]
     Pager(#[from] PagerError),
@@ -53,7 +60,14 @@ impl Space {
             folder: folder.clone(),
             cause,
         })?;
-        let pager = Pager::new(config, Box::new(store))?;
+        let store: Box<dyn BackingStore> = match settings.lenders.clone() {
+            None => Box::new(store),
+            Some(lenders) => {
+                let report = |text: &str| report::line(format_args!("mapwire far: {text}"));
+                Box::new(DonorStore::new(store, lenders, report).map_err(StartError::Thread)?)
+            }
+        };
+        let pager = Pager::new(config, store)?;
         let region = pager.map(BYTES as usize, None)?;
         Ok(Self {
             ranges: Mutex::new(Ranges::new(BYTES - LARGE)),

@@ -5,12 +5,17 @@
 mod elf;
 
 use std::ffi::OsString;
+use std::net::ToSocketAddrs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use mapwire::global::Lenders;
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_settings::far::{DISK, LOCAL, STATS};
+use mapwire_launch::NamedJob;
+use mapwire_names::StoreAddress;
+use mapwire_names::address::HostPort;
+use mapwire_settings::far::{COPIES, DISK, DONORS, LOCAL, SECRET, STATS};
 use mapwire_settings::size::{self, SizeError};
 
 use crate::args::FarArgs;
@@ -39,6 +44,18 @@ enum FarError {
     NoLibrary,
     #[error("{path} {why}, so that nothing can be preloaded: far memory is not for it", path = path.display())]
     Unsuited { path: PathBuf, why: &'static str },
+    #[error("--donors")]
+    Donors(#[from] Box<mapwire::Error>),
+    #[error(
+        "--copies {copies}: {found} donors at {store}; start more by `mapwire serve --donate SIZE --names {store}`"
+    )]
+    TooFewDonors {
+        copies: u8,
+        found: usize,
+        store: StoreAddress,
+    },
+    #[error("--donors {0}: the host has no address")]
+    NoAddress(StoreAddress),
     #[error("{program}: cannot be started", program = program.display())]
     Start {
         program: PathBuf,
@@ -50,7 +67,7 @@ impl FarError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Size(_) | Self::TooLittle(_) | Self::TooMuch(_) | Self::Disk(..) => 2,
-            Self::NoLibrary => 1,
+            Self::NoLibrary | Self::Donors(_) | Self::TooFewDonors { .. } | Self::NoAddress(_) => 1,
             Self::Unsuited { .. } | Self::Start { .. } => 126,
         }
     }
@@ -70,9 +87,9 @@ pub(crate) fn command(args: &FarArgs) -> ExitCode {
 fn start(args: &FarArgs, program: Program) -> FarError {
     let prepared = pages(&args.local).and_then(|pages| {
         let disk = folder(args.disk.clone())?;
-        Ok((pages, disk, library()?))
+        Ok((pages, disk, library()?, lenders(args)?))
     });
-    let (pages, disk, library) = match prepared {
+    let (pages, disk, library, lenders) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
@@ -92,6 +109,12 @@ fn start(args: &FarArgs, program: Program) -> FarError {
         .env(LOCAL, pages.to_string())
         .env(DISK, disk)
         .env("LD_PRELOAD", preload);
+    if let Some(lenders) = lenders {
+        command
+            .env(DONORS, lenders.store.to_string())
+            .env(SECRET, lenders.secret_file)
+            .env(COPIES, lenders.copies.to_string());
+    }
     if args.stats {
         // The program has the number of this process.
         command.env(STATS, std::process::id().to_string());
@@ -126,6 +149,49 @@ fn folder(given: Option<PathBuf>) -> Result<OsString, FarError> {
         Ok(folder) => Ok(folder.into_os_string()),
         Err(error) => Err(FarError::Disk(folder, error)),
     }
+}
+
+/// Where donors are found, if they are asked for; there are enough of them now.
+fn lenders(args: &FarArgs) -> Result<Option<Lenders>, FarError> {
+    let Some(given) = args.donors.as_deref() else {
+        return Ok(None);
+    };
+    let given = Some(given).filter(|given| !given.is_empty());
+    let failed = |error: mapwire::Error| FarError::Donors(Box::new(error));
+    let found = NamedJob::store_of(given, args.secret_file.as_deref());
+    let (store, secret_file) = found.map_err(|error| failed(error.into()))?;
+    let lenders = Lenders {
+        // Programs may leave the folder, and should not have to look a name up while they wait for memory.
+        store: by_address(store)?,
+        secret_file: secret_file.canonicalize().unwrap_or(secret_file),
+        copies: args.copies,
+    };
+    let found = lenders.donors().map_err(failed)?.len();
+    if found < usize::from(args.copies) {
+        return Err(FarError::TooFewDonors {
+            copies: args.copies,
+            found,
+            store: lenders.store,
+        });
+    }
+    Ok(Some(lenders))
+}
+
+/// The store, with addresses in place of host names.
+fn by_address(store: StoreAddress) -> Result<StoreAddress, FarError> {
+    let resolve = |of: &HostPort| {
+        let mut found = (of.host.as_str(), of.port).to_socket_addrs().ok()?;
+        let host = found.next()?.ip().to_string();
+        Some(HostPort { host, ..*of })
+    };
+    let resolved = match &store {
+        StoreAddress::Server(of) => resolve(of).map(StoreAddress::Server),
+        StoreAddress::Etcd(all) => {
+            let all: Option<Vec<HostPort>> = all.iter().map(resolve).collect();
+            all.map(StoreAddress::Etcd)
+        }
+    };
+    resolved.ok_or(FarError::NoAddress(store))
 }
 
 fn library() -> Result<PathBuf, FarError> {

@@ -107,7 +107,9 @@ impl Donation {
 
     /// Gives the memory of frames that serve nobody back to the system.
     fn give_back(&mut self) -> Result<()> {
-        let idle = self.memory.call(|gms, _| gms.idle_frames().collect::<Vec<u32>>())?;
+        let idle = self
+            .memory
+            .call(|gms, _| gms.idle_frames().collect::<Vec<u32>>())?;
         for frame in idle {
             let backed = &mut self.backed[frame as usize];
             if *backed {

@@ -52,7 +52,8 @@ impl GlobalMemory {
         let frames = own.saturating_add(donated);
         let mut config = Config::new(NodeId(node.rank() as u16), members, frames, donated);
         config.requests = REQUESTS;
-        config.directory_bytes = (1 << 16) + (pages.saturating_mul(DIRECTORY_BYTES) / size) as usize;
+        config.directory_bytes =
+            (1 << 16) + (pages.saturating_mul(DIRECTORY_BYTES) / size) as usize;
         config.seed ^= now_ns();
         let gms = Gms::new(config).map_err(crate::Error::Global)?;
         let buffer = node.alloc(frames as usize * FRAME_BYTES as usize)?;

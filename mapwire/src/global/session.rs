@@ -139,9 +139,9 @@ impl Session {
             let (tag, ended) = match outcome {
                 Outcome::Page { tag, version, .. } => (tag, Ended::Got { version }),
                 Outcome::Stored { tag, copies } => (tag, Ended::Put { copies }),
-                Outcome::Absent { tag } | Outcome::Refused { tag, .. } | Outcome::Dropped { tag } => {
-                    (tag, Ended::Not)
-                }
+                Outcome::Absent { tag }
+                | Outcome::Refused { tag, .. }
+                | Outcome::Dropped { tag } => (tag, Ended::Not),
                 // This node donates nothing, and neither joins nor leaves.
                 _ => continue,
             };

@@ -96,7 +96,9 @@ pub struct DonorStore {
 impl fmt::Debug for DonorStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let session = &self.shared.session();
-        f.debug_struct("DonorStore").field("session", session).finish_non_exhaustive()
+        f.debug_struct("DonorStore")
+            .field("session", session)
+            .finish_non_exhaustive()
     }
 }
 
@@ -216,7 +218,10 @@ impl Shared {
                         has_warned = false;
                         living = session.donors();
                         let incarnation = mapwire_host::waiting::now_ns();
-                        let meeting = Meeting { session, incarnation };
+                        let meeting = Meeting {
+                            session,
+                            incarnation,
+                        };
                         *self.session.write().unwrap_or_else(PoisonError::into_inner) =
                             Some(Arc::new(meeting));
                         LOOK
@@ -250,9 +255,16 @@ impl Shared {
 
     /// No donor is left, and nothing that they had.
     fn forget_donors(&self) {
-        let old = self.session.write().unwrap_or_else(PoisonError::into_inner).take();
+        let old = self
+            .session
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        regions.iter().flatten().for_each(|versions| versions.clear());
+        regions
+            .iter()
+            .flatten()
+            .for_each(|versions| versions.clear());
         self.discards().clear();
         drop(old);
     }
@@ -287,7 +299,10 @@ impl Shared {
     }
 
     fn secure(&self, meeting: &Meeting, region: u32, versions: &Versions, pages: &[u64]) -> bool {
-        let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self
+            .changing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.is_sealed.load(Ordering::Relaxed) {
             return false;
         }
@@ -316,7 +331,13 @@ impl Shared {
             is_whole &= came && self.disk.store(&[page]).is_ok();
             if is_whole {
                 let is_on_disk = true;
-                versions.set(id.page, Known { is_on_disk, ..*known });
+                versions.set(
+                    id.page,
+                    Known {
+                        is_on_disk,
+                        ..*known
+                    },
+                );
             }
         }
         is_whole
@@ -348,7 +369,13 @@ impl Shared {
                     && let Some(of_region) = self.versions(page.id.region)
                 {
                     let is_on_disk = !self.spares_disk() || stored < copies;
-                    of_region.set(page.id.page, Known { version, is_on_disk });
+                    of_region.set(
+                        page.id.page,
+                        Known {
+                            version,
+                            is_on_disk,
+                        },
+                    );
                 }
                 stored >= copies
             })
@@ -481,7 +508,9 @@ impl BackingStore for DonorStore {
             .and_then(|versions| versions.get(page.id.page));
         match known {
             // The donor that gave it away first was wrong; so it gives it away for good, and then the other one does.
-            Some(known) if !known.is_on_disk && attempt <= u32::from(self.shared.lenders.copies) => {
+            Some(known)
+                if !known.is_on_disk && attempt <= u32::from(self.shared.lenders.copies) =>
+            {
                 let one = std::slice::from_mut(page);
                 match self.shared.get(one, true)[..] {
                     [true] => Ok(()),
@@ -513,7 +542,10 @@ impl BackingStore for DonorStore {
                 "pages that only donors have could not be written to the disk, which a forked child reads",
             ));
         }
-        let _alone = shared.changing.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = shared
+            .changing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         shared.disk.seal()?;
         shared.is_sealed.store(true, Ordering::Relaxed);
         Ok(())

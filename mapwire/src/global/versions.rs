@@ -53,7 +53,8 @@ impl Versions {
         let made = || (0..CHUNK).map(|_| AtomicU32::new(0)).collect();
         if let Some(chunk) = self.chunks.get(page as usize / CHUNK) {
             let bit = if known.is_on_disk { ON_DISK } else { 0 };
-            chunk.get_or_init(made)[page as usize % CHUNK].store(known.version | bit, Ordering::Release);
+            chunk.get_or_init(made)[page as usize % CHUNK]
+                .store(known.version | bit, Ordering::Release);
         }
     }
 
@@ -74,7 +75,9 @@ impl Versions {
             let chunk = page as usize / CHUNK;
             match self.chunks.get(chunk) {
                 None => return,
-                Some(chunk_of) if chunk_of.get().is_none() => page = (chunk as u64 + 1) * CHUNK as u64,
+                Some(chunk_of) if chunk_of.get().is_none() => {
+                    page = (chunk as u64 + 1) * CHUNK as u64
+                }
                 Some(_) => {
                     if let Some(known) = self.take(page) {
                         taken(page, known);
@@ -122,8 +125,14 @@ mod tests {
         let versions = Versions::new(1 << 28);
         assert_eq!(versions.get(5), None);
         let (one, two) = (
-            Known { version: 1, is_on_disk: true },
-            Known { version: MAX_VERSION, is_on_disk: false },
+            Known {
+                version: 1,
+                is_on_disk: true,
+            },
+            Known {
+                version: MAX_VERSION,
+                is_on_disk: false,
+            },
         );
         versions.set(5, one);
         versions.set((1 << 28) - 1, two);
@@ -131,7 +140,10 @@ mod tests {
         versions.set(1 << 28, one);
         assert_eq!(versions.get(5), Some(one));
         assert_eq!(versions.get(6), None);
-        assert_eq!(versions.all().collect::<Vec<_>>(), [(5, one), ((1 << 28) - 1, two)]);
+        assert_eq!(
+            versions.all().collect::<Vec<_>>(),
+            [(5, one), ((1 << 28) - 1, two)]
+        );
         let mut taken = Vec::new();
         versions.take_all(0, u64::MAX, |page, known| taken.push((page, known)));
         assert_eq!(taken, [(5, one), ((1 << 28) - 1, two)]);

@@ -140,7 +140,8 @@ impl Core {
     }
 
     /// Does `call` for runs of items that are `wanted`, with the run's address, memory and bytes. Where a page fails, `refused` says
-    /// what becomes of it; the rest of the run goes on.
+    /// what becomes of it; the rest of the run goes on. The kernel refuses a run as a whole that is not in one mapping, as after an
+    /// `mprotect` of a part: then it is tried by halves.
     pub(super) fn for_runs(
         &self,
         batch: &mut Batch,
@@ -152,14 +153,17 @@ impl Core {
     ) {
         let mut from = 0;
         let mut tries = 0;
+        let mut most = usize::MAX;
         while let Some(run) = batch.run(from, by_memory, &wanted) {
+            let pages = run.pages.min(most);
+            let run = Run { pages, ..run };
             let first = batch.items()[run.first];
             let (bytes, outcome) = call(first.address, first.memory, run.pages * PAGE_BYTES);
             let pages = (bytes / PAGE_BYTES).min(run.pages);
             batch.mark(Run { pages, ..run }, done);
             from = run.first + pages;
             match outcome {
-                Ok(()) => {}
+                Ok(()) => most = usize::MAX,
                 // Pages may have been done before; the next call meets the reason, if any.
                 Err(Os::AGAIN | Os::INTR) if tries < TRIES => {
                     tries += 1;
@@ -168,7 +172,9 @@ impl Core {
                     }
                 }
                 Err(_) if pages > 0 && pages < run.pages => {}
+                Err(_) if run.pages > 1 => most = run.pages / 2,
                 Err(errno) => {
+                    most = usize::MAX;
                     refused(&mut batch.items_mut()[from], errno);
                     from += 1;
                 }

@@ -231,7 +231,13 @@ impl Asking {
                 pages,
             };
             let key = format!("{LOANS}{}/{job}", donor.id);
-            signed::create(&mut *store, &signing, &key, loan.to_text().as_bytes(), lease)?;
+            signed::create(
+                &mut *store,
+                &signing,
+                &key,
+                loan.to_text().as_bytes(),
+                lease,
+            )?;
         }
         Ok(Self {
             store,
@@ -274,7 +280,10 @@ mod tests {
             assert_eq!(Loan::parse(job, text.as_bytes()), None, "{job} {text}");
         }
         let donor = Donor::parse("ab", format!("{RELEASE}\nnode1\n12\n34").as_bytes()).unwrap();
-        assert_eq!((donor.host.as_str(), donor.process, donor.pages), ("node1", 12, 34));
+        assert_eq!(
+            (donor.host.as_str(), donor.process, donor.pages),
+            ("node1", 12, 34)
+        );
         for text in ["0\nnode1\n12\n34", "", "\u{1b}"] {
             assert_eq!(Donor::parse("ab", text.as_bytes()), None, "{text}");
         }

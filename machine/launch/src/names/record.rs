@@ -22,7 +22,7 @@ pub(super) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 pub(super) const JOBS: &str = "mapwire/job/";
 
 /// The name of a job: 1 to 64 ASCII letters, digits, `.`, `-` and `_`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobName(String);
 
 impl FromStr for JobName {

@@ -114,3 +114,12 @@ pub(super) fn forked(body: impl FnOnce()) -> std::process::ExitStatus {
         std::os::unix::process::ExitStatusExt::from_raw(status)
     }
 }
+
+/// Bars stores to a page, which splits the mapping.
+pub(super) fn protect_page(region: &Region, page: usize) {
+    let address = region.range().start + page * PAGE_BYTES;
+    // SAFETY: the page is the region's, of which the tests make no references.
+    let failed =
+        unsafe { libc::mprotect(address as *mut libc::c_void, PAGE_BYTES, libc::PROT_READ) };
+    assert_eq!(failed, 0);
+}

@@ -3,7 +3,7 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
 
-use super::memory::{WORDS, bytes, drop_page, forked, load, store};
+use super::memory::{WORDS, bytes, drop_page, forked, load, protect_page, store};
 use super::*;
 use crate::testing::in_child;
 
@@ -68,6 +68,32 @@ fn a_page_that_the_program_drops_by_itself_reads_as_zero() {
         assert_eq!(load(&region, WORDS), 0, "{name}");
         store(&region, WORDS, 8);
         assert_eq!(load(&region, WORDS), 8, "{name}");
+    });
+}
+
+#[test]
+fn pages_come_and_go_where_parts_of_a_region_are_protected() {
+    each(|config, name| {
+        let pager = local(config);
+        let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
+        // What is read ahead crosses the ends of the parts, when it is new and when it is stored.
+        for page in (50..PAGES).step_by(7) {
+            protect_page(&region, page);
+        }
+        for round in 0..2 {
+            for page in 0..PAGES {
+                let is_protected = page >= 50 && (page - 50) % 7 == 0;
+                let expected = if is_protected {
+                    0
+                } else {
+                    round * (page as u64 + 1)
+                };
+                assert_eq!(load(&region, page * WORDS), expected, "{name}: page {page}");
+                if !is_protected {
+                    store(&region, page * WORDS, (round + 1) * (page as u64 + 1));
+                }
+            }
+        }
     });
 }
 

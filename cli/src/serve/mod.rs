@@ -1,18 +1,27 @@
-//! `mapwire serve`: the server of names.
+//! `mapwire serve`: the server of names, and donors of memory.
+
+mod donate;
+mod host;
+pub(crate) mod lend;
 
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
+use mapwire_host::page::PAGE_BYTES;
+use mapwire_names::address::HostPort;
 use mapwire_names::address::PORT;
 use mapwire_names::server::{Server, ServerStats};
-use mapwire_names::{NamesError, SharedSecret, secret};
+use mapwire_names::{NamesError, SharedSecret, StoreAddress, secret};
+use mapwire_settings::size::{self, SizeError};
 
 use crate::args::ServeArgs;
 use crate::run::signals::{self, ENDING, Signals};
 use crate::{fail, stdio};
+use donate::Donor;
+use host::Memory;
 
 /// `mapwire serve`.
 pub(crate) fn command(args: &ServeArgs) -> ExitCode {
@@ -26,6 +35,19 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
             Err(error) => fail(&error, 1),
         };
     }
+    let donated = match args.donate.as_deref().map(donated_pages).transpose() {
+        Ok(donated) => donated,
+        Err(error) => return fail(&error, 2),
+    };
+    let elsewhere = match args
+        .names
+        .as_deref()
+        .map(str::parse::<StoreAddress>)
+        .transpose()
+    {
+        Ok(elsewhere) => elsewhere,
+        Err(error) => return fail(&error, 2),
+    };
     let address = match parse_listen(args.listen.as_deref().unwrap_or_default()) {
         Ok(address) => address,
         Err(why) => {
@@ -52,6 +74,23 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let donor = |store: StoreAddress| {
+        donated.map(|pages| Donor {
+            store,
+            secret_file: file.clone(),
+            pages,
+            idle_only: args.idle_only,
+            json: args.json,
+        })
+    };
+    if let Some(donor) = elsewhere.and_then(&donor) {
+        println!("{}", donor.begun());
+        stdio::note(io::stdout().flush());
+        return match donor.run(stop.as_fd()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        };
+    }
     let bound = Server::bind(address, &secret).and_then(|it| Ok((it.address()?, it)));
     let (address, mut server) = match bound {
         Ok(bound) => bound,
@@ -72,7 +111,21 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
         );
     }
     stdio::note(io::stdout().flush());
-    let served = server.serve(stop.as_fd());
+    let donor = donor(reached_at(address));
+    let (served, donated) = std::thread::scope(|scope| {
+        if let Some(donor) = &donor {
+            println!("{}", donor.begun());
+            stdio::note(io::stdout().flush());
+        }
+        let donates = donor
+            .as_ref()
+            .map(|donor| scope.spawn(|| donor.run(stop.as_fd())));
+        let served = server.serve(stop.as_fd());
+        (served, donates.map(|thread| thread.join()))
+    });
+    if let Some(Ok(Err(error))) = &donated {
+        eprintln!("mapwire: {error}");
+    }
     let ServerStats {
         accepted,
         welcomed,
@@ -102,6 +155,41 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// How many pages are to be donated.
+fn donated_pages(text: &str) -> Result<u64, DonateError> {
+    let bytes = size::parse(text)?;
+    let most = Memory::now().map_or(u64::MAX, |memory| memory.total);
+    match bytes / PAGE_BYTES as u64 {
+        0 => Err(DonateError::TooLittle(text.to_owned())),
+        _ if bytes > most => Err(DonateError::TooMuch(text.to_owned(), most >> 20)),
+        pages => Ok(pages),
+    }
+}
+
+/// The address by which a donor beside the server reaches it.
+fn reached_at(listens: SocketAddr) -> StoreAddress {
+    let host = match listens.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    StoreAddress::Server(HostPort {
+        host: host.to_string(),
+        port: listens.port(),
+    })
+}
+
+/// A size that cannot be donated.
+#[derive(Debug, thiserror::Error)]
+enum DonateError {
+    #[error("--donate")]
+    Size(#[from] SizeError),
+    #[error("--donate {0}: too little; give at least 4K")]
+    TooLittle(String),
+    #[error("--donate {0}: this host has {1} MiB")]
+    TooMuch(String, u64),
 }
 
 fn copy_text(file: &Path) -> String {

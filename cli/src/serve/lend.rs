@@ -1,0 +1,120 @@
+//! `mapwire lend`: the process by which `mapwire serve --donate` lends memory to one program. Its standard input says how much.
+
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use mapwire::global::Donation;
+use mapwire_launch::Detected;
+
+use crate::args::LendArgs;
+use crate::{fail, stdio};
+
+/// How long the program has to come.
+const MEETING: Duration = Duration::from_secs(10);
+/// How long one look at the orders takes at most to come.
+const TURN: Duration = Duration::from_millis(50);
+/// How long pages have to find other donors at the end.
+const LEAVING: Duration = Duration::from_secs(3);
+
+/// What `mapwire serve` orders: lines of a number of pages, and whether more may be asked for.
+#[derive(Debug, Default)]
+struct Orders {
+    pages: AtomicU32,
+    may_grow: AtomicBool,
+    are_over: AtomicBool,
+}
+
+impl Orders {
+    fn take(&self, line: &str) -> Option<()> {
+        let (pages, may_grow) = line.split_once(' ')?;
+        self.may_grow.store(may_grow == "1", Ordering::Relaxed);
+        self.pages.store(pages.parse().ok()?, Ordering::Release);
+        Some(())
+    }
+}
+
+/// `mapwire lend`.
+pub(crate) fn command(args: &LendArgs) -> ExitCode {
+    let job = match mapwire_launch::detect() {
+        Ok(Some(Detected::Names(job))) => job,
+        Ok(_) => {
+            eprintln!(
+                "mapwire: lend: `mapwire serve --donate` starts this, for a program that wants memory"
+            );
+            return ExitCode::from(2);
+        }
+        Err(error) => return fail(&error, 1),
+    };
+    let orders = Arc::new(Orders::default());
+    let of_reader = Arc::clone(&orders);
+    let reader = std::thread::Builder::new().spawn(move || {
+        for line in io::stdin().lock().lines() {
+            if line.ok().and_then(|line| of_reader.take(&line)).is_none() {
+                break;
+            }
+        }
+        of_reader.are_over.store(true, Ordering::Release);
+    });
+    if let Err(error) = reader {
+        return fail(&error, 1);
+    }
+    let lent =
+        Donation::join(&job, MEETING, args.pages, args.of).and_then(|lent| lend(lent, &orders));
+    match lent {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, 1),
+    }
+}
+
+fn lend(mut donation: Donation, orders: &Orders) -> Result<(), mapwire::Error> {
+    let mut asked_at = None;
+    let mut leaves_at: Option<Instant> = None;
+    loop {
+        let are_over = orders.are_over.load(Ordering::Acquire);
+        if are_over && leaves_at.is_none() {
+            leaves_at = Some(Instant::now() + LEAVING);
+        }
+        let pages = match are_over {
+            true => 0,
+            false => orders.pages.load(Ordering::Acquire),
+        };
+        let may_grow = !are_over && orders.may_grow.load(Ordering::Relaxed);
+        if !may_grow {
+            asked_at = None;
+        }
+        // It was asked for, and the answer is under way.
+        let has_asked = asked_at == Some(pages);
+        let standing = donation.serve(TURN, pages, may_grow && !has_asked)?;
+        if may_grow && standing.wants_more && !has_asked {
+            asked_at = Some(pages);
+            stdio::note(writeln!(io::stdout(), "more").and_then(|()| io::stdout().flush()));
+        }
+        let is_late = leaves_at.is_some_and(|at| Instant::now() >= at);
+        if standing.is_over || is_late || are_over && standing.serving == 0 {
+            // Its importers are gone or know: giving the memory up page by page would take long.
+            std::mem::forget(donation);
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_a_number_of_pages_and_whether_there_may_be_more() {
+        let orders = Orders::default();
+        assert!(orders.take("512 1").is_some());
+        assert_eq!(orders.pages.load(Ordering::Relaxed), 512);
+        assert!(orders.may_grow.load(Ordering::Relaxed));
+        assert!(orders.take("0 0").is_some());
+        assert!(!orders.may_grow.load(Ordering::Relaxed));
+        for wrong in ["", "512", "-1 1", "x 1"] {
+            assert!(orders.take(wrong).is_none(), "{wrong}");
+        }
+    }
+}
