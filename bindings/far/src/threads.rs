@@ -5,7 +5,8 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{ENOMEM, pthread_attr_t, pthread_t};
 
@@ -25,6 +26,23 @@ pub(crate) fn is_creating() -> bool {
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
+type Create =
+    unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
+
+/// The C library's function, which is looked up once: `dlsym` frees what an earlier failure of the program has left, and in a child
+/// that is being made there is nothing that could free it.
+fn c_librarys_own() -> Option<Create> {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    let mut found = FOUND.load(Ordering::Relaxed);
+    if found.is_null() {
+        // SAFETY: looks a name up, in the libraries behind this one.
+        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) };
+        FOUND.store(found, Ordering::Relaxed);
+    }
+    // SAFETY: the C library's function of this name has this form, and a pointer to it is not null.
+    (!found.is_null()).then(|| unsafe { mem::transmute::<*mut c_void, Create>(found) })
+}
+
 /// pthread_create(3).
 ///
 /// # Safety
@@ -36,20 +54,13 @@ pub unsafe extern "C" fn pthread_create(
     start: Start,
     argument: *mut c_void,
 ) -> c_int {
-    type Create =
-        unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
-    // SAFETY: looks a name up, in the libraries behind this one.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) };
-    if found.is_null() {
+    let Some(create) = c_librarys_own() else {
         return ENOMEM;
-    }
+    };
     CREATING.fetch_add(1, Ordering::Relaxed);
     IS_CREATING.set(true);
-    // SAFETY: the C library's function of this name has this form; the rest is the caller's promise.
-    let code = unsafe {
-        let create: Create = mem::transmute(found);
-        create(thread, attributes, start, argument)
-    };
+    // SAFETY: by the caller's promise.
+    let code = unsafe { create(thread, attributes, start, argument) };
     IS_CREATING.set(false);
     CREATING.fetch_sub(1, Ordering::Relaxed);
     code

@@ -138,7 +138,8 @@ impl Donor {
     }
 
     fn start(&self, loan: &Loan, says: &Sender<Said>) -> io::Result<Lender> {
-        let mut child = Command::new(std::env::current_exe()?)
+        // By this name also when the file has been replaced.
+        let mut child = Command::new("/proc/self/exe")
             .args(["lend", "--pages", &self.pages.to_string()])
             .args(["--of", &loan.pages.to_string()])
             .env("MAPWIRE_JOB_NAME", loan.job.to_string())

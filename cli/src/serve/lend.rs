@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use mapwire::ErrorKind;
 use mapwire::global::Donation;
 use mapwire_launch::Detected;
 
@@ -65,6 +66,11 @@ pub(crate) fn command(args: &LendArgs) -> ExitCode {
         Donation::join(&job, MEETING, args.pages, args.of).and_then(|lent| lend(lent, &orders));
     match lent {
         Ok(()) => ExitCode::SUCCESS,
+        // The program has ended meanwhile.
+        Err(error) if matches!(error.kind(), ErrorKind::Gone | ErrorKind::Timeout) => {
+            tracing::debug!(%error, "nobody to lend to");
+            ExitCode::SUCCESS
+        }
         Err(error) => fail(&error, 1),
     }
 }

@@ -7,10 +7,12 @@ pub(crate) mod lend;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
 use mapwire_host::page::PAGE_BYTES;
+use mapwire_launch::LaunchError;
 use mapwire_names::address::HostPort;
 use mapwire_names::address::PORT;
 use mapwire_names::server::{Server, ServerStats};
@@ -112,20 +114,10 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
     }
     stdio::note(io::stdout().flush());
     let donor = donor(reached_at(address));
-    let (served, donated) = std::thread::scope(|scope| {
-        if let Some(donor) = &donor {
-            println!("{}", donor.begun());
-            stdio::note(io::stdout().flush());
-        }
-        let donates = donor
-            .as_ref()
-            .map(|donor| scope.spawn(|| donor.run(stop.as_fd())));
-        let served = server.serve(stop.as_fd());
-        (served, donates.map(|thread| thread.join()))
-    });
-    if let Some(Ok(Err(error))) = &donated {
-        eprintln!("mapwire: {error}");
-    }
+    let (served, donated) = match &donor {
+        None => (server.serve(stop.as_fd()), Ok(())),
+        Some(donor) => serve_both(&mut server, donor, &stop),
+    };
     let ServerStats {
         accepted,
         welcomed,
@@ -148,13 +140,42 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
              {other_version} were of another version, {malformed} said something malformed, {idle} were idle, {no_room} had no room"
         );
     }
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    match (served, donated) {
+        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+        (Ok(()), Err(error)) => fail(&error, 1),
+        (Err(error), _) => {
             eprintln!("mapwire: the server cannot go on: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Serves names as long as the donor lends, which needs them to end in order.
+fn serve_both(
+    server: &mut Server,
+    donor: &Donor,
+    stop: &Signals,
+) -> (io::Result<()>, Result<(), LaunchError>) {
+    let (ended, ends) = match UnixStream::pair() {
+        Ok(pair) => pair,
+        Err(error) => return (Err(error), Ok(())),
+    };
+    println!("{}", donor.begun());
+    stdio::note(io::stdout().flush());
+    std::thread::scope(|scope| {
+        let donates = scope.spawn(move || {
+            let outcome = donor.run(stop.as_fd());
+            // The other end of it is readable from here on.
+            drop(ends);
+            outcome
+        });
+        let served = server.serve(ended.as_fd());
+        let donated = donates.join();
+        (
+            served,
+            donated.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    })
 }
 
 /// How many pages are to be donated.

@@ -36,6 +36,11 @@ pub fn above_stdio(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
     }
 }
 
+/// Whether low numbers are the program's ([`keep_above`]): then nothing is opened that keeps its number.
+pub fn is_kept_above() -> bool {
+    LOWEST.load(Ordering::Relaxed) > FIRST
+}
+
 /// Whether a descriptor is none of the standard streams.
 pub fn is_above_stdio(fd: &impl AsRawFd) -> bool {
     fd.as_raw_fd() >= FIRST

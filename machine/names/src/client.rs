@@ -2,7 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+
+use mapwire_host::descriptors::above_stdio;
 
 use crate::channel::{Channel, ChannelKey};
 use crate::protocol::{
@@ -112,7 +115,10 @@ impl Client {
         let mut failure = io::Error::other("the host has no address");
         for address in (server.host.as_str(), server.port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, left(ends)?) {
-                Ok(stream) => return self.introduce(stream, ends),
+                Ok(stream) => {
+                    let stream = above_stdio(OwnedFd::from(stream)).map_err(io::Error::from)?;
+                    return self.introduce(stream.into(), ends);
+                }
                 Err(error) => failure = error,
             }
         }

@@ -3,6 +3,8 @@
 use core::time::Duration;
 
 use mapwire_gms::{Config, FRAME_BYTES, Gms, NodeSet};
+use mapwire_host::descriptors;
+use mapwire_host::pinning::PinnerKind;
 use mapwire_host::waiting::now_ns;
 use mapwire_launch::{Detected, NamedJob};
 use mapwire_wire::{HandlerId, NodeId};
@@ -46,6 +48,10 @@ impl GlobalMemory {
     ) -> Result<Self> {
         let mut config = NodeConfig::default();
         config.driver.timeout = timeout;
+        if descriptors::is_kept_above() {
+            // An io_uring cannot be moved to another number.
+            config.driver.pinner = PinnerKind::Mlock;
+        }
         let node = Node::join_by(config, &Detected::Names(job.clone()))?;
         let size = node.size() as u64;
         let members: NodeSet = (0..size as u16).map(NodeId).collect();

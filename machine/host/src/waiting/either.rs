@@ -10,7 +10,7 @@ use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::Errno;
 
 use super::Woken;
-use crate::descriptors::is_above_stdio;
+use crate::descriptors::{is_above_stdio, is_kept_above};
 
 /// Descriptors at most: what fits into the queue beside the word and the end of a sleep.
 const MOST_DESCRIPTORS: usize = 13;
@@ -43,7 +43,8 @@ impl EitherWait {
     /// One for these descriptors; `None` where the kernel has no such sleep, or these are more than 13.
     #[must_use]
     pub fn new(descriptors: &[BorrowedFd<'_>]) -> Option<Self> {
-        if descriptors.len() > MOST_DESCRIPTORS {
+        // A ring cannot be moved to another number.
+        if descriptors.len() > MOST_DESCRIPTORS || is_kept_above() {
             return None;
         }
         let mut low = Vec::new();

@@ -7,6 +7,7 @@ use std::sync::{Arc, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mapwire_host::descriptors::above_stdio;
 use mapwire_host::masking;
 use mapwire_transport::board::RankState;
 use mapwire_transport::job::channels;
@@ -44,7 +45,9 @@ impl BrokerThread {
     ) -> Result<(Self, JobAddress), LaunchError> {
         let os = |call| move |source| LaunchError::Os { call, source };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags).map_err(|errno| os("eventfd")(errno.into()))?;
+        let bell = eventfd(0, flags)
+            .and_then(above_stdio)
+            .map_err(|errno| os("eventfd")(errno.into()))?;
         let bell = Arc::new(bell);
         let (orders, heard) = mpsc::channel();
         let (tell, told) = mpsc::channel();

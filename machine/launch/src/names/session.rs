@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mapwire_host::descriptors::above_stdio;
 use mapwire_host::masking;
 use mapwire_names::{NamesError, SharedSecret, Store, StoreAddress, open};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -81,7 +82,9 @@ impl Session {
     ) -> Result<Self, LaunchError> {
         let os = |call| move |source| LaunchError::Os { call, source };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags).map_err(|errno| os("eventfd")(errno.into()))?;
+        let bell = eventfd(0, flags)
+            .and_then(above_stdio)
+            .map_err(|errno| os("eventfd")(errno.into()))?;
         let told = Arc::new(Told {
             news: Mutex::default(),
             bell,
