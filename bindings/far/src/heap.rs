@@ -24,7 +24,7 @@ fn given(memory: *mut c_void) -> *mut c_void {
 
 /// Whether what is allocated now is far.
 fn gives_far() -> bool {
-    space().is_some() && !threads::is_creating()
+    space().is_some() && !threads::wants_ram()
 }
 
 /// Whether memory is mimalloc's. Nearly all of that is far; pieces with a large alignment may be in small mappings, which are not.

@@ -13,6 +13,7 @@ use mapwire_host::paging::{
 use crate::ranges::Ranges;
 use crate::report;
 use crate::settings::Settings;
+use crate::threads;
 
 /// Bytes of the range, of which only those in use take anything.
 const BYTES: u64 = 1 << 40;
@@ -83,7 +84,7 @@ impl Space {
     /// The disk is full. Then it goes on.
     pub(crate) fn freeze(&self) -> Result<(Frozen, Ranges), PagerError> {
         let ranges = self.ranges();
-        let frozen = self.pager.freeze()?;
+        let frozen = threads::serving(|| self.pager.freeze())?;
         Ok((frozen, ranges.clone()))
     }
 

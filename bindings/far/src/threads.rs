@@ -1,6 +1,7 @@
-//! `pthread_create`: what the C library allocates for a thread must not be far.
+//! `pthread_create`: what the C library allocates for a thread must not be far, nor what threads of this library allocate.
 //!
-//! It holds where the thread's own variables are, which this library needs too while a forked child has no far memory yet.
+//! The former holds where the thread's own variables are, which this library needs too while a forked child has no far memory yet. The
+//! latter serves page faults: ciphers, for instance, have memory of their own in C.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -10,18 +11,55 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{ENOMEM, pthread_attr_t, pthread_t};
 
-/// Threads that create another.
-static CREATING: AtomicUsize = AtomicUsize::new(0);
-
 thread_local! {
     /// Whether this one does.
     static IS_CREATING: Cell<bool> = const { Cell::new(false) };
+    /// Whether this one does what far memory waits for.
+    static SERVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread creates another, so that what it allocates is the C library's.
+/// Threads that serve and those that create another. While there are none, no thread looks at variables of its own.
+static SPECIAL: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether what this thread allocates is the C library's: it creates another, or does what far memory waits for.
 #[inline]
-pub(crate) fn is_creating() -> bool {
-    CREATING.load(Ordering::Relaxed) != 0 && IS_CREATING.get()
+pub(crate) fn wants_ram() -> bool {
+    SPECIAL.load(Ordering::Relaxed) != 0 && (IS_CREATING.get() || SERVES.get())
+}
+
+/// Has this thread do something that far memory waits for.
+pub(crate) fn serving<T>(work: impl FnOnce() -> T) -> T {
+    SPECIAL.fetch_add(1, Ordering::Relaxed);
+    let before = SERVES.replace(true);
+    let done = work();
+    SERVES.set(before);
+    SPECIAL.fetch_sub(1, Ordering::Relaxed);
+    done
+}
+
+/// A thread of this library, which serves from its start to its end.
+struct Server {
+    start: Start,
+    argument: *mut c_void,
+}
+
+extern "C" fn serve(server: *mut c_void) -> *mut c_void {
+    // SAFETY: made by `pthread_create` below, for this thread alone.
+    let Server { start, argument } = *unsafe { Box::from_raw(server.cast::<Server>()) };
+    serving(|| start(argument))
+}
+
+/// Whether a function is one of this library.
+fn is_of_this_library(function: Start) -> bool {
+    let object = |address: *const c_void| {
+        // SAFETY: all fields are pointers, for which zero is valid.
+        let mut found: libc::Dl_info = unsafe { mem::zeroed() };
+        // SAFETY: looks an address up, and writes what is given.
+        let is_found = unsafe { libc::dladdr(address, &raw mut found) } != 0;
+        is_found.then_some(found.dli_fbase)
+    };
+    let ours = object(serve as *const c_void);
+    ours.is_some() && object(function as *const c_void) == ours
 }
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -57,11 +95,21 @@ pub unsafe extern "C" fn pthread_create(
     let Some(create) = c_librarys_own() else {
         return ENOMEM;
     };
-    CREATING.fetch_add(1, Ordering::Relaxed);
+    let server =
+        is_of_this_library(start).then(|| Box::into_raw(Box::new(Server { start, argument })));
+    let (start, argument) = match server {
+        Some(server) => (serve as Start, server.cast()),
+        None => (start, argument),
+    };
+    SPECIAL.fetch_add(1, Ordering::Relaxed);
     IS_CREATING.set(true);
-    // SAFETY: by the caller's promise.
+    // SAFETY: by the caller's promise, and `serve` has what it needs.
     let code = unsafe { create(thread, attributes, start, argument) };
     IS_CREATING.set(false);
-    CREATING.fetch_sub(1, Ordering::Relaxed);
+    SPECIAL.fetch_sub(1, Ordering::Relaxed);
+    if let Some(server) = server.filter(|_| code != 0) {
+        // SAFETY: no thread has it.
+        drop(unsafe { Box::from_raw(server) });
+    }
     code
 }

@@ -140,6 +140,7 @@ impl Donor {
     fn start(&self, loan: &Loan, says: &Sender<Said>) -> io::Result<Lender> {
         // By this name also when the file has been replaced.
         let mut child = Command::new("/proc/self/exe")
+            .arg0("mapwire")
             .args(["lend", "--pages", &self.pages.to_string()])
             .args(["--of", &loan.pages.to_string()])
             .env("MAPWIRE_JOB_NAME", loan.job.to_string())
