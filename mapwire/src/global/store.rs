@@ -1,7 +1,7 @@
 //! The backing store of a pager: donors before a disk.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use mapwire_gms::{PageName, SpaceId};
 use mapwire_host::masking;
 use mapwire_host::paging::{
-    BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, StoreError,
+    BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError,
 };
 use mapwire_launch::names::{Asking, Donor, donors};
 use mapwire_launch::{LaunchError, NamedJob};
@@ -116,6 +116,9 @@ struct Shared {
     process: u32,
     report: fn(&str),
     discards: Mutex<VecDeque<(PageName, u32)>>,
+    put: AtomicU64,
+    got: AtomicU64,
+    missed: AtomicU64,
 }
 
 /// A session, and what tells its pages from those of others.
@@ -153,6 +156,9 @@ impl DonorStore {
             process: std::process::id(),
             report,
             discards: Mutex::default(),
+            put: AtomicU64::new(0),
+            got: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
         });
         let (wake, woken) = mpsc::sync_channel(1);
         let of_thread = Arc::clone(&shared);
@@ -365,6 +371,7 @@ impl Shared {
         let stored = pages.iter().zip(versions).zip(stored);
         stored
             .map(|((page, version), stored)| {
+                self.put.fetch_add(u64::from(stored > 0), Ordering::Relaxed);
                 if stored > 0
                     && let Some(of_region) = self.versions(page.id.region)
                 {
@@ -404,6 +411,10 @@ impl Shared {
             }
         }
         let got = meeting.session.get(&mut gets);
+        let hits = got.iter().filter(|&&got| got).count();
+        self.got.fetch_add(hits as u64, Ordering::Relaxed);
+        let misses = (got.len() - hits) as u64;
+        self.missed.fetch_add(misses, Ordering::Relaxed);
         for (place, got) in places.into_iter().zip(got) {
             came[place] = got;
         }
@@ -502,6 +513,7 @@ impl BackingStore for DonorStore {
         page: &mut IncomingPage<'_>,
         attempt: u32,
     ) -> std::result::Result<(), StoreError> {
+        self.shared.missed.fetch_add(1, Ordering::Relaxed);
         let known = self
             .shared
             .versions(page.id.region)
@@ -530,6 +542,18 @@ impl BackingStore for DonorStore {
         let _changes = self.shared.changes();
         self.shared.forget(region, first, pages);
         self.shared.disk.discard(region, first, pages);
+    }
+
+    fn remote(&self) -> RemotePages {
+        let shared = &self.shared;
+        let regions = shared.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let regions = regions.iter().flatten();
+        RemotePages {
+            pages: regions.map(|versions| versions.len()).sum(),
+            put: shared.put.load(Ordering::Relaxed),
+            got: shared.got.load(Ordering::Relaxed),
+            missed: shared.missed.load(Ordering::Relaxed),
+        }
     }
 
     fn seal(&self) -> std::result::Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! Which version of a page donors have.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 /// Pages whose versions are made room for together.
@@ -27,6 +27,7 @@ type Chunk = Box<[AtomicU32]>;
 #[derive(Debug)]
 pub(super) struct Versions {
     chunks: Box<[OnceLock<Chunk>]>,
+    count: AtomicU64,
 }
 
 impl Versions {
@@ -35,6 +36,7 @@ impl Versions {
         let count = pages.div_ceil(CHUNK as u64);
         Self {
             chunks: (0..count).map(|_| OnceLock::new()).collect(),
+            count: AtomicU64::new(0),
         }
     }
 
@@ -53,8 +55,9 @@ impl Versions {
         let made = || (0..CHUNK).map(|_| AtomicU32::new(0)).collect();
         if let Some(chunk) = self.chunks.get(page as usize / CHUNK) {
             let bit = if known.is_on_disk { ON_DISK } else { 0 };
-            chunk.get_or_init(made)[page as usize % CHUNK]
-                .store(known.version | bit, Ordering::Release);
+            let word = &chunk.get_or_init(made)[page as usize % CHUNK];
+            let before = word.swap(known.version | bit, Ordering::AcqRel);
+            self.count.fetch_add(u64::from(before == 0), Ordering::Relaxed);
         }
     }
 
@@ -63,8 +66,17 @@ impl Versions {
         let word = self.word(page)?;
         match word.load(Ordering::Relaxed) {
             0 => None,
-            _ => known(word.swap(0, Ordering::AcqRel)),
+            _ => {
+                let known = known(word.swap(0, Ordering::AcqRel))?;
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                Some(known)
+            }
         }
+    }
+
+    /// Pages that donors have.
+    pub(super) fn len(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Takes those of `pages` pages from `first` on.
@@ -104,7 +116,8 @@ impl Versions {
     /// Donors have nothing any more.
     pub(super) fn clear(&self) {
         for word in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            word.store(0, Ordering::Release);
+            let before = word.swap(0, Ordering::AcqRel);
+            self.count.fetch_sub(u64::from(before != 0), Ordering::Relaxed);
         }
     }
 }
@@ -144,10 +157,12 @@ mod tests {
             versions.all().collect::<Vec<_>>(),
             [(5, one), ((1 << 28) - 1, two)]
         );
+        versions.set(5, one);
+        assert_eq!(versions.len(), 2);
         let mut taken = Vec::new();
         versions.take_all(0, u64::MAX, |page, known| taken.push((page, known)));
         assert_eq!(taken, [(5, one), ((1 << 28) - 1, two)]);
-        assert_eq!(versions.all().count(), 0);
+        assert_eq!((versions.all().count(), versions.len()), (0, 0));
         versions.set(7, two);
         versions.clear();
         assert_eq!(versions.take(7), None);

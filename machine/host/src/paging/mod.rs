@@ -90,4 +90,6 @@ pub use freeze::Frozen;
 pub use local::LocalMemoryStore;
 pub use pager::{Pager, Region};
 pub use statistics::{LATENCY_BUCKETS, Statistics};
-pub use store::{BackingStore, IncomingPage, OutgoingPage, PageId, StoreError};
+pub use store::{
+    BackingStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError,
+};

@@ -95,6 +95,19 @@ pub enum StoreError {
     Other(&'static str),
 }
 
+/// Pages of a store at other processes and hosts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemotePages {
+    /// Those that are there now and are wanted.
+    pub pages: u64,
+    /// Those that were put there so far.
+    pub put: u64,
+    /// Those that were got from there so far.
+    pub got: u64,
+    /// Those of them that did not come, or came with wrong bytes, and were taken from elsewhere.
+    pub missed: u64,
+}
+
 /// Keeps pages outside of the program's memory and gives them back.
 ///
 /// The pager calls [`store`](Self::store), [`fetch`](Self::fetch) and [`discard`](Self::discard) from any thread, several at
@@ -137,6 +150,11 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
 
     /// Forgets pages, stored or not.
     fn discard(&self, region: u32, first: u64, pages: u64);
+
+    /// What is at other processes and hosts, if the store has pages there.
+    fn remote(&self) -> RemotePages {
+        RemotePages::default()
+    }
 
     /// Keeps what is stored for a child that this process is about to fork: no later call changes or frees a copy that is there
     /// now, as far as the child sees it. No other call runs meanwhile.
