@@ -148,6 +148,8 @@ impl Donor {
             .env("MAPWIRE_SIZE", loan.size.to_string())
             .env("MAPWIRE_NAMES", self.store.to_string())
             .env("MAPWIRE_SECRET_FILE", &self.secret_file)
+            // That a program has ended is no reason to warn.
+            .env("MAPWIRE_LOG", "error")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C is for this process, which lets the others end in order.
