@@ -11,8 +11,8 @@ use super::checksum::Checksum;
 use super::config::{Eviction, FaultService, MAX_BATCH_PAGES, PagerConfig};
 use super::error::PagerError;
 use super::frames::Frames;
+use super::published::Counters;
 use super::state::State;
-use super::statistics::Counters;
 use super::store::{BackingStore, PageId};
 use crate::faults::uffd_abi::{self, FEATURE_FAULT_FLAG_WP, FEATURE_SIGBUS};
 use crate::faults::uffd_paging::{
@@ -92,7 +92,7 @@ impl Core {
                 .map_err(|errno| PagerError::system("mmap", 0, window * PAGE_BYTES, errno))?,
             zeros: map(window)?,
             checksum,
-            counters: Counters::new(),
+            counters: Counters::new(config.publishes(), config.resident_pages())?,
             state: Mutex::new(state),
             changed: Condvar::new(),
             config,
@@ -122,9 +122,10 @@ impl Core {
         state
     }
 
-    /// Tells threads in [`wait`](Self::wait) to look again.
+    /// Shows how many pages are where, and tells threads in [`wait`](Self::wait) to look again.
     pub(super) fn notify(&self, state: Guard<'_>) {
         let waiting = state.waiting > 0;
+        self.counters.show(&state);
         drop(state);
         if waiting {
             self.changed.notify_all();
@@ -152,7 +153,13 @@ impl Core {
     ) {
         let mut from = 0;
         let mut tries = 0;
-        while let Some(run) = batch.run(from, by_memory, &wanted) {
+        // Up to here pages go one by one.
+        let mut single = 0;
+        while let Some(mut run) = batch.run(from, by_memory, &wanted) {
+            let end = run.first + run.pages;
+            if run.first < single {
+                run.pages = 1;
+            }
             let first = batch.items()[run.first];
             let (bytes, outcome) = call(first.address, first.memory, run.pages * PAGE_BYTES);
             let pages = (bytes / PAGE_BYTES).min(run.pages);
@@ -168,6 +175,8 @@ impl Core {
                     }
                 }
                 Err(_) if pages > 0 && pages < run.pages => {}
+                // The kernel refuses a range as a whole that is not of one mapping: rights differ.
+                Err(_) if run.pages > 1 => single = end,
                 Err(errno) => {
                     refused(&mut batch.items_mut()[from], errno);
                     from += 1;
