@@ -54,6 +54,15 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire top\n  mapwire top --once\n  mapwire top --json | jq .figures.link_rtt_ns"
     )]
     Top(TopArgs),
+    /// Show what the far memory of a process does, live
+    ///
+    /// What is in RAM and what is not, page faults and their latencies, pages fetched, stored and read ahead: since the process began, or
+    /// by --watch each second. The process runs under `mapwire far`, or asks for far memory by itself. It is not slowed down by this.
+    /// Children of it have figures of their own.
+    #[command(
+        after_help = "Examples:\n  mapwire stats 4711\n  mapwire stats 4711 --watch\n  mapwire stats $(pgrep -n sort) --json | jq .hit_ratio"
+    )]
+    Stats(StatsArgs),
     /// Print the options that a job would get, and where each comes from
     #[command(
         after_help = "Example:\n  MAPWIRE_WAIT=poll mapwire config --shared 1G\n\nOrder: file, then MAPWIRE_* variables, then flags; the later wins. A file:\n  [run]\n  wait = \"adaptive\"\n  shared = \"1G\""
@@ -293,6 +302,18 @@ pub(crate) struct TopArgs {
     /// The same, one JSON object a line: a rank
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// The process
+    pub(crate) pid: u32,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on, with a line each second of what that second brought, until the process ends
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Args)]

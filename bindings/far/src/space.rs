@@ -47,7 +47,7 @@ impl Space {
     /// # Errors
     /// What the computer does not allow, and how to mend it.
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
-        let config = PagerConfig::new(settings.local_pages);
+        let config = PagerConfig::new(settings.local_pages).publish();
         let folder = &settings.disk;
         let store = DiskStore::new(folder).map_err(|cause| StartError::Disk {
             folder: folder.clone(),
