@@ -101,7 +101,7 @@ pub(crate) enum Command {
     /// program is as it is: this works by a library that is preloaded, and needs userfaultfd (see `mapwire doctor`). Programs that it
     /// starts get as much each.
     #[command(
-        after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog"
+        after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog\n  mapwire far --local 1G --files -- ./search index.bin"
     )]
     Far(FarArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
@@ -411,6 +411,9 @@ pub(crate) struct FarArgs {
     /// The folder of the file that holds the rest (default: /var/tmp)
     #[arg(long, value_name = "FOLDER")]
     pub(crate) disk: Option<PathBuf>,
+    /// Count private mappings of files too: what the program does not change of them is read from the file again, and never stored
+    #[arg(long)]
+    pub(crate) files: bool,
     /// Print page faults, what was stored and fetched, and how long it took, when the program ends
     #[arg(long)]
     pub(crate) stats: bool,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use mapwire_settings::far::{DISK, LOCAL, STATS};
+use mapwire_settings::far::{DISK, FILES, LOCAL, STATS};
 
 /// What the variables say.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) struct Settings {
     pub(crate) local_pages: usize,
     /// Where the file is made.
     pub(crate) disk: PathBuf,
+    /// Whether private mappings of files are far.
+    pub(crate) files: bool,
     /// The process that prints figures at its end in any case.
     pub(crate) stats: Option<u32>,
 }
@@ -43,6 +45,7 @@ impl Settings {
         Ok(Some(Self {
             local_pages,
             disk: variable(DISK).map_or_else(std::env::temp_dir, PathBuf::from),
+            files: variable(FILES).is_some(),
             stats: variable(STATS).and_then(|value| value.to_str()?.parse().ok()),
         }))
     }
@@ -68,6 +71,7 @@ mod tests {
     fn the_variables_say_how_much_and_where() {
         let settings = read(&[(LOCAL, "64"), (DISK, "/x"), (STATS, "7")]);
         let settings = settings.unwrap().unwrap();
+        assert!(!settings.files && read(&[(LOCAL, "64"), (FILES, "1")]).unwrap().unwrap().files);
         assert_eq!((settings.local_pages, settings.stats), (64, Some(7)));
         assert_eq!(settings.disk, PathBuf::from("/x"));
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_settings::far::{DISK, LOCAL, STATS};
+use mapwire_settings::far::{DISK, FILES, LOCAL, STATS};
 use mapwire_settings::size::{self, SizeError};
 
 use crate::args::FarArgs;
@@ -92,6 +92,9 @@ fn start(args: &FarArgs, program: Program) -> FarError {
         .env(LOCAL, pages.to_string())
         .env(DISK, disk)
         .env("LD_PRELOAD", preload);
+    if args.files {
+        command.env(FILES, "1");
+    }
     if args.stats {
         // The program has the number of this process.
         command.env(STATS, std::process::id().to_string());

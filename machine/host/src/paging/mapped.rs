@@ -8,6 +8,7 @@ use super::error::PagerError;
 use super::frames;
 use super::origin::{FileChanges, Origins};
 use super::region::Region;
+use super::state::RegionState;
 use super::store::PageId;
 use super::table::PageState;
 use crate::masking::mask;
@@ -45,9 +46,12 @@ impl Region {
             });
         }
         let put = |origins: &Origins| {
-            origins.with_file(pages.clone(), file.as_fd(), file_offset, changes)
+            let file = file.as_fd();
+            origins
+                .with_file(pages.clone(), file, file_offset, changes)
+                .map(Some)
         };
-        self.change_origins(pages.clone(), put)
+        self.change_origins(&pages, put)
     }
 
     /// Puts zeros in place of the whole pages of `bytes` bytes from byte `offset` on, whatever they were of. Nobody else may use them
@@ -57,7 +61,7 @@ impl Region {
     /// The range is not within the region, or does not begin on a page.
     pub fn map_zeros(&self, offset: usize, bytes: usize) -> Result<(), PagerError> {
         let pages = self.pages(offset, bytes)?;
-        self.change_origins(pages.clone(), |origins| Ok(origins.without(pages.clone())))
+        self.change_origins(&pages, |origins| Ok(origins.without_any(&pages)))
     }
 
     /// As [`map_file`](Self::map_file), with what follows in the file that the page before `offset` is of; or
@@ -67,10 +71,7 @@ impl Region {
     /// As of [`map_zeros`](Self::map_zeros).
     pub fn map_more(&self, offset: usize, bytes: usize) -> Result<(), PagerError> {
         let pages = self.pages(offset, bytes)?;
-        self.change_origins(
-            pages.clone(),
-            |origins| Ok(origins.continued(pages.clone())),
-        )
+        self.change_origins(&pages, |origins| Ok(origins.continued(&pages)))
     }
 
     /// Moves the whole pages of `bytes` bytes from byte `from` to byte `to`, in place of what is there, as `mremap` does; where they
@@ -87,25 +88,20 @@ impl Region {
             return Err(PagerError::Overlap { from, to, bytes });
         }
         // Both are of the file while pages move.
-        self.change_origins(target.clone(), |origins| {
-            Ok(origins.copied(&source, target.start))
-        })?;
+        let copy = |origins: &Origins| origins.copied(&source, target.start);
+        self.change_origins(&target, |origins| Ok(Some(copy(origins))))?;
         let start = self.range().start;
-        let address = |page: u64| start + page as usize * PAGE_BYTES;
-        let shift = |page: u64| page - source.start + target.start;
         let mut at = source.start;
         while at < source.end {
             let end = source.end.min(at + STEP_PAGES);
             for page in (at..end).filter(|&page| self.is_touched(page)) {
-                frames::copy_pages(address(page), address(shift(page)), PAGE_BYTES);
+                let offset = page as usize * PAGE_BYTES;
+                frames::copy_pages(start + offset, start + offset - from + to, PAGE_BYTES);
             }
-            self.discard(address(at) - start, (end - at) as usize * PAGE_BYTES)?;
+            self.discard(at as usize * PAGE_BYTES, (end - at) as usize * PAGE_BYTES)?;
             at = end;
         }
-        self.change_origins(
-            source.clone(),
-            |origins| Ok(origins.without(source.clone())),
-        )
+        self.change_origins(&source, |origins| Ok(origins.without_any(&source)))
     }
 
     /// Whether a page may hold anything else than its origin does.
@@ -136,47 +132,36 @@ impl Region {
         }
     }
 
-    /// Forgets what pages hold, and gives them another origin. What is allocated or freed for that is so without the lock.
+    /// Gives pages another origin, if `change` makes one, and forgets what they hold. What is allocated or freed for that is so without
+    /// the lock.
     fn change_origins(
         &self,
-        pages: Range<u64>,
-        change: impl Fn(&Origins) -> Result<Origins, PagerError>,
+        pages: &Range<u64>,
+        change: impl Fn(&Origins) -> Result<Option<Origins>, PagerError>,
     ) -> Result<(), PagerError> {
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let offset = pages.start as usize * PAGE_BYTES;
-        self.discard(offset, (pages.end - pages.start) as usize * PAGE_BYTES)?;
-        let _mask = mask();
-        let core = self.core();
-        core.begin_change();
-        let mut done = Ok(());
-        loop {
-            let origins = |region: &super::state::RegionState| Arc::clone(&region.origins);
-            let before = core.lock().region(self.number()).map(|it| origins(it));
+        let (core, _mask) = (self.core(), mask());
+        let mut is_done = pages.is_empty();
+        while !is_done {
+            let find = |region: &mut RegionState| Arc::clone(&region.origins);
+            let before = core.lock().region(self.number()).map(find);
             let Some(before) = before else { break };
-            let mut after = match change(&before) {
-                Ok(after) => Arc::new(after),
-                Err(error) => {
-                    done = Err(error);
-                    break;
-                }
-            };
-            let mut state = core.lock();
-            let Some(region) = state.region(self.number()) else {
+            let Some(after) = change(&before)?.map(Arc::new) else {
                 break;
             };
-            // Another thread may have changed other pages.
-            let is_current = Arc::ptr_eq(&region.origins, &before);
-            if is_current {
-                std::mem::swap(&mut region.origins, &mut after);
+            core.begin_change();
+            let mut state = core.lock();
+            if let Some(region) = state.region(self.number()) {
+                // Another thread may have changed other pages.
+                is_done = Arc::ptr_eq(&region.origins, &before);
+                if is_done {
+                    region.origins = after;
+                }
             }
             drop(state);
-            if is_current {
-                break;
-            }
+            core.end_change();
         }
-        core.end_change();
-        done
+        // Last: until the change, what is read ahead for the pages before these could reach into them.
+        let offset = pages.start as usize * PAGE_BYTES;
+        self.discard(offset, (pages.end - pages.start) as usize * PAGE_BYTES)
     }
 }

@@ -142,7 +142,7 @@ impl Origins {
     }
 
     /// As they are, but zeros in `pages`.
-    pub(super) fn without(&self, pages: Range<u64>) -> Self {
+    fn without(&self, pages: Range<u64>) -> Self {
         let outside = [0..pages.start, pages.end..u64::MAX];
         let kept = |part: &Part| outside.clone().map(|range| part.within(range));
         let parts = self.parts.iter().flat_map(kept).flatten();
@@ -192,17 +192,24 @@ impl Origins {
         origins
     }
 
-    /// As they are, but the file of the page before `pages`, if it is of one, goes on in them.
-    pub(super) fn continued(&self, pages: Range<u64>) -> Self {
+    /// As they are, but the file of the page before `pages`, if it is of one, goes on in them. `None`: as they are.
+    pub(super) fn continued(&self, pages: &Range<u64>) -> Option<Self> {
         let before = pages.start.checked_sub(1).and_then(|page| self.part(page));
         match before {
-            Some(part) => self.with(Part {
+            Some(part) => Some(self.with(Part {
                 offset: part.offset_of(pages.start),
-                pages,
+                pages: pages.clone(),
                 ..part.clone()
-            }),
-            None => self.without(pages),
+            })),
+            None => self.without_any(pages),
         }
+    }
+
+    /// As they are, but zeros in `pages`. `None`: they are so.
+    pub(super) fn without_any(&self, pages: &Range<u64>) -> Option<Self> {
+        let after = self.parts.get(self.next(pages.start));
+        let is_there = after.is_some_and(|part| part.pages.start < pages.end);
+        is_there.then(|| self.without(pages.clone()))
     }
 }
 
@@ -246,10 +253,11 @@ mod tests {
             [(10, 20, 100), (35, 37, 100)]
         );
         assert_eq!(
-            parts(&one.continued(20..22)),
+            parts(&one.continued(&(20..22)).unwrap()),
             [(10, 20, 100), (20, 22, 110)]
         );
-        assert_eq!(parts(&one.continued(30..32)), [(10, 20, 100)]);
+        assert!(one.continued(&(30..32)).is_none() && one.without_any(&(20..99)).is_none());
+        assert_eq!(parts(&one.without_any(&(0..11)).unwrap()), [(11, 20, 101)]);
     }
 
     #[test]
