@@ -182,6 +182,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/transport/src/shm/mod.rs", "mod prefetch"),
     ("machine/transport/src/shm/mod.rs", "mod ring"),
     ("machine/transport/src/udp/mod.rs", "mod sys"),
+    ("mapwire/src/far.rs", "mod slice"),
     ("mapwire/src/lib.rs", "mod raw"),
     ("mapwire/src/lib.rs", "mod shared"),
     ("mapwire/src/lib.rs", "mod slice"),

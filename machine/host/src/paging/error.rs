@@ -166,6 +166,13 @@ pub enum PagerError {
 }
 
 impl PagerError {
+    /// Whether the kernel refused because a limit is reached: of memory, address space, mappings or descriptors.
+    #[must_use]
+    pub fn is_of_limit(&self) -> bool {
+        use rustix::io::Errno as Os;
+        matches!(self, Self::System { errno, .. } if [Os::NOMEM, Os::MFILE, Os::NFILE].contains(&errno.0))
+    }
+
     pub(super) fn system(
         call: &'static str,
         address: usize,
