@@ -115,6 +115,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/c/src/lib.rs", "mod events"),
     ("bindings/c/src/lib.rs", "mod export"),
     ("bindings/c/src/lib.rs", "mod failure"),
+    ("bindings/c/src/lib.rs", "mod far"),
     ("bindings/c/src/lib.rs", "mod files"),
     ("bindings/c/src/lib.rs", "mod growing"),
     ("bindings/c/src/lib.rs", "mod import"),
