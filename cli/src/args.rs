@@ -54,6 +54,15 @@ pub(crate) enum Command {
         after_help = "Examples:\n  mapwire top\n  mapwire top --once\n  mapwire top --json | jq .figures.link_rtt_ns"
     )]
     Top(TopArgs),
+    /// Show what the far memory of a process does, live
+    ///
+    /// What is in RAM and what is not, page faults and their latencies, pages fetched, stored and read ahead: since the process began, or
+    /// by --watch each second. The process runs under `mapwire far`, or asks for far memory by itself. It is not slowed down by this.
+    /// Children of it have figures of their own.
+    #[command(
+        after_help = "Examples:\n  mapwire stats 4711\n  mapwire stats 4711 --watch\n  mapwire stats $(pgrep -n sort) --json | jq .hit_ratio"
+    )]
+    Stats(StatsArgs),
     /// Print the options that a job would get, and where each comes from
     #[command(
         after_help = "Example:\n  MAPWIRE_WAIT=poll mapwire config --shared 1G\n\nOrder: file, then MAPWIRE_* variables, then flags; the later wins. A file:\n  [run]\n  wait = \"adaptive\"\n  shared = \"1G\""
@@ -96,7 +105,7 @@ pub(crate) enum Command {
     /// program is as it is: this works by a library that is preloaded, and needs userfaultfd (see `mapwire doctor`). Programs that it
     /// starts get as much each.
     #[command(
-        after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog\n  mapwire far --local 1G --donors=mapwire://node1 -- ./prog\n  mapwire far --local 1G --donors --copies 2 --stats -- ./prog"
+        after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog\n  mapwire far --local 1G --donors=mapwire://node1 -- ./prog\n  mapwire far --local 1G --donors --copies 2 --stats -- ./prog\n  mapwire far --local 1G --files -- ./search index.bin"
     )]
     Far(FarArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
@@ -300,6 +309,18 @@ pub(crate) struct TopArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// The process
+    pub(crate) pid: u32,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on, with a line each second of what that second brought, until the process ends
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
     pub(crate) options: JobOptions,
@@ -433,6 +454,9 @@ pub(crate) struct FarArgs {
         hide_env_values = true
     )]
     pub(crate) secret_file: Option<PathBuf>,
+    /// Count private mappings of files too: what the program does not change of them is read from the file again, and never stored
+    #[arg(long)]
+    pub(crate) files: bool,
     /// Print page faults, what was stored and fetched, and how long it took, when the program ends
     #[arg(long)]
     pub(crate) stats: bool,

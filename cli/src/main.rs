@@ -9,7 +9,7 @@
 //! | [`far`] | `mapwire far`: programs larger than their RAM |
 //! | [`serve`], [`names`] | `mapwire serve`, `mapwire names`: names of jobs |
 //! | [`bench`] | `mapwire bench` |
-//! | [`see`] | `mapwire top`, and what `run --summary` and `--metrics` show |
+//! | [`see`] | `mapwire top`, `mapwire stats`, and what `run --summary` and `--metrics` show |
 //! | [`lab`] | `mapwire lab`: traces and studies of them |
 //! | [`sim`] | `mapwire sim`: clusters in virtual time |
 //! | [`generate`] | `mapwire completions`, `mapwire man` |
@@ -124,6 +124,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Run(args) => run::command(&args, file),
         Command::Agent => run::hosts::agent::command(),
         Command::Top(args) => see::top::command(&args),
+        Command::Stats(args) => see::stats::command(&args),
         Command::Config(args) => config::command(&args, file),
         Command::Doctor(args) => doctor::command(&args, file),
         Command::Ping(args) => ping::command(&args),

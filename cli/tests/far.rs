@@ -2,10 +2,11 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use common::{Done, Place};
+use common::{Done, Place, Running, eventually, json_rows};
 
 /// Where the library must be, that cargo builds with the workspace. `false`, and a word of it: userfaultfd is refused here.
 fn can_start(place: &Place) -> bool {
@@ -163,4 +164,125 @@ fn a_disk_without_files_that_have_no_name_is_told_by_the_program_before_it_runs(
     .code(126)
     .says("cannot make a file in /proc")
     .says("--disk");
+}
+
+/// Starts a `sort` under far memory that has read `text`, and waits for more.
+fn start_sort(place: &Place, text: &str) -> (std::io::PipeWriter, Running) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut command = place.command(&["far", "--local", "4M", "--", "sort", "-S", "64M"]);
+    command.stdin(Stdio::from(reader));
+    let running = Running::of(command);
+    writer.write_all(text.as_bytes()).unwrap();
+    (writer, running)
+}
+
+#[test]
+fn the_figures_of_a_program_are_read_while_it_runs() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let (input, running) = start_sort(&place, &numbers(150_000));
+    let pid = running.pid().to_string();
+    let mut rows = Vec::new();
+    eventually("pages were stored", || {
+        rows = json_rows(&place.run(&["stats", &pid, "--json"]));
+        rows.len() == 1 && rows[0]["disk_bytes"].as_u64() > Some(1 << 20)
+    });
+    let row = &rows[0];
+    let figure = |name: &str| {
+        row[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name}: {row}"))
+    };
+    assert_eq!(row["program"], "sort");
+    assert_eq!(figure("pid"), running.pid() as u64);
+    assert_eq!(
+        (figure("limit_bytes"), figure("remote_bytes")),
+        (4 << 20, 0)
+    );
+    assert!(figure("resident_bytes") <= 5 << 20, "{row}");
+    assert!(
+        figure("stored_pages") * 4096 >= figure("disk_bytes"),
+        "{row}"
+    );
+    assert!(
+        figure("faults") >= figure("faults_new") && figure("faults_new") > 100,
+        "{row}"
+    );
+    let latencies = ["p50", "p99", "p999", "max"].map(|it| figure(&format!("fault_{it}_ns")));
+    assert!(latencies.is_sorted() && latencies[0] > 0, "{row}");
+    // It reads what it sorts once more.
+    drop(input);
+    let mut fetched = 0;
+    eventually("pages are fetched, or all is done", || {
+        let done = place.run(&["stats", &pid, "--json"]);
+        if done.code == 0 {
+            fetched = json_rows(&done)[0]["fetched_pages"].as_u64().unwrap();
+        }
+        fetched > 0 || done.code != 0
+    });
+    assert!(fetched > 0);
+    assert_eq!(running.wait().code(0).out().lines().count(), 150_000);
+}
+
+#[test]
+fn figures_are_watched_until_the_program_ends() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let (input, running) = start_sort(&place, &numbers(100_000));
+    let pid = running.pid().to_string();
+    eventually("the program has far memory", || {
+        place.run(&["stats", &pid]).code == 0
+    });
+    let text = place.run(&["stats", &pid]).code(0).out();
+    assert!(
+        text.starts_with(&format!("sort, process {pid}\n  memory ")),
+        "{text}"
+    );
+    assert!(
+        text.contains("hit ratio") && text.contains("p99.9"),
+        "{text}"
+    );
+    let watch = place.start(&["stats", &pid, "--watch"]);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    drop(input);
+    running.wait().code(0);
+    let text = watch.wait().code(0).out();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() >= 3 && lines[0].contains("faults/s"), "{text}");
+}
+
+#[test]
+fn a_process_without_figures_is_told_why() {
+    let place = Place::new();
+    let me = std::process::id().to_string();
+    let stats = |pid: &str| place.run(&["stats", pid]);
+    let says = format!("process {me} has no far memory; start it by `mapwire far");
+    stats(&me).code(1).says(&says);
+    let says = "no process has the number 4294967295";
+    stats("4294967295").code(1).says(says);
+    stats("sort").code(2).says("invalid value 'sort'");
+}
+
+#[test]
+fn a_process_of_another_user_is_not_read() {
+    let me = std::process::id().to_string();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "65534", "--clear-groups"])
+        .args([env!("CARGO_BIN_EXE_mapwire"), "stats", &me])
+        .current_dir("/");
+    let Ok(done) = command.output() else {
+        println!("skipped: no setpriv here");
+        return;
+    };
+    let err = String::from_utf8_lossy(&done.stderr);
+    if err.contains("setpriv:") {
+        println!("skipped: {err}");
+        return;
+    }
+    assert!(err.contains("is not yours to look at"), "{err}");
 }

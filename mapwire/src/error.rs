@@ -12,6 +12,7 @@ mod kind;
 pub use kind::ErrorKind;
 
 use crate::config::ConfigError;
+use crate::far::FarError;
 
 /// What can go wrong. Every message names what was wrong, with which value, and how to mend it. [`kind`](Self::kind)
 /// classifies it.
@@ -48,6 +49,9 @@ pub enum Error {
     /// Memory.
     #[error(transparent)]
     Memory(#[from] mapwire_host::memory::MemoryError),
+    /// Far memory.
+    #[error(transparent)]
+    Far(#[from] FarError),
     /// A proxy address.
     #[error(transparent)]
     Proxy(#[from] mapwire_vmmc::ProxyError),

@@ -8,6 +8,7 @@ pub use mapwire_driver::shared::SharedError;
 pub use mapwire_dsm::Error as ModelError;
 pub use mapwire_host::faults::{ProtectionError, WatchError};
 pub use mapwire_host::memory::MemoryError;
+pub use mapwire_host::paging::{PagerError, StoreError};
 pub use mapwire_host::pinning::PinError;
 pub use mapwire_host::views::ViewError;
 pub use mapwire_nic::{CommandError, NicError};
@@ -18,3 +19,4 @@ pub use mapwire_vmmc::{ProxyError, VmmcError};
 pub use mapwire_wire::{Refusal, WireError};
 
 pub use crate::config::ConfigError;
+pub use crate::far::FarError;

@@ -20,6 +20,8 @@
 //! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
 //! | know that what was sent is in place | [`Import::flush`] |
 //! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |
+//! | use more memory than RAM | [`Far::alloc`] |
+//! | change a large file's bytes in memory alone | [`Far::map_file`] |
 //! | read a file into shared memory, or write one from it | [`SharedSlice::read_from`], [`SharedSlice::write_to`] |
 //!
 //! ```no_run
@@ -47,6 +49,7 @@ mod error;
 pub mod errors;
 mod events;
 mod export;
+mod far;
 mod files;
 pub mod global;
 mod import;
@@ -68,11 +71,13 @@ pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
 pub use error::{Error, ErrorKind};
 pub use events::EventFd;
 pub use export::{Export, ExportBuilder};
+pub use far::{Far, FarBuilder, FarSlice};
 pub use import::{Import, ImportBuilder, Request, Rows, Stable, StableMut};
 pub use mapwire_driver::config::DriverMode;
 pub use mapwire_driver::notices::Notification;
 pub use mapwire_dsm::Counters as SharedCounters;
 pub use mapwire_host::faults::FaultBackend;
+pub use mapwire_host::paging::{Latencies as FarLatencies, Statistics as FarStatistics};
 pub use mapwire_host::pinning::PinnerKind;
 pub use mapwire_host::waiting::WaitStrategy;
 pub use mapwire_nic::link::{LinkCounters, LinkStats};

@@ -4,6 +4,8 @@
 pub const LOCAL: &str = "MAPWIRE_FAR_LOCAL_PAGES";
 /// The folder of the file that holds the rest.
 pub const DISK: &str = "MAPWIRE_FAR_DISK";
+/// Set if private mappings of files are far too.
+pub const FILES: &str = "MAPWIRE_FAR_FILES";
 /// The process that prints figures at its end in any case. Those that it starts do if they stored pages.
 pub const STATS: &str = "MAPWIRE_FAR_STATS";
 /// The store of names in which donors of memory are found.

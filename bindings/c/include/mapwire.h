@@ -15,7 +15,7 @@
  * - After fork(2) the child must use nothing of the library; exec(2) is fine.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
- * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_error(3)
+ * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_far(3), mw_error(3)
  * *
  * This file is made from the library's source. Do not edit it.
  */
@@ -154,6 +154,17 @@ typedef struct mw_eventfd_t mw_eventfd_t;
 typedef struct mw_export_t mw_export_t;
 
 /*
+ * Memory of which a limited part is in RAM, and the rest in a file that has no name, or in files that were mapped. Accesses are loads
+ * and stores; one of a page that is not in RAM waits until it is there. System calls may use the memory. Any number of threads may.
+ * `mapwire stats` shows what it does.
+ *
+ * A page that comes back from the disk with other bytes, or not at all, is never given to the program: access to it raises
+ * SIGBUS, and a line on stderr says why. A child by fork(2) does not have the memory. Give pages back by the functions here:
+ * munmap(2) and madvise(2) go past the library.
+ */
+typedef struct mw_far_t mw_far_t;
+
+/*
  * The right to store into another rank's memory, or to fetch from it. Several threads may use it at once; what one thread
  * sends arrives in order.
  */
@@ -270,6 +281,56 @@ typedef struct {
     /* The token to show, if not all zero. */
     uint8_t token[MW_TOKEN_BYTES];
 } mw_import_options_t;
+
+/* How far memory is opened. */
+typedef struct {
+    /* `sizeof(mw_far_options_t)`; set it before the call. */
+    size_t size;
+    /* Bytes in RAM at most: at least 65,536. Part of a page does not count. */
+    uint64_t local_bytes;
+    /* The folder of the file that holds the rest; `NULL` for `/var/tmp`. */
+    const char *disk;
+} mw_far_options_t;
+
+/* What far memory did since it was opened. Pages are of 4096 bytes. */
+typedef struct {
+    /* `sizeof(mw_far_stats_t)`; set it before the call. */
+    size_t size;
+    /* Most pages in RAM. */
+    uint64_t limit_pages;
+    /* Pages in RAM now. */
+    uint64_t resident_pages;
+    /* Pages that are in memory of other hosts now; none yet. */
+    uint64_t remote_pages;
+    /* Pages that are on the disk alone now. */
+    uint64_t disk_pages;
+    /* Page faults on pages never touched. */
+    uint64_t new_faults;
+    /* Page faults on pages that were still in RAM. */
+    uint64_t hit_faults;
+    /* Page faults that read the disk or a mapped file. */
+    uint64_t fetch_faults;
+    /* Pages read from the disk. */
+    uint64_t fetched_pages;
+    /* Pages written to the disk. */
+    uint64_t stored_pages;
+    /* Pages read from mapped files. */
+    uint64_t file_pages;
+    /* Pages that were read before they were touched. */
+    uint64_t ahead_pages;
+    /* Of those, pages that were used, as far as faults tell. */
+    uint64_t ahead_hits;
+    /* Half of the page faults took at most so long, in nanoseconds. */
+    uint64_t fault_p50_ns;
+    /* 99 % of them did. */
+    uint64_t fault_p99_ns;
+    /* 99.9 % of them did. */
+    uint64_t fault_p999_ns;
+    /* The longest. */
+    uint64_t fault_max_ns;
+    /* Pages that were lost. */
+    uint64_t lost_pages;
+} mw_far_stats_t;
 
 /* What a node's NIC and its translation did since it joined. */
 typedef struct {
@@ -1411,6 +1472,84 @@ mw_status_t mw_shared_fwrite(const mw_shared_t *shared,
                              const void *memory,
                              size_t length,
                              size_t *done);
+
+/*
+ * Opens far memory. It needs userfaultfd, as `mapwire doctor` says, and no job.
+ *
+ * Close it with `mw_far_close`.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: too few bytes in RAM. `MW_ERR_LIMIT`: more than there are addresses. `MW_ERR_SYSTEM`: no file can be made in the
+ * folder, or userfaultfd is refused (the message says how to mend it).
+ *
+ * Required of the caller:
+ * `options` points to as many bytes as its `size` says, and `disk` to text with a NUL.
+ */
+mw_status_t mw_far_open(const mw_far_options_t *options,
+                        mw_far_t **far);
+
+/*
+ * Gives back all of the memory, and `far`. `NULL` is no error.
+ *
+ * Required of the caller:
+ * No other thread is in a call with `far`, and nobody uses it or the memory afterwards.
+ */
+mw_status_t mw_far_close(mw_far_t *far);
+
+/*
+ * Allocates `length` bytes, zeroed, on a page boundary. It takes whole pages of 4096 bytes, of which only those that are touched take
+ * anything. At most 1024 pieces are there at a time.
+ *
+ * Give `*memory` back with `mw_far_free`.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than there are addresses, or too many pieces.
+ */
+mw_status_t mw_far_alloc(const mw_far_t *far,
+                         size_t length,
+                         void **memory);
+
+/*
+ * Maps `length` bytes of a file from byte `offset` on, a multiple of 4096. Pages are read when they are touched. Stores change the
+ * memory alone, never the file. Pages that do not change are never written to the disk: they are read again.
+ *
+ * The program sees the bytes that it has seen before, also when the file is changed meanwhile: where they are gone, access
+ * raises SIGBUS. `fd` may be closed. As ever, locks of fcntl(2) that this process has on the file end when the memory is given back.
+ *
+ * Give `*memory` back with `mw_far_free`.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: 0 bytes, no regular file, or one that is not open for reading. `MW_ERR_RANGE`: bytes behind the end of the file.
+ * `MW_ERR_ALIGNMENT`: an offset that no page begins at. `MW_ERR_LIMIT`: no address space or descriptor, or too many pieces.
+ * `MW_ERR_SYSTEM`: `fd` is not open.
+ */
+mw_status_t mw_far_map(const mw_far_t *far,
+                       int fd,
+                       uint64_t offset,
+                       size_t length,
+                       void **memory);
+
+/*
+ * Gives memory of `mw_far_alloc` or `mw_far_map` back. `NULL` is no error.
+ *
+ * Errors:
+ * `MW_ERR_ADDRESS`: no memory of `far` begins there.
+ *
+ * Required of the caller:
+ * Nobody uses the memory afterwards.
+ */
+mw_status_t mw_far_free(const mw_far_t *far, void *memory);
+
+/*
+ * What was counted so far.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: a structure without its size.
+ *
+ * Required of the caller:
+ * `stats` points to as many bytes as its `size` says.
+ */
+mw_status_t mw_far_stats(const mw_far_t *far, mw_far_stats_t *stats);
 
 /*
  * What the node did so far, in `*counters`, whose `size` is set before.

@@ -15,6 +15,7 @@
 //! | `requests.rs` | sends and fetches under way |
 //! | `events.rs` | descriptors for event loops |
 //! | `shared.rs` | memory that all ranks share |
+//! | `far.rs` | memory that may be larger than RAM |
 //! | `counters.rs` | what was done so far |
 //! | `version.rs`, `status.rs`, `failure.rs` | versions; codes; messages |
 //!
@@ -88,6 +89,9 @@ pub mod shared;
 
 #[allow(unsafe_code)]
 pub mod files;
+
+#[allow(unsafe_code)]
+pub mod far;
 
 #[allow(unsafe_code)]
 pub mod counters;

@@ -115,6 +115,17 @@ fn words_change_in_one_step_and_signals_add_up() {
 }
 
 #[test]
+fn far_memory_is_allocated_mapped_counted_and_given_back() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("far").run(1, &[], &[]);
+    if output.contains("skipped") {
+        println!("{output}");
+        return;
+    }
+    assert!(output.contains("far and back"), "{output}");
+}
+
+#[test]
 fn they_do_so_on_hosts_of_their_own() {
     let installed = Installed::get(Linking::Shared);
     for (name, ranks, line) in [

@@ -1,7 +1,9 @@
-//! `mmap` and its like. What is large, private and anonymous is far; all else is the kernel's.
+//! `mmap` and its like. What is large and private is far, if it is anonymous, or of a file and that is asked for; all else is the
+//! kernel's.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::ptr;
 
 use libc::{
@@ -36,8 +38,44 @@ fn refuse(code: c_int) -> *mut c_void {
     MAP_FAILED
 }
 
-fn is_private(flags: c_int) -> bool {
-    flags & MAP_TYPE == MAP_PRIVATE && flags & MAP_ANONYMOUS != 0
+/// What new far memory holds.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Zeros,
+    /// A file from this byte on.
+    File(BorrowedFd<'a>, u64),
+}
+
+impl<'a> Source<'a> {
+    /// What a mapping with these arguments of mmap(2) is of; `None`: it is not for far memory.
+    ///
+    /// # Safety
+    /// The file, if it is open, stays so while this is used.
+    unsafe fn of(space: &Space, flags: c_int, file: c_int, offset: off_t) -> Option<Self> {
+        if flags & MAP_TYPE != MAP_PRIVATE {
+            return None;
+        }
+        if flags & MAP_ANONYMOUS != 0 {
+            return Some(Self::Zeros);
+        }
+        let offset = u64::try_from(offset).ok()?;
+        if file < 0 || !space.takes_files() {
+            return None;
+        }
+        // SAFETY: by the caller's promise. Of a descriptor that is not open, the calls say so.
+        Some(Self::File(unsafe { BorrowedFd::borrow_raw(file) }, offset))
+    }
+
+    /// Puts it into a part. False if it is no file that far memory can read.
+    fn put(self, space: &Space, part: &Range<usize>) -> bool {
+        match self {
+            Self::Zeros => {
+                space.clear(part);
+                true
+            }
+            Self::File(file, offset) => space.map_file(part, file, offset),
+        }
+    }
 }
 
 /// The kernel's own.
@@ -87,17 +125,20 @@ pub unsafe extern "C" fn mmap(
         if flags & MAP_FIXED != 0
             && let Some(part) = space.part(address.addr(), bytes)
         {
-            return replace(space, part, bytes, rights, flags);
+            // SAFETY: by the caller's promise.
+            let source = unsafe { Source::of(space, flags, file, offset) };
+            return replace(space, part, bytes, rights, source);
         }
-        if is_private(flags)
-            && flags & NOT_FAR == 0
-            && rights & PROT_EXEC == 0
-            && bytes >= LEAST_BYTES
-        {
-            return match take(space, bytes, rights) {
-                Some(start) => ptr::with_exposed_provenance_mut(start),
-                None => refuse(ENOMEM),
-            };
+        let may_be_far = flags & NOT_FAR == 0 && rights & PROT_EXEC == 0 && bytes >= LEAST_BYTES;
+        // SAFETY: by the caller's promise.
+        let source = unsafe { Source::of(space, flags, file, offset) };
+        if may_be_far && let Some(source) = source {
+            match (take(space, bytes, rights, source), source) {
+                (Some(start), _) => return ptr::with_exposed_provenance_mut(start),
+                (None, Source::Zeros) => return refuse(ENOMEM),
+                // The kernel says what is wrong, or maps what far memory cannot.
+                (None, Source::File(..)) => {}
+            }
         }
     }
     // SAFETY: by the caller's promise.
@@ -127,11 +168,13 @@ pub(crate) fn close(space: &Space) {
     protect(&space.range(), PROT_NONE);
 }
 
-/// A new part with these rights. `None`: there are too many parts already, or too long ones.
-fn take(space: &Space, bytes: usize, rights: c_int) -> Option<usize> {
+/// A new part with these rights. `None`: there are too many parts already, or too long ones, or its source is none.
+fn take(space: &Space, bytes: usize, rights: c_int, source: Source<'_>) -> Option<usize> {
     let start = space.map(bytes)?;
     let part = whole(start..start + bytes);
-    if protect(&part, rights) != 0 {
+    // Parts that nobody has are zeros.
+    let is_put = matches!(source, Source::Zeros) || source.put(space, &part);
+    if !is_put || protect(&part, rights) != 0 {
         space.unmap(part);
         return None;
     }
@@ -144,16 +187,18 @@ fn replace(
     part: Range<usize>,
     bytes: usize,
     rights: c_int,
-    flags: c_int,
+    source: Option<Source<'_>>,
 ) -> *mut c_void {
     let part = whole(part);
-    if !is_private(flags) || rights & PROT_EXEC != 0 || part.len() < bytes {
+    let Some(source) = source.filter(|_| rights & PROT_EXEC == 0 && part.len() >= bytes) else {
         return refuse(ENOMEM);
-    }
+    };
     if !part.start.is_multiple_of(PAGE_BYTES) || !space.is_mapped(&part) {
         return refuse(EINVAL);
     }
-    space.discard(part.clone());
+    if !source.put(space, &part) {
+        return refuse(ENOMEM);
+    }
     match protect(&part, rights) {
         0 => ptr::with_exposed_provenance_mut(part.start),
         _ => MAP_FAILED,
@@ -198,7 +243,7 @@ fn give_back(space: &Space, part: Range<usize>) {
     if protect(&part, PROT_NONE) == 0 {
         space.unmap(part);
     } else {
-        space.discard(part);
+        space.clear(&part);
     }
 }
 
@@ -249,6 +294,7 @@ pub unsafe extern "C" fn mremap(
     }
     if space.grow(part.end, new_end - part.end) {
         let more = part.end..new_end;
+        space.map_more(&more);
         if protect(&more, PROT_READ | PROT_WRITE) == 0 {
             return old;
         }
@@ -257,9 +303,10 @@ pub unsafe extern "C" fn mremap(
     if flags & MREMAP_MAYMOVE == 0 {
         return refuse(ENOMEM);
     }
-    match take(space, new_bytes, PROT_READ | PROT_WRITE) {
+    match take(space, new_bytes, PROT_READ | PROT_WRITE, Source::Zeros) {
         Some(to) => {
             space.move_pages(part.clone(), to);
+            space.map_more(&(to + part.len()..to + (new_end - start)));
             give_back(space, part);
             ptr::with_exposed_provenance_mut(to)
         }

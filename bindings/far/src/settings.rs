@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use mapwire::global::Lenders;
-use mapwire_settings::far::{COPIES, DISK, DONORS, LOCAL, SECRET, STATS};
+use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 
 /// What the variables say.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) disk: PathBuf,
     /// Where donors are found.
     pub(crate) lenders: Option<Lenders>,
+    /// Whether private mappings of files are far.
+    pub(crate) files: bool,
     /// The process that prints figures at its end in any case.
     pub(crate) stats: Option<u32>,
 }
@@ -45,6 +47,7 @@ impl Settings {
             local_pages,
             lenders: lenders(&variable)?,
             disk: variable(DISK).map_or_else(std::env::temp_dir, PathBuf::from),
+            files: variable(FILES).is_some(),
             stats: variable(STATS).and_then(|value| value.to_str()?.parse().ok()),
         }))
     }
@@ -89,6 +92,7 @@ mod tests {
     fn the_variables_say_how_much_and_where() {
         let settings = read(&[(LOCAL, "64"), (DISK, "/x"), (STATS, "7")]);
         let settings = settings.unwrap().unwrap();
+        assert!(!settings.files && read(&[(LOCAL, "64"), (FILES, "1")]).unwrap().unwrap().files);
         assert_eq!((settings.local_pages, settings.stats), (64, Some(7)));
         assert_eq!(settings.disk, PathBuf::from("/x"));
     }

@@ -1,13 +1,15 @@
 //! The range of addresses that far memory lies in, and who has which part of it.
 
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use mapwire::global::DonorStore;
 use mapwire_host::page::PAGE_BYTES;
 use mapwire_host::paging::{
-    BackingStore, DiskStore, Frozen, Pager, PagerConfig, PagerError, Region, Statistics,
+    BackingStore, DiskStore, FileChanges, Frozen, Pager, PagerConfig, PagerError, Region,
+    Statistics,
 };
 
 use crate::ranges::Ranges;
@@ -43,6 +45,8 @@ pub(crate) enum StartError {
 pub(crate) struct Space {
     pager: Pager,
     region: Region,
+    /// Whether private mappings of files are far.
+    files: bool,
     /// Where the parts begin: at a multiple of [`LARGE`].
     base: usize,
     /// Never held while far memory is touched, nor while the pager works, but for the beginning of a fork.
@@ -55,7 +59,7 @@ impl Space {
     /// # Errors
     /// What the computer does not allow, and how to mend it.
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
-        let config = PagerConfig::new(settings.local_pages);
+        let config = PagerConfig::new(settings.local_pages).publish();
         let folder = &settings.disk;
         let store = DiskStore::new(folder).map_err(|cause| StartError::Disk {
             folder: folder.clone(),
@@ -72,6 +76,7 @@ impl Space {
         let region = pager.map(BYTES as usize, None)?;
         Ok(Self {
             ranges: Mutex::new(Ranges::new(BYTES - LARGE)),
+            files: settings.files,
             base: region.range().start.next_multiple_of(LARGE as usize),
             pager,
             region,
@@ -93,6 +98,7 @@ impl Space {
         Self {
             pager,
             region,
+            files: self.files,
             base: self.base,
             ranges: Mutex::new(ranges),
         }
@@ -133,14 +139,45 @@ impl Space {
         Some(self.base + first as usize)
     }
 
+    /// Whether it takes private mappings of files.
+    pub(crate) fn takes_files(&self) -> bool {
+        self.files
+    }
+
+    /// Puts a file, from byte `offset` on, in the place of what a part holds. False if that is no file that far memory can read.
+    pub(crate) fn map_file(&self, part: &Range<usize>, file: BorrowedFd<'_>, offset: u64) -> bool {
+        let first = part.start - self.region.range().start;
+        let changes = FileChanges::Seen;
+        let mapped = self
+            .region
+            .map_file(first, part.len(), file, offset, changes);
+        mapped.is_ok()
+    }
+
+    /// Has the file that the page before a part is of, if it is of one, go on in the part.
+    pub(crate) fn map_more(&self, part: &Range<usize>) {
+        let first = part.start - self.region.range().start;
+        // The part lies within the region.
+        let mapped = self.region.map_more(first, part.len());
+        debug_assert!(mapped.is_ok(), "{mapped:?}");
+    }
+
+    /// Makes whole pages zeros, of whatever they were.
+    pub(crate) fn clear(&self, part: &Range<usize>) {
+        let first = part.start - self.region.range().start;
+        // The part lies within the region.
+        let cleared = self.region.map_zeros(first, part.len());
+        debug_assert!(cleared.is_ok(), "{cleared:?}");
+    }
+
     /// Takes a part back, of which the program has no right to any page any more. It is zeros when it is given again.
     pub(crate) fn unmap(&self, part: Range<usize>) {
-        self.discard(part.clone());
+        self.clear(&part);
         let first = self.offset(part.start);
         self.ranges().give(first, part.len() as u64);
     }
 
-    /// Makes whole pages zeros, and frees what they take.
+    /// Makes whole pages zeros, or what their file holds, and frees what they take.
     pub(crate) fn discard(&self, part: Range<usize>) {
         let offset = part.start - self.region.range().start;
         // The part lies within the region.

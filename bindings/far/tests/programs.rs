@@ -28,6 +28,7 @@ fn run_with(program: &Path, arguments: &[&str], disk: &str) -> Result<String, St
         .env("LD_PRELOAD", library())
         .env("MAPWIRE_FAR_LOCAL_PAGES", "512")
         .env("MAPWIRE_FAR_DISK", disk)
+        .env("MAPWIRE_FAR_FILES", "1")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -64,7 +65,7 @@ fn run_with(program: &Path, arguments: &[&str], disk: &str) -> Result<String, St
     }
 }
 
-/// Builds a program of this folder, which says at its end that all is well.
+/// Builds a program of this folder, which is given the name of a file that it may make, and says at its end that all is well.
 fn assert_well(name: &str) {
     let folder = std::env::temp_dir().join(format!("mapwire-far-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -76,7 +77,8 @@ fn assert_well(name: &str) {
         .status()
         .unwrap();
     assert!(built.success());
-    let found = std::panic::catch_unwind(|| run(&program, &[]));
+    let found =
+        std::panic::catch_unwind(|| run(&program, &[folder.join("data").to_str().unwrap()]));
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(found.unwrap(), "all is well\n");
 }
@@ -89,6 +91,11 @@ fn children_and_their_children_have_the_memory_and_leave_that_of_others_alone() 
 #[test]
 fn memory_does_what_its_calls_promise_and_mistakes_are_caught() {
     assert_well("memory");
+}
+
+#[test]
+fn private_mappings_of_files_are_what_the_kernels_are() {
+    assert_well("files");
 }
 
 #[test]

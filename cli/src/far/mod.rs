@@ -15,7 +15,7 @@ use mapwire_host::page::PAGE_BYTES;
 use mapwire_launch::NamedJob;
 use mapwire_names::StoreAddress;
 use mapwire_names::address::HostPort;
-use mapwire_settings::far::{COPIES, DISK, DONORS, LOCAL, SECRET, STATS};
+use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 use mapwire_settings::size::{self, SizeError};
 
 use crate::args::FarArgs;
@@ -114,6 +114,9 @@ fn start(args: &FarArgs, program: Program) -> FarError {
             .env(DONORS, lenders.store.to_string())
             .env(SECRET, lenders.secret_file)
             .env(COPIES, lenders.copies.to_string());
+    }
+    if args.files {
+        command.env(FILES, "1");
     }
     if args.stats {
         // The program has the number of this process.

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mapwire_transport::board::Board;
 
@@ -88,7 +88,7 @@ fn job_of(pid: u32, seen: &mut HashSet<u64>) -> Option<Job> {
 }
 
 /// The name of the memory that a descriptor is of.
-fn memory_of(path: &PathBuf) -> Option<String> {
+pub(super) fn memory_of(path: &Path) -> Option<String> {
     let target = fs::read_link(path).ok()?;
     let name = target.as_os_str().as_bytes().strip_prefix(b"/memfd:")?;
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);

@@ -8,6 +8,7 @@ use mapwire_driver::rma::RmaError;
 use mapwire_driver::shared::SharedError;
 use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::memory::MemoryError;
+use mapwire_host::paging::PagerError;
 use mapwire_host::pinning::PinError;
 use mapwire_host::views::ViewError;
 use mapwire_launch::LaunchError;
@@ -21,6 +22,7 @@ use mapwire_vmmc::{ProxyError, VmmcError};
 use mapwire_wire::Refusal;
 
 use super::Error;
+use crate::far::FarError;
 use ErrorKind as Kind;
 
 /// What kind of failure an [`Error`](enum@crate::Error) is: what a program decides by. The C library has one code for each.
@@ -98,6 +100,7 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Global(_) => Kind::Config,
         Error::GlobalCall(_) => Kind::State,
         Error::Memory(error) => of_memory(error),
+        Error::Far(error) => of_far(error),
         Error::Proxy(error) => of_proxy(error),
         Error::OutOfRange { .. } => Kind::Range,
         Error::Io(_) => Kind::System,
@@ -324,6 +327,29 @@ fn of_memory(error: &MemoryError) -> Kind {
         MemoryError::ReadOnly => Kind::Rights,
         MemoryError::NotMapped { .. } => Kind::Address,
         _ => Kind::System,
+    }
+}
+
+fn of_far(error: &FarError) -> Kind {
+    match error {
+        FarError::Local { .. } => Kind::Argument,
+        FarError::Disk { .. } | FarError::File(_) => Kind::System,
+        FarError::Pager(error) => match error {
+            PagerError::LimitTooLow { .. }
+            | PagerError::Threads { .. }
+            | PagerError::Empty
+            | PagerError::Overlap { .. }
+            | PagerError::File(_) => Kind::Argument,
+            PagerError::LimitTooHigh { .. }
+            | PagerError::TooLarge { .. }
+            | PagerError::TooManyRegions { .. }
+            | PagerError::Store { .. } => Kind::Limit,
+            PagerError::Unaligned { .. } | PagerError::FileOffset { .. } => Kind::Alignment,
+            PagerError::OutOfRange { .. } => Kind::Range,
+            PagerError::Publish(error) => of_memory(error),
+            error if error.is_of_limit() => Kind::Limit,
+            _ => Kind::System,
+        },
     }
 }
 

@@ -116,6 +116,7 @@ struct Shared {
     process: u32,
     report: fn(&str),
     discards: Mutex<VecDeque<(PageName, u32)>>,
+    at_donors: Arc<AtomicU64>,
     put: AtomicU64,
     got: AtomicU64,
     missed: AtomicU64,
@@ -156,6 +157,7 @@ impl DonorStore {
             process: std::process::id(),
             report,
             discards: Mutex::default(),
+            at_donors: Arc::default(),
             put: AtomicU64::new(0),
             got: AtomicU64::new(0),
             missed: AtomicU64::new(0),
@@ -445,7 +447,10 @@ impl BackingStore for DonorStore {
         if regions.len() <= index {
             regions.resize(index + 1, None);
         }
-        regions[index] = Some(Arc::new(Versions::new(pages)));
+        regions[index] = Some(Arc::new(Versions::new(
+            pages,
+            Arc::clone(&self.shared.at_donors),
+        )));
         Ok(())
     }
 
@@ -546,10 +551,8 @@ impl BackingStore for DonorStore {
 
     fn remote(&self) -> RemotePages {
         let shared = &self.shared;
-        let regions = shared.regions.read().unwrap_or_else(PoisonError::into_inner);
-        let regions = regions.iter().flatten();
         RemotePages {
-            pages: regions.map(|versions| versions.len()).sum(),
+            pages: shared.at_donors.load(Ordering::Relaxed),
             put: shared.put.load(Ordering::Relaxed),
             got: shared.got.load(Ordering::Relaxed),
             missed: shared.missed.load(Ordering::Relaxed),

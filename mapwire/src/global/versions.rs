@@ -1,7 +1,7 @@
 //! Which version of a page donors have.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Pages whose versions are made room for together.
 const CHUNK: usize = 1 << 15;
@@ -27,16 +27,17 @@ type Chunk = Box<[AtomicU32]>;
 #[derive(Debug)]
 pub(super) struct Versions {
     chunks: Box<[OnceLock<Chunk>]>,
-    count: AtomicU64,
+    /// Pages that donors have, of all regions.
+    count: Arc<AtomicU64>,
 }
 
 impl Versions {
-    /// No page is at donors.
-    pub(super) fn new(pages: u64) -> Self {
-        let count = pages.div_ceil(CHUNK as u64);
+    /// No page is at donors. `count` counts those that are, of all regions.
+    pub(super) fn new(pages: u64, count: Arc<AtomicU64>) -> Self {
+        let chunks = pages.div_ceil(CHUNK as u64);
         Self {
-            chunks: (0..count).map(|_| OnceLock::new()).collect(),
-            count: AtomicU64::new(0),
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            count,
         }
     }
 
@@ -57,7 +58,8 @@ impl Versions {
             let bit = if known.is_on_disk { ON_DISK } else { 0 };
             let word = &chunk.get_or_init(made)[page as usize % CHUNK];
             let before = word.swap(known.version | bit, Ordering::AcqRel);
-            self.count.fetch_add(u64::from(before == 0), Ordering::Relaxed);
+            self.count
+                .fetch_add(u64::from(before == 0), Ordering::Relaxed);
         }
     }
 
@@ -72,11 +74,6 @@ impl Versions {
                 Some(known)
             }
         }
-    }
-
-    /// Pages that donors have.
-    pub(super) fn len(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
     }
 
     /// Takes those of `pages` pages from `first` on.
@@ -117,7 +114,8 @@ impl Versions {
     pub(super) fn clear(&self) {
         for word in self.chunks.iter().filter_map(OnceLock::get).flatten() {
             let before = word.swap(0, Ordering::AcqRel);
-            self.count.fetch_sub(u64::from(before != 0), Ordering::Relaxed);
+            self.count
+                .fetch_sub(u64::from(before != 0), Ordering::Relaxed);
         }
     }
 }
@@ -135,7 +133,9 @@ mod tests {
 
     #[test]
     fn versions_are_kept_for_the_pages_that_have_one_and_go_when_taken() {
-        let versions = Versions::new(1 << 28);
+        let count = Arc::<AtomicU64>::default();
+        let versions = Versions::new(1 << 28, Arc::clone(&count));
+        let len = || count.load(Ordering::Relaxed);
         assert_eq!(versions.get(5), None);
         let (one, two) = (
             Known {
@@ -158,11 +158,11 @@ mod tests {
             [(5, one), ((1 << 28) - 1, two)]
         );
         versions.set(5, one);
-        assert_eq!(versions.len(), 2);
+        assert_eq!(len(), 2);
         let mut taken = Vec::new();
         versions.take_all(0, u64::MAX, |page, known| taken.push((page, known)));
         assert_eq!(taken, [(5, one), ((1 << 28) - 1, two)]);
-        assert_eq!((versions.all().count(), versions.len()), (0, 0));
+        assert_eq!((versions.all().count(), len()), (0, 0));
         versions.set(7, two);
         versions.clear();
         assert_eq!(versions.take(7), None);

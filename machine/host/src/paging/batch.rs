@@ -13,7 +13,9 @@ pub(super) enum Progress {
     Filled,
     /// It is mapped, in the frame that it was given.
     Mapped,
-    /// It is mapped, in a frame of its own: the one that it was given is left.
+    /// It is mapped, and stores to it fault.
+    Barred,
+    /// It is there twice: mapped, and in the frame that it was given.
     Copied,
     /// Nobody can store to it: it was moved to [`Item::memory`], or is protected.
     Taken,
@@ -57,9 +59,13 @@ pub(super) struct Item {
     pub(super) memory: usize,
     /// The slot of the pool that `memory` is, if it is one.
     pub(super) slot: u32,
-    /// The checksum of the store's copy, if `has_copy`.
+    /// The checksum of the store's copy, if `has_copy`, or of the file's page, if `is_original`.
     pub(super) checksum: u64,
     pub(super) has_copy: bool,
+    /// The page is of a file.
+    pub(super) is_of_file: bool,
+    /// The checksum is that of the file's bytes.
+    pub(super) is_original: bool,
     /// Stores to it fault.
     pub(super) is_protected: bool,
     pub(super) progress: Progress,
@@ -73,6 +79,8 @@ const NO_ITEM: Item = Item {
     slot: u32::MAX,
     checksum: 0,
     has_copy: false,
+    is_of_file: false,
+    is_original: false,
     is_protected: false,
     progress: Progress::Claimed,
     fate: Fate::Unknown,

@@ -39,6 +39,7 @@ pub struct PagerConfig {
     read_ahead_pages: usize,
     batch_pages: usize,
     victim_pages: Option<usize>,
+    publishes: bool,
 }
 
 impl PagerConfig {
@@ -53,6 +54,7 @@ impl PagerConfig {
             read_ahead_pages: 32,
             batch_pages: 64,
             victim_pages: None,
+            publishes: false,
         }
     }
 
@@ -97,6 +99,20 @@ impl PagerConfig {
             victim_pages: Some(pages),
             ..self
         }
+    }
+
+    /// Lets other processes read what the pager counts, by [`Statistics::read`](super::Statistics::read) of a descriptor that
+    /// `/proc/PID/fd` shows as [`MEMORY_NAME`](super::MEMORY_NAME). Counting costs as much as without.
+    #[must_use]
+    pub fn publish(self) -> Self {
+        Self {
+            publishes: true,
+            ..self
+        }
+    }
+
+    pub(super) fn publishes(&self) -> bool {
+        self.publishes
     }
 
     /// Most pages in RAM.

@@ -11,8 +11,8 @@ use super::checksum::Checksum;
 use super::config::{Eviction, FaultService, MAX_BATCH_PAGES, PagerConfig};
 use super::error::PagerError;
 use super::frames::Frames;
+use super::published::Counters;
 use super::state::State;
-use super::statistics::Counters;
 use super::store::{BackingStore, PageId};
 use crate::faults::uffd_abi::{self, FEATURE_FAULT_FLAG_WP, FEATURE_SIGBUS};
 use crate::faults::uffd_paging::{
@@ -92,7 +92,7 @@ impl Core {
                 .map_err(|errno| PagerError::system("mmap", 0, window * PAGE_BYTES, errno))?,
             zeros: map(window)?,
             checksum,
-            counters: Counters::new(),
+            counters: Counters::new(config.publishes(), config.resident_pages())?,
             state: Mutex::new(state),
             changed: Condvar::new(),
             config,
@@ -122,9 +122,10 @@ impl Core {
         state
     }
 
-    /// Tells threads in [`wait`](Self::wait) to look again.
+    /// Shows how many pages are where, and tells threads in [`wait`](Self::wait) to look again.
     pub(super) fn notify(&self, state: Guard<'_>) {
         let waiting = state.waiting > 0;
+        self.counters.show(&state, self.store.remote());
         drop(state);
         if waiting {
             self.changed.notify_all();

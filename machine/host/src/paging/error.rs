@@ -3,6 +3,7 @@
 use super::store::StoreError;
 use crate::errno::Errno;
 use crate::faults::DEVICE;
+use crate::memory::MemoryError;
 use crate::page::PageSizeError;
 
 /// Why a call of the pager failed.
@@ -111,6 +112,17 @@ pub enum PagerError {
         /// Length of both.
         bytes: usize,
     },
+    /// What is not a file that pages can be read from.
+    #[error("the file cannot be mapped: {0}")]
+    File(&'static str),
+    /// An offset in a file that no page begins at.
+    #[error(
+        "offset {offset} in the file is not a multiple of 4096, or is too large: a page of a file begins on one"
+    )]
+    FileOffset {
+        /// Asked for.
+        offset: u64,
+    },
     /// The store refused the region.
     #[error("the backing store takes no region of {pages} pages: {cause}")]
     Store {
@@ -128,6 +140,9 @@ pub enum PagerError {
     /// Faults of the region cannot be caught in a signal.
     #[error("cannot catch faults in signals: {0}")]
     Watch(#[from] crate::faults::WatchError),
+    /// The memory that figures are published in cannot be made.
+    #[error("figures cannot be published: {0}")]
+    Publish(#[from] MemoryError),
     /// A thread could not be started.
     #[error("cannot start a thread that serves page faults: {errno}; see `ulimit -u`")]
     Thread {
@@ -151,6 +166,13 @@ pub enum PagerError {
 }
 
 impl PagerError {
+    /// Whether the kernel refused because a limit is reached: of memory, address space, mappings or descriptors.
+    #[must_use]
+    pub fn is_of_limit(&self) -> bool {
+        use rustix::io::Errno as Os;
+        matches!(self, Self::System { errno, .. } if [Os::NOMEM, Os::MFILE, Os::NFILE].contains(&errno.0))
+    }
+
     pub(super) fn system(
         call: &'static str,
         address: usize,

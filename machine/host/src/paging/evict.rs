@@ -7,9 +7,10 @@ use super::checksum::is_zero;
 use super::config::Eviction;
 use super::core::{Core, Guard};
 use super::frames;
+use super::published::Figure;
 use super::slots::Slots;
 use super::store::StoreError;
-use super::table::{AHEAD, COPY, Entry, PageState, REFERENCED, WAITED};
+use super::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED, WAITED};
 use crate::faults::{uffd_abi, uffd_paging};
 use crate::page::PAGE_BYTES;
 
@@ -97,6 +98,7 @@ impl Core {
         let call =
             |address, memory, bytes| uffd_paging::move_pages(&self.uffd, memory, address, bytes);
         self.for_runs(&mut batch, true, wanted, Progress::Taken, call, refuse);
+        self.take_copies(&mut batch);
         let mut state = self.lock();
         for item in batch.items() {
             let entry = state.entry(item.id);
@@ -114,7 +116,7 @@ impl Core {
                     Entry::new(PageState::Empty)
                 }
                 _ => {
-                    // A device uses the frame: the page stays.
+                    // A device uses the frame, or nobody can read it: the page stays.
                     slots.put_vacant(item.slot);
                     let place = state.clock.insert(item.id);
                     entry.in_state(PageState::Resident).at(place)
@@ -162,7 +164,10 @@ impl Core {
             let entry = if stays {
                 slots.put_victim(item.slot, item.id);
                 let entry = before.in_state(PageState::Victim);
-                entry.with_if(COPY, item.fate == Fate::Stored)
+                match item.fate {
+                    Fate::Stored => entry.without(ORIGINAL).with(COPY),
+                    _ => entry,
+                }
             } else {
                 slots.put_free(item.slot);
                 freed += 1;
@@ -220,8 +225,15 @@ impl Core {
         };
         let claimed = |item: &Item| item.progress == Progress::Claimed;
         let close = |address, _, bytes| protect(address, bytes, true);
-        self.for_runs(&mut batch, false, claimed, Progress::Taken, close, refuse);
-        // From here on nobody stores to those that were taken.
+        self.for_runs(&mut batch, false, claimed, Progress::Barred, close, refuse);
+        // From here on nobody stores to those. Some may be closed to loads too.
+        let barred = |item: &Item| item.progress == Progress::Barred;
+        let look = |address, _, bytes| all(bytes, frames::check_loads(address, bytes));
+        let taken = Progress::Taken;
+        self.for_runs(&mut batch, false, barred, taken, look, |item, errno| {
+            let _ = protect(item.address, PAGE_BYTES, false);
+            refuse(item, errno);
+        });
         let stored = self.store_changed(&mut batch);
         let safe = |item: &Item| item.progress == Progress::Taken && item.fate.is_safe();
         let zap = |address, _, bytes| all(bytes, frames::drop_pages(address, bytes));
@@ -264,27 +276,27 @@ impl Core {
         }
         let outcome = frames::with_outgoing(batch, dirty, |pages| self.store.store(pages));
         if outcome.is_err() {
-            self.counters.store_failures.add(1);
+            self.counters.add(Figure::StoreFailures, 1);
             return outcome;
         }
         for item in batch.items_mut().iter_mut().filter(|item| dirty(item)) {
             item.fate = Fate::Stored;
         }
-        self.counters.written_pages.add(count);
+        self.counters.add(Figure::WrittenPages, count);
         Ok(())
     }
 
-    /// Whether a page changed since it was stored. If so, its checksum is that of its bytes now.
+    /// Whether a page changed since it was stored, or read from its file. If so, its checksum is that of its bytes now.
     fn examine(&self, item: &mut Item) -> Fate {
         if item.is_protected {
             return Fate::Clean;
         }
         let bytes = frames::bytes_of(item);
-        if is_zero(bytes) {
+        if !item.is_of_file && is_zero(bytes) {
             return Fate::Zero;
         }
         let sum = self.checksum.of(item.id, bytes);
-        if item.has_copy && sum == item.checksum {
+        if (item.has_copy || item.is_original) && sum == item.checksum {
             return Fate::Clean;
         }
         item.checksum = sum;
@@ -294,10 +306,10 @@ impl Core {
     /// Counts what became of a page, and keeps its checksum. Whether its frame may be used for another.
     fn note_eviction(&self, state: &mut Guard<'_>, item: &Item) -> bool {
         match item.fate {
-            Fate::Clean => self.counters.clean_evictions.add(1),
-            Fate::Zero => self.counters.zero_evictions.add(1),
+            Fate::Clean => self.counters.add(Figure::CleanEvictions, 1),
+            Fate::Zero => self.counters.add(Figure::ZeroEvictions, 1),
             Fate::Stored => {
-                self.counters.dirty_evictions.add(1);
+                self.counters.add(Figure::DirtyEvictions, 1);
                 state.set_checksum(item.id, item.checksum);
             }
             Fate::Dirty | Fate::Unknown => return false,
@@ -308,7 +320,7 @@ impl Core {
     /// The entry of a page that is no longer in RAM.
     fn gone(&self, state: &mut Guard<'_>, item: &Item, before: Entry) -> Entry {
         if before.has(AHEAD) {
-            self.counters.ahead_waste.add(1);
+            self.counters.add(Figure::AheadWaste, 1);
             if let Some(region) = state.region(item.id.region) {
                 region.reads.waste();
             }
@@ -316,13 +328,16 @@ impl Core {
         if item.fate == Fate::Zero {
             return Entry::new(PageState::Empty);
         }
+        if item.fate == Fate::Clean && item.is_original {
+            return Entry::new(PageState::Empty).with(ORIGINAL);
+        }
         state.count_stored(item.id.region, 1);
         Entry::new(PageState::Stored).with(COPY)
     }
 }
 
 /// A page that the kernel does not let go stays where it is.
-fn refuse(item: &mut Item, errno: Os) {
+pub(super) fn refuse(item: &mut Item, errno: Os) {
     item.progress = match errno {
         Os::NOENT => Progress::Missing,
         _ => Progress::Failed(StoreError::System {

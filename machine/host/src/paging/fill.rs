@@ -6,28 +6,41 @@ use super::batch::{Batch, Item, Progress};
 use super::config::Eviction;
 use super::core::Core;
 use super::frames;
+use super::origin::Part;
+use super::published::Figure;
 use super::store::{PageId, StoreError};
 use super::table::PageState;
 use crate::faults::uffd_paging;
 
 /// How a batch is brought in.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Filling {
+pub(super) struct Filling<'a> {
     /// The state that all pages were in: empty, stored, or victims.
     pub(super) from: PageState,
     /// Frames are of the pool, and are moved in; else pages are copied or zeroed into new frames.
     pub(super) by_slots: bool,
     /// The access was a store.
     pub(super) write: bool,
+    /// The file that empty pages are read from.
+    pub(super) file: Option<&'a Part>,
+}
+
+impl Filling<'_> {
+    /// Whether a checksum of the pages is known, and stores to them are found out by write protection with `eviction`.
+    pub(super) fn protects(&self, eviction: Eviction) -> bool {
+        let is_known = self.from == PageState::Stored || self.file.is_some();
+        is_known && !self.write && eviction == Eviction::WriteProtect
+    }
 }
 
 impl Core {
     /// Fills and maps the pages of a batch, which are in order. Afterwards each is mapped, copied, or failed. A thread waits for
     /// `asked`; the others need not come.
-    pub(super) fn bring(&self, batch: &mut Batch, filling: Filling, asked: PageId) {
-        match filling.from {
-            PageState::Stored => self.fetch(batch, asked),
-            PageState::Empty if filling.by_slots => {
+    pub(super) fn bring(&self, batch: &mut Batch, filling: Filling<'_>, asked: PageId) {
+        match (filling.from, filling.file) {
+            (PageState::Stored, _) => self.fetch(batch, asked),
+            (PageState::Empty, Some(file)) => self.read(batch, file),
+            (PageState::Empty, None) if filling.by_slots => {
                 batch.items_mut().iter_mut().for_each(frames::clear);
                 set_all(batch, Progress::Filled);
             }
@@ -42,16 +55,14 @@ impl Core {
             self.for_runs(batch, true, wanted, mapped, call, |item, errno| {
                 self.copy_instead(item, errno);
             });
-        } else if filling.from == PageState::Empty && !filling.write {
+        } else if filling.from == PageState::Empty && filling.file.is_none() && !filling.write {
             let call = |address, _, bytes| uffd_paging::zero(&self.uffd, address, bytes);
             self.for_runs(batch, false, wanted, mapped, call, |item, errno| {
                 item.progress = Progress::Failed(failure("ioctl(UFFDIO_ZEROPAGE)", errno));
             });
         } else {
             // With write protection, later stores fault and so tell that the store's copy is no longer the page's.
-            let protect = self.eviction == Eviction::WriteProtect
-                && filling.from == PageState::Stored
-                && !filling.write;
+            let protect = filling.protects(self.eviction);
             let call = |address, memory, bytes| {
                 uffd_paging::copy(&self.uffd, address, memory, bytes, protect)
             };
@@ -61,13 +72,19 @@ impl Core {
         }
     }
 
-    /// Where the kernel does not move a frame, the page gets another with the same bytes.
+    /// Where the kernel does not move a frame, as into memory that is only open to loads, the page gets another with the same bytes.
+    /// That which it had in the pool is freed.
     fn copy_instead(&self, item: &mut Item, errno: Os) {
         for _ in 0..100 {
             let bytes = crate::page::PAGE_BYTES;
             match uffd_paging::copy(&self.uffd, item.address, item.memory, bytes, false).1 {
                 Ok(()) => {
-                    item.progress = Progress::Copied;
+                    let pool = self.pool.as_ref();
+                    let is_freed = pool.is_some_and(|pool| pool.free(item.slot as usize).is_ok());
+                    item.progress = match is_freed {
+                        true => Progress::Mapped,
+                        false => Progress::Copied,
+                    };
                     return;
                 }
                 Err(Os::AGAIN | Os::INTR) => std::thread::yield_now(),
@@ -75,6 +92,36 @@ impl Core {
             }
         }
         item.progress = Progress::Failed(failure("ioctl(UFFDIO_MOVE)", errno));
+    }
+
+    /// Reads the pages, which are of one part of a file.
+    fn read(&self, batch: &mut Batch, file: &Part) {
+        let mut from = 0;
+        while let Some(run) = batch.run(from, false, |_| true) {
+            let items = &batch.items()[run.first..run.first + run.pages];
+            let ids = items[0].id..=items[run.pages - 1].id;
+            let wanted = |item: &Item| ids.contains(&item.id);
+            let read = frames::with_incoming(batch, wanted, |pages| file.read(pages));
+            from = run.first + run.pages;
+            for (index, item) in batch.items_mut()[run.first..from].iter_mut().enumerate() {
+                item.progress = match read {
+                    Err(error) => Progress::Failed(error),
+                    Ok(pages) if index >= pages => Progress::Failed(StoreError::BehindEnd(item.id)),
+                    Ok(_) => self.check_original(item, file),
+                };
+            }
+        }
+        self.counters.add(Figure::FilePages, batch.items().len());
+    }
+
+    /// Sums a page that was read from a file, and compares it with what the program has seen.
+    fn check_original(&self, item: &mut Item, file: &Part) -> Progress {
+        let sum = self.checksum.of(item.id, frames::bytes_of(item));
+        if item.is_original && item.checksum != sum && !file.may_change() {
+            return Progress::Failed(StoreError::Changed(item.id));
+        }
+        item.checksum = sum;
+        Progress::Filled
     }
 
     /// Fetches all pages, or at least the one that was asked for.
@@ -88,7 +135,7 @@ impl Core {
             outcome = frames::with_incoming(batch, is_asked, |pages| self.store.fetch(pages));
             fetched = 1;
         }
-        self.counters.fetched_pages.add(fetched);
+        self.counters.add(Figure::FetchedPages, fetched);
         for item in batch.items_mut() {
             let is_fetched = fetched == count || item.id == asked;
             item.progress = match outcome {
@@ -120,8 +167,11 @@ impl Core {
 
     /// Makes accesses to a page that could not be had raise SIGBUS, and says why.
     pub(super) fn poison(&self, item: &Item, cause: StoreError) {
-        self.counters.lost_pages.add(1);
-        self.complain_of(item.id, item.address, &cause);
+        // Of a page behind the end of a file the kernel says nothing either.
+        if !matches!(cause, StoreError::BehindEnd(_)) {
+            self.counters.add(Figure::LostPages, 1);
+            self.complain_of(item.id, item.address, &cause);
+        }
         for _ in 0..100 {
             match uffd_paging::poison(&self.uffd, item.address, crate::page::PAGE_BYTES).1 {
                 Err(Os::AGAIN | Os::INTR) => std::thread::yield_now(),

@@ -14,10 +14,11 @@ use super::config::{Eviction, MAX_BATCH_PAGES};
 use super::core::{Core, current_thread};
 use super::error::PagerError;
 use super::frames::{self, Frames};
+use super::origin::Origins;
 use super::pager::Running;
 use super::slots::Slots;
 use super::store::{PageId, StoreError};
-use super::table::{COPY, PROTECTED, PageState, PageTable};
+use super::table::{COPY, ORIGINAL, PROTECTED, PageState, PageTable};
 use crate::faults::uffd_abi;
 use crate::mapping::{Mapping, Rights};
 use crate::maps::Maps;
@@ -44,6 +45,7 @@ pub(super) struct Inherited {
     pub(super) start: usize,
     pub(super) pages: u64,
     pub(super) table: Arc<PageTable>,
+    pub(super) origins: Arc<Origins>,
     /// Parts that the program has closed to loads or stores.
     pub(super) rights: Vec<Closed>,
 }
@@ -81,6 +83,7 @@ pub(super) fn freeze(running: &Arc<Running>) -> Result<Frozen, PagerError> {
             start: region.address(0),
             pages: region.pages(),
             table: Arc::clone(&region.table),
+            origins: Arc::clone(&region.origins),
             rights: Vec::new(),
         })
         .collect();
@@ -174,10 +177,7 @@ impl Frozen {
             else {
                 continue;
             };
-            let item = batch.push(id, region.address(id.page));
-            item.checksum = region.table.checksum(id.page);
-            item.has_copy = entry.has(COPY);
-            item.is_protected = entry.has(PROTECTED);
+            let item = region.describe(id, entry, &mut batch);
             item.progress = Progress::Taken;
             item.memory = match entry.state() {
                 PageState::Victim => core.slot_address(entry.index()),
@@ -195,7 +195,7 @@ impl Frozen {
             match item.fate {
                 Fate::Stored => {
                     state.set_checksum(item.id, item.checksum);
-                    state.set_entry(item.id, entry.with(COPY));
+                    state.set_entry(item.id, entry.with(COPY).without(ORIGINAL));
                 }
                 Fate::Zero => state.set_entry(item.id, entry.without(COPY)),
                 Fate::Clean | Fate::Dirty | Fate::Unknown => {}

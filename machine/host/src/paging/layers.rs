@@ -95,28 +95,12 @@ impl Layer {
         pages: &mut [IncomingPage<'_>],
         offset: u64,
     ) -> Result<(), StoreError> {
-        let mut done = 0;
-        let bytes = pages.len() * PAGE_BYTES;
-        while done < bytes {
-            let first = done / PAGE_BYTES;
-            let id = pages[first].id;
-            let mut parts: [IoSliceMut<'_>; CALL_PAGES] =
-                core::array::from_fn(|_| IoSliceMut::new(&mut []));
-            let mut count = 0;
-            for (part, page) in parts.iter_mut().zip(&mut pages[first..]) {
-                let skip = if count == 0 { done % PAGE_BYTES } else { 0 };
-                *part = IoSliceMut::new(&mut page.bytes[skip..]);
-                count += 1;
-            }
-            match rustix::io::preadv(&self.file, &mut parts[..count], offset + done as u64) {
-                // Behind the end of the file.
-                Ok(0) => return Err(StoreError::Missing(id)),
-                Ok(read) => done += read,
-                Err(Os::INTR | Os::AGAIN) => {}
-                Err(errno) => return Err(failure("preadv", errno)),
-            }
+        let read = read_pages(&self.file, pages, offset);
+        let read = read.map_err(|errno| failure("preadv", errno))?;
+        match pages.get(read / PAGE_BYTES) {
+            Some(missing) => Err(StoreError::Missing(missing.id)),
+            None => self.forget(offset, read, false),
         }
-        self.forget(offset, bytes, false)
     }
 
     /// Frees pages `first` to `first + pages - 1` of the file. Costs disk space only where it fails.
@@ -125,6 +109,33 @@ impl Layer {
         let bytes = PAGE_BYTES as u64;
         let _ = rustix::fs::fallocate(&self.file, flags, first * bytes, pages * bytes);
     }
+}
+
+/// Reads at most [`CALL_PAGES`] pages of a file from byte `offset` on; how many bytes there are before its end.
+pub(super) fn read_pages(
+    file: &OwnedFd,
+    pages: &mut [IncomingPage<'_>],
+    offset: u64,
+) -> Result<usize, Os> {
+    let mut done = 0;
+    while done < pages.len() * PAGE_BYTES {
+        let first = done / PAGE_BYTES;
+        let mut parts: [IoSliceMut<'_>; CALL_PAGES] =
+            core::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let mut count = 0;
+        for (part, page) in parts.iter_mut().zip(&mut pages[first..]) {
+            let skip = if count == 0 { done % PAGE_BYTES } else { 0 };
+            *part = IoSliceMut::new(&mut page.bytes[skip..]);
+            count += 1;
+        }
+        match rustix::io::preadv(file, &mut parts[..count], offset + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Os::INTR | Os::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done)
 }
 
 pub(super) fn failure(call: &'static str, errno: Os) -> StoreError {

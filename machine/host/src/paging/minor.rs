@@ -3,8 +3,9 @@
 use super::batch::{Batch, Item, Progress};
 use super::core::{Core, Guard};
 use super::fill::Filling;
+use super::published::Figure;
 use super::store::{PageId, StoreError};
-use super::table::{AHEAD, COPY, Entry, PROTECTED, PageState, REFERENCED};
+use super::table::{AHEAD, COPY, Entry, ORIGINAL, PROTECTED, PageState, REFERENCED};
 use crate::faults::{uffd_abi, uffd_paging};
 use crate::page::PAGE_BYTES;
 
@@ -36,6 +37,7 @@ impl Core {
             from: PageState::Victim,
             by_slots: true,
             write: false,
+            file: None,
         };
         self.bring(&mut batch, filling, id);
         let mut state = self.lock();
@@ -67,9 +69,9 @@ impl Core {
                 self.wake(item.address, PAGE_BYTES);
             }
         }
-        self.counters.rescued_pages.add(batch.items().len());
-        self.counters.ahead_hits.add(hits);
-        self.counters.minor_faults.add(1);
+        self.counters.add(Figure::RescuedPages, batch.items().len());
+        self.counters.add(Figure::AheadHits, hits);
+        self.counters.add(Figure::MinorFaults, 1);
         self.notify(state);
     }
 
@@ -116,7 +118,7 @@ impl Core {
             let entry = state.entry(item.id).in_state(PageState::Resident);
             let is_open = item.progress == Progress::Mapped;
             let entry = if is_open {
-                entry.without(COPY | PROTECTED)
+                entry.without(COPY | ORIGINAL | PROTECTED)
             } else {
                 entry
             };
@@ -124,7 +126,7 @@ impl Core {
                 self.wake(item.address, PAGE_BYTES);
             }
         }
-        self.counters.minor_faults.add(1);
+        self.counters.add(Figure::MinorFaults, 1);
         self.notify(state);
     }
 
@@ -162,7 +164,7 @@ impl Core {
         let mut state = self.lock();
         let entry = state.entry(id).in_state(PageState::Resident);
         let entry = match zeroed {
-            Ok(()) => entry.without(COPY | PROTECTED),
+            Ok(()) => entry.without(COPY | ORIGINAL | PROTECTED),
             Err(_) => entry,
         };
         state.publish(id, entry);

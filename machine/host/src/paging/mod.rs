@@ -46,10 +46,12 @@ mod batch;
 mod buffers;
 mod checksum;
 mod clock;
+mod closed;
 mod complaint;
 mod config;
 mod core;
 mod disk;
+mod display;
 mod error;
 mod evict;
 mod files;
@@ -59,11 +61,15 @@ mod follow;
 mod frames;
 mod freeze;
 mod handler;
+mod latencies;
 mod layers;
 #[allow(unsafe_code)]
 mod local;
+mod mapped;
 mod minor;
+mod origin;
 mod pager;
+mod published;
 mod range;
 mod region;
 #[allow(unsafe_code)]
@@ -87,9 +93,10 @@ pub use config::{Eviction, FaultService, PagerConfig};
 pub use disk::DiskStore;
 pub use error::PagerError;
 pub use freeze::Frozen;
+pub use latencies::Latencies;
 pub use local::LocalMemoryStore;
+pub use origin::FileChanges;
 pub use pager::{Pager, Region};
-pub use statistics::{LATENCY_BUCKETS, Statistics};
-pub use store::{
-    BackingStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError,
-};
+pub use published::{FiguresError, MEMORY_NAME};
+pub use statistics::Statistics;
+pub use store::{BackingStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};

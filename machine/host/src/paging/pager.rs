@@ -94,13 +94,10 @@ impl Pager {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let core = &self.inner.core;
-        let mut statistics = core.counters.snapshot();
-        let _mask = crate::masking::mask();
-        let state = core.lock();
-        statistics.resident_pages = state.frames;
-        statistics.mapped_pages = state.clock.pages();
-        statistics.stored_pages = state.stored_pages();
-        statistics
+        let mask = crate::masking::mask();
+        core.counters.show(&core.lock(), core.store.remote());
+        drop(mask);
+        core.counters.snapshot()
     }
 
     /// Why the store last refused pages, if it ever did. Those pages stay in RAM, beyond the limit.

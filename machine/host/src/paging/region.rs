@@ -62,7 +62,9 @@ pub(super) fn map(
     let table = PageTable::new(pages).map_err(fail("mmap of the page table"))?;
     let start = memory.address();
     let table = Arc::new(table);
-    let region = RegionState::new(start, pages as u64, table, core.config.read_ahead_pages());
+    let origins = Arc::default();
+    let ahead = core.config.read_ahead_pages();
+    let region = RegionState::new(start, pages as u64, table, origins, ahead);
     let _mask = mask();
     core.begin_change();
     let mut state = core.lock();
@@ -118,12 +120,14 @@ pub(super) fn inherit(
         start,
         pages,
         table,
+        origins,
         rights,
     } = inherited;
     let bytes = pages as usize * PAGE_BYTES;
     let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
     let (stored, lost) = table.inherit();
-    let region = RegionState::new(start, pages, table, core.config.read_ahead_pages());
+    let ahead = core.config.read_ahead_pages();
+    let region = RegionState::new(start, pages, table, origins, ahead);
     let mut state = core.lock();
     state.add_region(number, region);
     state.count_stored(number, stored as isize);
@@ -180,8 +184,8 @@ impl Region {
         self.memory.bytes()
     }
 
-    /// Makes the whole pages within `bytes` bytes from byte `offset` on zero, and frees what they take in RAM and in the
-    /// store: `madvise(MADV_DONTNEED)`. Nobody else may use them meanwhile.
+    /// Makes the whole pages within `bytes` bytes from byte `offset` on zero, or what their file holds, and frees what they take in RAM
+    /// and in the store: `madvise(MADV_DONTNEED)`. Nobody else may use them meanwhile.
     ///
     /// # Errors
     /// The range is not within the region.
@@ -203,43 +207,12 @@ impl Region {
         Ok(())
     }
 
-    /// Moves the whole pages of `bytes` bytes from byte `from` to byte `to`, in place of what is there, as `mremap` does; where they
-    /// were is zero then. Both offsets are multiples of 4096, and the ranges do not overlap. Nobody else may use either meanwhile.
-    ///
-    /// Takes as long as reading and writing the pages: each comes into RAM on its way.
-    ///
-    /// # Errors
-    /// A range is not within the region, overlaps the other, or does not begin on a page.
-    pub fn remap(&self, from: usize, bytes: usize, to: usize) -> Result<(), PagerError> {
-        /// Pages that are twice in RAM or in the store.
-        const STEP: usize = 64 * PAGE_BYTES;
-        let bytes = bytes / PAGE_BYTES * PAGE_BYTES;
-        for offset in [from, to] {
-            if !offset.is_multiple_of(PAGE_BYTES) {
-                return Err(PagerError::Unaligned {
-                    address: self.range().start.wrapping_add(offset),
-                });
-            }
-            let end = offset.checked_add(bytes);
-            if end.is_none_or(|end| end > self.bytes()) {
-                return Err(PagerError::OutOfRange {
-                    offset,
-                    bytes,
-                    region_bytes: self.bytes(),
-                });
-            }
-        }
-        if from.abs_diff(to) < bytes {
-            return Err(PagerError::Overlap { from, to, bytes });
-        }
-        for at in (0..bytes).step_by(STEP) {
-            let step = STEP.min(bytes - at);
-            self.discard(to + at, step)?;
-            let start = self.range().start;
-            frames::copy_pages(start + from + at, start + to + at, step);
-            self.discard(from + at, step)?;
-        }
-        Ok(())
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        self.pager.core()
     }
 
     /// Where its page table lies.

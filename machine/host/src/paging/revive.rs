@@ -44,7 +44,14 @@ impl Frozen {
             _ if entry.has(COPY) => {
                 frames::with_incoming(&mut batch, |_| true, |pages| core.store.fetch(pages))
             }
-            _ => Ok(()),
+            _ => match region.origins.part(id.page) {
+                Some(file) => frames::with_incoming(&mut batch, |_| true, |pages| file.read(pages))
+                    .and_then(|pages| match pages {
+                        0 => Err(StoreError::BehindEnd(id)),
+                        _ => Ok(()),
+                    }),
+                None => Ok(()),
+            },
         };
         let sum = || core.checksum.of(id, frames::bytes_of(&batch.items()[0]));
         let checked = fetched.and_then(|()| match entry.has(COPY) {
@@ -82,7 +89,8 @@ impl Frozen {
         put_back(&lent);
         let core = old.running.core();
         let stop = old.running.handlers().map(Handlers::stop);
-        for descriptor in [Some(&core.uffd), stop].into_iter().flatten() {
+        let closed = [Some(&core.uffd), stop, core.counters.file()];
+        for descriptor in closed.into_iter().flatten() {
             // SAFETY: their owners are never used nor dropped again, by the caller's promise.
             unsafe { rustix::io::close(descriptor.as_raw_fd()) };
         }
@@ -99,8 +107,12 @@ impl Frozen {
             .into_iter()
             .zip(memories)
             .map(|(inherited, memory)| {
-                // SAFETY: the state of the parent's pager owns one count, and is never used nor dropped again. `inherited` has another.
-                unsafe { Arc::decrement_strong_count(Arc::as_ptr(&inherited.table)) };
+                // SAFETY: the state of the parent's pager owns one count of each, and is never used nor dropped again. `inherited` has
+                // another.
+                unsafe {
+                    Arc::decrement_strong_count(Arc::as_ptr(&inherited.table));
+                    Arc::decrement_strong_count(Arc::as_ptr(&inherited.origins));
+                }
                 region::inherit(pager.running(), inherited, memory)
             });
         let regions = regions.collect::<Result<_, _>>()?;

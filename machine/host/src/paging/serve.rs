@@ -9,9 +9,10 @@ use super::batch::{Batch, Progress};
 use super::config::Eviction;
 use super::core::{Core, Guard, current_thread};
 use super::fill::Filling;
+use super::published::Figure;
 use super::store::{PageId, StoreError};
 use super::streams::Prediction;
-use super::table::{AHEAD, COPY, Entry, PROTECTED, PageState};
+use super::table::{AHEAD, COPY, Entry, ORIGINAL, PROTECTED, PageState};
 use crate::faults::uffd_paging::Event;
 use crate::page::PAGE_BYTES;
 
@@ -56,7 +57,7 @@ impl Core {
             match entry.state() {
                 PageState::Poisoned => break Served::Refused,
                 PageState::Busy => {
-                    self.counters.waits.add(1);
+                    self.counters.add(Figure::Waits, 1);
                     if !may_wait {
                         state.set_waited(id);
                         break Served::Later;
@@ -102,7 +103,9 @@ impl Core {
                         self.lose(state, id, StoreError::Other("no memory is left for it"));
                         return Served::Refused;
                     }
-                    let buffer = if state.free_slots() == 0 && entry.state() == PageState::Stored {
+                    let buffer = if state.free_slots() == 0
+                        && (entry.state() == PageState::Stored || state.file_of(id).is_some())
+                    {
                         let Some(buffer) = state.take_buffer() else {
                             state = self.wait(state);
                             continue;
@@ -131,11 +134,12 @@ impl Core {
         batch: &mut Batch,
         mut take: impl FnMut(&mut Guard<'_>, usize) -> Option<u32>,
     ) -> usize {
-        let pages = state.region(id.region).map_or(0, |region| region.pages());
+        let pages = state.region(id.region).map(|it| it.around(id.page));
+        let pages = pages.unwrap_or_default();
         let mut considered = 0;
         for step in 0..=prediction.ahead {
             let page = match prediction.page(id.page, step as i64) {
-                Some(page) if page < pages && !batch.is_full() => page,
+                Some(page) if pages.contains(&page) && !batch.is_full() => page,
                 _ => break,
             };
             let next = PageId { page, ..id };
@@ -174,7 +178,7 @@ impl Core {
                 hits += 1;
             }
         }
-        self.counters.ahead_hits.add(hits);
+        self.counters.add(Figure::AheadHits, hits);
         prediction
     }
 
@@ -187,10 +191,13 @@ impl Core {
         buffer: Option<u32>,
     ) -> Served {
         let from = state.entry(id).state();
+        // Keeps the file while its pages are busy.
+        let file = state.file_of(id).cloned();
         let filling = Filling {
             from,
             by_slots: state.free_slots() > 0,
             write,
+            file: file.as_ref(),
         };
         let prediction = self.predict(&mut state, id);
         let mut batch = Batch::new();
@@ -225,8 +232,7 @@ impl Core {
             };
         }
         self.counters
-            .ahead_pages
-            .add(batch.items().len().saturating_sub(1));
+            .add(Figure::AheadPages, batch.items().len().saturating_sub(1));
         self.bring(&mut batch, filling, id);
         self.end_bringing(&batch, filling, id, buffer)
     }
@@ -235,7 +241,7 @@ impl Core {
     fn end_bringing(
         &self,
         batch: &Batch,
-        filling: Filling,
+        filling: Filling<'_>,
         asked: PageId,
         buffer: Option<u32>,
     ) -> Served {
@@ -269,17 +275,25 @@ impl Core {
             let entry = if is_mapped {
                 stored_before += isize::from(is_stored);
                 let place = state.clock.insert(item.id);
+                let is_original = filling.file.is_some();
+                if is_original {
+                    state.set_checksum(item.id, item.checksum);
+                }
+                // What protection does not tell of, checksums do.
                 let by_protection = self.eviction == Eviction::WriteProtect;
+                let is_known = !(by_protection && filling.write);
                 Entry::new(PageState::Resident)
                     .at(place)
                     .with_if(AHEAD, item.id != asked)
-                    .with_if(COPY, is_stored && !(by_protection && filling.write))
-                    .with_if(PROTECTED, is_stored && by_protection && !filling.write)
+                    .with_if(COPY, is_stored && is_known)
+                    .with_if(ORIGINAL, is_original && is_known)
+                    .with_if(PROTECTED, filling.protects(self.eviction))
             } else if item.id == asked {
                 stored_before += isize::from(is_stored);
                 Entry::new(PageState::Poisoned)
             } else {
-                Entry::new(filling.from).with_if(COPY, is_stored)
+                let entry = Entry::new(filling.from).with_if(COPY, is_stored);
+                entry.with_if(ORIGINAL, item.is_original)
             };
             if state.publish(item.id, entry) {
                 self.wake(item.address, PAGE_BYTES);
@@ -290,9 +304,9 @@ impl Core {
         }
         state.count_stored(asked.region, -stored_before);
         let counters = &self.counters;
-        match filling.from {
-            PageState::Stored => counters.major_faults.add(1),
-            _ => counters.zero_faults.add(1),
+        match (filling.from, filling.file) {
+            (PageState::Stored, _) | (_, Some(_)) => counters.add(Figure::MajorFaults, 1),
+            _ => counters.add(Figure::ZeroFaults, 1),
         }
         self.notify(state);
         served

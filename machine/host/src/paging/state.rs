@@ -1,18 +1,20 @@
 //! What the lock of a pager protects: which pages are where. Never allocates after [`State::new`], so that fault handlers may
 //! use it.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::batch::Batch;
+use super::batch::{Batch, Item};
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::config::{Eviction, PagerConfig};
+use super::origin::{Origins, Part};
 use super::slots::Slots;
 use super::store::{MAX_REGIONS, PageId, StoreError};
 use super::streams::Streams;
-use super::table::{COPY, Entry, PROTECTED, PageState, PageTable, WAITED};
+use super::table::{COPY, Entry, ORIGINAL, PROTECTED, PageState, PageTable, WAITED};
 use crate::page::PAGE_BYTES;
 
 /// Faults that go by without an eviction after the store failed.
@@ -24,6 +26,7 @@ pub(super) struct RegionState {
     base: usize,
     pages: u64,
     pub(super) table: Arc<PageTable>,
+    pub(super) origins: Arc<Origins>,
     /// Of faults that bring pages.
     pub(super) reads: Streams,
     /// Of faults that open pages to stores.
@@ -36,11 +39,18 @@ pub(super) struct RegionState {
 }
 
 impl RegionState {
-    pub(super) fn new(base: usize, pages: u64, table: Arc<PageTable>, read_ahead: usize) -> Self {
+    pub(super) fn new(
+        base: usize,
+        pages: u64,
+        table: Arc<PageTable>,
+        origins: Arc<Origins>,
+        read_ahead: usize,
+    ) -> Self {
         Self {
             base,
             pages,
             table,
+            origins,
             reads: Streams::new(read_ahead),
             writes: Streams::new(read_ahead),
             busy: 0,
@@ -55,6 +65,27 @@ impl RegionState {
 
     pub(super) fn pages(&self) -> u64 {
         self.pages
+    }
+
+    /// Adds a page to a batch that has room, with what is known of it.
+    pub(super) fn describe<'a>(
+        &self,
+        id: PageId,
+        entry: Entry,
+        batch: &'a mut Batch,
+    ) -> &'a mut Item {
+        let item = batch.push(id, self.address(id.page));
+        item.checksum = self.table.checksum(id.page);
+        item.has_copy = entry.has(COPY);
+        item.is_of_file = self.origins.part(id.page).is_some();
+        item.is_original = entry.has(ORIGINAL);
+        item.is_protected = entry.has(PROTECTED);
+        item
+    }
+
+    /// Pages around this one that are read from the same file, or are zeros.
+    pub(super) fn around(&self, page: u64) -> Range<u64> {
+        self.origins.around(page, self.pages)
     }
 
     /// Whether it is given back just now.
@@ -74,6 +105,8 @@ pub(super) struct State {
     /// Frames in RAM: mapped pages, and slots that hold a frame.
     pub(super) frames: usize,
     limit: usize,
+    /// Pages of all regions that are in the store alone.
+    stored: usize,
     /// The thread that froze the pager and is about to fork; 0: none.
     pub(super) frozen_by: u32,
     /// Threads that map regions or give them back.
@@ -100,6 +133,7 @@ impl State {
             slots: (eviction == Eviction::Move).then(|| Slots::new(slots)),
             frames: 0,
             limit: config.resident_pages(),
+            stored: 0,
             frozen_by: 0,
             changing: 0,
             evicting: false,
@@ -143,7 +177,9 @@ impl State {
 
     pub(super) fn remove_region(&mut self, number: u32) -> Option<RegionState> {
         self.order.retain(|&(_, other)| other != number);
-        self.regions[number as usize].take()
+        let region = self.regions[number as usize].take()?;
+        self.stored -= region.stored;
+        Some(region)
     }
 
     pub(super) fn region(&mut self, number: u32) -> Option<&mut RegionState> {
@@ -176,6 +212,13 @@ impl State {
         }
     }
 
+    /// The part of a file that an empty page is to be read from.
+    pub(super) fn file_of(&self, id: PageId) -> Option<&Part> {
+        let is_empty = self.entry(id).state() == PageState::Empty;
+        let region = self.regions[id.region as usize].as_ref();
+        region.filter(|_| is_empty)?.origins.part(id.page)
+    }
+
     /// Notes that the thread of the calling fault waits until a page is no longer busy.
     pub(super) fn set_waited(&mut self, id: PageId) {
         let entry = self.entry(id);
@@ -190,10 +233,7 @@ impl State {
         };
         region.busy += 1;
         region.table.set(id.page, entry.in_state(PageState::Busy));
-        let item = batch.push(id, region.address(id.page));
-        item.checksum = region.table.checksum(id.page);
-        item.has_copy = entry.has(COPY);
-        item.is_protected = entry.has(PROTECTED);
+        region.describe(id, entry, batch);
     }
 
     /// Ends the work on a page. Whether a thread must be woken.
@@ -216,16 +256,13 @@ impl State {
     pub(super) fn count_stored(&mut self, region: u32, change: isize) {
         if let Some(region) = self.region(region) {
             region.stored = region.stored.saturating_add_signed(change);
+            self.stored = self.stored.saturating_add_signed(change);
         }
     }
 
     /// Pages that are in the store alone.
     pub(super) fn stored_pages(&self) -> usize {
-        self.regions
-            .iter()
-            .flatten()
-            .map(|region| region.stored)
-            .sum()
+        self.stored
     }
 
     /// Serves no more faults of a region. Whether nobody works on its pages any more.

@@ -1,27 +1,35 @@
 //! What a pager counts.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Buckets of the histogram of fault latencies: bucket `n` counts faults of less than 2ⁿ ns that are in no lower bucket; the last,
-/// all others.
-pub const LATENCY_BUCKETS: usize = 32;
+use super::latencies::{BUCKETS, Latencies};
+use super::published::Figure;
 
 /// Counts of a pager, as of one time. Pages are of 4096 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Statistics {
+    /// Most pages in RAM.
+    pub limit_pages: usize,
     /// Pages in RAM now: mapped, waiting for a second chance, and free frames of the pool.
     pub resident_pages: usize,
     /// Pages mapped into regions now.
     pub mapped_pages: usize,
     /// Pages that are in the store alone now.
     pub stored_pages: usize,
-    /// Faults that took a page from the store.
+    /// Pages that are in memory of other processes and hosts now. The store may have them, too.
+    pub remote_pages: usize,
+    /// Pages that were put there.
+    pub remote_put: u64,
+    /// Pages that were got from there.
+    pub remote_got: u64,
+    /// Pages that did not come from there, or came with wrong bytes, and were taken from elsewhere.
+    pub remote_missed: u64,
+    /// Faults that took a page from the store, or read a mapped file.
     pub major_faults: u64,
     /// Faults on pages in RAM: rescued, or opened to stores.
     pub minor_faults: u64,
-    /// Faults on pages never touched.
+    /// Faults on pages never touched, which are zeros.
     pub zero_faults: u64,
     /// Faults on pages that another thread worked on, each time that one had to wait.
     pub waits: u64,
@@ -29,13 +37,15 @@ pub struct Statistics {
     pub fetched_pages: u64,
     /// Pages stored.
     pub written_pages: u64,
+    /// Pages read from mapped files.
+    pub file_pages: u64,
     /// Pages brought by read-ahead.
     pub ahead_pages: u64,
     /// Of those, pages that were used, as far as faults tell: a walk that went on after its window, a rescue.
     pub ahead_hits: u64,
     /// Of those, pages evicted without a sign of use.
     pub ahead_waste: u64,
-    /// Pages evicted that were unchanged since they were stored.
+    /// Pages evicted that were unchanged since they were stored, or read from a file.
     pub clean_evictions: u64,
     /// Pages evicted that were written to the store first.
     pub dirty_evictions: u64,
@@ -47,92 +57,71 @@ pub struct Statistics {
     pub store_failures: u64,
     /// Pages that could not be fetched: accesses to them raise SIGBUS.
     pub lost_pages: u64,
-    /// Latencies of faults from when the pager knew of them, see [`LATENCY_BUCKETS`].
-    pub fault_latency: [u64; LATENCY_BUCKETS],
+    /// Latencies of faults from when the pager knew of them.
+    pub fault_latency: Latencies,
 }
 
 impl Statistics {
-    /// The latency that a share of all faults does not exceed, to the next power of two; zero without faults.
+    /// What `figure` and `bucket` give.
+    pub(super) fn gather(figure: impl Fn(Figure) -> u64, bucket: impl Fn(usize) -> u64) -> Self {
+        let pages = |which| usize::try_from(figure(which)).unwrap_or(usize::MAX);
+        let counts: [u64; BUCKETS] = core::array::from_fn(bucket);
+        Self {
+            limit_pages: pages(Figure::LimitPages),
+            resident_pages: pages(Figure::ResidentPages),
+            mapped_pages: pages(Figure::MappedPages),
+            stored_pages: pages(Figure::StoredPages),
+            remote_pages: pages(Figure::RemotePages),
+            remote_put: figure(Figure::RemotePut),
+            remote_got: figure(Figure::RemoteGot),
+            remote_missed: figure(Figure::RemoteMissed),
+            major_faults: figure(Figure::MajorFaults),
+            minor_faults: figure(Figure::MinorFaults),
+            zero_faults: figure(Figure::ZeroFaults),
+            waits: figure(Figure::Waits),
+            fetched_pages: figure(Figure::FetchedPages),
+            written_pages: figure(Figure::WrittenPages),
+            file_pages: figure(Figure::FilePages),
+            ahead_pages: figure(Figure::AheadPages),
+            ahead_hits: figure(Figure::AheadHits),
+            ahead_waste: figure(Figure::AheadWaste),
+            clean_evictions: figure(Figure::CleanEvictions),
+            dirty_evictions: figure(Figure::DirtyEvictions),
+            zero_evictions: figure(Figure::ZeroEvictions),
+            rescued_pages: figure(Figure::RescuedPages),
+            store_failures: figure(Figure::StoreFailures),
+            lost_pages: figure(Figure::LostPages),
+            fault_latency: Latencies::new(counts, figure(Figure::MaxLatencyNs)),
+        }
+    }
+
+    /// Pages that are in the store alone, and not in memory of other hosts.
+    #[must_use]
+    pub fn disk_pages(&self) -> usize {
+        self.stored_pages.saturating_sub(self.remote_pages)
+    }
+
+    /// All faults that were served.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.zero_faults
+            .saturating_add(self.minor_faults)
+            .saturating_add(self.major_faults)
+    }
+
+    /// Of the faults on pages that were there before, or are of a file, the share that found the page in RAM; 1 if there were none.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        match self.minor_faults.saturating_add(self.major_faults) {
+            0 => 1.0,
+            all => self.minor_faults as f64 / all as f64,
+        }
+    }
+
+    /// See [`Latencies::at`].
     #[must_use]
     pub fn fault_latency_at(&self, share: f64) -> Duration {
-        let all: u64 = self.fault_latency.iter().sum();
-        let wanted = (all as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
-        let mut below = 0;
-        for (bucket, count) in self.fault_latency.iter().enumerate() {
-            below += count;
-            if below >= wanted && all > 0 {
-                return Duration::from_nanos(1 << bucket);
-            }
-        }
-        Duration::ZERO
-    }
-}
-
-macro_rules! counters {
-    ($($name:ident),* $(,)?) => {
-        /// The counts that only rise.
-        #[derive(Debug)]
-        pub(super) struct Counters {
-            $(pub(super) $name: Counter,)*
-            latency: [AtomicU64; LATENCY_BUCKETS],
-        }
-
-        impl Counters {
-            pub(super) fn new() -> Self {
-                Self {
-                    $($name: Counter(AtomicU64::new(0)),)*
-                    latency: [const { AtomicU64::new(0) }; LATENCY_BUCKETS],
-                }
-            }
-
-            /// All counts; what the state knows is left at 0.
-            pub(super) fn snapshot(&self) -> Statistics {
-                Statistics {
-                    $($name: self.$name.0.load(Ordering::Relaxed),)*
-                    fault_latency: core::array::from_fn(|n| self.latency[n].load(Ordering::Relaxed)),
-                    ..Statistics::default()
-                }
-            }
-        }
-    };
-}
-
-counters!(
-    major_faults,
-    minor_faults,
-    zero_faults,
-    waits,
-    fetched_pages,
-    written_pages,
-    ahead_pages,
-    ahead_hits,
-    ahead_waste,
-    clean_evictions,
-    dirty_evictions,
-    zero_evictions,
-    rescued_pages,
-    store_failures,
-    lost_pages,
-);
-
-/// A count that rises.
-#[derive(Debug)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, count: usize) {
-        if count > 0 {
-            self.0.fetch_add(count as u64, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Counters {
-    /// A fault that was served since `start`.
-    pub(super) fn served_since(&self, start: Instant) {
-        let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let bucket = (u64::BITS - ns.leading_zeros()) as usize;
-        self.latency[bucket.min(LATENCY_BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.fault_latency.at(share)
     }
 }
 
@@ -141,18 +130,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latencies_are_counted_by_powers_of_two() {
-        let mut statistics = Statistics::default();
-        assert_eq!(statistics.fault_latency_at(0.5), Duration::ZERO);
-        statistics.fault_latency[10] = 98;
-        statistics.fault_latency[20] = 2;
-        assert_eq!(statistics.fault_latency_at(0.5), Duration::from_nanos(1024));
-        assert_eq!(
-            statistics.fault_latency_at(0.99),
-            Duration::from_nanos(1 << 20)
-        );
-        let counters = Counters::new();
-        counters.served_since(Instant::now());
-        assert_eq!(counters.snapshot().fault_latency.iter().sum::<u64>(), 1);
+    fn the_hit_ratio_leaves_new_pages_out() {
+        let mut statistics = Statistics {
+            zero_faults: 1000,
+            ..Statistics::default()
+        };
+        assert_eq!(statistics.hit_ratio(), 1.0);
+        statistics.minor_faults = 1;
+        statistics.major_faults = 3;
+        assert_eq!((statistics.hit_ratio(), statistics.faults()), (0.25, 1004));
     }
 }

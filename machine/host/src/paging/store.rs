@@ -76,6 +76,12 @@ pub enum StoreError {
     /// A page came back with other bytes than were stored.
     #[error("{0} came back from the backing store with wrong bytes")]
     Corrupt(PageId),
+    /// A page of a mapped file has other bytes than it had before.
+    #[error("the file that {0} is of was changed")]
+    Changed(PageId),
+    /// A page behind the end of a mapped file.
+    #[error("{0} is behind the end of its file")]
+    BehindEnd(PageId),
     /// A region that the store does not have or cannot take.
     #[error("{reason}")]
     Region {
@@ -151,7 +157,7 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
     /// Forgets pages, stored or not.
     fn discard(&self, region: u32, first: u64, pages: u64);
 
-    /// What is at other processes and hosts, if the store has pages there.
+    /// What is at other processes and hosts, if the store has pages there. Asked for at each fault: takes no lock.
     fn remote(&self) -> RemotePages {
         RemotePages::default()
     }

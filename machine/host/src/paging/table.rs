@@ -15,7 +15,7 @@ const ENTRY_BYTES: usize = 16;
 /// Where a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageState {
-    /// Nowhere: all zeros.
+    /// Nowhere: all zeros, or as its file has it.
     Empty,
     /// Mapped. The index is its place in the clock.
     Resident,
@@ -41,7 +41,10 @@ const STATES: [PageState; 6] = [
 /// The store has a copy with the checksum of the entry. The page itself may have changed since, unless it is stored or
 /// [`PROTECTED`].
 pub(super) const COPY: u64 = 1 << 4;
-/// Stores fault. Only with [`COPY`].
+/// A page of a file: the file had bytes with the checksum of the entry. The page itself may have changed since, unless it is empty or
+/// [`PROTECTED`]. Not with [`COPY`].
+pub(super) const ORIGINAL: u64 = 1 << 9;
+/// Stores fault. Only with [`COPY`] or [`ORIGINAL`].
 pub(super) const PROTECTED: u64 = 1 << 5;
 /// Read-ahead brought it, and nothing tells that it was used.
 pub(super) const AHEAD: u64 = 1 << 6;
@@ -146,7 +149,7 @@ impl PageTable {
                         stored += 1;
                         Entry::new(PageState::Stored).with(COPY)
                     }
-                    _ => Entry::new(PageState::Empty),
+                    _ => Entry::new(PageState::Empty).with_if(ORIGINAL, before.has(ORIGINAL)),
                 };
                 // What is written to is no longer shared with the parent.
                 if entry != before {

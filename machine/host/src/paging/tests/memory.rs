@@ -100,6 +100,14 @@ pub(super) fn close_page(region: &Region, page: usize, close: bool) {
     unsafe { rustix::mm::mprotect(start.cast(), PAGE_BYTES, rights) }.unwrap();
 }
 
+/// Bars stores from all of a region, as a program does that knows of no pager.
+pub(super) fn allow_loads_only(region: &Region) {
+    use rustix::mm::MprotectFlags;
+    // SAFETY: the region holds plain words.
+    unsafe { rustix::mm::mprotect(region.as_ptr().cast(), region.bytes(), MprotectFlags::READ) }
+        .unwrap();
+}
+
 /// Runs `body` in a forked child; how that ended.
 pub(super) fn forked(body: impl FnOnce()) -> std::process::ExitStatus {
     // SAFETY: the child runs `body` alone, and ends.

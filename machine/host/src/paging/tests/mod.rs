@@ -1,6 +1,7 @@
 //! Pagers as a whole: every service with every eviction, against oracles.
 
 mod failures;
+mod files;
 mod forks;
 mod memory;
 mod misuse;

@@ -1,0 +1,275 @@
+//! Memory that may be larger than what it takes of the RAM.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mapwire::{Far, FarSlice};
+
+use crate::arguments::{new_object, required};
+use crate::failure::{Failure, call};
+use crate::growing::{self, Growing};
+use crate::status::mw_status_t;
+
+/// Memory of which a limited part is in RAM, and the rest in a file that has no name, or in files that were mapped. Accesses are loads
+/// and stores; one of a page that is not in RAM waits until it is there. System calls may use the memory. Any number of threads may.
+/// `mapwire stats` shows what it does.
+///
+/// A page that comes back from the disk with other bytes, or not at all, is never given to the program: access to it raises
+/// SIGBUS, and a line on stderr says why. A child by fork(2) does not have the memory. Give pages back by the functions here:
+/// munmap(2) and madvise(2) go past the library.
+#[derive(Debug)]
+pub struct mw_far_t {
+    far: Far,
+    /// By address.
+    pieces: Mutex<BTreeMap<usize, FarSlice>>,
+}
+
+impl mw_far_t {
+    fn pieces(&self) -> MutexGuard<'_, BTreeMap<usize, FarSlice>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a piece of memory until it is freed; its address.
+    fn keep(&self, mut piece: FarSlice) -> *mut c_void {
+        let memory = piece.as_mut_ptr();
+        self.pieces().insert(memory.addr(), piece);
+        memory.cast()
+    }
+}
+
+/// How far memory is opened.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct mw_far_options_t {
+    /// `sizeof(mw_far_options_t)`; set it before the call.
+    pub size: usize,
+    /// Bytes in RAM at most: at least 65,536. Part of a page does not count.
+    pub local_bytes: u64,
+    /// The folder of the file that holds the rest; `NULL` for `/var/tmp`.
+    pub disk: *const c_char,
+}
+
+// SAFETY: `repr(C)`, words only, so without padding; the size comes first; numbers, and a pointer that may be null.
+unsafe impl Growing for mw_far_options_t {
+    const NAME: &'static str = "mw_far_options_t";
+    const FIRST: usize = 3 * 8;
+}
+
+/// What far memory did since it was opened. Pages are of 4096 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct mw_far_stats_t {
+    /// `sizeof(mw_far_stats_t)`; set it before the call.
+    pub size: usize,
+    /// Most pages in RAM.
+    pub limit_pages: u64,
+    /// Pages in RAM now.
+    pub resident_pages: u64,
+    /// Pages that are in memory of other hosts now; none yet.
+    pub remote_pages: u64,
+    /// Pages that are on the disk alone now.
+    pub disk_pages: u64,
+    /// Page faults on pages never touched.
+    pub new_faults: u64,
+    /// Page faults on pages that were still in RAM.
+    pub hit_faults: u64,
+    /// Page faults that read the disk or a mapped file.
+    pub fetch_faults: u64,
+    /// Pages read from the disk.
+    pub fetched_pages: u64,
+    /// Pages written to the disk.
+    pub stored_pages: u64,
+    /// Pages read from mapped files.
+    pub file_pages: u64,
+    /// Pages that were read before they were touched.
+    pub ahead_pages: u64,
+    /// Of those, pages that were used, as far as faults tell.
+    pub ahead_hits: u64,
+    /// Half of the page faults took at most so long, in nanoseconds.
+    pub fault_p50_ns: u64,
+    /// 99 % of them did.
+    pub fault_p99_ns: u64,
+    /// 99.9 % of them did.
+    pub fault_p999_ns: u64,
+    /// The longest.
+    pub fault_max_ns: u64,
+    /// Pages that were lost.
+    pub lost_pages: u64,
+}
+
+// SAFETY: `repr(C)`, words only, so without padding; the size comes first; numbers.
+unsafe impl Growing for mw_far_stats_t {
+    const NAME: &'static str = "mw_far_stats_t";
+    const FIRST: usize = 18 * 8;
+}
+
+/// Opens far memory. It needs userfaultfd, as `mapwire doctor` says, and no job.
+///
+/// Close it with `mw_far_close`.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: too few bytes in RAM. `MW_ERR_LIMIT`: more than there are addresses. `MW_ERR_SYSTEM`: no file can be made in the
+/// folder, or userfaultfd is refused (the message says how to mend it).
+///
+/// # Safety
+/// `options` points to as many bytes as its `size` says, and `disk` to text with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_far_open(
+    options: *const mw_far_options_t,
+    far: Option<&mut MaybeUninit<*mut mw_far_t>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(far, "far")?;
+        // SAFETY: by the caller's promise.
+        let options = unsafe { growing::read(options) }?;
+        let mut builder = Far::builder().local(options.local_bytes);
+        if !options.disk.is_null() {
+            // SAFETY: by the caller's promise.
+            let folder = unsafe { core::ffi::CStr::from_ptr(options.disk) };
+            builder = builder.disk(std::ffi::OsStr::from_bytes(folder.to_bytes()));
+        }
+        let opened = mw_far_t {
+            far: builder.open()?,
+            pieces: Mutex::default(),
+        };
+        *place = Box::into_raw(Box::new(opened));
+        Ok(())
+    })
+}
+
+/// Gives back all of the memory, and `far`. `NULL` is no error.
+///
+/// # Safety
+/// No other thread is in a call with `far`, and nobody uses it or the memory afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_far_close(far: Option<Box<mw_far_t>>) -> mw_status_t {
+    call(|| {
+        drop(far);
+        Ok(())
+    })
+}
+
+/// Allocates `length` bytes, zeroed, on a page boundary. It takes whole pages of 4096 bytes, of which only those that are touched take
+/// anything. At most 1024 pieces are there at a time.
+///
+/// Give `*memory` back with `mw_far_free`.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than there are addresses, or too many pieces.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_far_alloc(
+    far: Option<&mw_far_t>,
+    length: usize,
+    memory: Option<&mut MaybeUninit<*mut c_void>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(memory, "memory")?;
+        let far = required(far, "far")?;
+        *place = far.keep(far.far.alloc(length)?);
+        Ok(())
+    })
+}
+
+/// Maps `length` bytes of a file from byte `offset` on, a multiple of 4096. Pages are read when they are touched. Stores change the
+/// memory alone, never the file. Pages that do not change are never written to the disk: they are read again.
+///
+/// The program sees the bytes that it has seen before, also when the file is changed meanwhile: where they are gone, access
+/// raises SIGBUS. `fd` may be closed. As ever, locks of fcntl(2) that this process has on the file end when the memory is given back.
+///
+/// Give `*memory` back with `mw_far_free`.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: 0 bytes, no regular file, or one that is not open for reading. `MW_ERR_RANGE`: bytes behind the end of the file.
+/// `MW_ERR_ALIGNMENT`: an offset that no page begins at. `MW_ERR_LIMIT`: no address space or descriptor, or too many pieces.
+/// `MW_ERR_SYSTEM`: `fd` is not open.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_far_map(
+    far: Option<&mw_far_t>,
+    fd: c_int,
+    offset: u64,
+    length: usize,
+    memory: Option<&mut MaybeUninit<*mut c_void>>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(memory, "memory")?;
+        let far = required(far, "far")?;
+        if fd < 0 {
+            return Err(Failure::argument(format!(
+                "{fd} is no descriptor of a file"
+            )));
+        }
+        // SAFETY: used within the call alone. Of a descriptor that is not open, the kernel says so.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
+        *place = far.keep(far.far.map_part(file, offset, length)?);
+        Ok(())
+    })
+}
+
+/// Gives memory of `mw_far_alloc` or `mw_far_map` back. `NULL` is no error.
+///
+/// # Errors
+/// `MW_ERR_ADDRESS`: no memory of `far` begins there.
+///
+/// # Safety
+/// Nobody uses the memory afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_far_free(far: Option<&mw_far_t>, memory: *mut c_void) -> mw_status_t {
+    call(|| {
+        let far = required(far, "far")?;
+        if memory.is_null() {
+            return Ok(());
+        }
+        // Dropped without the lock: that takes a while.
+        let piece = far.pieces().remove(&memory.addr());
+        piece.map(drop).ok_or_else(|| Failure {
+            status: mw_status_t::MW_ERR_ADDRESS,
+            message: format!(
+                "no far memory begins at {memory:p}: give the address that mw_far_alloc or mw_far_map gave, once"
+            ),
+        })
+    })
+}
+
+/// What was counted so far.
+///
+/// # Errors
+/// `MW_ERR_ARGUMENT`: a structure without its size.
+///
+/// # Safety
+/// `stats` points to as many bytes as its `size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_far_stats(
+    far: Option<&mw_far_t>,
+    stats: *mut mw_far_stats_t,
+) -> mw_status_t {
+    call(|| {
+        let it = required(far, "far")?.far.statistics();
+        let ns = |share| it.fault_latency_at(share).as_nanos() as u64;
+        let counted = mw_far_stats_t {
+            size: 0,
+            limit_pages: it.limit_pages as u64,
+            resident_pages: it.resident_pages as u64,
+            remote_pages: it.remote_pages as u64,
+            disk_pages: it.disk_pages() as u64,
+            new_faults: it.zero_faults,
+            hit_faults: it.minor_faults,
+            fetch_faults: it.major_faults,
+            fetched_pages: it.fetched_pages,
+            stored_pages: it.written_pages,
+            file_pages: it.file_pages,
+            ahead_pages: it.ahead_pages,
+            ahead_hits: it.ahead_hits,
+            fault_p50_ns: ns(0.5),
+            fault_p99_ns: ns(0.99),
+            fault_p999_ns: ns(0.999),
+            fault_max_ns: it.fault_latency.max().as_nanos() as u64,
+            lost_pages: it.lost_pages,
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { growing::write(stats, &counted) }
+    })
+}
