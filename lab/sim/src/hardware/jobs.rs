@@ -91,7 +91,10 @@ impl Jobs {
         };
         let mut steps = VecDeque::from([
             self.compute(Cost::DmaSetup, "programs DMA"),
-            dma(self.message_bytes(outgoing.bytes.len()), "message from host"),
+            dma(
+                self.message_bytes(outgoing.bytes.len()),
+                "message from host",
+            ),
             Step::AwaitEnd,
             Step::Compute(self.profile.of(Cost::NicPrepare), Code::Moves, "prepares"),
         ]);

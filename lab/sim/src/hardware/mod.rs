@@ -101,7 +101,9 @@ pub enum MachineError {
         by: NodeId,
     },
     /// A page could not be put where a run needs it.
-    #[error("page {page} could not be stored at {node}: give nodes more frames or a larger directory")]
+    #[error(
+        "page {page} could not be stored at {node}: give nodes more frames or a larger directory"
+    )]
     NotPlaced {
         /// Number of the page.
         page: u64,

@@ -140,7 +140,13 @@ impl Nic {
     }
 
     /// A transfer begins or ends: what was done so far counts at the rate so far.
-    pub(super) fn change_dma(&mut self, profile: &Profile, now_ps: Ps, is_wire: bool, begins: bool) {
+    pub(super) fn change_dma(
+        &mut self,
+        profile: &Profile,
+        now_ps: Ps,
+        is_wire: bool,
+        begins: bool,
+    ) {
         if let Some(mut compute) = self.compute {
             let (parts, of) = self.rate(profile, compute.code);
             let done_ps = (now_ps - compute.since_ps) * parts / of;

@@ -2,11 +2,11 @@
 
 use mapwire_wire::NodeId;
 
+use super::Machine;
 use super::events::Event;
 use super::flight::{Flight, Outgoing};
 use super::profile::{Cost, Ps};
 use super::timeline::Lane;
-use super::Machine;
 
 /// When a node's wires are free.
 #[derive(Clone, Copy, Debug, Default)]

@@ -144,7 +144,10 @@ impl Table {
 
     /// Appends a row.
     pub fn row(&mut self, keys: &[&str], cells: Vec<Cell>) {
-        debug_assert_eq!((keys.len(), cells.len()), (self.keys.len(), self.columns.len()));
+        debug_assert_eq!(
+            (keys.len(), cells.len()),
+            (self.keys.len(), self.columns.len())
+        );
         let keys = keys.iter().map(|&key| key.to_owned()).collect();
         self.rows.push(Row { keys, cells });
     }

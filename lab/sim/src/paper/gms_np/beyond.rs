@@ -106,10 +106,11 @@ impl Tables {
         }
     }
 
-    pub(super) fn row_sizes(&self) -> Result<Table, MachineError> {
+    fn row_sizes(&self) -> Result<Table, MachineError> {
         let columns = ["first", "8th", "32nd", "96th", "getpage", "NP % at 10000/s"];
         let keys = ["system", "entries in a row"];
-        let caption = "lookups that find the first, 8th … entry; getpage that finds the first; all idle";
+        let caption =
+            "lookups that find the first, 8th … entry; getpage that finds the first; all idle";
         let mut table = Table::new("Row sizes", caption, "us", &keys, &columns);
         for placement in Placement::ALL {
             for row_size in ROW_SIZES {
@@ -132,7 +133,13 @@ impl Tables {
         let columns = ["host idle", "active", "cold"];
         let keys = ["system", "entries in a row"];
         let caption = "the first entry of a chain whose lookup takes longer on the NIC than on the host, of 160";
-        let mut table = Table::new("When the NIC stops paying", caption, "entry", &keys, &columns);
+        let mut table = Table::new(
+            "When the NIC stops paying",
+            caption,
+            "entry",
+            &keys,
+            &columns,
+        );
         let of_state = |state| self.bench(Host, state).lookups(PLACES);
         let hosts: Vec<Vec<Lookup>> = STATES.into_iter().map(of_state).collect::<Result<_, _>>()?;
         for placement in [NicHostMemory, NicMemory] {
@@ -152,7 +159,7 @@ impl Tables {
         Ok(table)
     }
 
-    fn crowd(&self, placement: Placement, nodes: u16) -> Crowd {
+    pub(super) fn crowd(&self, placement: Placement, nodes: u16) -> Crowd {
         Crowd {
             profile: self.profile.clone().with(Cost::HostFault, 0),
             placement,
@@ -170,7 +177,7 @@ impl Tables {
         let caption = "getpage where each node asks 2000 times a second and serves as any other";
         let mut table = Table::new("Nodes", caption, "", &keys, &columns);
         for placement in Placement::ALL {
-            for nodes in [2, 4, 8, 16, 32, 64, 128, 256] {
+            for nodes in [2, 4, 8, 16, 64, 256] {
                 let Crowded {
                     mean_ps,
                     late_ps,
@@ -189,7 +196,8 @@ impl Tables {
     fn skew(&self) -> Result<Table, MachineError> {
         let columns = ["mean us", "99 % us", "HP % there", "NP % there"];
         let keys = ["system", "listed at one node"];
-        let caption = "getpage in 16 nodes, 2000 times a second each, part of the pages listed at one node";
+        let caption =
+            "getpage in 16 nodes, 2000 times a second each, part of the pages listed at one node";
         let mut table = Table::new("Skew", caption, "", &keys, &columns);
         for placement in Placement::ALL {
             for percent in [0, 25, 50, 75, 100] {
@@ -213,12 +221,22 @@ impl Tables {
         Ok(table)
     }
 
-    fn speeds(&self) -> Result<Table, MachineError> {
+    pub(super) fn speeds(&self) -> Result<Table, MachineError> {
         let columns = ["GMS (I)", "GMS (C)", "HM (I)", "NM (I)"];
         let keys = ["host faster by", "NIC faster by"];
-        let caption = "lookup of a first entry with faster processors, buses and wires as they were";
+        let caption =
+            "lookup of a first entry with faster processors, buses and wires as they were";
         let mut table = Table::new("Processors", caption, "us", &keys, &columns);
-        for (host, nic) in [(1, 1), (2, 1), (4, 1), (8, 1), (1, 4), (4, 4), (8, 8), (16, 16)] {
+        for (host, nic) in [
+            (1, 1),
+            (2, 1),
+            (4, 1),
+            (8, 1),
+            (1, 4),
+            (4, 4),
+            (8, 8),
+            (16, 16),
+        ] {
             let profile = faster(&faster(&self.profile, &OF_HOST, host), &OF_NIC, nic);
             let tables = Self {
                 profile,
@@ -281,8 +299,15 @@ impl Tables {
 
     fn today_breaks_even(&self) -> Result<Table, MachineError> {
         let keys = ["machine", "cost"];
-        let caption = "where the idle host's lookup and GMS-NP(HM)'s take the same, other costs as they are";
-        let mut table = Table::new("Break-even", caption, "us", &keys, &["as it is", "break-even"]);
+        let caption =
+            "where the idle host's lookup and GMS-NP(HM)'s take the same, other costs as they are";
+        let mut table = Table::new(
+            "Break-even",
+            caption,
+            "us",
+            &keys,
+            &["as it is", "break-even"],
+        );
         let smart_nic = self.on_smart_nic();
         let polled = Self {
             profile: smart_nic.profile.clone().with(Cost::HostInterrupt, 0),

@@ -29,12 +29,14 @@ pub(super) struct Crowd {
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crowded {
+    /// Pages that came.
+    pub(super) pages: usize,
     pub(super) mean_ps: Ps,
     /// 99 of 100 getpages took no longer.
     pub(super) late_ps: Ps,
     /// Load of node 0.
     pub(super) first: Busy,
-    /// Loads of all nodes, added up; `elapsed_ps` too.
+    /// Loads and times of all nodes, added up.
     pub(super) all: Busy,
 }
 
@@ -116,6 +118,7 @@ impl Crowd {
         }
         let count = took.len().max(1);
         Ok(Crowded {
+            pages: took.len(),
             mean_ps: took.iter().sum::<Ps>() / count as u64,
             late_ps: took.get(count * 99 / 100).copied().unwrap_or(0),
             first: busy(machine.load(0), 1),

@@ -99,7 +99,10 @@ impl Tables {
             bench.profile = bench.profile.with(Cost::BusWaitCold, wait_ps);
             bench.lookups(PLACES)
         };
-        let (nic, host) = (lookups(Placement::NicHostMemory)?, lookups(Placement::Host)?);
+        let (nic, host) = (
+            lookups(Placement::NicHostMemory)?,
+            lookups(Placement::Host)?,
+        );
         let first = from_place(PLACES, |at| nic[at].total_ps() > host[at].total_ps());
         Ok(first.unwrap_or(PLACES as i64 + 1))
     }
@@ -125,7 +128,9 @@ impl Tables {
             };
             let bench = of_size.bench(Placement::NicHostMemory, HostState::Idle);
             let lookups = bench.lookups(PLACES)?;
-            let times = lookups.iter().map(|lookup| fetch_and_scan(&of_size, lookup));
+            let times = lookups
+                .iter()
+                .map(|lookup| fetch_and_scan(&of_size, lookup));
             let times: Vec<i64> = times.collect();
             lines.push(Line {
                 name: format!("fetch + scan, {}-entry rows", row_size.entries()),
@@ -139,26 +144,68 @@ impl Tables {
         let mut row = |what: &str, unit: &str, ours, theirs, role| {
             table.row(&[what, unit], vec![Cell::beside(ours, theirs, role)]);
         };
-        row("fetch of 16 entries", "us", fetch(16), tenths(4_900), Predicted);
-        row("fetch of 32 entries", "us", fetch(32), tenths(8_900), Predicted);
+        row(
+            "fetch of 16 entries",
+            "us",
+            fetch(16),
+            tenths(4_900),
+            Predicted,
+        );
+        row(
+            "fetch of 32 entries",
+            "us",
+            fetch(32),
+            tenths(8_900),
+            Predicted,
+        );
         let in_dma = profile.of(Cost::NicScanInDma);
         let block = profile.of(Cost::DmaBlock);
         let ratio = (in_dma * 1000 / block.max(1)) as i64;
-        row("entries that come while one is scanned", "", ratio, tenths(6_400), Predicted);
+        row(
+            "entries that come while one is scanned",
+            "",
+            ratio,
+            tenths(6_400),
+            Predicted,
+        );
         let checks = CheckPoints::new(block / 1000, in_dma / 1000, 64);
         let last = checks.last().map_or(0, |entries| entries as i64);
-        row("last check of a row of 64, behind entry", "", 1000 * last, whole(37), Predicted);
+        row(
+            "last check of a row of 64, behind entry",
+            "",
+            1000 * last,
+            whole(37),
+            Predicted,
+        );
         let least = (0..PLACES).take_while(|&at| took[0][at] <= took[1][at]);
         let least = least.count() as i64;
-        row("8-entry rows are best up to entry", "", 1000 * least, whole(9), Predicted);
+        row(
+            "8-entry rows are best up to entry",
+            "",
+            1000 * least,
+            whole(9),
+            Predicted,
+        );
         let better = |at: &usize| took[2][*at] < took[1][*at];
         let behind = (0..128).rev().take_while(better);
         let first = 128 - behind.count() as i64;
-        row("64-entry rows are better beyond entry", "", 1000 * first, whole(96), Predicted);
+        row(
+            "64-entry rows are better beyond entry",
+            "",
+            1000 * first,
+            whole(96),
+            Predicted,
+        );
         let loses = |wait_ps| self.loses_to_cold_host(wait_ps);
         let wait_ps = profile.of(Cost::BusWaitCold);
         let (lost, lost_at_once) = (loses(wait_ps)?, loses(0)?);
-        row("entries scanned without any benefit left (C)", "", 1000 * lost, whole(96), Predicted);
+        row(
+            "entries scanned without any benefit left (C)",
+            "",
+            1000 * lost,
+            whole(96),
+            Predicted,
+        );
         table.note(&format!(
             "At entry 9 both row sizes take the same within {} ns: programming a second DMA costs what the first row's longer DMA costs in slowness.",
             took[0][8] - took[1][8]

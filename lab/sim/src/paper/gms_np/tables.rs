@@ -78,7 +78,12 @@ impl Tables {
         let rows = [
             (Host, HostState::Idle, [6_500, 20_500, 27_000], Input),
             (Host, HostState::Cold, [6_500, 118_500, 125_000], Input),
-            (NicHostMemory, HostState::Idle, [13_500, 0, 13_500], Predicted),
+            (
+                NicHostMemory,
+                HostState::Idle,
+                [13_500, 0, 13_500],
+                Predicted,
+            ),
             (NicMemory, HostState::Idle, [10_000, 0, 10_000], Input),
         ];
         for (placement, state, published, role) in rows {
@@ -140,7 +145,13 @@ impl Tables {
         let mut table = Table::new("Table 3", caption, "", &["system"], &columns);
         let rows = [
             (Host, "Trapeze", tenths(73_700), whole(111), Predicted),
-            (NicHostMemory, "Trapeze/GMS-NP", tenths(75_200), whole(109), Input),
+            (
+                NicHostMemory,
+                "Trapeze/GMS-NP",
+                tenths(75_200),
+                whole(109),
+                Input,
+            ),
         ];
         for (placement, name, latency, throughput, role) in rows {
             let bench = self.bench(placement, HostState::Idle);
@@ -157,7 +168,9 @@ impl Tables {
                 ],
             );
         }
-        table.note("Of the latency of Trapeze/GMS-NP, what it exceeds Trapeze's by went into the machine.");
+        table.note(
+            "Of the latency of Trapeze/GMS-NP, what it exceeds Trapeze's by went into the machine.",
+        );
         let mut bench = self.bench(Host, HostState::Idle);
         for (slowed, alone) in [
             (Cost::NicScanInDma, Cost::NicScan),
@@ -192,7 +205,12 @@ impl Tables {
     }
 
     fn table_5(&self) -> Result<Table, MachineError> {
-        let columns = ["NP at 5236/s", "HP at 5236/s", "NP at 10000/s", "HP at 10000/s"];
+        let columns = [
+            "NP at 5236/s",
+            "HP at 5236/s",
+            "NP at 10000/s",
+            "HP at 10000/s",
+        ];
         let caption = "network- and host-processor utilization of the directory node";
         let keys = ["system", "state"];
         let mut table = Table::new("Table 5", caption, "%", &keys, &columns);
@@ -243,7 +261,9 @@ impl Tables {
             percent / 1000,
             percent % 1000 / 100
         ));
-        table.note("5236/s is said to follow from Table 4; it is 1 / 191 us, which is GMS (A) in Table 2.");
+        table.note(
+            "5236/s is said to follow from Table 4; it is 1 / 191 us, which is GMS (A) in Table 2.",
+        );
         Ok(table)
     }
 }
