@@ -13,7 +13,7 @@ use mapwire_sim::hardware::Profile;
 use mapwire_sim::paper::{Cell, Options, PAPERS, Report, Table};
 use serde_json::{Map, Value, json};
 
-use super::SimError;
+use super::{SimError, seed};
 use crate::lab::output::{Output, known_columns, print};
 
 #[derive(Debug, Args)]
@@ -24,6 +24,9 @@ pub(crate) struct PaperArgs {
     /// Entries in a row of the page directory; the paper's prototype has 32
     #[arg(long, value_name = "ENTRIES", default_value = "32", value_parser = row_size)]
     row_size: RowSize,
+    /// Seed of what is drawn: intervals between getpages, where the paper does not state them
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seed, allow_negative_numbers = true)]
+    seed: u64,
     /// Draw the paper's figures, ours, into this file (SVG)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -51,6 +54,7 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
     };
     let options = Options {
         row_size: args.row_size,
+        seed: args.seed,
     };
     let report = (paper.run)(&options)?;
     match args.json {

@@ -44,7 +44,9 @@ fn machine(profile: &Profile, columns: usize) -> String {
         .collect();
     let headings = ["constant", "value", "origin", "source"];
     let table = fitted(&headings, &rows, headings.len(), columns);
-    format!("Machine: {}\n{table}", profile.name)
+    let kilobytes = profile.nic_table_bytes >> 10;
+    let name = profile.name;
+    format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n{table}")
 }
 
 /// A number of parts, of which so many are one, without zeros at the end.

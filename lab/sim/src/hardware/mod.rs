@@ -100,6 +100,14 @@ pub enum MachineError {
         /// Who sent it.
         by: NodeId,
     },
+    /// A page that is stored did not come.
+    #[error("node {node} did not get page {page}, although it is stored: the protocol lost it")]
+    Lost {
+        /// Number of the page.
+        page: u64,
+        /// Who asked for it.
+        node: u16,
+    },
     /// A page could not be put where a run needs it.
     #[error(
         "page {page} could not be stored at {node}: give nodes more frames or a larger directory"

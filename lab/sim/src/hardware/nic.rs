@@ -162,3 +162,52 @@ impl Nic {
         *active = if begins { *active + 1 } else { *active - 1 };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::{Constant, Origin};
+
+    fn profile() -> Profile {
+        let is = |cost, value| Constant {
+            cost,
+            value,
+            origin: Origin::Assumed,
+            source: "test",
+        };
+        let constants = [
+            is(Cost::NicScan, 3),
+            is(Cost::NicScanInDma, 4),
+            is(Cost::NicPrepare, 1),
+            is(Cost::NicPrepareInDma, 2),
+        ];
+        Profile::new("test", 0, &constants)
+    }
+
+    #[test]
+    fn a_transfer_slows_the_processor_only_while_it_lasts() {
+        let profile = profile();
+        let mut nic = Nic::default();
+        nic.begin(0, 1_000, Code::Scans, "scans");
+        assert_eq!(nic.ends_at(&profile), Some(1_000));
+        nic.change_dma(&profile, 100, false, true);
+        // 900 are left, which take 1,200 now.
+        assert_eq!(nic.ends_at(&profile), Some(1_300));
+        nic.change_dma(&profile, 500, false, false);
+        // Of the 900, 300 were done in 400.
+        assert_eq!(nic.ends_at(&profile), Some(1_100));
+    }
+
+    #[test]
+    fn the_processor_stops_while_both_wire_and_host_are_transferred() {
+        let profile = profile();
+        let mut nic = Nic::default();
+        nic.change_dma(&profile, 0, true, true);
+        nic.begin(0, 1_000, Code::Moves, "prepares");
+        assert_eq!(nic.ends_at(&profile), Some(2_000));
+        nic.change_dma(&profile, 1_000, false, true);
+        assert_eq!(nic.ends_at(&profile), None);
+        nic.change_dma(&profile, 5_000, true, false);
+        assert_eq!(nic.ends_at(&profile), Some(6_000));
+    }
+}

@@ -13,10 +13,21 @@ use crate::hardware::MachineError;
 pub use report::{Cell, Figure, Group, Line, Plot, Published, Report, Role, Row, Table};
 
 /// What can be chosen for a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Entries in a row of the page directory.
     pub row_size: RowSize,
+    /// Seed of what is drawn: intervals between getpages, where a paper does not state them.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            row_size: RowSize::default(),
+            seed: 1,
+        }
+    }
 }
 
 /// A paper whose machine can be run.

@@ -93,25 +93,26 @@ impl Bench {
         count: usize,
         spread: Spread,
     ) -> Result<(Machine, Vec<PageName>), MachineError> {
+        let modulus = match spread {
+            Spread::Apart => count.next_power_of_two(),
+            // No table that is used here has more rows for hashes to choose from, in host memory or in the NIC's.
+            Spread::Chained => 1024,
+        };
+        let directory_bytes = match spread {
+            Spread::Apart => 2 * modulus * self.row_size.bytes(),
+            Spread::Chained => 256 << 10,
+        };
         let shape = Shape {
             nodes: 3,
             placement: self.placement,
             row_size: self.row_size,
-            directory_bytes: match spread {
-                Spread::Apart => 4 << 20,
-                Spread::Chained => 256 << 10,
-            },
+            directory_bytes,
             pool_frames: 1024,
         };
         let mut machine = Machine::new(self.profile.clone(), shape)?;
         let mut used = BTreeSet::new();
-        let modulus = match spread {
-            Spread::Apart => count.next_power_of_two() as u32,
-            // No table that is used here has more rows for hashes to choose from, in host memory or in the NIC's.
-            Spread::Chained => 2048,
-        };
         let names = pages(|name| {
-            let row = name.hash().0 % modulus;
+            let row = name.hash().0 % modulus as u32;
             machine.directory_node(name) == Some(NodeId(B))
                 && match spread {
                     Spread::Apart => used.insert(row),
@@ -132,7 +133,7 @@ impl Bench {
         let mut taken = Vec::new();
         for &name in &names {
             let asked_ps = machine.now_ps();
-            let (_, at_ps) = get(&mut machine, name, false)?;
+            let at_ps = get(&mut machine, name, false)?;
             taken.push(at_ps - asked_ps);
             // The next is not to meet what this one leaves behind.
             while machine.poll_told()?.is_some() {}
@@ -233,19 +234,16 @@ impl Bench {
     }
 }
 
-/// A asks for a page, and time passes up to its outcome. Gives whether it came, and when.
-pub(super) fn get(
-    machine: &mut Machine,
-    name: PageName,
-    keep: bool,
-) -> Result<(bool, Ps), MachineError> {
+/// A asks for a page, and time passes until it has come. Gives when that was.
+fn get(machine: &mut Machine, name: PageName, keep: bool) -> Result<Ps, MachineError> {
     machine.ask(machine.now_ps(), A, name, keep);
     while let Some(told) = machine.poll_told()? {
-        match told.outcome {
-            Some(Outcome::Page { tag, .. }) if tag == name.page => return Ok((true, told.at_ps)),
-            Some(Outcome::Absent { tag }) if tag == name.page => return Ok((false, told.at_ps)),
-            _ => {}
+        if matches!(told.outcome, Some(Outcome::Page { tag, .. }) if tag == name.page) {
+            return Ok(told.at_ps);
         }
     }
-    Ok((false, machine.now_ps()))
+    Err(MachineError::Lost {
+        page: name.page,
+        node: A,
+    })
 }

@@ -1,7 +1,7 @@
 //! What the paper did not ask: row sizes for every placement, many nodes, skew, faster hosts, a NIC of today, and when the NIC stops
 //! paying.
 
-use mapwire_gms::RowSize;
+use mapwire_gms::{ENTRY_BYTES, FRAME_BYTES, RowSize};
 
 use super::bench::{Bench, Busy, Lookup};
 use super::constants::smart_nic;
@@ -14,9 +14,6 @@ use crate::paper::{Cell, Table};
 use Placement::{Host, NicHostMemory, NicMemory};
 
 const STATES: [HostState; 3] = [HostState::Idle, HostState::Active, HostState::Cold];
-
-/// The seed of intervals that are drawn.
-const SEED: u64 = 1;
 
 fn numbers(values: impl IntoIterator<Item = i64>) -> Vec<Cell> {
     values.into_iter().map(Cell::new).collect()
@@ -125,6 +122,12 @@ impl Tables {
                 table.row(&[placement.name(), &entries], numbers(cells.chain(more)));
             }
         }
+        let table_bytes = self.profile.nic_table_bytes;
+        let pages = table_bytes / ENTRY_BYTES;
+        table.note(&format!(
+            "GMS-NP(NM)'s table has room for {pages} pages a node, {} MB: more cannot be listed, and putpage refuses them.",
+            pages as u64 * FRAME_BYTES >> 20
+        ));
         table.note("Row sizes matter to GMS-NP(HM) only: the others read what they scan in place. A row of 8 makes the first lookup faster, as its DMA ends before the message is prepared.");
         Ok(table)
     }
@@ -132,7 +135,7 @@ impl Tables {
     fn stops_paying(&self) -> Result<Table, MachineError> {
         let columns = ["host idle", "active", "cold"];
         let keys = ["system", "entries in a row"];
-        let caption = "the first entry of a chain whose lookup takes longer on the NIC than on the host, of 160";
+        let caption = "the first entry of a chain whose lookup takes longer on the NIC than on the host, of 128";
         let mut table = Table::new(
             "When the NIC stops paying",
             caption,
@@ -167,7 +170,7 @@ impl Tables {
             nodes,
             a_second: 2_000,
             hot_percent: None,
-            seed: SEED,
+            seed: self.seed,
         }
     }
 

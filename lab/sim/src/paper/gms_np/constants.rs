@@ -159,13 +159,13 @@ const TESTBED: &[Constant] = &[
     ),
     is(
         Cost::HostRequest,
-        23_650 * NS,
+        25_800 * NS,
         Derived,
         "Table 2: half of what GMS (I) takes besides the other steps",
     ),
     is(
         Cost::HostServe,
-        23_650 * NS,
+        25_800 * NS,
         Derived,
         "Table 2: the other half",
     ),
@@ -183,7 +183,7 @@ const SMART_NIC: &[Constant] = &[
         Cost::NicReceive,
         1_000 * NS,
         Assumed,
-        "one way of a small RDMA message, NIC to NIC memory of the host",
+        "one way of a small RDMA message within the receiving node",
     ),
     is(
         Cost::NicDecode,

@@ -29,8 +29,6 @@ pub(super) struct Crowd {
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crowded {
-    /// Pages that came.
-    pub(super) pages: usize,
     pub(super) mean_ps: Ps,
     /// 99 of 100 getpages took no longer.
     pub(super) late_ps: Ps,
@@ -102,6 +100,9 @@ impl Crowd {
                 end_ps = told.at_ps;
             }
         }
+        if let Some(&(node, page)) = asked.keys().next() {
+            return Err(MachineError::Lost { page, node });
+        }
         took.sort_unstable();
         let elapsed_ps = end_ps - begin_ps;
         let busy = |load, nodes| Busy {
@@ -118,7 +119,6 @@ impl Crowd {
         }
         let count = took.len().max(1);
         Ok(Crowded {
-            pages: took.len(),
             mean_ps: took.iter().sum::<Ps>() / count as u64,
             late_ps: took.get(count * 99 / 100).copied().unwrap_or(0),
             first: busy(machine.load(0), 1),

@@ -13,7 +13,7 @@ use Role::{Input, Predicted};
 pub(super) const ROW_SIZES: [RowSize; 3] = [RowSize::Eight, RowSize::ThirtyTwo, RowSize::SixtyFour];
 
 /// Places of a chain that are looked up.
-pub(super) const PLACES: usize = 160;
+pub(super) const PLACES: usize = 128;
 
 /// When the entry was found, from the begin of programming the first DMA (GMS-NP Figure 6).
 fn fetch_and_scan(tables: &Tables, lookup: &Lookup) -> i64 {
@@ -125,6 +125,7 @@ impl Tables {
             let of_size = Self {
                 row_size,
                 profile: profile.clone().with(Cost::NicLookup, 0),
+                ..self.clone()
             };
             let bench = of_size.bench(Placement::NicHostMemory, HostState::Idle);
             let lookups = bench.lookups(PLACES)?;
@@ -187,8 +188,8 @@ impl Tables {
             Predicted,
         );
         let better = |at: &usize| took[2][*at] < took[1][*at];
-        let behind = (0..128).rev().take_while(better);
-        let first = 128 - behind.count() as i64;
+        let behind = (0..PLACES).rev().take_while(better);
+        let first = (PLACES - behind.count()) as i64;
         row(
             "64-entry rows are better beyond entry",
             "",

@@ -38,6 +38,7 @@ pub fn run(options: &Options) -> Result<Report, MachineError> {
     let tables = Tables {
         profile: testbed(),
         row_size: options.row_size,
+        seed: options.seed,
     };
     let mut all = tables.all()?;
     let mut figures = Vec::new();

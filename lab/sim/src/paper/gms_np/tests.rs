@@ -12,6 +12,7 @@ fn tables() -> Tables {
     Tables {
         profile: testbed(),
         row_size: RowSize::ThirtyTwo,
+        seed: 1,
     }
 }
 
@@ -21,24 +22,40 @@ fn values(table: &Table) -> Vec<Vec<i64>> {
     table.rows.iter().map(cells).collect()
 }
 
+/// Tables 1 to 5 with seed 1.
+const GOLDEN: [&[&[i64]]; 5] = [
+    &[
+        &[6_500, 20_500, 27_000],
+        &[6_500, 118_500, 125_000],
+        &[12_833, 0, 12_833],
+        &[10_000, 0, 10_000],
+    ],
+    &[
+        &[185_013, 169_571],
+        &[197_756, 170_588],
+        &[294_013, 178_588],
+    ],
+    &[&[80_900, 113_833], &[82_400, 111_740]],
+    &[
+        &[209_013, 193_571],
+        &[222_805, 194_588],
+        &[318_013, 202_588],
+    ],
+    &[
+        &[3_403, 12_985, 6_436, 23_518],
+        &[3_403, 17_997, 6_436, 27_415],
+        &[9_960, 0, 18_836, 0],
+        &[10_736, 0, 20_306, 0],
+        &[17_997],
+        &[27_415],
+    ],
+];
+
 #[test]
 fn the_papers_tables_are_the_same_to_the_last_digit() {
     let all = tables().all().unwrap();
-    let golden: [&[&[i64]]; 5] = [
-        &[
-            &[6_500, 20_500, 27_000],
-            &[6_500, 118_500, 125_000],
-            &[12_833, 0, 12_833],
-            &[10_000, 0, 10_000],
-        ],
-        &[],
-        &[],
-        &[],
-        &[],
-    ];
-    for (table, golden) in all.iter().zip(golden) {
-        assert_eq!(values(table), golden, "{}", table.name);
-    }
+    let found: Vec<_> = all.iter().map(values).collect();
+    assert_eq!(found, GOLDEN);
     assert_eq!(all, tables().all().unwrap(), "a run repeats itself");
 }
 
@@ -58,7 +75,12 @@ fn what_went_into_the_machine_comes_out_of_it() {
             for (cell, column) in row.cells.iter().zip(&table.columns) {
                 if cell.role == Role::Input && !excepted(table, &row.keys, column) {
                     inputs += 1;
-                    assert!(cell.is_same(), "{} {:?} {column}: {cell:?}", table.name, row.keys);
+                    assert!(
+                        cell.is_same(),
+                        "{} {:?} {column}: {cell:?}",
+                        table.name,
+                        row.keys
+                    );
                 }
             }
         }
@@ -87,6 +109,7 @@ fn predictions_are_within_a_tenth_save_those_that_notes_explain() {
         "Table 5 GMS A NP at 5236/s",
         "Table 5 GMS-NP(HM) A NP at 5236/s",
         "Figure 5 GMS-NP(HM) prepares the message time",
+        "Figure 6 8-entry rows are best up to entry  value",
         "Figure 6 entries scanned without any benefit left (C)  value",
     ];
     assert_eq!(off, explained);
@@ -119,6 +142,7 @@ fn an_overlapped_scan_is_faster_than_one_that_waits_for_the_row() {
 
 #[test]
 fn all_pages_come_in_a_crowd_wherever_directories_are() {
+    let mut means = Vec::new();
     for placement in Placement::ALL {
         let crowd = Crowd {
             profile: testbed(),
@@ -130,11 +154,12 @@ fn all_pages_come_in_a_crowd_wherever_directories_are() {
             seed: 3,
         };
         let crowded = crowd.run().unwrap();
-        assert_eq!(crowded.pages, 5 * 48);
         assert!(crowded.mean_ps < crowded.late_ps);
         let host_share = crowded.first.percent(crowded.first.load.host_ps);
         assert!((1_000..100_000).contains(&host_share), "{host_share}");
+        means.push(crowded.mean_ps);
     }
+    assert_eq!(means, [220_905_115, 213_247_186, 212_148_969]);
 }
 
 #[test]
@@ -148,9 +173,8 @@ fn with_two_nodes_the_host_is_faster_and_with_sixteen_the_nic() {
 #[test]
 fn a_host_four_times_faster_beats_the_papers_nic_while_it_is_idle() {
     let table = tables().speeds().unwrap();
-    let cell = |host: &str, nic: &str, column| {
-        table.cell(&[host, nic], column).unwrap().milli.unwrap()
-    };
+    let cell =
+        |host: &str, nic: &str, column| table.cell(&[host, nic], column).unwrap().milli.unwrap();
     assert!(cell("2", "1", "GMS (I)") > cell("2", "1", "HM (I)"));
     assert!(cell("4", "1", "GMS (I)") < cell("4", "1", "HM (I)"));
     assert!(cell("4", "4", "GMS (I)") > cell("4", "4", "HM (I)"));
@@ -175,6 +199,9 @@ fn a_directory_without_room_tells_which_page_was_not_placed() {
         state: HostState::Idle,
     };
     let error = bench.begin(40, Spread::Chained).unwrap_err();
-    assert!(error.to_string().contains("could not be stored at n2"), "{error}");
+    assert!(
+        error.to_string().contains("could not be stored at node 2"),
+        "{error}"
+    );
     assert_eq!(testbed().of(Cost::DmaSetup), 900_000);
 }
