@@ -46,7 +46,7 @@ pub struct Directory<R = PlainRows> {
     /// Which one that is.
     held: Option<u32>,
     /// What the lookup before found, for the update that follows it.
-    found: Option<(PageName, Result<(At, Entry), At>)>,
+    found: Option<(PageName, Found)>,
     entries: usize,
     scanned: Scanned,
 }
@@ -57,6 +57,10 @@ struct At {
     row: u32,
     place: usize,
 }
+
+/// The entry of a page and where it lies, or the last place of its chain that was looked at: the first that is empty, or, past its
+/// end, that of a full row.
+type Found = Result<(At, Entry), At>;
 
 impl<R: Rows> Directory<R> {
     /// An empty directory.
@@ -154,9 +158,7 @@ impl<R: Rows> Directory<R> {
         }
     }
 
-    /// The entry of a page and where it lies, or the last place of its chain that was looked at: the first that is empty, or, past
-    /// its end, that of a full row.
-    fn find(&mut self, name: PageName, hash: PageHash) -> Result<(At, Entry), At> {
+    fn find(&mut self, name: PageName, hash: PageHash) -> Found {
         let mut row = self.primary(hash);
         loop {
             self.fetch(row);

@@ -126,7 +126,7 @@ impl Tables {
         let pages = table_bytes / ENTRY_BYTES;
         table.note(&format!(
             "GMS-NP(NM)'s table has room for {pages} pages a node, {} MB: more cannot be listed, and putpage refuses them.",
-            pages as u64 * FRAME_BYTES >> 20
+            (pages as u64 * FRAME_BYTES) >> 20
         ));
         table.note("Row sizes matter to GMS-NP(HM) only: the others read what they scan in place. A row of 8 makes the first lookup faster, as its DMA ends before the message is prepared.");
         Ok(table)

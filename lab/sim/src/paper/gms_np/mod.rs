@@ -6,8 +6,10 @@
 //! | `bench` | one requesting, one directory, one storing node |
 //! | `crowd` | many nodes, each in all roles |
 //! | `tables`, `figures` | the paper's, ours beside the published |
+//! | `assumed` | how much constants matter that nobody states |
 //! | `beyond` | what the paper did not ask |
 
+mod assumed;
 mod bench;
 mod beyond;
 mod constants;
@@ -46,6 +48,7 @@ pub fn run(options: &Options) -> Result<Report, MachineError> {
         figures.push(figure);
         all.push(table);
     }
+    all.push(tables.assumed()?);
     all.extend(tables.beyond()?);
     Ok(Report {
         profiles: vec![testbed(), smart_nic()],

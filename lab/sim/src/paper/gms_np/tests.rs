@@ -182,6 +182,24 @@ fn a_host_four_times_faster_beats_the_papers_nic_while_it_is_idle() {
 }
 
 #[test]
+fn what_is_assumed_hardly_moves_what_is_predicted() {
+    let table = tables().assumed().unwrap();
+    let rows = values(&table);
+    let spread = |column: usize| {
+        let column = || rows.iter().map(|row| row[column]);
+        column().max().unwrap() - column().min().unwrap()
+    };
+    // Three constants and the interrupt, halved and doubled.
+    assert_eq!(rows.len(), 9);
+    assert_eq!(spread(0), 0, "lookups");
+    assert!(spread(2) < 2_000, "what GMS-NP gains: {rows:?}");
+    assert!(
+        spread(3) > 1_000,
+        "pulses must matter to long messages: {rows:?}"
+    );
+}
+
+#[test]
 fn getpages_that_meet_share_an_interrupt() {
     let bench = tables().bench(Placement::Host, HostState::Idle);
     let even = bench.busy(10_000, None, 256).unwrap();
