@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use mapwire_gms::GetPage;
+use super::Ask;
 
 use super::flight::Flight;
 use super::profile::Ps;
@@ -23,7 +23,7 @@ pub(super) enum Event {
     },
     /// A message is there, or its head if a page follows.
     Arrive { node: usize, slot: u64 },
-    /// The program wants a page.
+    /// The program makes a call.
     Ask { node: usize, slot: u64 },
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Agenda {
     heap: BinaryHeap<Reverse<(Ps, u64, Event)>>,
     entered: u64,
     flights: BTreeMap<u64, Flight>,
-    asks: BTreeMap<u64, GetPage>,
+    asks: BTreeMap<u64, Ask>,
 }
 
 impl Agenda {
@@ -48,9 +48,9 @@ impl Agenda {
         self.enter(at_ps, Event::Arrive { node, slot });
     }
 
-    pub(super) fn ask(&mut self, at_ps: Ps, node: usize, get: GetPage) {
+    pub(super) fn ask(&mut self, at_ps: Ps, node: usize, ask: Ask) {
         let slot = self.entered;
-        self.asks.insert(slot, get);
+        self.asks.insert(slot, ask);
         self.enter(at_ps, Event::Ask { node, slot });
     }
 
@@ -62,7 +62,7 @@ impl Agenda {
         self.flights.remove(&slot)
     }
 
-    pub(super) fn asked(&mut self, slot: u64) -> Option<GetPage> {
+    pub(super) fn asked(&mut self, slot: u64) -> Option<Ask> {
         self.asks.remove(&slot)
     }
 }

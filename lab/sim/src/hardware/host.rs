@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use mapwire_gms::GetPage;
-
 use super::flight::{Flight, Outgoing};
 use super::profile::{Cost, Profile, Ps};
+use super::{Ask, Call};
 
 /// What a host does besides handling messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,8 +23,8 @@ pub enum HostState {
 pub(super) enum HostJob {
     /// A message came.
     Message(Flight),
-    /// The program wants a page.
-    Ask(GetPage),
+    /// The program makes a call.
+    Ask(Ask),
     /// The NIC's handler found that the host has pages to send.
     Serve(Vec<Outgoing>),
 }
@@ -70,8 +69,12 @@ impl Host {
 
     /// How long the host takes until it calls the service. `is_woken` if nothing was handled just before.
     pub(super) fn before(&mut self, profile: &Profile, now_ps: Ps, is_woken: bool) -> Ps {
-        if matches!(self.job, Some(HostJob::Ask(_))) {
-            return profile.of(Cost::HostRequest) + profile.of(Cost::HostFault);
+        if let Some(HostJob::Ask(ask)) = &self.job {
+            let fault_ps = match ask.call {
+                Call::Take | Call::Read => profile.of(Cost::HostFault),
+                Call::Put(_) | Call::Discard => 0,
+            };
+            return profile.of(Cost::HostRequest) + fault_ps;
         }
         let half_ps = profile.of(Cost::CacheHalfLife).max(1);
         let since_ps = now_ps - self.last_end_ps;

@@ -6,6 +6,7 @@
 //!
 //! What a NIC does, step by step, is in `jobs`; how DMA slows it, in `nic`; what a host does, in `host`.
 
+mod call;
 mod events;
 mod flight;
 mod host;
@@ -18,13 +19,12 @@ mod wire;
 
 use std::collections::VecDeque;
 
-use mapwire_gms::{
-    Config, ConfigError, GetPage, Gms, NodeSet, Outcome, PageName, PutPage, RowSize, Scanned,
-};
+use mapwire_gms::{Config, ConfigError, Gms, NodeSet, Outcome, PageName, RowSize, Scanned};
 use mapwire_service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 use thiserror::Error;
 
+use call::Ask;
 use events::Agenda;
 use flight::{Flight, Orders, Outgoing};
 use host::Host;
@@ -33,6 +33,7 @@ use nic::Nic;
 use timeline::Timeline;
 use wire::Port;
 
+pub use call::Call;
 pub use host::HostState;
 pub use profile::{Constant, Cost, Origin, Profile, Ps, US};
 pub use timeline::{Lane, Span};
@@ -142,6 +143,19 @@ pub struct Load {
     pub host_ps: Ps,
     /// Interrupts of the host.
     pub interrupts: u64,
+}
+
+impl Load {
+    /// What was done since an earlier time.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            nic_ps: self.nic_ps - earlier.nic_ps,
+            nic_sending_ps: self.nic_sending_ps - earlier.nic_sending_ps,
+            host_ps: self.host_ps - earlier.host_ps,
+            interrupts: self.interrupts - earlier.interrupts,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -261,20 +275,13 @@ impl Machine {
     /// # Errors
     /// The page cannot be stored there.
     pub fn place(&mut self, name: PageName, owner: u16, at: NodeId) -> Result<(), MachineError> {
-        let put = PutPage {
+        let ask = Ask {
             name,
-            version: 1,
-            frame: 0,
-            tag: name.page,
-            checksum: 0,
-            age_ms: 0,
-            on_disk: false,
-            copies: 1,
-            to: Some(at),
+            call: Call::Put(at),
         };
         let node = usize::from(owner);
         let now_ns = self.now_ns();
-        let begun = self.nodes[node].gms.put(now_ns, put);
+        let begun = ask.make(&mut self.nodes[node].gms, now_ns);
         begun.map_err(|error| refused(node, error))?;
         self.settle(node)?;
         match self.nodes[node].gms.poll_outcome() {
@@ -286,15 +293,10 @@ impl Machine {
         }
     }
 
-    /// The program of a node asks for a page at that time. The outcome has the page's number as its tag.
-    pub fn ask(&mut self, at_ps: Ps, node: u16, name: PageName, keep: bool) {
-        let get = GetPage {
-            name,
-            frame: 0,
-            tag: name.page,
-            keep,
-        };
-        self.agenda.ask(at_ps, usize::from(node), get);
+    /// The program of a node makes a call about a page at that time. The outcome has the page's number as its tag; a discardpage has none.
+    pub fn ask(&mut self, at_ps: Ps, node: u16, name: PageName, call: Call) {
+        let ask = Ask { name, call };
+        self.agenda.ask(at_ps, usize::from(node), ask);
     }
 
     /// The host of a node hands its NIC a bare message for another, with so many bytes of memory.

@@ -64,8 +64,8 @@ impl Machine {
                 }
             }
             Event::Ask { node, slot } => {
-                if let Some(get) = self.agenda.asked(slot) {
-                    self.give_host(node, HostJob::Ask(get));
+                if let Some(ask) = self.agenda.asked(slot) {
+                    self.give_host(node, HostJob::Ask(ask));
                 }
             }
         }
@@ -311,10 +311,10 @@ impl Machine {
             None => {}
             Some(HostJob::Message(flight)) => self.deliver(node, flight.from, &flight.bytes)?,
             Some(HostJob::Serve(pages)) => self.nodes[node].host.out.extend(pages),
-            Some(HostJob::Ask(get)) => {
-                let asked = self.nodes[node].gms.get(now_ns, get);
-                asked.map_err(|error| refused(node, error))?;
-                self.nodes[node].host.job = Some(HostJob::Ask(get));
+            Some(HostJob::Ask(ask)) => {
+                let called = ask.make(&mut self.nodes[node].gms, now_ns);
+                called.map_err(|error| refused(node, error))?;
+                self.nodes[node].host.job = Some(HostJob::Ask(ask));
             }
         }
         let out = self.drain(node);

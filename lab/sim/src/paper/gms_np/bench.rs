@@ -7,7 +7,7 @@ use mapwire_wire::NodeId;
 
 use crate::Random;
 use crate::hardware::{
-    HostState, Lane, Load, Machine, MachineError, Placement, Profile, Ps, Shape, Span,
+    Call, HostState, Lane, Load, Machine, MachineError, Placement, Profile, Ps, Shape, Span,
 };
 
 /// The requesting node.
@@ -133,7 +133,7 @@ impl Bench {
         let mut taken = Vec::new();
         for &name in &names {
             let asked_ps = machine.now_ps();
-            let at_ps = get(&mut machine, name, false)?;
+            let at_ps = get(&mut machine, name, Call::Take)?;
             taken.push(at_ps - asked_ps);
             // The next is not to meet what this one leaves behind.
             while machine.poll_told()?.is_some() {}
@@ -151,24 +151,24 @@ impl Bench {
     /// Looks up the page at each place of a chain, one after the other, changing nothing.
     pub(super) fn lookups(&self, places: usize) -> Result<Vec<Lookup>, MachineError> {
         let (mut machine, names) = self.begin(places, Spread::Chained)?;
-        let look = |name| self.look(&mut machine, name, true);
+        let look = |name| self.look(&mut machine, name, Call::Read);
         names.into_iter().map(look).collect()
     }
 
     /// One getpage that finds its page first.
     pub(super) fn lookup(&self) -> Result<Lookup, MachineError> {
         let (mut machine, names) = self.begin(1, Spread::Apart)?;
-        self.look(&mut machine, names[0], false)
+        self.look(&mut machine, names[0], Call::Take)
     }
 
     fn look(
         &self,
         machine: &mut Machine,
         name: PageName,
-        keep: bool,
+        call: Call,
     ) -> Result<Lookup, MachineError> {
         machine.begin_timeline();
-        get(machine, name, keep)?;
+        get(machine, name, call)?;
         // What goes on behind the answer ends, too.
         while machine.poll_told()?.is_some() {}
         let mut spans = machine.take_timeline();
@@ -207,7 +207,7 @@ impl Bench {
         let mut random = seed.map(Random::new);
         let mut at_ps = machine.now_ps();
         for &name in &names {
-            machine.ask(at_ps, A, name, false);
+            machine.ask(at_ps, A, name, Call::Take);
             at_ps += match &mut random {
                 None => mean_ps,
                 Some(random) => random.below(2 * mean_ps),
@@ -218,6 +218,20 @@ impl Bench {
             load: machine.load(B),
             elapsed_ps: at_ps,
         })
+    }
+
+    /// What B does for one call about a page that is in global memory, or is not, if nothing else is under way.
+    pub(super) fn operation(&self, call: Call, is_there: bool) -> Result<Load, MachineError> {
+        let (mut machine, names) = self.begin(1, Spread::Apart)?;
+        let name = names[0];
+        if !is_there {
+            get(&mut machine, name, Call::Take)?;
+            while machine.poll_told()?.is_some() {}
+        }
+        let before = machine.load(B);
+        machine.ask(machine.now_ps(), A, name, call);
+        while machine.poll_told()?.is_some() {}
+        Ok(machine.load(B).since(before))
     }
 
     /// Bare messages of so many bytes from A to B, one at once or many behind each other. Gives when each was there.
@@ -235,8 +249,8 @@ impl Bench {
 }
 
 /// A asks for a page, and time passes until it has come. Gives when that was.
-fn get(machine: &mut Machine, name: PageName, keep: bool) -> Result<Ps, MachineError> {
-    machine.ask(machine.now_ps(), A, name, keep);
+fn get(machine: &mut Machine, name: PageName, call: Call) -> Result<Ps, MachineError> {
+    machine.ask(machine.now_ps(), A, name, call);
     while let Some(told) = machine.poll_told()? {
         if matches!(told.outcome, Some(Outcome::Page { tag, .. }) if tag == name.page) {
             return Ok(told.at_ps);

@@ -7,7 +7,7 @@ use mapwire_wire::NodeId;
 
 use super::bench::Busy;
 use crate::Random;
-use crate::hardware::{Machine, MachineError, Placement, Profile, Ps, Shape};
+use crate::hardware::{Call, Machine, MachineError, Placement, Profile, Ps, Shape};
 
 /// Pages that each node takes.
 const PAGES: u64 = 48;
@@ -87,7 +87,7 @@ impl Crowd {
         for (node, name) in asks {
             let at_ps = &mut next_ps[usize::from(node)];
             *at_ps += random.below(2 * mean_ps);
-            machine.ask(*at_ps, node, name, false);
+            machine.ask(*at_ps, node, name, Call::Take);
             asked.insert((node, name.page), *at_ps);
         }
         let mut took = Vec::new();

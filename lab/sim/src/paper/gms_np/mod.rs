@@ -7,6 +7,7 @@
 //! | `crowd` | many nodes, each in all roles |
 //! | `tables`, `figures` | the paper's, ours beside the published |
 //! | `assumed` | how much constants matter that nobody states |
+//! | `operations` | what each operation takes the directory node |
 //! | `beyond` | what the paper did not ask |
 
 mod assumed;
@@ -15,6 +16,7 @@ mod beyond;
 mod constants;
 mod crowd;
 mod figures;
+mod operations;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -49,6 +51,7 @@ pub fn run(options: &Options) -> Result<Report, MachineError> {
         all.push(table);
     }
     all.push(tables.assumed()?);
+    all.push(tables.operations()?);
     all.extend(tables.beyond()?);
     Ok(Report {
         profiles: vec![testbed(), smart_nic()],

@@ -200,6 +200,25 @@ fn what_is_assumed_hardly_moves_what_is_predicted() {
 }
 
 #[test]
+fn every_operation_interrupts_a_host_with_a_directory_and_none_does_with_one_on_the_nic() {
+    let table = tables().operations().unwrap();
+    assert_eq!(table.rows.len(), 15);
+    for row in &table.rows {
+        let interrupts = row.cells[2].milli.unwrap();
+        assert_eq!(interrupts > 0, row.keys[0] == "GMS", "{row:?}");
+        assert!(row.cells[0].milli.unwrap() > 6_000, "{row:?}");
+    }
+    let nic = |operation| {
+        let cell = table.cell(&["GMS-NP(HM)", operation], "NP").unwrap();
+        cell.milli.unwrap()
+    };
+    assert!(
+        nic("getpage, shared") < nic("getpage, taken"),
+        "an entry is written"
+    );
+}
+
+#[test]
 fn getpages_that_meet_share_an_interrupt() {
     let bench = tables().bench(Placement::Host, HostState::Idle);
     let even = bench.busy(10_000, None, 256).unwrap();
