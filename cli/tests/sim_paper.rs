@@ -31,6 +31,17 @@ fn a_papers_figures_come_with_the_published_ones_and_are_drawn() {
             .filter(|row| row["table"] == table && row["role"] == "new");
         assert!(new.count() > 5, "{table}");
     }
+    let lines = rows.iter().filter(|row| row["figure"] == "Figure 6");
+    assert!(
+        lines
+            .clone()
+            .all(|line| line["points"].as_array().unwrap().len() == 128)
+    );
+    assert_eq!(lines.count(), 4);
+    assert!(
+        rows.iter()
+            .any(|row| row["lane"] == "HDMA" && row["system"] == "GMS-NP(HM)")
+    );
     let drawn = std::fs::read_to_string(place.folder.join("figures.svg")).unwrap();
     assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
     assert!(drawn.contains("Figure 5: ") && drawn.contains("GMS-NP(NM)"));

@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use mapwire_gms::RowSize;
 use mapwire_sim::hardware::Profile;
-use mapwire_sim::paper::{Cell, Options, PAPERS, Report, Table};
+use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Plot, Report, Table};
 use serde_json::{Map, Value, json};
 
 use super::{SimError, seed};
@@ -30,7 +30,7 @@ pub(crate) struct PaperArgs {
     /// Draw the paper's figures, ours, into this file (SVG)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// One JSON object a line: each constant, each cell of each table, each note
+    /// One JSON object a line: each constant, each cell of each table, each note, each line and span of the figures
     #[arg(long)]
     json: bool,
 }
@@ -70,8 +70,9 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
 fn in_json(paper: &str, report: &Report) -> String {
     let constants = report.profiles.iter().flat_map(constants);
     let cells = report.tables.iter().flat_map(cells);
+    let drawn = report.figures.iter().flat_map(drawn);
     let mut text = String::new();
-    for mut object in constants.chain(cells) {
+    for mut object in constants.chain(cells).chain(drawn) {
         object.insert("paper".to_owned(), json!(paper));
         text.push_str(&format!("{}\n", Value::Object(object)));
     }
@@ -133,4 +134,38 @@ fn cells(table: &Table) -> Vec<Map<String, Value>> {
     let notes = table.notes.iter();
     objects.extend(notes.map(|note| object(json!({ "table": table.name, "note": note }))));
     objects
+}
+
+/// An object for each line or span of a figure.
+fn drawn(figure: &Figure) -> Vec<Map<String, Value>> {
+    let name = figure.name;
+    match &figure.plot {
+        Plot::Lines(lines) => {
+            let of_line = |line: &mapwire_sim::paper::Line| {
+                let points = line.points.iter();
+                let points = points.map(|&(x, milli)| (x, milli as f64 / 1000.0));
+                let points: Vec<(i64, f64)> = points.collect();
+                object(
+                    json!({ "figure": name, "line": line.name, "unit": figure.y, "points": points }),
+                )
+            };
+            lines.iter().map(of_line).collect()
+        }
+        Plot::Spans(groups) => {
+            let spans = groups
+                .iter()
+                .flat_map(|group| group.spans.iter().map(|span| (&group.name, span)));
+            let of_span = |(system, span): (&String, &mapwire_sim::hardware::Span)| {
+                object(json!({
+                    "figure": name,
+                    "system": system,
+                    "lane": span.lane.name(),
+                    "what": span.label,
+                    "from_us": span.from_ps as f64 / 1e6,
+                    "to_us": span.to_ps as f64 / 1e6,
+                }))
+            };
+            spans.map(of_span).collect()
+        }
+    }
 }

@@ -92,8 +92,8 @@ impl Tables {
         Ok((figure, table))
     }
 
-    /// The first entry whose lookup takes longer on the NIC than on a host with cold caches, if DMA waits so long for its memory.
-    fn loses_to_cold_host(&self, wait_ps: Ps) -> Result<i64, MachineError> {
+    /// The last entry whose lookup is no slower on the NIC than on a host with cold caches, if DMA waits so long for its memory.
+    fn beats_cold_host(&self, wait_ps: Ps) -> Result<i64, MachineError> {
         let lookups = |placement| {
             let mut bench = self.bench(placement, HostState::Cold);
             bench.profile = bench.profile.with(Cost::BusWaitCold, wait_ps);
@@ -104,7 +104,7 @@ impl Tables {
             lookups(Placement::Host)?,
         );
         let first = from_place(PLACES, |at| nic[at].total_ps() > host[at].total_ps());
-        Ok(first.unwrap_or(PLACES as i64 + 1))
+        Ok(first.map_or(PLACES as i64, |place| place - 1))
     }
 
     /// Figure 6, and a table of what §4.4 and §4.5 say about it.
@@ -197,13 +197,12 @@ impl Tables {
             whole(96),
             Predicted,
         );
-        let loses = |wait_ps| self.loses_to_cold_host(wait_ps);
         let wait_ps = profile.of(Cost::BusWaitCold);
-        let (lost, lost_at_once) = (loses(wait_ps)?, loses(0)?);
+        let (of_use, at_once) = (self.beats_cold_host(wait_ps)?, self.beats_cold_host(0)?);
         row(
-            "entries scanned without any benefit left (C)",
+            "the NIC beats a cold host up to entry",
             "",
-            1000 * lost,
+            1000 * of_use,
             whole(96),
             Predicted,
         );
@@ -212,7 +211,7 @@ impl Tables {
             took[0][8] - took[1][8]
         ));
         table.note(&format!(
-            "Benefits end at entry {lost} because each row's DMA waits for the memory of a host with cold caches; if none waited, they would end at entry {lost_at_once}.",
+            "The NIC beats a cold host up to entry {of_use} only because each row's DMA waits for the memory of that host; if none waited, it would up to entry {at_once}.",
         ));
         table.note("The machine's lookup is shown without what it takes besides its entries (2.3 us), which §4.4 does not count.");
         let early: Vec<usize> = (0..first as usize).filter(better).collect();
