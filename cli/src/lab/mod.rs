@@ -17,7 +17,7 @@ mod generate;
 mod import;
 mod info;
 mod memory;
-mod output;
+pub(crate) mod output;
 mod report;
 mod study;
 mod tables;

@@ -11,11 +11,11 @@ use crate::stdio;
 
 /// Where a command writes what it finds: stdout, or a file that appears under its name when it is whole. A file is begun before
 /// traces are read, which may take hours: one that cannot be is told at once.
-pub(super) struct Output(Option<(PathBuf, WholeFile)>);
+pub(crate) struct Output(Option<(PathBuf, WholeFile)>);
 
 impl Output {
     /// Begins the file, if one is named, which must be none of the files that are read.
-    pub(super) fn begin(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, LabError> {
+    pub(crate) fn begin(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, LabError> {
         if let Some(path) = path {
             refuse_input(path, inputs)?;
         }
@@ -27,7 +27,7 @@ impl Output {
     }
 
     /// Writes all that there is to write.
-    pub(super) fn write(self, bytes: &[u8]) -> Result<(), LabError> {
+    pub(crate) fn write(self, bytes: &[u8]) -> Result<(), LabError> {
         let Some((path, mut file)) = self.0 else {
             return print(&String::from_utf8_lossy(bytes));
         };
@@ -39,7 +39,7 @@ impl Output {
 }
 
 /// Prints text to standard output; [`stdio::finish`] reports what could not be written.
-pub(super) fn print(text: &str) -> Result<(), LabError> {
+pub(crate) fn print(text: &str) -> Result<(), LabError> {
     stdio::print(format_args!("{text}"));
     Ok(())
 }
@@ -51,13 +51,13 @@ pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Columns of the terminal; a file has any number.
-pub(super) fn known_columns() -> usize {
+pub(crate) fn known_columns() -> usize {
     stdio::known_columns().unwrap_or(usize::MAX)
 }
 
 /// A table of at most so many `columns`, if need be in parts, each of which begins with the first `keys` columns. Those are to the
 /// left, all others to the right. A heading that has no room even alone is broken behind commas.
-pub(super) fn fitted(
+pub(crate) fn fitted(
     headings: &[&str],
     rows: &[Vec<String>],
     keys: usize,

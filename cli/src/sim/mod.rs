@@ -5,7 +5,9 @@
 //! | [`run`] | `mapwire sim run`: one seed, shrunk if it fails |
 //! | [`shared`] | the same of a shared memory |
 //! | [`vopr`] | `mapwire sim vopr`: new seeds for a time |
+//! | [`paper`] | `mapwire sim paper`: the machines that papers measured |
 
+mod paper;
 mod run;
 mod shared;
 mod vopr;
@@ -39,6 +41,14 @@ pub(crate) enum SimCommand {
         after_help = "Examples:\n  mapwire sim vopr --minutes 10\n  mapwire sim vopr --minutes 0.5 --nodes 16 --rules delay,pause --seed 1000\n  mapwire sim vopr --minutes 1 --workload shared"
     )]
     Vopr(vopr::VoprArgs),
+    /// Run the machine that a paper measured, and put our tables and figures beside the published ones
+    ///
+    /// The machine runs the protocol of mapwire; processors, DMA and wires take the time that the paper states. Each constant is told with its
+    /// source, and of each published figure whether it went into the machine (input) or came out of it (predicted).
+    #[command(
+        after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg"
+    )]
+    Paper(paper::PaperArgs),
 }
 
 /// What both commands draw runs by.
@@ -246,6 +256,7 @@ pub(crate) fn command(command: &SimCommand) -> ExitCode {
     let done = match command {
         SimCommand::Run(args) => run::command(args),
         SimCommand::Vopr(args) => vopr::command(args),
+        SimCommand::Paper(args) => paper::command(args),
     };
     done.unwrap_or_else(|error| {
         let code = if error.is::<mapwire_sim::RuleError>() {

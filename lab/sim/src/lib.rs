@@ -8,6 +8,8 @@
 pub mod canary;
 pub mod checks;
 pub mod cluster;
+pub mod hardware;
+pub mod paper;
 pub mod pump;
 pub mod random;
 pub mod replay;

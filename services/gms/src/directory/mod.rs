@@ -25,6 +25,8 @@ pub struct Scanned {
     pub rows: u64,
     /// Entries compared with a name.
     pub entries: u64,
+    /// Entries written.
+    pub written: u64,
 }
 
 /// No row is left for one more entry. The page counts as not in global memory.
@@ -41,6 +43,10 @@ pub struct Directory<R = PlainRows> {
     rows: R,
     /// The row read last.
     row: Vec<u8>,
+    /// Which one that is.
+    held: Option<u32>,
+    /// What the lookup before found, for the update that follows it.
+    found: Option<(PageName, Found)>,
     entries: usize,
     scanned: Scanned,
 }
@@ -52,6 +58,10 @@ struct At {
     place: usize,
 }
 
+/// The entry of a page and where it lies, or the last place of its chain that was looked at: the first that is empty, or, past its
+/// end, that of a full row.
+type Found = Result<(At, Entry), At>;
+
 impl<R: Rows> Directory<R> {
     /// An empty directory.
     #[must_use]
@@ -59,6 +69,8 @@ impl<R: Rows> Directory<R> {
         Self {
             row: vec![0; rows.size().bytes()],
             rows,
+            held: None,
+            found: None,
             entries: 0,
             scanned: Scanned::default(),
         }
@@ -88,17 +100,24 @@ impl<R: Rows> Directory<R> {
         self.scanned
     }
 
-    /// The entry of a page.
+    /// The entry of a page. Reads its row anew, whichever row was read last.
     pub fn lookup(&mut self, name: PageName, hash: PageHash) -> Option<Entry> {
-        self.find(name, hash).ok().map(|(_, entry)| entry)
+        self.held = None;
+        let found = self.find(name, hash);
+        self.found = Some((name, found));
+        found.ok().map(|(_, entry)| entry)
     }
 
-    /// Writes an entry in place of the page's old one, or as a new one; takes out the page if it has no copies.
+    /// Writes an entry in place of the page's old one, or as a new one; takes out the page if it has no copies. Behind a
+    /// [`lookup`](Self::lookup) of the same page it scans nothing.
     ///
     /// # Errors
     /// No room for a new entry.
     pub fn update(&mut self, entry: &Entry, hash: PageHash) -> Result<(), DirectoryFull> {
-        let found = self.find(entry.name(), hash);
+        let found = match self.found.take() {
+            Some((name, found)) if name == entry.name() => found,
+            _ => self.find(entry.name(), hash),
+        };
         match found {
             Ok((at, _)) if entry.copies().len() > 0 => self.write(at, Some(entry)),
             Ok((at, _)) => self.close(at, hash),
@@ -110,6 +129,7 @@ impl<R: Rows> Directory<R> {
 
     /// Shows each entry to `change`, and writes it back; takes out those that then have no copies.
     pub fn change_all(&mut self, mut change: impl FnMut(&mut Entry)) {
+        self.found = None;
         for primary in 0..self.rows.primary() {
             let mut row = Some(primary);
             let mut place = 0;
@@ -138,9 +158,7 @@ impl<R: Rows> Directory<R> {
         }
     }
 
-    /// The entry of a page and where it lies, or the last place of its chain that was looked at: the first that is empty, or, past
-    /// its end, that of a full row.
-    fn find(&mut self, name: PageName, hash: PageHash) -> Result<(At, Entry), At> {
+    fn find(&mut self, name: PageName, hash: PageHash) -> Found {
         let mut row = self.primary(hash);
         loop {
             self.fetch(row);
@@ -217,8 +235,11 @@ impl<R: Rows> Directory<R> {
     }
 
     fn fetch(&mut self, row: u32) {
-        self.scanned.rows += 1;
-        self.rows.read(row, &mut self.row);
+        if self.held != Some(row) {
+            self.scanned.rows += 1;
+            self.rows.read(row, &mut self.row);
+            self.held = Some(row);
+        }
     }
 
     fn bytes_at(&self, place: usize) -> [u8; ENTRY_BYTES] {
@@ -239,6 +260,8 @@ impl<R: Rows> Directory<R> {
     }
 
     fn write_bytes(&mut self, at: At, bytes: &[u8; ENTRY_BYTES]) {
+        debug_assert_eq!(self.held, Some(at.row), "the row read last is written");
+        self.scanned.written += 1;
         self.row[at.place * ENTRY_BYTES..][..ENTRY_BYTES].copy_from_slice(bytes);
         self.rows.write(at.row, at.place, bytes);
     }

@@ -115,3 +115,20 @@ fn a_lookup_counts_the_rows_and_entries_that_it_scans() {
     assert_eq!(after.rows - before.rows, 2);
     assert_eq!(after.entries - before.entries, 11);
 }
+
+#[test]
+fn an_update_behind_a_lookup_scans_nothing_and_writes_one_entry() {
+    let mut directory = Directory::new(PlainRows::new(RowSize::Eight, 2 * 256));
+    for page in 0..12 {
+        directory.update(&entry(page, &[1]), PageHash(0)).unwrap();
+    }
+    let before = directory.scanned();
+    let mut found = directory.lookup(name(10), PageHash(0)).unwrap();
+    assert!(found.add(NodeId(2)));
+    directory.update(&found, PageHash(0)).unwrap();
+    let after = directory.scanned();
+    assert_eq!(after.rows - before.rows, 2);
+    assert_eq!(after.entries - before.entries, 11);
+    assert_eq!(after.written - before.written, 1);
+    assert_eq!(directory.lookup(name(10), PageHash(0)), Some(found));
+}

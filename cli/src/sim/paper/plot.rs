@@ -1,0 +1,192 @@
+//! Figures as one SVG drawing.
+
+use std::fmt::Write;
+
+use mapwire_sim::hardware::Lane;
+use mapwire_sim::paper::{Figure, Group, Line, Plot};
+
+const WIDTH: f64 = 900.0;
+/// Room to the left of the axes.
+const LEFT: f64 = 110.0;
+/// Room to the right of them.
+const RIGHT: f64 = 20.0;
+/// Height of the lines' part.
+const HEIGHT: f64 = 360.0;
+/// Height of a lane of spans.
+const LANE: f64 = 20.0;
+const COLOURS: [&str; 6] = [
+    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
+];
+
+/// A drawing of all figures, one below the other.
+pub(super) fn draw(figures: &[Figure]) -> String {
+    let mut body = String::new();
+    let mut top = 10.0;
+    for figure in figures {
+        let title = format!("{}: {}", figure.name, figure.caption);
+        text(&mut body, (LEFT, top + 14.0), "start", &title);
+        top = match &figure.plot {
+            Plot::Spans(groups) => spans(&mut body, top + 26.0, groups, figure.x),
+            Plot::Lines(lines) => curves(&mut body, top + 26.0, lines, (figure.x, figure.y)),
+        };
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{body}</svg>\n"
+    )
+}
+
+fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn text(to: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
+    let words = escaped(words);
+    let _ = writeln!(
+        to,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
+    );
+}
+
+/// A line, from and to.
+fn stroke(to: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    let _ = writeln!(
+        to,
+        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#999\"/>"
+    );
+}
+
+/// The smallest of 1, 2, 5 times a power of ten that divides `most` into ten parts or fewer.
+fn tick(most: f64) -> f64 {
+    let mut step = 1.0;
+    for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
+        if most / step <= 10.0 {
+            break;
+        }
+        step *= factor;
+    }
+    step
+}
+
+/// A horizontal axis from 0 to `most` at height `y`.
+fn axis(to: &mut String, y: f64, most: f64, words: &str) {
+    stroke(to, (LEFT, y), (WIDTH - RIGHT, y));
+    let step = tick(most);
+    let mut at = 0.0;
+    while at <= most {
+        let x = LEFT + (WIDTH - LEFT - RIGHT) * at / most;
+        stroke(to, (x, y), (x, y + 4.0));
+        text(to, (x, y + 17.0), "middle", &format!("{at}"));
+        at += step;
+    }
+    text(to, ((LEFT + WIDTH) / 2.0, y + 34.0), "middle", words);
+}
+
+/// What parts did, a row each. Gives the bottom.
+fn spans(to: &mut String, top: f64, groups: &[Group], words: &str) -> f64 {
+    let ends = groups.iter().flat_map(|group| &group.spans);
+    let most = ends.map(|span| span.to_ps).max().unwrap_or(1) as f64 / 1e6;
+    let x = |ps: u64| LEFT + (WIDTH - LEFT - RIGHT) * (ps as f64 / 1e6) / most;
+    let mut y = top;
+    for group in groups {
+        text(to, (LEFT, y + 14.0), "start", &group.name);
+        y += LANE;
+        for (lane, colour) in Lane::ALL.into_iter().zip(COLOURS) {
+            text(to, (LEFT - 8.0, y + 14.0), "end", lane.name());
+            for span in group.spans.iter().filter(|span| span.lane == lane) {
+                let (from, width) = (x(span.from_ps), x(span.to_ps) - x(span.from_ps));
+                let label = escaped(span.label);
+                let _ = writeln!(
+                    to,
+                    "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{colour}\" stroke=\"white\" stroke-width=\"0.5\"><title>{label}</title></rect>",
+                    y + 2.0,
+                    LANE - 4.0
+                );
+            }
+            y += LANE;
+        }
+        y += 6.0;
+    }
+    axis(to, y, most, words);
+    y + 60.0
+}
+
+/// Lines with their names. Gives the bottom.
+fn curves(to: &mut String, top: f64, lines: &[Line], (x_words, y_words): (&str, &str)) -> f64 {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let most_x = points().map(|point| point.0).max().unwrap_or(1).max(1) as f64;
+    let most_y = points().map(|point| point.1).max().unwrap_or(1).max(1) as f64 / 1000.0;
+    let bottom = top + HEIGHT;
+    let x = |value: i64| LEFT + (WIDTH - LEFT - RIGHT) * value as f64 / most_x;
+    let y = |value: f64| bottom - HEIGHT * value / most_y;
+    let step = tick(most_y);
+    let mut at = 0.0;
+    while at <= most_y {
+        stroke(to, (LEFT - 4.0, y(at)), (LEFT, y(at)));
+        text(to, (LEFT - 8.0, y(at) + 4.0), "end", &format!("{at}"));
+        at += step;
+    }
+    stroke(to, (LEFT, top), (LEFT, bottom));
+    text(to, (LEFT - 70.0, (top + bottom) / 2.0), "middle", y_words);
+    axis(to, bottom, most_x, x_words);
+    for (number, (line, colour)) in lines.iter().zip(COLOURS.into_iter().cycle()).enumerate() {
+        let path = line.points.iter().map(|&(at, milli)| {
+            let value = milli as f64 / 1000.0;
+            format!("{:.1},{:.1}", x(at), y(value))
+        });
+        let path = path.collect::<Vec<_>>().join(" ");
+        let _ = writeln!(
+            to,
+            "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"
+        );
+        let height = top + 16.0 * (number as f64 + 1.0);
+        let _ = writeln!(
+            to,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>",
+            LEFT + 16.0,
+            height - 9.0
+        );
+        text(to, (LEFT + 32.0, height), "start", &line.name);
+    }
+    bottom + 60.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_ten_parts_or_fewer() {
+        for (most, step) in [
+            (8.0, 1.0),
+            (27.0, 5.0),
+            (160.0, 20.0),
+            (41.3, 5.0),
+            (1000.0, 100.0),
+        ] {
+            assert_eq!(tick(most), step, "{most}");
+        }
+    }
+
+    #[test]
+    fn a_drawing_has_every_line_and_no_stray_markup() {
+        let line = |name: &str| Line {
+            name: name.to_owned(),
+            points: vec![(1, 1_000), (2, 3_000)],
+        };
+        let figure = Figure {
+            name: "Figure 9",
+            caption: "a < b & c".to_owned(),
+            x: "entries",
+            y: "us",
+            plot: Plot::Lines(vec![line("one"), line("two")]),
+        };
+        let drawn = draw(&[figure]);
+        assert_eq!(drawn.matches("<polyline").count(), 2);
+        assert!(
+            drawn.contains("a &lt; b &amp; c")
+                && drawn.contains("points=\"495.0,276.0 880.0,36.0\""),
+            "{drawn}"
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! A report as text.
+
+use mapwire_sim::hardware::Profile;
+use mapwire_sim::paper::{Cell, Paper, Report, Role, Table};
+
+use crate::lab::output::fitted;
+use crate::stdio::wrapped;
+
+/// All of it, no line longer than `columns` where that can be.
+pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
+    let about = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
+    let mut text = format!(
+        "{}\n\n{}\n",
+        wrapped(paper.title, 0, columns),
+        wrapped(about, 0, columns)
+    );
+    for profile in &report.profiles {
+        text.push('\n');
+        text.push_str(&machine(profile, columns));
+    }
+    for table in &report.tables {
+        text.push('\n');
+        text.push_str(&one(table, columns));
+    }
+    text
+}
+
+fn machine(profile: &Profile, columns: usize) -> String {
+    let rows: Vec<Vec<String>> = profile
+        .constants()
+        .iter()
+        .map(|row| {
+            let value = match row.cost.is_bytes() {
+                true => format!("{} bytes", row.value),
+                false => format!("{} us", decimal(row.value, 1_000_000)),
+            };
+            let words = [
+                format!("{:?}", row.cost),
+                value,
+                row.origin.word().to_owned(),
+            ];
+            [&words[..], &[row.source.to_owned()]].concat()
+        })
+        .collect();
+    let headings = ["constant", "value", "origin", "source"];
+    let table = fitted(&headings, &rows, headings.len(), columns);
+    let kilobytes = profile.nic_table_bytes >> 10;
+    let name = profile.name;
+    format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n{table}")
+}
+
+/// A number of parts, of which so many are one, without zeros at the end.
+fn decimal(parts: u64, of: u64) -> String {
+    let digits = of.ilog10() as usize;
+    let text = format!("{}.{:0digits$}", parts / of, parts % of);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Thousandths, to two decimals, or none if it is whole.
+fn thousandths(milli: i64) -> String {
+    match milli % 1000 {
+        0 => (milli / 1000).to_string(),
+        _ => {
+            let hundredths = (milli.abs() + 5) / 10;
+            let sign = if milli < 0 { "-" } else { "" };
+            format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
+        }
+    }
+}
+
+fn ours(cell: &Cell) -> String {
+    cell.milli.map_or_else(|| "-".to_owned(), thousandths)
+}
+
+/// The difference, with a star where a prediction is off by more than 10 %.
+fn difference(cell: &Cell) -> String {
+    let Some(tenths) = cell.difference() else {
+        return String::new();
+    };
+    let sign = if tenths < 0 { '-' } else { '+' };
+    let size = tenths.abs();
+    let is_off = size > 100 && cell.role == Role::Predicted && !cell.is_same();
+    let star = if is_off { "*" } else { "" };
+    format!("{star}{sign}{}.{} %", size / 10, size % 10)
+}
+
+fn one(table: &Table, columns: usize) -> String {
+    let unit = match table.unit {
+        "" => String::new(),
+        unit => format!(" ({unit})"),
+    };
+    let mut text = wrapped(
+        &format!("{}: {}{unit}", table.name, table.caption),
+        2,
+        columns,
+    );
+    text.push('\n');
+    let is_compared = |cell: &Cell| cell.published.is_some();
+    let compares = table
+        .rows
+        .iter()
+        .any(|row| row.cells.iter().any(is_compared));
+    text.push_str(&match compares {
+        true => beside(table, columns),
+        false => grid(table, columns),
+    });
+    for note in &table.notes {
+        text.push_str(&format!("  * {}\n", wrapped(note, 4, columns)));
+    }
+    text
+}
+
+/// A line for each figure that the paper has.
+fn beside(table: &Table, columns: usize) -> String {
+    let names_column = table.columns.len() > 1;
+    let mut headings = table.keys.clone();
+    if names_column {
+        headings.push("what");
+    }
+    let keys = headings.len();
+    headings.extend(["ours", "paper", "difference", "role"]);
+    let mut rows = Vec::new();
+    for row in &table.rows {
+        for (column, cell) in table.columns.iter().zip(&row.cells) {
+            let Some(published) = cell.published else {
+                continue;
+            };
+            let mut line = row.keys.clone();
+            if names_column {
+                line.push(column.clone());
+            }
+            let role = cell.role.word().to_owned();
+            let theirs = thousandths(published.milli);
+            line.extend([ours(cell), theirs, difference(cell), role]);
+            rows.push(line);
+        }
+    }
+    fitted(&headings, &rows, keys, columns)
+}
+
+/// Rows and columns as they are.
+fn grid(table: &Table, columns: usize) -> String {
+    let names = table.columns.iter().map(String::as_str);
+    let headings: Vec<&str> = table.keys.iter().copied().chain(names).collect();
+    let cells = |row: &mapwire_sim::paper::Row| {
+        let keys = row.keys.iter().cloned();
+        keys.chain(row.cells.iter().map(ours)).collect()
+    };
+    let rows: Vec<Vec<String>> = table.rows.iter().map(cells).collect();
+    fitted(&headings, &rows, table.keys.len(), columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use mapwire_sim::paper::Published;
+
+    use super::*;
+
+    fn cell(milli: i64, role: Role) -> Cell {
+        let published = Published {
+            milli: 10_000,
+            digit_milli: 1000,
+        };
+        Cell::beside(milli, published, role)
+    }
+
+    #[test]
+    fn a_prediction_that_is_off_by_more_than_a_tenth_has_a_star() {
+        assert_eq!(difference(&cell(11_200, Role::Predicted)), "*+12.0 %");
+        assert_eq!(difference(&cell(8_000, Role::Input)), "-20.0 %");
+        assert_eq!(difference(&cell(10_900, Role::Predicted)), "+9.0 %");
+        assert_eq!(difference(&Cell::new(1)), "");
+    }
+
+    #[test]
+    fn ours_stand_beside_the_published_figures() {
+        let mut table = Table::new("Table 9", "what there is", "us", &["state"], &["GMS"]);
+        table.row(&["I"], vec![cell(9_500, Role::Predicted)]);
+        table.note("of which more");
+        let wanted = "Table 9: what there is (us)\n\
+                      state  ours  paper  difference       role\n\
+                      I      9.50     10      -5.0 %  predicted\n  \
+                      * of which more\n";
+        assert_eq!(one(&table, usize::MAX), wanted);
+    }
+
+    #[test]
+    fn constants_have_as_many_digits_as_they_need() {
+        assert_eq!(decimal(6_250, 1_000_000), "0.00625");
+        assert_eq!(decimal(4_000_000, 1_000_000), "4");
+        assert_eq!(thousandths(-1_250), "-1.25");
+    }
+}

@@ -1,0 +1,62 @@
+//! `mapwire sim paper`: the machines that papers measured.
+
+mod common;
+
+use common::{Place, json_rows};
+
+#[test]
+fn a_papers_figures_come_with_the_published_ones_and_are_drawn() {
+    let place = Place::new();
+    let args = ["sim", "paper", "gms-np", "--json", "--plot", "figures.svg"];
+    let rows = json_rows(&place.run(&args).code(0));
+    let origins = rows.iter().filter_map(|row| row["origin"].as_str());
+    assert!(origins.clone().any(|origin| origin == "input"));
+    assert!(origins.clone().any(|origin| origin == "derived"));
+    let sources = rows.iter().filter(|row| row["constant"].is_string());
+    assert!(sources.clone().all(|row| row["source"].as_str() > Some("")));
+    let cell = |table: &str, system: &str, column: &str| {
+        rows.iter().find(|row| {
+            row["table"] == table && row["keys"]["system"] == system && row["column"] == column
+        })
+    };
+    let lookup = cell("Table 1", "GMS-NP(HM)", "total").unwrap();
+    assert_eq!(
+        (&lookup["published"], &lookup["role"]),
+        (&13.5.into(), &"predicted".into())
+    );
+    assert_eq!(lookup["difference_percent"], -4.9, "{lookup}");
+    for table in ["Row sizes", "Nodes", "Skew", "Break-even"] {
+        let new = rows
+            .iter()
+            .filter(|row| row["table"] == table && row["role"] == "new");
+        assert!(new.count() > 5, "{table}");
+    }
+    let lines = rows.iter().filter(|row| row["figure"] == "Figure 6");
+    assert!(
+        lines
+            .clone()
+            .all(|line| line["points"].as_array().unwrap().len() == 128)
+    );
+    assert_eq!(lines.count(), 4);
+    assert!(
+        rows.iter()
+            .any(|row| row["lane"] == "HDMA" && row["system"] == "GMS-NP(HM)")
+    );
+    let drawn = std::fs::read_to_string(place.folder.join("figures.svg")).unwrap();
+    assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+    assert!(drawn.contains("Figure 5: ") && drawn.contains("GMS-NP(NM)"));
+    assert_eq!(drawn.matches("<polyline").count(), 4);
+}
+
+#[test]
+fn a_paper_or_row_size_that_is_not_known_is_refused_with_those_that_are() {
+    let place = Place::new();
+    let said = place.run(&["sim", "paper", "vmmc"]).code(2).err();
+    assert!(said.contains("gms-np"), "{said}");
+    let args = ["sim", "paper", "gms-np", "--row-size", "16"];
+    let said = place.run(&args).code(2).err();
+    assert!(said.contains("rows have 8, 32 or 64 entries"), "{said}");
+    let args = ["sim", "paper", "gms-np", "--plot", "none/figures.svg"];
+    let said = place.run(&args).code(1).err();
+    assert!(said.contains("none/figures.svg"), "{said}");
+}

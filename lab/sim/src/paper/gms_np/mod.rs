@@ -1,0 +1,61 @@
+//! GMS-NP: the page directory of global memory on hosts and on NICs.
+//!
+//! | module | |
+//! |---|---|
+//! | `constants` | the machines, each constant with its source |
+//! | `bench` | one requesting, one directory, one storing node |
+//! | `crowd` | many nodes, each in all roles |
+//! | `tables`, `figures` | the paper's, ours beside the published |
+//! | `assumed` | how much constants matter that nobody states |
+//! | `operations` | what each operation takes the directory node |
+//! | `beyond` | what the paper did not ask |
+
+mod assumed;
+mod bench;
+mod beyond;
+mod constants;
+mod crowd;
+mod figures;
+mod operations;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use super::{Options, Paper, Report};
+use crate::hardware::MachineError;
+use tables::Tables;
+
+pub use constants::{smart_nic, testbed};
+
+/// The paper.
+pub const PAPER: Paper = Paper {
+    name: "gms-np",
+    title: "Coady, Ong, Feeley: Using Embedded Network Processors to Implement Global Memory Management in a Workstation Cluster (1999)",
+    run,
+};
+
+/// Runs all tables and figures.
+///
+/// # Errors
+/// The global memory refuses what a run does.
+pub fn run(options: &Options) -> Result<Report, MachineError> {
+    let tables = Tables {
+        profile: testbed(),
+        row_size: options.row_size,
+        seed: options.seed,
+    };
+    let mut all = tables.all()?;
+    let mut figures = Vec::new();
+    for (figure, table) in [tables.figure_5()?, tables.figure_6()?] {
+        figures.push(figure);
+        all.push(table);
+    }
+    all.push(tables.assumed()?);
+    all.push(tables.operations()?);
+    all.extend(tables.beyond()?);
+    Ok(Report {
+        profiles: vec![testbed(), smart_nic()],
+        tables: all,
+        figures,
+    })
+}

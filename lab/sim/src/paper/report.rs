@@ -1,0 +1,248 @@
+//! What a run of a paper's machine gives. All numbers are whole thousandths, so that they are the same on every platform.
+
+use crate::hardware::{Profile, Span};
+
+/// What part a published figure has in a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The machine's constants were taken from it: that ours agrees says nothing.
+    Input,
+    /// Ours follows from other figures.
+    Predicted,
+    /// The paper has no such figure.
+    New,
+}
+
+impl Role {
+    /// One word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Predicted => "predicted",
+            Self::New => "new",
+        }
+    }
+}
+
+/// A figure that a paper prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// In thousandths.
+    pub milli: i64,
+    /// Thousandths of the last digit that is printed.
+    pub digit_milli: i64,
+}
+
+/// One figure of ours, with the published one if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Ours in thousandths; `None` if there is none.
+    pub milli: Option<i64>,
+    /// The paper's.
+    pub published: Option<Published>,
+    /// What part the paper's has.
+    pub role: Role,
+}
+
+impl Cell {
+    /// A figure that the paper does not have.
+    #[must_use]
+    pub const fn new(milli: i64) -> Self {
+        Self {
+            milli: Some(milli),
+            published: None,
+            role: Role::New,
+        }
+    }
+
+    /// No figure.
+    pub const NONE: Self = Self {
+        milli: None,
+        published: None,
+        role: Role::New,
+    };
+
+    /// A figure beside the published one.
+    #[must_use]
+    pub const fn beside(milli: i64, published: Published, role: Role) -> Self {
+        Self {
+            milli: Some(milli),
+            published: Some(published),
+            role,
+        }
+    }
+
+    /// By how many tenths of a percent ours is more than the published figure.
+    #[must_use]
+    pub fn difference(&self) -> Option<i64> {
+        let (ours, theirs) = (self.milli?, self.published?.milli);
+        (theirs != 0).then(|| {
+            let twice = (ours - theirs) * 2000 / theirs;
+            (twice + twice.signum()) / 2
+        })
+    }
+
+    /// Whether ours, in as many digits as the paper prints, is the same.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        let (Some(ours), Some(theirs)) = (self.milli, self.published) else {
+            return false;
+        };
+        2 * (ours - theirs.milli).abs() <= theirs.digit_milli
+    }
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What tells it from others.
+    pub keys: Vec<String>,
+    /// A cell for each column.
+    pub cells: Vec<Cell>,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// `Table 1`, or what a new one is about.
+    pub name: &'static str,
+    /// What it shows.
+    pub caption: String,
+    /// Unit of the cells.
+    pub unit: &'static str,
+    /// Names of the keys.
+    pub keys: Vec<&'static str>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(
+        name: &'static str,
+        caption: &str,
+        unit: &'static str,
+        keys: &[&'static str],
+        columns: &[&str],
+    ) -> Self {
+        Self {
+            name,
+            caption: caption.to_owned(),
+            unit,
+            keys: keys.to_vec(),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Appends a row.
+    pub fn row(&mut self, keys: &[&str], cells: Vec<Cell>) {
+        debug_assert_eq!(
+            (keys.len(), cells.len()),
+            (self.keys.len(), self.columns.len())
+        );
+        let keys = keys.iter().map(|&key| key.to_owned()).collect();
+        self.rows.push(Row { keys, cells });
+    }
+
+    /// Appends a note.
+    pub fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+
+    /// The cell of the row with these keys.
+    #[must_use]
+    pub fn cell(&self, keys: &[&str], column: &str) -> Option<Cell> {
+        let row = self.rows.iter().find(|row| row.keys == keys)?;
+        let at = self.columns.iter().position(|name| name == column)?;
+        row.cells.get(at).copied()
+    }
+}
+
+/// A line of a plot: points of whole numbers and thousandths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What it is.
+    pub name: String,
+    /// Its points.
+    pub points: Vec<(i64, i64)>,
+}
+
+/// Spans of one system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Which system.
+    pub name: String,
+    /// What its parts did, from time 0 on.
+    pub spans: Vec<Span>,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plot {
+    /// Lines.
+    Lines(Vec<Line>),
+    /// What parts did when.
+    Spans(Vec<Group>),
+}
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// `Figure 5`.
+    pub name: &'static str,
+    /// What it shows.
+    pub caption: String,
+    /// What the horizontal axis counts.
+    pub x: &'static str,
+    /// What the vertical axis counts; nothing for spans.
+    pub y: &'static str,
+    /// What is drawn.
+    pub plot: Plot,
+}
+
+/// All that a run gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The machines, with the origin of each constant.
+    pub profiles: Vec<Profile>,
+    /// Tables, the paper's first.
+    pub tables: Vec<Table>,
+    /// Figures.
+    pub figures: Vec<Figure>,
+}
+
+impl Report {
+    /// The table of this name.
+    #[must_use]
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_rounded_to_tenths_of_a_percent() {
+        let cell = |ours, theirs| {
+            let published = Published {
+                milli: theirs,
+                digit_milli: 100,
+            };
+            Cell::beside(ours, published, Role::Predicted)
+        };
+        assert_eq!(cell(13_300, 13_500).difference(), Some(-15));
+        assert_eq!(cell(110, 100).difference(), Some(100));
+        assert_eq!(cell(5, 0).difference(), None);
+        assert!(cell(13_540, 13_500).is_same() && !cell(13_560, 13_500).is_same());
+    }
+}
