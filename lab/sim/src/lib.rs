@@ -8,11 +8,13 @@
 pub mod canary;
 pub mod checks;
 pub mod cluster;
+pub mod global;
 pub mod pump;
 pub mod random;
 pub mod replay;
 pub mod rules;
 pub mod scenario;
+mod segments;
 pub mod shared;
 pub mod shrink;
 pub mod workload;
