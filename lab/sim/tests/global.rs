@@ -19,6 +19,7 @@ fn every_page_read_is_the_page_last_written_under_faults() {
     let n: u64 = std::env::var("N").map_or(100, |text| text.parse().unwrap());
     let rules = std::env::var("R").unwrap_or("none".into());
     let mut bad = 0;
+    let mut sum = mapwire_sim::global::Seen::default();
     for seed in first..first + n {
         let outcome = run(seed, &rules, None);
         if let Some(v) = &outcome.violation {
@@ -26,8 +27,26 @@ fn every_page_read_is_the_page_last_written_under_faults() {
             println!("seed {seed}: {v:?}");
         }
         if n == 1 {
+            let wanted = GlobalWanted { rules: parse_rules(&rules).unwrap(), ..GlobalWanted::default() };
+            println!("{}", GlobalScenario::draw(seed, &wanted));
             println!("{outcome:?}");
         }
+        sum.add(&outcome.seen);
     }
-    println!("bad {bad}");
+    println!("bad {bad} {sum:?}");
+}
+
+#[test]
+fn canaries() {
+    for (name, canary) in GlobalCanary::ALL {
+        for rules in ["none", "delay,pause", "all"] {
+            let mut found = vec![];
+            for seed in 0..100 {
+                if let Some((_, v)) = run(seed, rules, Some(canary)).violation {
+                    found.push((seed, v.check));
+                }
+            }
+            println!("{name} {rules}: {} {:?}", found.len(), found.iter().take(6).collect::<Vec<_>>());
+        }
+    }
 }

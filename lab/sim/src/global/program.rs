@@ -37,6 +37,43 @@ pub struct Seen {
     pub crashed: u64,
 }
 
+impl Seen {
+    /// All counts, in order.
+    #[must_use]
+    pub const fn counts(&self) -> [u64; 12] {
+        [
+            self.pages,
+            self.here,
+            self.absent,
+            self.from_disk,
+            self.stored,
+            self.stored_twice,
+            self.refused,
+            self.dropped,
+            self.shrunk,
+            self.joined,
+            self.left,
+            self.crashed,
+        ]
+    }
+
+    /// Adds what happened in another run.
+    pub fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.here += other.here;
+        self.absent += other.absent;
+        self.from_disk += other.from_disk;
+        self.stored += other.stored;
+        self.stored_twice += other.stored_twice;
+        self.refused += other.refused;
+        self.dropped += other.dropped;
+        self.shrunk += other.shrunk;
+        self.joined += other.joined;
+        self.left += other.left;
+        self.crashed += other.crashed;
+    }
+}
+
 impl Programs {
     /// The program of a node does something.
     pub(super) fn act(&mut self, cluster: &mut Cluster, node: NodeId, seed: u64) {
@@ -49,7 +86,7 @@ impl Programs {
                 self.get(cluster, node, name, keep);
             }
             80..=84 => self.discard(cluster, node, &mut random),
-            85..=92 if random.chance(40) => self.donate(cluster, node, &mut random),
+            85..=92 if random.chance(30) => self.donate(cluster, node, &mut random),
             93..=99 if self.shape.moves => self.join_or_leave(cluster, node, &mut random),
             _ => {}
         }
@@ -71,7 +108,7 @@ impl Programs {
         let is_member = self
             .gms(cluster, node)
             .is_some_and(|gms| gms.map().members().contains(node));
-        if is_member && random.chance(30) {
+        if is_member && random.chance(15) {
             // The outcome may be there at once.
             self.programs[at].is_leaving = true;
             let left = self.call(cluster, node, |gms, now_ns| gms.leave(now_ns));

@@ -162,13 +162,13 @@ impl GlobalScenario {
             let is_had = !stores_by_nic || rule.name != "refuse-pins";
             is_borne && is_had && rule.name != "restart"
         };
-        let calls = random.spread(50, 1_500) as u32;
+        let calls = random.spread(100, 2_000) as u32;
         Self {
             seed,
             shape,
             cluster,
             rules: wanted.rules.iter().filter(stays).copied().collect(),
-            heal_ns: random.spread(500_000, 50_000_000),
+            heal_ns: random.spread(4_000_000, 60_000_000),
             calls: wanted.calls.unwrap_or(calls),
             stores_by_nic,
             canary: wanted.canary,
