@@ -27,7 +27,10 @@ fn every_page_read_is_the_page_last_written_under_faults() {
             println!("seed {seed}: {v:?}");
         }
         if n == 1 {
-            let wanted = GlobalWanted { rules: parse_rules(&rules).unwrap(), ..GlobalWanted::default() };
+            let wanted = GlobalWanted {
+                rules: parse_rules(&rules).unwrap(),
+                ..GlobalWanted::default()
+            };
             println!("{}", GlobalScenario::draw(seed, &wanted));
             println!("{outcome:?}");
         }
@@ -46,7 +49,11 @@ fn canaries() {
                     found.push((seed, v.check));
                 }
             }
-            println!("{name} {rules}: {} {:?}", found.len(), found.iter().take(6).collect::<Vec<_>>());
+            println!(
+                "{name} {rules}: {} {:?}",
+                found.len(),
+                found.iter().take(6).collect::<Vec<_>>()
+            );
         }
     }
 }

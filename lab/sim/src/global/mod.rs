@@ -31,7 +31,7 @@ const PROCESS: ProcessId = ProcessId(0);
 /// Where the frames begin in each process: apart from where other services have their memory.
 const FRAMES_ADDRESS: u64 = FIRST_ADDRESS + (1 << 20);
 /// Frames that a program uses.
-const OWN_FRAMES: u32 = 8;
+const OWN_FRAMES: u32 = 16;
 
 /// A run of global memory that cannot be made.
 #[derive(Debug, Error)]
@@ -250,11 +250,33 @@ impl Programs {
             if let Some(operation) = program.operations.values().next() {
                 if std::env::var("DBG").is_ok() && cluster.now_ns() > 10_000_000_000 {
                     for n in self.nodes() {
-                        println!("{n} alive {} leaving {} : {:#?}", self.is_alive(n), self.programs[usize::from(n.0)].is_leaving,
-                            self.gms(cluster, n).map(|g| (format!("{:?}", g.map().members().iter().collect::<Vec<_>>()), g.map().version(), g.is_settled(), g.under_way(), g.frame_uses())));
-                        println!("node gone: {:?}", self.nodes().map(|m| cluster.node(n).is_gone(m)).collect::<Vec<_>>());
+                        println!(
+                            "{n} alive {} leaving {} : {:#?}",
+                            self.is_alive(n),
+                            self.programs[usize::from(n.0)].is_leaving,
+                            self.gms(cluster, n).map(|g| (
+                                format!("{:?}", g.map().members().iter().collect::<Vec<_>>()),
+                                g.map().version(),
+                                g.is_settled(),
+                                g.under_way(),
+                                g.frame_uses()
+                            ))
+                        );
+                        println!(
+                            "node gone: {:?}",
+                            self.nodes()
+                                .map(|m| cluster.node(n).is_gone(m))
+                                .collect::<Vec<_>>()
+                        );
                     }
-                    println!("{}", std::env::var("DBG").map_or(String::new(), |d| if d == "2" { format!("{:?}", self.gms(cluster, node)) } else { String::new() }));
+                    println!(
+                        "{}",
+                        std::env::var("DBG").map_or(String::new(), |d| if d == "2" {
+                            format!("{:?}", self.gms(cluster, node))
+                        } else {
+                            String::new()
+                        })
+                    );
                 }
                 return Err(liveness::still_waits(at, format!("{operation:?}")));
             }

@@ -78,22 +78,34 @@ impl Programs {
     /// The program of a node does something.
     pub(super) fn act(&mut self, cluster: &mut Cluster, node: NodeId, seed: u64) {
         let mut random = Random::new(seed);
+        // One that is no member can do nothing else.
+        let is_outside = !self.programs[usize::from(node.0)].has_joined && random.chance(20);
+        if random.chance(self.shape.moves_percent) || is_outside {
+            return self.join_or_leave(cluster, node, &mut random);
+        }
         match random.below(100) {
-            0..=39 => self.put(cluster, node, &mut random),
-            40..=79 => {
-                let name = self.choose(node, &mut random);
+            0..=46 => self.put(cluster, node, &mut random),
+            47..=92 => {
+                // Mostly one that should be there.
+                let names = [(); 3].map(|()| self.choose(node, &mut random));
+                let is_there = |name: &&PageName| {
+                    self.truths
+                        .get(name)
+                        .is_some_and(|truth| truth.must_be_there)
+                };
+                let name = *names.iter().find(is_there).unwrap_or(&names[0]);
                 let keep = random.chance(50);
                 self.get(cluster, node, name, keep);
             }
-            80..=84 => self.discard(cluster, node, &mut random),
-            85..=92 if random.chance(30) => self.donate(cluster, node, &mut random),
-            93..=99 if self.shape.moves => self.join_or_leave(cluster, node, &mut random),
-            _ => {}
+            93..=96 => self.discard(cluster, node, &mut random),
+            _ => self.donate(cluster, node, &mut random),
         }
     }
 
     pub(super) fn donate(&mut self, cluster: &mut Cluster, node: NodeId, random: &mut Random) {
-        let frames = random.below(u64::from(self.shape.pool_frames) + 1) as u32;
+        let most = u64::from(self.shape.pool_frames);
+        let least = if random.chance(70) { most / 2 } else { 0 };
+        let frames = random.within(least, most) as u32;
         // A node that leaves donates nothing.
         let _ = self.call(cluster, node, |gms, now_ns| gms.donate(now_ns, frames));
     }
@@ -108,7 +120,7 @@ impl Programs {
         let is_member = self
             .gms(cluster, node)
             .is_some_and(|gms| gms.map().members().contains(node));
-        if is_member && random.chance(15) {
+        if is_member && random.chance(40) {
             // The outcome may be there at once.
             self.programs[at].is_leaving = true;
             let left = self.call(cluster, node, |gms, now_ns| gms.leave(now_ns));
@@ -125,7 +137,7 @@ impl Programs {
             inode: 2,
             generation: 3,
         };
-        match random.chance(30) {
+        match random.chance(15) {
             true => PageName::new(&shared, random.below(self.shape.shared_pages)),
             false => own_page(node, random.below(self.shape.pages)),
         }

@@ -28,6 +28,8 @@ const DEAD_AFTER_NS: u64 = 300_000_000;
 const FIRST_LOOK_NS: u64 = 30_000_000;
 /// By when all must be at rest: epochs that nobody begins are begun by then, and dead nodes noticed.
 const REST_NS: u64 = 20_000_000_000;
+/// When the last fault ends, at the latest: no link takes a node for dead by then.
+const LONGEST_NS: u64 = 60_000_000;
 /// Between the reads of two pages, at the end.
 const READ_NS: u64 = 2_000_000;
 /// A call that finds the memory not imported yet is made so much later.
@@ -53,12 +55,14 @@ pub struct GlobalShape {
     pub pages: u64,
     /// Pages that all share.
     pub shared_pages: u64,
+    /// Operations of each kind that a node may have under way.
+    pub requests: u16,
     /// Bytes of each node's part of the directory.
     pub directory_bytes: usize,
     /// Of 100 putpages, those of a page that is on permanent storage.
     pub on_disk_percent: u64,
-    /// Nodes join and leave.
-    pub moves: bool,
+    /// Of 100 calls, those that join or leave.
+    pub moves_percent: u64,
     /// How long an epoch lasts at most.
     pub epoch_ms: u32,
 }
@@ -146,13 +150,14 @@ impl GlobalScenario {
         };
         let shape = GlobalShape {
             nodes,
-            members: random.within(1, u64::from(nodes).max(1)) as u16,
+            members: random.within(u64::from(nodes).div_ceil(2), nodes.into()) as u16,
             pool_frames: *random.pick(&[4, 16, 64]),
             pages: random.within(1, 12),
             shared_pages: random.within(1, 6),
+            requests: *random.pick(&[2, 4, 16]),
             directory_bytes: *random.pick(&[256, 2048, 1 << 16]),
             on_disk_percent: *random.pick(&[0, 50, 100]),
-            moves: random.chance(60),
+            moves_percent: *random.pick(&[0, 2, 10]),
             epoch_ms: *random.pick(&[5, 50, 1_000]),
         };
         let stores_by_nic = is_lossy || random.chance(50);
@@ -163,13 +168,15 @@ impl GlobalScenario {
             is_borne && is_had && rule.name != "restart"
         };
         let calls = random.spread(100, 2_000) as u32;
+        let calls = wanted.calls.unwrap_or(calls);
+        let between_ns = random.spread(1_000, 40_000);
         Self {
             seed,
             shape,
             cluster,
             rules: wanted.rules.iter().filter(stays).copied().collect(),
-            heal_ns: random.spread(4_000_000, 60_000_000),
-            calls: wanted.calls.unwrap_or(calls),
+            heal_ns: (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS),
+            calls,
             stores_by_nic,
             canary: wanted.canary,
             random,
@@ -247,7 +254,7 @@ impl GlobalScenario {
                 nodes: programs.nodes().collect(),
                 directory_bytes: shape.directory_bytes,
                 row_size: RowSize::Eight,
-                requests: 4,
+                requests: shape.requests,
                 epoch_ms: shape.epoch_ms,
                 ..Config::new(node, members, frames, shape.pool_frames)
             })?;
@@ -366,9 +373,10 @@ impl fmt::Display for GlobalScenario {
             pool_frames,
             pages,
             shared_pages,
+            requests,
             directory_bytes,
             on_disk_percent,
-            moves,
+            moves_percent,
             epoch_ms,
         } = self.shape;
         let link = self.cluster.link;
@@ -385,13 +393,12 @@ impl fmt::Display for GlobalScenario {
         }
         writeln!(
             f,
-            "  {pool_frames} frames that may serve others, {directory_bytes} B of directory, epochs of {epoch_ms} ms"
+            "  {pool_frames} frames that may serve others, {requests} operations of each kind at once, {directory_bytes} B of directory, epochs of {epoch_ms} ms"
         )?;
         writeln!(
             f,
-            "  {} calls, {pages} pages of each node, {shared_pages} shared ones, {on_disk_percent} % on disk{}",
-            self.calls,
-            if moves { ", nodes join and leave" } else { "" }
+            "  {} calls, {pages} pages of each node, {shared_pages} shared ones, {on_disk_percent} % on disk, {moves_percent} % of the calls join or leave",
+            self.calls
         )?;
         writeln!(
             f,
