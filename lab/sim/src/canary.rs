@@ -133,8 +133,8 @@ impl SharedCanary {
 pub enum GlobalCanary {
     /// A node that goes by a new map says at once that it has reported its pages.
     EarlyReported,
-    /// A node that reports its pages anew does not let the directory forget what it has reported before.
-    LostReset,
+    /// A node that drops a page does not tell the directory.
+    LostRemove,
     /// A node that sends a page counts it as landed as soon as it is on its way.
     EarlyLanded,
     /// Bytes of a page count as stored in a peer's memory, and are not.
@@ -149,7 +149,7 @@ impl GlobalCanary {
     /// All of them, with their names.
     pub const ALL: [(&'static str, Self); 6] = [
         ("early-reported", Self::EarlyReported),
-        ("lost-reset", Self::LostReset),
+        ("lost-remove", Self::LostRemove),
         ("early-landed", Self::EarlyLanded),
         ("lost-store", Self::LostStore),
         ("lost-packet", Self::LostPacket),
@@ -169,7 +169,7 @@ impl GlobalCanary {
     pub(crate) const fn is_of_protocol(self) -> bool {
         matches!(
             self,
-            Self::EarlyReported | Self::LostReset | Self::EarlyLanded
+            Self::EarlyReported | Self::LostRemove | Self::EarlyLanded
         )
     }
 }

@@ -64,8 +64,8 @@ impl Buggy {
                 };
                 let message = message.to_vec();
                 let said = Message::parse(&message).ok();
-                if self.bug == GlobalCanary::LostReset
-                    && matches!(said, Some(Message::Reset { .. }))
+                if self.bug == GlobalCanary::LostRemove
+                    && matches!(said, Some(Message::Remove { .. }))
                 {
                     continue;
                 }

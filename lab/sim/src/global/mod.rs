@@ -4,10 +4,12 @@
 
 mod buggy;
 mod program;
+mod running;
 mod scenario;
+mod seen;
 
-pub use program::Seen;
 pub use scenario::{GlobalScenario, GlobalShape, GlobalWanted};
+pub use seen::Seen;
 
 use std::collections::BTreeMap;
 
@@ -248,36 +250,6 @@ impl Programs {
             let program = &self.programs[usize::from(node.0)];
             let at = Endpoint::first_of(node);
             if let Some(operation) = program.operations.values().next() {
-                if std::env::var("DBG").is_ok() && cluster.now_ns() > 10_000_000_000 {
-                    for n in self.nodes() {
-                        println!(
-                            "{n} alive {} leaving {} : {:#?}",
-                            self.is_alive(n),
-                            self.programs[usize::from(n.0)].is_leaving,
-                            self.gms(cluster, n).map(|g| (
-                                format!("{:?}", g.map().members().iter().collect::<Vec<_>>()),
-                                g.map().version(),
-                                g.is_settled(),
-                                g.under_way(),
-                                g.frame_uses()
-                            ))
-                        );
-                        println!(
-                            "node gone: {:?}",
-                            self.nodes()
-                                .map(|m| cluster.node(n).is_gone(m))
-                                .collect::<Vec<_>>()
-                        );
-                    }
-                    println!(
-                        "{}",
-                        std::env::var("DBG").map_or(String::new(), |d| if d == "2" {
-                            format!("{:?}", self.gms(cluster, node))
-                        } else {
-                            String::new()
-                        })
-                    );
-                }
                 return Err(liveness::still_waits(at, format!("{operation:?}")));
             }
             // A node leaves once somebody has taken its pages.
