@@ -57,7 +57,7 @@ impl Segments {
             return Ok(());
         }
         let request = ExportRequest {
-            name: self.name().into(),
+            name: self.name(),
             key: Key([7; 16]),
             address: self.address,
             length: self.bytes,

@@ -122,7 +122,7 @@ impl Programs {
             to: None,
         };
         let begun = self.call(cluster, node, |gms, now_ns| gms.put(now_ns, put));
-        if !begun.is_some_and(|begun| begun.is_ok()) {
+        if begun.is_none_or(|begun| begun.is_err()) {
             return self.spare(cluster, node, frame);
         }
         let operation = Operation::Put {
@@ -158,7 +158,7 @@ impl Programs {
             keep,
         };
         let begun = self.call(cluster, node, |gms, now_ns| gms.get(now_ns, get));
-        if !begun.is_some_and(|begun| begun.is_ok()) {
+        if begun.is_none_or(|begun| begun.is_err()) {
             return self.spare(cluster, node, frame);
         }
         self.begin(node, tag, Operation::Get { name, frame, keep });
