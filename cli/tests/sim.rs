@@ -82,6 +82,35 @@ fn a_shared_memory_runs_too_and_its_bugs_are_found() {
 }
 
 #[test]
+fn global_memory_runs_too_and_its_bugs_are_found() {
+    let place = Place::new();
+    let args = [
+        "sim",
+        "run",
+        "--workload",
+        "global",
+        "--rules",
+        "delay,crash",
+    ];
+    let run = |more: &[&str]| place.run(&[&args[..], more].concat());
+    let text = run(&["--seed", "3", "--nodes", "5"]).code(0).out();
+    assert!(text.starts_with("seed 3\n  nodes 5, "), "{text}");
+    assert!(text.ends_with("no violation\n"), "{text}");
+    let rows = json_rows(&run(&["--seed", "3", "--nodes", "5", "--json"]).code(0));
+    assert_eq!(rows[0]["nodes"], 5);
+    assert!(rows[1]["stored"].as_u64() > Some(0), "{rows:?}");
+    let bug = ["--bug", "lost-store", "--minutes", "1", "--seed", "0"];
+    let vopr = [&["sim", "vopr"], &args[2..], &bug].concat();
+    let failed = place.run(&vopr).code(1).out();
+    assert!(failed.contains("VIOLATION"), "{failed}");
+    let repeats = failed.lines().last().unwrap();
+    let command = repeats.strip_prefix("Repeat it: mapwire ").unwrap();
+    let again: Vec<&str> = command.split(' ').collect();
+    let again = place.run(&again).code(1).out();
+    assert!(failed.contains(&again), "{failed}");
+}
+
+#[test]
 fn a_trace_is_replayed_and_one_that_is_damaged_is_named() {
     let place = Place::new();
     let made = [

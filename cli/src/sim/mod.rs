@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`run`] | `mapwire sim run`: one seed, shrunk if it fails |
 //! | [`shared`] | the same of a shared memory |
+//! | [`global`] | the same of global memory |
 //! | [`vopr`] | `mapwire sim vopr`: new seeds for a time |
 //! | [`paper`] | `mapwire sim paper`: the machines that papers measured |
 
+mod global;
 mod paper;
 mod run;
 mod shared;
@@ -17,7 +19,8 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use mapwire_sim::canary::SharedCanary;
+use mapwire_sim::canary::{GlobalCanary, SharedCanary};
+use mapwire_sim::global::GlobalWanted;
 use mapwire_sim::scenario::{MOST_NODES, Wanted};
 use mapwire_sim::shared::SharedWanted;
 use mapwire_sim::{Canary, RULES, Replay, Rule, parse_rules};
@@ -33,10 +36,13 @@ pub(crate) enum SimCommand {
     /// Cluster, faults and programs are drawn from the seed, which repeats a run to the last event. Seed and all that was drawn are printed
     /// first. Of a run that fails, the fewest faults and calls are found that still fail. The exit code is 1 then.
     #[command(
-        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json\n  mapwire sim run --workload litmus --rules delay,drop\n  mapwire sim run --trace job.mwt --seed 7"
+        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json\n  mapwire sim run --workload litmus --rules delay,drop\n  mapwire sim run --workload global --rules crash,drop\n  mapwire sim run --trace job.mwt --seed 7"
     )]
     Run(run::RunArgs),
     /// Run new seeds for some minutes, up to the first that fails
+    ///
+    /// Without --workload every fourth seed is a run of global memory, and the others make calls of exports and imports; of a bug, a trace
+    /// or a number of calls all are the latter.
     #[command(
         after_help = "Examples:\n  mapwire sim vopr --minutes 10\n  mapwire sim vopr --minutes 0.5 --nodes 16 --rules delay,pause --seed 1000\n  mapwire sim vopr --minutes 1 --workload shared"
     )]
@@ -64,9 +70,9 @@ pub(crate) struct DrawArgs {
     /// Whether the transport may lose packets (default: drawn, or as the rules need it)
     #[arg(long)]
     delivery: Option<DeliveryArg>,
-    /// What programs do
-    #[arg(long, value_enum, default_value_t = Workload::Calls)]
-    workload: Workload,
+    /// What programs do (default: calls; of vopr: global of every fourth seed)
+    #[arg(long, value_enum)]
+    workload: Option<Workload>,
     /// Programs send and fetch what those of a trace (.mwt) did, when they did; to whom is drawn, as traces do not say
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     trace: Option<PathBuf>,
@@ -87,6 +93,8 @@ enum Workload {
     Shared,
     /// Litmus tests of a shared memory, judged by the outcomes that sequential consistency allows
     Litmus,
+    /// Pages that are put into the idle memory of other nodes and fetched back, while nodes join, leave and die; restarts are left out
+    Global,
 }
 
 /// What runs are drawn by.
@@ -94,6 +102,7 @@ enum Workload {
 enum Wants {
     Calls(Box<Wanted>),
     Shared(SharedWanted),
+    Global(GlobalWanted),
 }
 
 /// What `--delivery` takes.
@@ -106,7 +115,7 @@ enum DeliveryArg {
 }
 
 impl DrawArgs {
-    fn wanted(&self) -> Result<Wants, SimError> {
+    fn wanted(&self, workload: Workload) -> Result<Wants, SimError> {
         let rules = parse_rules(&self.rules)?;
         // All rules: those that the transport bears.
         let needs = rules
@@ -124,24 +133,31 @@ impl DrawArgs {
             (None, None) => None,
             (delivery, needs) => Some(delivery == Some(DeliveryArg::Lossy) || needs.is_some()),
         };
-        if self.workload != Workload::Calls {
-            return Ok(Wants::Shared(SharedWanted {
+        Ok(match workload {
+            Workload::Calls => Wants::Calls(Box::new(Wanted {
                 nodes: self.nodes,
                 rules,
                 lossy,
-                litmus: self.workload == Workload::Litmus,
+                calls: self.calls,
+                replay: self.trace.as_ref().map(|_| self.replay()).transpose()?,
+                canary: self.bug_of(&Canary::ALL)?,
+                ..Wanted::default()
+            })),
+            Workload::Shared | Workload::Litmus => Wants::Shared(SharedWanted {
+                nodes: self.nodes,
+                rules,
+                lossy,
+                litmus: workload == Workload::Litmus,
                 canary: self.bug_of(&SharedCanary::ALL)?,
-            }));
-        }
-        Ok(Wants::Calls(Box::new(Wanted {
-            nodes: self.nodes,
-            rules,
-            lossy,
-            calls: self.calls,
-            replay: self.trace.as_ref().map(|_| self.replay()).transpose()?,
-            canary: self.bug_of(&Canary::ALL)?,
-            ..Wanted::default()
-        })))
+            }),
+            Workload::Global => Wants::Global(GlobalWanted {
+                nodes: self.nodes,
+                rules,
+                lossy,
+                calls: self.calls,
+                canary: self.bug_of(&GlobalCanary::ALL)?,
+            }),
+        })
     }
 
     /// The bug, of those that the workload knows.
@@ -183,9 +199,14 @@ pub(crate) fn rule_names() -> Vec<&'static str> {
 
 /// The names that `--bug` takes.
 pub(crate) fn bug_names() -> Vec<&'static str> {
-    let shared = SharedCanary::ALL.iter().map(|(name, _)| *name);
     let mut names: Vec<&str> = Canary::ALL.iter().map(|(name, _)| *name).collect();
-    names.extend(shared.filter(|name| !Canary::ALL.iter().any(|(other, _)| other == name)));
+    let shared = SharedCanary::ALL.iter().map(|(name, _)| *name);
+    let global = GlobalCanary::ALL.iter().map(|(name, _)| *name);
+    for name in shared.chain(global) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     names
 }
 
@@ -224,13 +245,14 @@ fn new_seed() -> u64 {
 }
 
 /// The command that repeats a run.
-fn repeats(seed: u64, args: &DrawArgs) -> String {
+fn repeats(seed: u64, wants: &Wants, args: &DrawArgs) -> String {
     let mut command = format!("mapwire sim run --seed {seed} --rules {}", args.rules);
-    match args.workload {
-        Workload::Calls => {}
-        Workload::Shared => command.push_str(" --workload shared"),
-        Workload::Litmus => command.push_str(" --workload litmus"),
-    }
+    command.push_str(match wants {
+        Wants::Calls(_) => "",
+        Wants::Shared(SharedWanted { litmus: false, .. }) => " --workload shared",
+        Wants::Shared(_) => " --workload litmus",
+        Wants::Global(_) => " --workload global",
+    });
     if let Some(path) = &args.trace {
         command.push_str(&format!(" --trace {}", path.display()));
     }

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use mapwire_sim::shrink::{Shrunk, shrink};
-use mapwire_sim::{Delivery, Outcome, Scenario};
+use mapwire_sim::{Delivery, Outcome, Scenario, Violation};
 use serde_json::json;
 
-use super::{DrawArgs, SimError, Wants, new_seed, repeats, seed, shared};
+use super::{DrawArgs, SimError, Wants, Workload, global, new_seed, repeats, seed, shared};
 
 /// Runs that shrinking takes at most.
 const SHRINK_RUNS: u32 = 5_000;
@@ -26,7 +26,8 @@ pub(crate) struct RunArgs {
 
 /// `mapwire sim run`.
 pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
-    let wants = args.draw.wanted()?;
+    let workload = args.draw.workload.unwrap_or(Workload::Calls);
+    let wants = args.draw.wanted(workload)?;
     show(
         &wants,
         args.seed.unwrap_or_else(new_seed),
@@ -42,9 +43,11 @@ pub(super) fn show(
     args: &DrawArgs,
     json: bool,
 ) -> Result<ExitCode, SimError> {
+    let repeats = repeats(seed, wants, args);
     let wanted = match wants {
         Wants::Calls(wanted) => wanted,
-        Wants::Shared(wanted) => return shared::show(wanted, seed, args, json),
+        Wants::Shared(wanted) => return shared::show(wanted, seed, &repeats, json),
+        Wants::Global(wanted) => return global::show(wanted, seed, &repeats, json),
     };
     let scenario = Scenario::draw(seed, wanted)?;
     match json {
@@ -58,7 +61,7 @@ pub(super) fn show(
     };
     match json {
         true => println!("{}", went(&scenario, &outcome, shrunk.as_ref())),
-        false => tell(&scenario, &outcome, shrunk.as_ref(), args),
+        false => tell(&scenario, &outcome, shrunk.as_ref(), &repeats),
     }
     Ok(match outcome.violation {
         Some(_) => ExitCode::FAILURE,
@@ -110,11 +113,28 @@ pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
     }
 }
 
-/// How it went, for programs.
-fn went(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>) -> serde_json::Value {
-    let violation = outcome.violation.as_ref().map(|(at_ns, violation)| {
+/// A violation, for programs.
+pub(super) fn violation(found: Option<&(u64, Violation)>) -> serde_json::Value {
+    let violation = found.map(|(at_ns, violation)| {
         json!({ "at_ns": at_ns, "check": violation.check, "text": violation.text })
     });
+    json!(violation)
+}
+
+/// How a run that cannot be shrunk ended, for people.
+pub(super) fn tell_end(found: Option<&(u64, Violation)>, repeats: &str) {
+    match found {
+        None => println!("no violation"),
+        Some((at_ns, violation)) => println!(
+            "VIOLATION at {at_ns} ns ({}): {}\nRepeat it: {repeats}",
+            violation.check, violation.text
+        ),
+    }
+}
+
+/// How it went, for programs.
+fn went(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>) -> serde_json::Value {
+    let violation = violation(outcome.violation.as_ref());
     let faults = scenario.faults();
     let shrunk = shrunk.map(|shrunk| {
         let calls = shrunk.history.iter().map(|made| {
@@ -144,7 +164,7 @@ fn went(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>) -> serd
 }
 
 /// How it went, for people.
-fn tell(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>, args: &DrawArgs) {
+fn tell(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>, repeats: &str) {
     println!(
         "{} calls, {} packets, {} events in {} ns of virtual time",
         outcome.history.len(),
@@ -177,5 +197,5 @@ fn tell(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>, args: &
         }
         println!("  {:>12} ns  {}", shrunk.at_ns, shrunk.violation.text);
     }
-    println!("Repeat it: {}", repeats(scenario.seed, args));
+    println!("Repeat it: {repeats}");
 }

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use mapwire_sim::shared::{SharedScenario, SharedWanted};
 use serde_json::json;
 
-use super::run::delivery;
-use super::{DrawArgs, SimError, repeats};
+use super::SimError;
+use super::run::{delivery, tell_end, violation};
 
 /// Runs a seed, and says what was drawn and how it went.
 pub(super) fn show(
     wanted: &SharedWanted,
     seed: u64,
-    args: &DrawArgs,
+    repeats: &str,
     json: bool,
 ) -> Result<ExitCode, SimError> {
     let scenario = SharedScenario::draw(seed, wanted);
@@ -22,29 +22,19 @@ pub(super) fn show(
     }
     let outcome = scenario.run()?;
     let (packets, tests) = (outcome.packets, outcome.seen.len());
-    let violation = outcome.violation.as_ref();
+    let found = outcome.violation.as_ref();
     if json {
-        let violation = violation.map(|(at_ns, violation)| {
-            json!({ "at_ns": at_ns, "check": violation.check, "text": violation.text })
-        });
-        let went = json!({ "violation": violation, "packets": packets, "litmus_tests": tests });
+        let went =
+            json!({ "violation": violation(found), "packets": packets, "litmus_tests": tests });
         println!("{went}");
     } else {
         match scenario.litmus {
             true => println!("{tests} litmus tests, {packets} packets"),
             false => println!("{packets} packets"),
         }
-        match violation {
-            None => println!("no violation"),
-            Some((at_ns, violation)) => println!(
-                "VIOLATION at {at_ns} ns ({}): {}\nRepeat it: {}",
-                violation.check,
-                violation.text,
-                repeats(seed, args)
-            ),
-        }
+        tell_end(found, repeats);
     }
-    Ok(match violation {
+    Ok(match found {
         Some(_) => ExitCode::FAILURE,
         None => ExitCode::SUCCESS,
     })

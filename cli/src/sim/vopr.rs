@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mapwire_sim::Scenario;
+use mapwire_sim::global::GlobalScenario;
 use mapwire_sim::shared::SharedScenario;
 
-use super::{DrawArgs, SimError, Wants, new_seed, run, seed};
+use super::{DrawArgs, SimError, Wants, Workload, new_seed, run, seed};
 
+/// One of so many seeds is a run of global memory, unless a workload is named.
+const GLOBAL_OF: u64 = 4;
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -33,9 +36,18 @@ fn minutes(text: &str) -> Result<f64, String> {
 
 /// `mapwire sim vopr`.
 pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
-    let wants = args.draw.wanted()?;
+    let draw = &args.draw;
+    let is_mixed = draw.workload.is_none()
+        && draw.trace.is_none()
+        && draw.calls.is_none()
+        && draw.bug.is_none();
+    let most = draw.wanted(draw.workload.unwrap_or(Workload::Calls))?;
+    let some = match is_mixed {
+        true => Some(draw.wanted(Workload::Global)?),
+        false => None,
+    };
     let first = args.seed.unwrap_or_else(new_seed);
-    println!("first seed {first}, rules {}", args.draw.rules);
+    println!("first seed {first}, rules {}", draw.rules);
     let start = Instant::now();
     let end = Duration::from_secs_f64(args.minutes * 60.0);
     let (mut seeds, mut packets) = (0u64, 0u64);
@@ -51,7 +63,11 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     };
     loop {
         let seed = first.wrapping_add(seeds);
-        let (has_failed, delivered) = match &wants {
+        let wants = some
+            .as_ref()
+            .filter(|_| seeds % GLOBAL_OF == GLOBAL_OF - 1)
+            .unwrap_or(&most);
+        let (has_failed, delivered) = match wants {
             Wants::Calls(wanted) => {
                 let outcome = Scenario::draw(seed, wanted)?.run()?;
                 (outcome.violation.is_some(), outcome.packets)
@@ -60,12 +76,16 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
                 let outcome = SharedScenario::draw(seed, wanted).run()?;
                 (outcome.violation.is_some(), outcome.packets)
             }
+            Wants::Global(wanted) => {
+                let outcome = GlobalScenario::draw(seed, wanted).run()?;
+                (outcome.violation.is_some(), outcome.packets)
+            }
         };
         seeds += 1;
         packets += delivered;
         if has_failed {
             tell(seeds, packets, seed);
-            return run::show(&wants, seed, &args.draw, false);
+            return run::show(wants, seed, draw, false);
         }
         let passed = start.elapsed();
         if passed >= end {

@@ -126,3 +126,50 @@ impl SharedCanary {
         }
     }
 }
+
+/// A bug of the protocol of global memory, of whoever carries out what it asks for, or of the link below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GlobalCanary {
+    /// A node that goes by a new map says at once that it has reported its pages.
+    EarlyReported,
+    /// A node that drops a page does not tell the directory.
+    LostRemove,
+    /// A node that sends a page counts it as landed as soon as it is on its way.
+    EarlyLanded,
+    /// Bytes of a page count as stored in a peer's memory, and are not.
+    LostStore,
+    /// The link loses a packet now and then, and says nothing.
+    LostPacket,
+    /// A packet overtakes the one before it.
+    Overtaking,
+}
+
+impl GlobalCanary {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("early-reported", Self::EarlyReported),
+        ("lost-remove", Self::LostRemove),
+        ("early-landed", Self::EarlyLanded),
+        ("lost-store", Self::LostStore),
+        ("lost-packet", Self::LostPacket),
+        ("overtaking", Self::Overtaking),
+    ];
+
+    /// The bug of the cluster that it stands for.
+    pub(crate) const fn of_cluster(self) -> Option<Canary> {
+        match self {
+            Self::LostPacket => Some(Canary::LostPacket),
+            Self::Overtaking => Some(Canary::Overtaking),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one of the protocol.
+    pub(crate) const fn is_of_protocol(self) -> bool {
+        matches!(
+            self,
+            Self::EarlyReported | Self::LostRemove | Self::EarlyLanded
+        )
+    }
+}

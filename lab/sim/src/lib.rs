@@ -8,6 +8,7 @@
 pub mod canary;
 pub mod checks;
 pub mod cluster;
+pub mod global;
 pub mod hardware;
 pub mod paper;
 pub mod pump;
@@ -15,6 +16,7 @@ pub mod random;
 pub mod replay;
 pub mod rules;
 pub mod scenario;
+mod segments;
 pub mod shared;
 pub mod shrink;
 pub mod workload;

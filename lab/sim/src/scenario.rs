@@ -13,7 +13,7 @@ use crate::checks::liveness;
 use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Step, Violation};
 use crate::random::Random;
 use crate::replay::{LANE_BYTES, Replay, ReplayError};
-use crate::rules::{Fault, Rule, Shape};
+use crate::rules::{Fault, Rule, Shape, names};
 use crate::workload::{Call, Made, Workload, WorkloadConfig};
 
 /// Programs make calls for so long after the last fault has ended, in parts of the time before.
@@ -350,7 +350,6 @@ impl fmt::Display for Scenario {
             nic_memory_bytes,
             max_payload_bytes,
         } = &self.cluster;
-        let names: Vec<&str> = self.rules.iter().map(|rule| rule.name).collect();
         writeln!(f, "seed {}", self.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}")?;
         writeln!(
@@ -358,24 +357,7 @@ impl fmt::Display for Scenario {
             "  link {} ns, {} bit/s, {} packets, payloads up to {max_payload_bytes} B",
             link.latency_ns, link.bits_per_second, link.queue_packets
         )?;
-        match delivery {
-            Delivery::Lossless => writeln!(f, "  which loses nothing")?,
-            Delivery::Lossy {
-                paths,
-                dead_after_ns,
-                tells_of_crashes,
-                is_sealed,
-            } => writeln!(
-                f,
-                "  which may lose {} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {}",
-                if *is_sealed { "sealed" } else { "plain" },
-                if *tells_of_crashes {
-                    "told"
-                } else {
-                    "found by the links"
-                }
-            )?,
-        }
+        writeln!(f, "  {delivery}")?;
         writeln!(
             f,
             "  translation {}, {}, {} pages at once, NIC memory {nic_memory_bytes} B",
@@ -395,11 +377,7 @@ impl fmt::Display for Scenario {
         writeln!(
             f,
             "  rules {}, healed at {} ns",
-            if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(",")
-            },
+            names(&self.rules),
             self.heal_ns
         )?;
         match self.canary {

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use mapwire_dsm::{Access as Wanted, Address, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress};
 use mapwire_node::{Act, Ask, SharedMemory, Told};
 use mapwire_service::{Access, Region};
-use mapwire_vmmc::RequestId;
-use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId, Rights};
+use mapwire_wire::{Endpoint, HandlerId, NodeId};
 use thiserror::Error;
 
 use crate::canary::SharedCanary;
 use crate::cluster::{Cluster, ClusterError, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
 use crate::random::Random;
+use crate::segments::Segments;
 use litmus::Tests;
 
 /// The handler id of the shared memory.
@@ -95,11 +95,7 @@ struct Programs {
     holders: Vec<Option<usize>>,
     additions: Vec<u64>,
     arrived: Vec<BTreeSet<usize>>,
-    /// Imports of the memory of one rank by another, where the network interfaces store what is shared.
-    segments: BTreeMap<(usize, usize), ImportId>,
-    /// Imports that were asked for, with the exporter, and those that have an outcome.
-    asked: BTreeMap<(usize, RequestId), usize>,
-    over: Vec<(usize, RequestId)>,
+    segments: Segments,
     canary: Option<SharedCanary>,
     /// Draws when the bug shows.
     random: Random,
@@ -421,40 +417,25 @@ impl Programs {
 
     /// Lets each rank import the memory of each other.
     fn ask_imports(&mut self, cluster: &mut Cluster) {
-        for rank in 0..self.programs.len() {
-            let at = self.programs[rank].at;
-            for exporter in (0..self.programs.len()).filter(|other| *other != rank) {
-                let (from, now_ns) = (self.programs[exporter].at, cluster.clock_ns(at.node));
-                let (node, _) = cluster.parts(at.node);
-                let (name, rights) = ("shared", Rights::STORE);
-                let timeout_ns = 10_000_000_000;
-                match node.ask_import(now_ns, at.process, from, name, rights, None, timeout_ns) {
-                    Ok(request) => _ = self.asked.insert((rank, request), exporter),
-                    Err(error) => self.fail(0, "shared memory", error.to_string()),
-                }
+        let ranks: Vec<Endpoint> = self.programs.iter().map(|program| program.at).collect();
+        for &at in &ranks {
+            let asked = self.segments.ask(cluster, at, ranks.iter().copied());
+            if let Err(text) = asked {
+                self.fail(0, "shared memory", text);
             }
             cluster.settle(at.node, self);
         }
     }
 
-    /// Imports have their outcomes; with the last the programs begin.
+    /// Imports may have their outcomes; with the last the programs begin.
     fn enter_imports(&mut self, cluster: &mut Cluster) {
-        while let Some((rank, request)) = self.over.pop() {
-            let at = self.programs[rank].at;
-            let exporter = self.asked.remove(&(rank, request));
-            let (node, _) = cluster.parts(at.node);
-            match (exporter, node.enter_import(at.process, request)) {
-                (Some(exporter), Some(Ok((id, _)))) => {
-                    self.segments.insert((rank, exporter), id);
-                }
-                (_, outcome) => {
-                    let text = format!("rank {rank} cannot import: {outcome:?}");
-                    self.fail(cluster.now_ns(), "shared memory", text);
-                }
-            }
-            if self.asked.is_empty() {
-                cluster.schedule(cluster.now_ns(), 0);
-            }
+        if self.segments.is_ready() {
+            return;
+        }
+        if let Err(text) = self.segments.enter(cluster) {
+            self.fail(cluster.now_ns(), "shared memory", text);
+        } else if self.segments.is_ready() {
+            cluster.schedule(cluster.now_ns(), 0);
         }
     }
 
@@ -557,9 +538,7 @@ impl Observer for Programs {
             node: at,
             process: ask.process,
         });
-        if let Act::ImportOver { request } = ask.act {
-            self.over.push((rank, request));
-        }
+        self.segments.note(at, ask);
         if let Act::Protect { region, access, .. } = ask.act {
             let Region { view, offset, .. } = region;
             if self.canary == Some(SharedCanary::LateInvalidation)
@@ -586,30 +565,11 @@ impl Observer for Programs {
     }
 
     fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> StoreBy {
-        let Act::Store {
-            to,
-            region,
-            at: there,
-            ..
-        } = ask.act
-        else {
-            return StoreBy::Nothing { is_claimed: false };
-        };
         if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
             return StoreBy::Nothing { is_claimed: true };
         }
-        let from = self.rank(Endpoint {
-            node: at,
-            process: ask.process,
-        });
-        let address = FIRST_ADDRESS + region.offset;
-        match self.segments.get(&(from, self.rank(to))) {
-            Some(import) => StoreBy::Import(*import, address),
-            None => StoreBy::Place {
-                from: address,
-                to: FIRST_ADDRESS + there,
-            },
-        }
+        let by = self.segments.store(at, ask);
+        by.unwrap_or(StoreBy::Nothing { is_claimed: false })
     }
 
     fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}

@@ -115,6 +115,18 @@ impl Epochs {
         is_coordinator && !is_patient
     }
 
+    /// Whether an epoch is long over and nobody begins the next one. To be asked before [`is_due`](Self::is_due), which postpones
+    /// the next look.
+    pub(crate) fn is_silent(&self, now_ns: u64) -> bool {
+        let patience_ns = self.duration_ns().saturating_mul(PATIENCE);
+        let patient_until_ns = self
+            .ends_ns()
+            .map(|ends_ns| ends_ns.saturating_add(patience_ns));
+        self.collecting.is_none()
+            && now_ns >= self.look_ns
+            && patient_until_ns.is_some_and(|until_ns| now_ns >= until_ns)
+    }
+
     pub(crate) fn is_collecting(&self) -> bool {
         self.collecting.is_some()
     }

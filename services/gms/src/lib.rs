@@ -28,9 +28,10 @@
 //! then the directory names only what is stored, and a page that was put is found from the outcome on.
 //!
 //! What it relies on: messages between two nodes arrive once, unchanged and in order; a frame's contents are in place before the message
-//! that follows them; a node that is gone stays so. What it promises: every operation ends; a getpage finds a page whose put ended
-//! with [`Outcome::Stored`], unless it was discarded or taken, nodes died, it was on permanent storage and made room for others, or a
-//! directory had no room; once nothing is under way the directory names exactly the pages that are stored.
+//! that follows them; a node that is gone stays so, and whoever sends to it hears of that in the end. What it promises: every operation
+//! ends; a getpage finds a page whose put ended with [`Outcome::Stored`], unless it was discarded or taken, nodes died, it was on permanent
+//! storage and made room for others, or a directory had no room; once nothing is under way the directory names exactly the pages that are
+//! stored.
 //!
 //! Limits: a page is lost with the only node that stores it, which is why pages should be on permanent storage or be put twice. When a
 //! directory node dies, a version that was discarded just before may come back: programs compare the version with the one they put

@@ -124,9 +124,10 @@ impl View {
         self.wish.remove(node);
     }
 
-    /// The lowest member that lives; if there is none, the lowest node that wants to be one.
+    /// The lowest member that nobody says is gone; if there is none, the lowest node that wants to be one. A node may be the only one
+    /// that has not noticed that the coordinator is gone, and be the next.
     pub(crate) fn coordinator(&self) -> Option<NodeId> {
-        let living = self.map.members().minus(&self.gone);
+        let living = self.map.members().minus(&self.barred);
         let wishing = self.wish.minus(&self.barred);
         living.iter().next().or_else(|| wishing.iter().next())
     }

@@ -7,6 +7,7 @@
 //! | [`completions`] | each completion is told once |
 //! | [`pins`] | pages of outstanding transfers and of exports are never unpinned |
 //! | [`atomics`] | each atomic operation is done once, and its answer is what the word held |
+//! | [`global_memory`] | a page of global memory is the page written last, and the directory names what is stored and nothing else |
 //! | [`liveness`] | once faults have ended nothing is pending for ever |
 //! | [`room`] | no network interface takes more memory than it has, and a node at rest holds what its programs hold and nothing else |
 
@@ -14,6 +15,7 @@ pub mod atomics;
 pub mod bounds;
 pub mod completions;
 pub mod delivery;
+pub mod global_memory;
 pub mod liveness;
 pub mod pins;
 pub mod room;

@@ -1,5 +1,7 @@
 //! A cluster over a transport that may lose, repeat, reorder, delay and damage datagrams; and nodes that restart.
 
+use core::fmt;
+
 use mapwire_nic::DatagramBody;
 use mapwire_nic::link::LinkConfig;
 use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind, MAX_ACK_BYTES};
@@ -65,6 +67,29 @@ impl Delivery {
             dead_after_ns,
             ..LinkConfig::new(epoch, bytes as u32)
         })
+    }
+}
+
+impl fmt::Display for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Lossy {
+            paths,
+            dead_after_ns,
+            tells_of_crashes,
+            is_sealed,
+        } = self
+        else {
+            return f.write_str("which loses nothing");
+        };
+        let form = if *is_sealed { "sealed" } else { "plain" };
+        let crashes = match tells_of_crashes {
+            true => "told",
+            false => "found by the links",
+        };
+        write!(
+            f,
+            "which may lose {form} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {crashes}"
+        )
     }
 }
 

@@ -236,6 +236,15 @@ pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
     Ok(chosen)
 }
 
+/// The names of rules, with commas between them; `none` if there are none.
+pub(crate) fn names(rules: &[Rule]) -> String {
+    let names: Vec<&str> = rules.iter().map(|rule| rule.name).collect();
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(","),
+    }
+}
+
 /// A few faults: up to `most`, each made by `make`.
 fn some<F: Fault + 'static>(
     random: &mut Random,

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mapwire_dsm::{Config, Dsm, MAX_RANKS, PAGE_BYTES};
-use mapwire_node::{ExportRequest, SharedMemory};
+use mapwire_node::SharedMemory;
 use mapwire_translation::{DesignConfig, PinRules};
-use mapwire_vmmc::Importers;
-use mapwire_wire::{Endpoint, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId, Rights};
+use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 
 use super::litmus::{Tests, VARIABLES};
 use super::{
@@ -18,7 +17,8 @@ use crate::cluster::{
     Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, LinkConfig, Step,
 };
 use crate::random::Random;
-use crate::rules::{Rule, Shape};
+use crate::rules::{Rule, Shape, names};
+use crate::segments::Segments;
 
 /// What a run is to be like. What is `None` is drawn from the seed.
 #[derive(Clone, Debug, Default)]
@@ -165,6 +165,7 @@ impl SharedScenario {
             node: NodeId(rank / processes),
             process: ProcessId(rank % processes),
         };
+        let segments = Segments::new(SHARED, FIRST_ADDRESS, bytes as u64, self.stores_by_nic);
         let mut programs = Vec::new();
         for rank in 0..shape.ranks {
             let at = endpoint(rank);
@@ -179,22 +180,10 @@ impl SharedScenario {
             for other in 0..shape.ranks {
                 shared.hear(endpoint(other));
             }
-            let (node, memory) = cluster.parts(at.node);
+            let (node, _) = cluster.parts(at.node);
             node.register(at.process, SHARED, Box::new(shared))?;
-            if self.stores_by_nic {
-                let request = ExportRequest {
-                    name: "shared".into(),
-                    key: Key([7; 16]),
-                    address: FIRST_ADDRESS,
-                    length: bytes as u64,
-                    rights: Rights::STORE,
-                    importers: Importers::Job,
-                    direct: None,
-                    pins_late: true,
-                };
-                // The memory of a cluster that has just been made has room for all of it.
-                let _ = node.export(at.process, memory, request);
-            }
+            // The memory of a cluster that has just been made has room for all of it.
+            let _ = segments.export(&mut cluster, at);
             programs.push(Program {
                 at,
                 doing: Doing::Nothing,
@@ -213,9 +202,7 @@ impl SharedScenario {
             holders: vec![None; locks as usize],
             additions: vec![0; locks as usize],
             arrived: vec![BTreeSet::new(); shape.phases as usize],
-            segments: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            over: Vec::new(),
+            segments,
             canary: self.canary,
             tests,
             random: Random::new(random.next()),
@@ -275,19 +262,10 @@ impl fmt::Display for SharedScenario {
             f,
             "  nodes {nodes}, processes of each {processes}: {ranks} ranks"
         )?;
-        let losses = match self.cluster.delivery {
-            Delivery::Lossless => "which loses nothing".to_owned(),
-            Delivery::Lossy {
-                paths, is_sealed, ..
-            } => {
-                let form = if is_sealed { "sealed" } else { "plain" };
-                format!("which may lose {form} packets, {paths} paths")
-            }
-        };
         writeln!(
             f,
-            "  link {} ns, {} bit/s, {} packets, {losses}",
-            link.latency_ns, link.bits_per_second, link.queue_packets
+            "  link {} ns, {} bit/s, {} packets, {}",
+            link.latency_ns, link.bits_per_second, link.queue_packets, self.cluster.delivery
         )?;
         if self.stores_by_nic {
             writeln!(f, "  minipages are stores of the network interfaces")?;
@@ -299,13 +277,12 @@ impl fmt::Display for SharedScenario {
                 "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns"
             )?,
         }
-        let names: Vec<&str> = self.rules.iter().map(|rule| rule.name).collect();
-        let names = if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(",")
-        };
-        writeln!(f, "  rules {names}, healed at {} ns", self.heal_ns)?;
+        writeln!(
+            f,
+            "  rules {}, healed at {} ns",
+            names(&self.rules),
+            self.heal_ns
+        )?;
         match self.canary {
             Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
             None => Ok(()),

@@ -28,7 +28,17 @@ impl Gms {
     }
 
     pub(super) fn advance_epochs(&mut self, now_ns: u64) {
-        let is_coordinator = self.view.coordinator() == Some(self.me());
+        let coordinator = self.view.coordinator();
+        let is_coordinator = coordinator == Some(self.me());
+        if self.view.is_member()
+            && !is_coordinator
+            && self.epochs.is_silent(now_ns)
+            && let Some(coordinator) = coordinator
+        {
+            // It would have taken the initiator's place. A link finds out that a peer is dead only if something is sent there.
+            let frames = self.pool.free();
+            self.out.send(coordinator, Message::Free { frames });
+        }
         if !self.view.is_member() || !self.epochs.is_due(now_ns, self.me(), is_coordinator) {
             return;
         }

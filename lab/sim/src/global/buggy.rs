@@ -1,0 +1,146 @@
+//! A global memory that breaks its protocol in one way, to show that the checks find it.
+
+use std::collections::VecDeque;
+
+use mapwire_gms::{Gms, Message};
+use mapwire_service::{Action, Broken, Region, Service};
+use mapwire_wire::{Endpoint, NodeId};
+
+use crate::canary::GlobalCanary;
+
+/// What a node is asked to send: after these bytes, if any, this message.
+#[derive(Debug)]
+struct Sending {
+    to: Endpoint,
+    store: Option<(Region, u64)>,
+    message: Vec<u8>,
+}
+
+/// A global memory whose messages are changed as the bug has it.
+#[derive(Debug)]
+pub(crate) struct Buggy {
+    gms: Gms,
+    bug: GlobalCanary,
+    waiting: VecDeque<Sending>,
+    sending: Option<Sending>,
+    /// Pages that are stored by now, as the bug has it: word of it that comes is not due any more.
+    landed: Vec<(Endpoint, u32)>,
+    now_ns: u64,
+}
+
+impl Buggy {
+    pub(crate) fn new(gms: Gms, bug: GlobalCanary) -> Self {
+        Self {
+            gms,
+            bug,
+            waiting: VecDeque::new(),
+            sending: None,
+            landed: Vec::new(),
+            now_ns: 0,
+        }
+    }
+
+    pub(crate) fn gms(&self) -> &Gms {
+        &self.gms
+    }
+
+    pub(crate) fn gms_mut(&mut self) -> &mut Gms {
+        &mut self.gms
+    }
+
+    /// Takes what the node has to send.
+    fn take_all(&mut self) {
+        loop {
+            while let Some(action) = self.gms.poll_action() {
+                let (to, store, message) = match action {
+                    Action::Send { to, message } => (to, None, message),
+                    Action::Store {
+                        to,
+                        region,
+                        at,
+                        message,
+                    } => (to, Some((region, at)), message),
+                    Action::Protect { .. } => continue,
+                };
+                let message = message.to_vec();
+                let said = Message::parse(&message).ok();
+                if self.bug == GlobalCanary::LostRemove
+                    && matches!(said, Some(Message::Remove { .. }))
+                {
+                    continue;
+                }
+                self.waiting.push_back(Sending { to, store, message });
+                match (self.bug, said) {
+                    (GlobalCanary::EarlyReported, Some(Message::Map { version, .. })) => {
+                        let mut message = Vec::new();
+                        Message::Reported { version, free: 0 }.encode(&mut message);
+                        let store = None;
+                        self.waiting.push_back(Sending { to, store, message });
+                    }
+                    (GlobalCanary::EarlyLanded, Some(Message::Page { sequence, .. })) => {
+                        self.landed.push((to, sequence));
+                    }
+                    _ => {}
+                }
+            }
+            let Some((from, sequence)) = self.landed.last().copied() else {
+                return;
+            };
+            let is_taken = true;
+            let mut message = Vec::new();
+            Message::Landed { sequence, is_taken }.encode(&mut message);
+            let _ = self.gms.handle_message(self.now_ns, from, &message);
+            self.landed.pop();
+        }
+    }
+}
+
+impl Service for Buggy {
+    fn handle_message(
+        &mut self,
+        now_ns: u64,
+        from: Endpoint,
+        message: &[u8],
+    ) -> Result<(), Broken> {
+        self.now_ns = now_ns;
+        if self.bug == GlobalCanary::EarlyLanded
+            && matches!(Message::parse(message), Ok(Message::Landed { .. }))
+        {
+            return Ok(());
+        }
+        self.gms.handle_message(now_ns, from, message)
+    }
+
+    fn handle_peer_gone(&mut self, now_ns: u64, node: NodeId) {
+        self.now_ns = now_ns;
+        self.gms.handle_peer_gone(now_ns, node);
+    }
+
+    fn handle_lost(&mut self, to: Endpoint) {
+        self.gms.handle_lost(to);
+    }
+
+    fn handle_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.gms.handle_time(now_ns);
+    }
+
+    fn poll_action(&mut self) -> Option<Action<'_>> {
+        self.take_all();
+        self.sending = self.waiting.pop_front();
+        let Sending { to, store, message } = self.sending.as_ref()?;
+        Some(match *store {
+            None => Action::Send { to: *to, message },
+            Some((region, at)) => Action::Store {
+                to: *to,
+                region,
+                at,
+                message,
+            },
+        })
+    }
+
+    fn poll_at(&self) -> Option<u64> {
+        self.gms.poll_at()
+    }
+}

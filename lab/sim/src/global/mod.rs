@@ -1,0 +1,334 @@
+//! Programs that use global memory, and what is checked of it: a page that is read is the page written last, unless deaths, discards or
+//! want of room explain that it is not there; nothing lands in a frame that no operation names; every operation ends; and at rest the
+//! directory names the pages that are stored and no others. Nodes join, leave, donate frames and die.
+
+mod buggy;
+mod program;
+mod running;
+mod scenario;
+mod seen;
+
+pub use scenario::{GlobalScenario, GlobalShape, GlobalWanted};
+pub use seen::Seen;
+
+use std::collections::BTreeMap;
+
+use mapwire_gms::{FRAME_BYTES, Gms, PageName, SpaceId};
+use mapwire_node::{Act, Ask, Told};
+use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
+use thiserror::Error;
+
+use crate::canary::GlobalCanary;
+use crate::checks::global_memory::{self as check, Read, Truth};
+use crate::checks::liveness;
+use crate::cluster::{Cluster, ClusterError, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
+use crate::random::Random;
+use crate::segments::Segments;
+use buggy::Buggy;
+
+/// The handler id of the global memory.
+const GLOBAL: HandlerId = HandlerId(4);
+/// The process of each node that takes part.
+const PROCESS: ProcessId = ProcessId(0);
+/// Where the frames begin in each process: apart from where other services have their memory.
+const FRAMES_ADDRESS: u64 = FIRST_ADDRESS + (1 << 20);
+/// Frames that a program uses.
+const OWN_FRAMES: u32 = 16;
+
+/// A run of global memory that cannot be made.
+#[derive(Debug, Error)]
+pub enum GlobalError {
+    /// Its cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// Its global memory.
+    #[error(transparent)]
+    Config(#[from] mapwire_gms::ConfigError),
+    /// A service could not be registered.
+    #[error(transparent)]
+    Register(#[from] mapwire_node::RegisterError),
+}
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct GlobalOutcome {
+    /// The first violation, with its time.
+    pub violation: Option<(u64, Violation)>,
+    /// Events.
+    pub events: u64,
+    /// Packets delivered.
+    pub packets: u64,
+    /// What happened.
+    pub seen: Seen,
+}
+
+/// What an operation of a program is about.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Get {
+        name: PageName,
+        frame: u32,
+        keep: bool,
+    },
+    Put {
+        name: PageName,
+        frame: u32,
+        version: u32,
+        on_disk: bool,
+    },
+    /// A page of the node's own pool, of this version and checksum, is about to be copied from `from`.
+    Copy {
+        name: PageName,
+        frame: u32,
+        keep: bool,
+        from: u32,
+        version: u32,
+        checksum: u32,
+    },
+}
+
+/// The program of a node.
+#[derive(Debug, Default)]
+struct Program {
+    operations: BTreeMap<u64, Operation>,
+    /// Frames that no operation uses: all zeros.
+    spare: Vec<u32>,
+    has_joined: bool,
+    is_leaving: bool,
+    is_dead: bool,
+}
+
+/// The programs and what must be true of them.
+#[derive(Debug)]
+struct Programs {
+    shape: GlobalShape,
+    programs: Vec<Program>,
+    truths: BTreeMap<PageName, Truth>,
+    segments: Segments,
+    /// Copies that are due: events with the numbers from `first_copy` on.
+    copies: Vec<(NodeId, u64)>,
+    first_copy: u32,
+    tag: u64,
+    /// Nodes that have crashed since the last step.
+    crashed: Vec<NodeId>,
+    canary: Option<GlobalCanary>,
+    /// Draws when the bug shows, and how long programs take.
+    random: Random,
+    seen: Seen,
+    violation: Option<(u64, Violation)>,
+}
+
+/// A page of a node's own.
+fn own_page(node: NodeId, page: u64) -> PageName {
+    let space = SpaceId::Anonymous {
+        node: node.0,
+        incarnation: 1,
+        region: 0,
+    };
+    PageName::new(&space, page)
+}
+
+/// Whether a page is the node's own.
+fn is_own(node: NodeId, name: PageName) -> bool {
+    own_page(node, name.page) == name
+}
+
+/// The global memory of a node.
+fn gms_of(cluster: &Cluster, node: NodeId, is_buggy: bool) -> Option<&Gms> {
+    let node = cluster.node(node);
+    match is_buggy {
+        false => node.service(PROCESS, GLOBAL),
+        true => node.service(PROCESS, GLOBAL).map(Buggy::gms),
+    }
+}
+
+impl Programs {
+    fn fail(&mut self, now_ns: u64, violation: Violation) {
+        self.violation.get_or_insert((now_ns, violation));
+    }
+
+    fn note(&mut self, now_ns: u64, checked: Result<(), Violation>) {
+        if let Err(violation) = checked {
+            self.fail(now_ns, violation);
+        }
+    }
+
+    fn broke(&mut self, now_ns: u64, text: String) {
+        let check = "global memory";
+        self.fail(now_ns, Violation { check, text });
+    }
+
+    fn is_buggy(&self) -> bool {
+        self.canary.is_some_and(GlobalCanary::is_of_protocol)
+    }
+
+    fn gms<'a>(&self, cluster: &'a Cluster, node: NodeId) -> Option<&'a Gms> {
+        gms_of(cluster, node, self.is_buggy())
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.shape.nodes).map(NodeId)
+    }
+
+    fn is_alive(&self, node: NodeId) -> bool {
+        !self.programs[usize::from(node.0)].is_dead
+    }
+
+    /// A call of the global memory, with the time of the node; then all that follows from it.
+    fn call<R>(
+        &mut self,
+        cluster: &mut Cluster,
+        node: NodeId,
+        call: impl FnOnce(&mut Gms, u64) -> R,
+    ) -> Option<R> {
+        let clock_ns = cluster.clock_ns(node);
+        let (parts, _) = cluster.parts(node);
+        let done = match self.is_buggy() {
+            false => parts.call(PROCESS, GLOBAL, |gms: &mut Gms| call(gms, clock_ns)),
+            true => parts.call(PROCESS, GLOBAL, |buggy: &mut Buggy| {
+                call(buggy.gms_mut(), clock_ns)
+            }),
+        };
+        cluster.settle(node, self);
+        done
+    }
+
+    /// Lets each node import the memory of each other.
+    fn ask_imports(&mut self, cluster: &mut Cluster) {
+        for node in self.nodes() {
+            let others = self.nodes().map(Endpoint::first_of);
+            let asked = self.segments.ask(cluster, Endpoint::first_of(node), others);
+            if let Err(text) = asked {
+                self.broke(0, text);
+            }
+            cluster.settle(node, self);
+        }
+    }
+
+    /// What has happened is taken note of.
+    fn follow_up(&mut self, cluster: &mut Cluster) {
+        while let Some(node) = self.crashed.pop() {
+            self.lose(cluster, node);
+        }
+        if let Err(text) = self.segments.enter(cluster) {
+            self.broke(cluster.now_ns(), text);
+        }
+        for node in self.nodes() {
+            let has_outcomes = |gms: &Gms| gms.has_outcomes();
+            while self.is_alive(node) && self.gms(cluster, node).is_some_and(has_outcomes) {
+                let outcome = self.call(cluster, node, |gms, _| gms.poll_outcome());
+                if let Some(outcome) = outcome.flatten() {
+                    self.hear(cluster, node, outcome);
+                }
+            }
+        }
+    }
+
+    /// Pages may be lost with a node: those that it stores, and those that an operation is about.
+    fn lose(&mut self, cluster: &Cluster, node: NodeId) {
+        self.seen.crashed += 1;
+        self.segments.forget(node);
+        let pages = self.gms(cluster, node).into_iter().flat_map(Gms::pages);
+        for (name, ..) in pages {
+            if let Some(truth) = self.truths.get_mut(&name) {
+                truth.must_be_there = false;
+            }
+        }
+        for truth in self.truths.values_mut().filter(|truth| truth.is_busy) {
+            truth.must_be_there = false;
+        }
+        self.programs[usize::from(node.0)] = Program {
+            is_dead: true,
+            ..Program::default()
+        };
+    }
+
+    /// What must hold once nothing is under way.
+    fn check_rest(&self, cluster: &mut Cluster) -> Result<(), Violation> {
+        let living: Vec<NodeId> = self.nodes().filter(|&node| self.is_alive(node)).collect();
+        for &node in &living {
+            let program = &self.programs[usize::from(node.0)];
+            let at = Endpoint::first_of(node);
+            if let Some(operation) = program.operations.values().next() {
+                return Err(liveness::still_waits(at, format!("{operation:?}")));
+            }
+            // A node leaves once somebody has taken its pages.
+            let under_way = self.gms(cluster, node).map_or(0, Gms::under_way);
+            if under_way > 0 && !program.is_leaving {
+                return Err(liveness::still_waits(at, format!("{under_way} operations")));
+            }
+        }
+        let of = |&node: &NodeId| self.gms(cluster, node);
+        let all: Vec<&Gms> = living.iter().filter_map(of).collect();
+        check::fits_together(&all, self.shape.pool_frames)?;
+        let pages: Vec<_> = all
+            .iter()
+            .flat_map(|gms| gms.pages().map(|page| (gms.config().node, page)))
+            .collect();
+        for (node, (name, version, frame)) in pages {
+            let bytes = self.read(cluster, node, frame);
+            let read = Read {
+                name,
+                version,
+                checksum: 0,
+                bytes: &bytes,
+            };
+            check::holds(node, read)?;
+        }
+        Ok(())
+    }
+
+    /// What a frame holds.
+    fn read(&self, cluster: &mut Cluster, node: NodeId, frame: u32) -> Vec<u8> {
+        let mut bytes = vec![0; FRAME_BYTES as usize];
+        let address = FRAMES_ADDRESS + u64::from(frame) * FRAME_BYTES;
+        cluster.parts(node).1.read(PROCESS.0, address, &mut bytes);
+        bytes
+    }
+
+    fn write(&self, cluster: &mut Cluster, node: NodeId, frame: u32, bytes: &[u8]) {
+        let address = FRAMES_ADDRESS + u64::from(frame) * FRAME_BYTES;
+        cluster.parts(node).1.write(PROCESS.0, address, bytes);
+    }
+}
+
+impl Observer for Programs {
+    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
+
+    fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
+        let of_dead = match told {
+            Told::PathChanged { .. } => return,
+            Told::PeerSilent { node } => Some(*node),
+            _ => None,
+        };
+        if of_dead.is_none_or(|node| self.is_alive(node)) {
+            self.broke(now_ns, format!("{at}: {told:?}"));
+        }
+    }
+
+    fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask) {
+        self.segments.note(at, ask);
+        if let Act::Protect { .. } = ask.act {
+            self.broke(now_ns, format!("{at} asks for {ask:?}"));
+        }
+    }
+
+    fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> StoreBy {
+        if self.canary == Some(GlobalCanary::LostStore) && self.random.chance(5) {
+            return StoreBy::Nothing { is_claimed: true };
+        }
+        let by = self.segments.store(at, ask);
+        by.unwrap_or(StoreBy::Nothing { is_claimed: false })
+    }
+
+    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
+
+    fn crashed(&mut self, _now_ns: u64, node: NodeId) {
+        self.programs[usize::from(node.0)].is_dead = true;
+        self.crashed.push(node);
+    }
+
+    fn violated(&mut self, now_ns: u64, violation: Violation) {
+        self.fail(now_ns, violation);
+    }
+}
