@@ -1,8 +1,10 @@
 //! `far-scan` and `far-fault`: memory that is larger than the pager's limit, beside the kernel's bare calls.
 
+mod donors;
+
 use std::cell::Cell;
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mapwire_host::paging::{
     BackingStore, BarePages, DiskStore, Eviction, FaultService, LocalMemoryStore, Pager,
@@ -15,6 +17,7 @@ use super::measure::{Effort, Figure, median, paired};
 use super::row::{Report, Row};
 use super::words::Words;
 use super::{BenchError, Plan};
+use donors::Donors;
 
 /// Pages of a region are so many times those that may be in RAM.
 const TIMES: usize = 4;
@@ -31,13 +34,37 @@ const EVICTIONS: [(Eviction, &str); 2] = [
     (Eviction::WriteProtect, "write-protect"),
 ];
 
-const STORES: [&str; 2] = ["memory", "disk"];
+/// With one donor the disk has each page too.
+const STORES: [&str; 4] = ["memory", "disk", "donor", "two donors"];
 
-fn store(name: &str) -> Result<Box<dyn BackingStore>, BenchError> {
-    Ok(match name {
-        "disk" => Box::new(DiskStore::new(std::env::temp_dir())?),
+/// How long donors have to come.
+const MEETING: Duration = Duration::from_secs(20);
+
+/// Whether a store works in this way. Donors are spoken to from handler threads, whichever way pages are evicted.
+fn fits(name: &str, service: FaultService, eviction: Eviction) -> bool {
+    let by_threads = service != FaultService::FaultingThread && eviction == Eviction::Move;
+    by_threads || !name.contains("donor")
+}
+
+fn donors_of(name: &str) -> Result<Option<Donors>, BenchError> {
+    match name {
+        "donor" => Donors::start(1).map(Some),
+        "two donors" => Donors::start(2).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn store(name: &str, donors: Option<&Donors>) -> Result<Box<dyn BackingStore>, BenchError> {
+    Ok(match (name, donors) {
+        (_, Some(donors)) => Box::new(donors.store()?),
+        ("disk", None) => Box::new(DiskStore::new(std::env::temp_dir())?),
         _ => Box::new(LocalMemoryStore::new()),
     })
+}
+
+/// What a store of donors is compared with: the bare calls on memory, though with one donor pages go to the disk as well.
+fn bare_store(name: &str) -> Result<Box<dyn BackingStore>, BenchError> {
+    store(if name == "disk" { name } else { "memory" }, None)
 }
 
 /// A region four times as large as the limit, all of which was stored to.
@@ -45,6 +72,8 @@ struct Far {
     /// Shows what was counted.
     pager: Pager,
     region: Region,
+    /// They outlive the pager.
+    donors: Option<Donors>,
     pages: usize,
     /// Walks so far: each stores other bytes, since the pager writes no page that is what the store has.
     walks: Cell<u64>,
@@ -52,12 +81,14 @@ struct Far {
 
 impl Far {
     fn new(config: PagerConfig, store_name: &str, limit: usize) -> Result<Self, BenchError> {
-        let pager = Pager::new(config, store(store_name)?)?;
+        let donors = donors_of(store_name)?;
+        let pager = Pager::new(config, store(store_name, donors.as_ref())?)?;
         let pages = limit * TIMES;
         let region = pager.map(pages * PAGE_BYTES, None)?;
         let far = Self {
             pager,
             region,
+            donors,
             pages,
             walks: Cell::new(0),
         };
@@ -65,7 +96,22 @@ impl Far {
         for page in 0..pages {
             words.store(page * PAGE_BYTES, page as u64 + 1);
         }
+        if far.donors.is_some() {
+            far.meet_donors()?;
+        }
         Ok(far)
+    }
+
+    /// Walks until donors have what is not in RAM.
+    fn meet_donors(&self) -> Result<(), BenchError> {
+        let begun = Instant::now();
+        while self.pager.statistics().remote_pages < self.pages / 2 {
+            if begun.elapsed() > MEETING {
+                return Err("donors do not take pages: is there memory for them?".into());
+            }
+            self.scan(true)?;
+        }
+        Ok(())
     }
 
     fn words(&self) -> Words {
@@ -142,10 +188,13 @@ pub(crate) fn scan(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
         let bare = BarePages::new(limit * TIMES, service)?;
         for store_name in STORES {
             // What the store does by itself.
-            let baseline_store = store(store_name)?;
+            let baseline_store = bare_store(store_name)?;
             baseline_store.add_region(0, (limit * TIMES) as u64)?;
             bare.stream(&*baseline_store, 0..limit * TIMES, BATCH, false)?;
             for (eviction, eviction_name) in EVICTIONS {
+                if !fits(store_name, service, eviction) {
+                    continue;
+                }
                 let config = PagerConfig::new(limit)
                     .with_service(service)
                     .with_eviction(eviction)
@@ -190,10 +239,13 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
         let bare = BarePages::new(count, service)?;
         let bare_words = Words::new(bare.as_ptr(), bare.bytes());
         for store_name in STORES {
-            let baseline_store = store(store_name)?;
+            let baseline_store = bare_store(store_name)?;
             baseline_store.add_region(0, (limit * TIMES) as u64)?;
             bare.stream(&*baseline_store, 0..limit * TIMES, BATCH, false)?;
             for (eviction, eviction_name) in EVICTIONS {
+                if !fits(store_name, service, eviction) {
+                    continue;
+                }
                 let config = PagerConfig::new(limit)
                     .with_service(service)
                     .with_eviction(eviction);

@@ -6,6 +6,7 @@ use mapwire_gms::FRAME_BYTES;
 use mapwire_launch::NamedJob;
 
 use super::memory::GlobalMemory;
+use crate::config::NodeConfig;
 use crate::error::{Error, Result};
 
 /// Frames that begin to serve at a time: the memory of each is touched first, so that it is charged to the donor.
@@ -37,13 +38,13 @@ pub struct Standing {
 }
 
 impl Donation {
-    /// Joins a job with at most `most` frames of 4,096 bytes, none of which serves yet. `pages` is how many all donors of the job have
+    /// Joins a job, as `MAPWIRE_*` variables say, with at most `most` frames of 4,096 bytes, none of which serves yet. `pages` is how many all donors of the job have
     /// together.
     ///
     /// # Errors
     /// As [`Node::join`](crate::Node::join); a rank does not come.
     pub fn join(job: &NamedJob, timeout: Duration, most: u32, pages: u64) -> Result<Self> {
-        let memory = GlobalMemory::join(job, timeout, 0, most, pages)?;
+        let memory = GlobalMemory::join(NodeConfig::from_env()?, job, timeout, 0, most, pages)?;
         let backed = vec![false; most as usize];
         Ok(Self {
             memory,

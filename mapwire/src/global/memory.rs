@@ -40,13 +40,13 @@ impl GlobalMemory {
     /// # Errors
     /// As [`Node::join`]; a rank does not come; no memory.
     pub(super) fn join(
+        mut config: NodeConfig,
         job: &NamedJob,
         timeout: Duration,
         own: u32,
         donated: u32,
         pages: u64,
     ) -> Result<Self> {
-        let mut config = NodeConfig::default();
         config.driver.timeout = timeout;
         if descriptors::is_kept_above() {
             // An io_uring cannot be moved to another number.
@@ -56,12 +56,12 @@ impl GlobalMemory {
         let size = node.size() as u64;
         let members: NodeSet = (0..size as u16).map(NodeId).collect();
         let frames = own.saturating_add(donated);
-        let mut config = Config::new(NodeId(node.rank() as u16), members, frames, donated);
-        config.requests = REQUESTS;
-        config.directory_bytes =
+        let mut service = Config::new(NodeId(node.rank() as u16), members, frames, donated);
+        service.requests = REQUESTS;
+        service.directory_bytes =
             (1 << 16) + (pages.saturating_mul(DIRECTORY_BYTES) / size) as usize;
-        config.seed ^= now_ns();
-        let gms = Gms::new(config).map_err(crate::Error::Global)?;
+        service.seed ^= now_ns();
+        let gms = Gms::new(service).map_err(crate::Error::Global)?;
         let buffer = node.alloc(frames as usize * FRAME_BYTES as usize)?;
         let offered = node.register_service_with_memory(HANDLER, gms, &buffer)?;
         Ok(Self {

@@ -8,6 +8,7 @@ use mapwire_gms::{FRAME_BYTES, GetPage, Gms, Outcome, PageName, PutPage};
 use mapwire_launch::NamedJob;
 
 use super::memory::{GlobalMemory, REQUESTS};
+use crate::config::NodeConfig;
 use crate::error::{Error, Result};
 
 /// Frames for pages that are put, and as many for pages that are got: fewer than may be under way.
@@ -73,7 +74,7 @@ impl Session {
     /// One does not come; no memory.
     pub(super) fn meet(job: &NamedJob, timeout: Duration, pages: u64) -> Result<Self> {
         Ok(Self {
-            memory: GlobalMemory::join(job, timeout, 2 * FRAMES, 0, pages)?,
+            memory: GlobalMemory::join(NodeConfig::default(), job, timeout, 2 * FRAMES, 0, pages)?,
             uses: Mutex::new(vec![Use::Free; 2 * FRAMES as usize]),
             freed: Condvar::new(),
         })
@@ -99,14 +100,15 @@ impl Session {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `most` frames of one half, one at least.
-    fn take_frames(&self, first: u32, most: usize) -> Vec<u32> {
+    /// Takes up to `most` frames of one half: one at least, but none where others keep them for so long.
+    fn take_frames(&self, first: u32, most: usize, patience: Option<Duration>) -> Vec<u32> {
+        let begun = Instant::now();
         let mut uses = self.uses();
         loop {
             let half = first..first + FRAMES;
             let free = half.filter(|&frame| uses[frame as usize] == Use::Free);
             let taken: Vec<u32> = free.take(most).collect();
-            if !taken.is_empty() {
+            if !taken.is_empty() || patience.is_some_and(|patience| begun.elapsed() >= patience) {
                 for &frame in &taken {
                     uses[frame as usize] = Use::Waits;
                 }
@@ -186,12 +188,19 @@ impl Session {
         ended.collect()
     }
 
-    /// Puts pages, each at `copies` donors; at how many each is.
-    pub(super) fn put(&self, pages: &[Put<'_>], copies: u8, on_disk: bool) -> Vec<u8> {
+    /// Puts pages, each at `copies` donors; at how many each is, and whether all has ended within `patience`. A put that has not may still
+    /// end.
+    pub(super) fn put(
+        &self,
+        pages: &[Put<'_>],
+        copies: u8,
+        on_disk: bool,
+        patience: Duration,
+    ) -> (Vec<u8>, bool) {
         let mut stored = Vec::with_capacity(pages.len());
         let mut rest = pages;
         while !rest.is_empty() {
-            let frames = self.take_frames(0, rest.len());
+            let frames = self.take_frames(0, rest.len(), Some(patience));
             let (now, later) = rest.split_at(frames.len());
             rest = later;
             let mut begun = Vec::with_capacity(frames.len());
@@ -202,19 +211,25 @@ impl Session {
                     self.free([frame]);
                 }
             }
-            let ended = self.wait(&begun, None);
+            let ended = self.wait(&begun, Some(patience));
+            let is_late = frames.is_empty() || ended.contains(&None);
             let mut ended = begun.iter().zip(ended).peekable();
+            let mut done = Vec::with_capacity(begun.len());
             for frame in &frames {
                 let its = ended.next_if(|(of, _)| *of == frame);
+                done.extend(its.and_then(|(&frame, ended)| ended.map(|_| frame)));
                 stored.push(match its {
                     Some((_, Some(Ended::Put { copies }))) => copies,
                     _ => 0,
                 });
             }
-            // Without an end to patience all have ended.
-            self.free(begun);
+            self.free(done);
+            if is_late {
+                stored.resize(pages.len(), 0);
+                return (stored, false);
+            }
         }
-        stored
+        (stored, true)
     }
 
     fn begin_put(&self, frame: u32, page: &Put<'_>, copies: u8, on_disk: bool) -> Result<()> {
@@ -236,12 +251,16 @@ impl Session {
         begun.map_err(Error::GlobalCall)
     }
 
-    /// Gets pages; which of them came, with the version that was asked for.
-    pub(super) fn get(&self, pages: &mut [Get<'_>]) -> Vec<bool> {
-        let mut came = Vec::with_capacity(pages.len());
+    /// Gets pages; which of them came, with the version that was asked for, and whether all has ended within their patience.
+    pub(super) fn get(&self, pages: &mut [Get<'_>]) -> (Vec<bool>, bool) {
+        let count = pages.len();
+        let mut came = Vec::with_capacity(count);
         let mut rest = pages;
         while !rest.is_empty() {
-            let frames = self.take_frames(FRAMES, rest.len());
+            let patience = rest.iter().map(|page| page.patience);
+            let patience = patience.collect::<Option<Vec<_>>>();
+            let patience = patience.and_then(|all| all.into_iter().max());
+            let frames = self.take_frames(FRAMES, rest.len(), patience);
             let (now, later) = rest.split_at_mut(frames.len());
             rest = later;
             let begun: Vec<bool> = frames
@@ -262,10 +281,9 @@ impl Session {
             let waits: Vec<u32> = both
                 .filter_map(|(&frame, &begun)| begun.then_some(frame))
                 .collect();
-            let patience = now.iter().map(|page| page.patience);
-            let patience = patience.collect::<Option<Vec<_>>>();
-            let patience = patience.and_then(|all| all.into_iter().max());
-            let mut ended = self.wait(&waits, patience).into_iter();
+            let ended = self.wait(&waits, patience);
+            let is_late = frames.is_empty() || ended.contains(&None);
+            let mut ended = ended.into_iter();
             let mut free = Vec::with_capacity(frames.len());
             for ((&frame, page), begun) in frames.iter().zip(now).zip(begun) {
                 let ended = match begun {
@@ -279,11 +297,15 @@ impl Session {
                 free.extend(ended.map(|_| frame));
             }
             self.free(free);
+            if is_late {
+                came.resize(count, false);
+                return (came, false);
+            }
         }
-        came
+        (came, true)
     }
 
-    /// Tells that a page up to a version is wanted no more. False: too much is under way, try again.
+    /// Tells that a page up to a version is wanted no more. False: too much is under way, try again later.
     pub(super) fn discard(&self, name: PageName, version: u32) -> bool {
         let told = self.memory.call(|gms, now_ns| {
             self.note(gms);

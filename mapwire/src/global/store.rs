@@ -7,12 +7,14 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
 
 use mapwire_gms::{PageName, SpaceId};
 use mapwire_host::masking;
 use mapwire_host::paging::{
     BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError,
 };
+use mapwire_host::waiting::now_ns;
 use mapwire_launch::names::{Asking, Donor, donors};
 use mapwire_launch::{LaunchError, NamedJob};
 use mapwire_names::{SharedSecret, StoreAddress};
@@ -38,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pages that are brought to the disk at a time.
 const BATCH: usize = 64;
+
+/// How long to wait when too many pages that are wanted no more are under way.
+const BUSY: Duration = Duration::from_micros(200);
 
 /// Where donors are found, and what they are for.
 #[derive(Clone, Debug)]
@@ -116,6 +121,7 @@ struct Shared {
     process: u32,
     report: fn(&str),
     discards: Mutex<VecDeque<(PageName, u32)>>,
+    slow_until_ns: AtomicU64,
     at_donors: Arc<AtomicU64>,
     put: AtomicU64,
     got: AtomicU64,
@@ -157,6 +163,7 @@ impl DonorStore {
             process: std::process::id(),
             report,
             discards: Mutex::default(),
+            slow_until_ns: AtomicU64::new(0),
             at_donors: Arc::default(),
             put: AtomicU64::new(0),
             got: AtomicU64::new(0),
@@ -212,6 +219,16 @@ impl Shared {
         self.lenders.copies > 1
     }
 
+    /// Whether donors are left alone, since they did not answer in time.
+    fn are_donors_slow(&self) -> bool {
+        now_ns() < self.slow_until_ns.load(Ordering::Relaxed)
+    }
+
+    fn note_slow(&self) {
+        let until_ns = now_ns() + PAUSE.as_nanos() as u64;
+        self.slow_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
     /// What the thread does: meets donors, tells them what is wanted no more, and brings pages to the disk when donors die.
     fn keep_donors(&self, woken: &Receiver<()>) {
         if woken.recv().is_err() {
@@ -225,7 +242,7 @@ impl Shared {
                     Ok(Some(session)) => {
                         has_warned = false;
                         living = session.donors();
-                        let incarnation = mapwire_host::waiting::now_ns();
+                        let incarnation = now_ns();
                         let meeting = Meeting {
                             session,
                             incarnation,
@@ -277,13 +294,15 @@ impl Shared {
         drop(old);
     }
 
+    /// Tells donors what is wanted no more, for a moment.
     fn tell_discards(&self, meeting: &Meeting) {
-        loop {
+        let ends = Instant::now() + LOOK;
+        while Instant::now() < ends {
             let next = self.discards().pop_front();
             let Some((name, version)) = next else { return };
             if !meeting.session.discard(name, version) {
                 self.discards().push_front((name, version));
-                return;
+                std::thread::sleep(BUSY);
             }
         }
     }
@@ -331,13 +350,14 @@ impl Shared {
                 patience: None,
             })
             .collect();
-        let came = meeting.session.get(&mut gets);
+        let (came, _) = meeting.session.get(&mut gets);
         drop(gets);
         let mut is_whole = true;
         for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
             let page = OutgoingPage { id: *id, bytes };
-            is_whole &= came && self.disk.store(&[page]).is_ok();
-            if is_whole {
+            let is_done = came && self.disk.store(&[page]).is_ok();
+            is_whole &= is_done;
+            if is_done {
                 let is_on_disk = true;
                 versions.set(
                     id.page,
@@ -369,7 +389,11 @@ impl Shared {
         });
         let puts: Vec<Put<'_>> = puts.collect();
         let copies = self.lenders.copies;
-        let stored = meeting.session.put(&puts, copies, !self.spares_disk());
+        let on_disk = !self.spares_disk();
+        let (stored, is_over) = meeting.session.put(&puts, copies, on_disk, PATIENCE);
+        if !is_over {
+            self.note_slow();
+        }
         let stored = pages.iter().zip(versions).zip(stored);
         stored
             .map(|((page, version), stored)| {
@@ -396,12 +420,14 @@ impl Shared {
         let Some(meeting) = self.session() else {
             return vec![false; pages.len()];
         };
+        let are_slow = self.are_donors_slow();
         let mut came = vec![false; pages.len()];
         let mut gets = Vec::with_capacity(pages.len());
         let mut places = Vec::with_capacity(pages.len());
         for (place, page) in pages.iter_mut().enumerate() {
             let versions = self.versions(page.id.region);
-            if let Some(known) = versions.and_then(|versions| versions.get(page.id.page)) {
+            let known = versions.and_then(|versions| versions.get(page.id.page));
+            if let Some(known) = known.filter(|known| !(are_slow && known.is_on_disk)) {
                 places.push(place);
                 gets.push(Get {
                     name: meeting.name(page.id),
@@ -412,7 +438,10 @@ impl Shared {
                 });
             }
         }
-        let got = meeting.session.get(&mut gets);
+        let (got, is_over) = meeting.session.get(&mut gets);
+        if !is_over {
+            self.note_slow();
+        }
         let hits = got.iter().filter(|&&got| got).count();
         self.got.fetch_add(hits as u64, Ordering::Relaxed);
         let misses = (got.len() - hits) as u64;
@@ -468,17 +497,21 @@ impl BackingStore for DonorStore {
     fn store(&self, pages: &[OutgoingPage<'_>]) -> std::result::Result<(), StoreError> {
         let shared = &self.shared;
         let _changes = shared.changes();
+        let meeting = shared.session().filter(|_| !shared.are_donors_slow());
+        let Some(meeting) = meeting else {
+            // The first page that is stored has the thread look for donors.
+            let _ = self.wake.try_send(());
+            for page in pages {
+                shared.forget(page.id.region, page.id.page, 1);
+            }
+            return shared.disk.store(pages);
+        };
         for page in pages {
-            // What donors have is old from here on.
+            // What donors have is old from here on: the new version takes its place.
             if let Some(versions) = shared.versions(page.id.region) {
                 versions.take(page.id.page);
             }
         }
-        let Some(meeting) = shared.session() else {
-            // The first page that is stored has the thread look for donors.
-            let _ = self.wake.try_send(());
-            return shared.disk.store(pages);
-        };
         if !shared.spares_disk() {
             shared.disk.store(pages)?;
             shared.put(&meeting, pages);
