@@ -48,7 +48,10 @@ fn more_memory_than_is_in_ram_keeps_what_is_stored_to_it() {
         bytes.fill((page % 255) as u8 + 1);
     }
     for (page, bytes) in memory.chunks(PAGE).enumerate() {
-        assert!(bytes.iter().all(|&byte| byte == (page % 255) as u8 + 1), "{page}");
+        assert!(
+            bytes.iter().all(|&byte| byte == (page % 255) as u8 + 1),
+            "{page}"
+        );
     }
     let counts = far.statistics();
     assert_eq!(counts.limit_pages, 256);

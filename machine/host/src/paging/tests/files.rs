@@ -341,6 +341,26 @@ fn descriptors_of_files_are_closed_when_nothing_is_of_them_any_more() {
 }
 
 #[test]
+fn mapping_a_file_leaves_the_locks_on_it_alone() {
+    in_child("locks", || {
+        let pager = local(PagerConfig::new(32));
+        let file = numbered(PAGES * PAGE_BYTES);
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::fcntl_lock(&file, lock).unwrap();
+        crate::descriptors::keep_above(100);
+        let region = mapped(&pager, &file, FileChanges::Seen);
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let status = super::memory::forked(|| {
+            let other = File::options().read(true).write(true).open(&path).unwrap();
+            let is_locked = rustix::fs::fcntl_lock(&other, lock).is_err();
+            std::process::exit(i32::from(!is_locked));
+        });
+        assert!(status.success(), "the lock is gone");
+        drop(region);
+    });
+}
+
+#[test]
 fn ranges_and_offsets_that_make_no_sense_are_told() {
     let pager = local(PagerConfig::new(32));
     let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
