@@ -203,11 +203,11 @@ fn private_mappings_of_files_are_far_where_that_is_asked_for() {
     let sum: usize = text.bytes().map(usize::from).sum();
     let changes = text.len().div_ceil(1 << 20);
     let expected = format!("{}\n", 2 * (sum + changes));
-    let local = ["--local", "4M", "--disk", "."];
-    let without = far(&place, &[&local, &program[..]].concat()).code(0);
+    let local = ["--local", "4M", "--disk", "."].as_slice();
+    let without = far(&place, &[local, &program[..]].concat()).code(0);
     assert_eq!(without.out(), expected);
     assert!(!without.err().contains("of files"), "{}", without.err());
-    let with = far(&place, &[&local, &["--files"], &program[..]].concat()).code(0);
+    let with = far(&place, &[local, &["--files"], &program[..]].concat()).code(0);
     assert_eq!(with.out(), expected);
     let err = with.err();
     let pages: usize = {
