@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{DiskStore, FileChanges, Pager, PagerConfig, PagerError, Statistics};
+use mapwire_host::paging::{
+    DiskStore, FileChanges, Pager, PagerConfig, PagerError, Statistics, file_bytes,
+};
 
 use crate::error::{Error, Result};
 
@@ -44,9 +46,6 @@ pub enum FarError {
         /// The kernel's reason.
         cause: std::io::Error,
     },
-    /// The length of a file to map cannot be told.
-    #[error("cannot tell how long the file is: {0}")]
-    File(std::io::Error),
     /// The pager.
     #[error(transparent)]
     Pager(#[from] PagerError),
@@ -149,7 +148,7 @@ impl Far {
     /// # Errors
     /// As of [`map_part`](Self::map_part); an empty file.
     pub fn map_file(&self, file: &File) -> Result<FarSlice> {
-        let bytes = length(file)?;
+        let bytes = file_bytes(file).map_err(FarError::from)?;
         self.map_part(file, 0, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
@@ -163,8 +162,7 @@ impl Far {
     /// # Errors
     /// No bytes, or some behind the file's end; an offset that no page begins at; no regular file, or one that is not open for reading.
     pub fn map_part(&self, file: impl AsFd, offset: u64, bytes: usize) -> Result<FarSlice> {
-        let copy = file.as_fd().try_clone_to_owned().map_err(FarError::File)?;
-        let end = length(&copy.into())?;
+        let end = file_bytes(&file).map_err(FarError::from)?;
         let length = bytes as u64;
         if offset.checked_add(length).is_none_or(|last| last > end) {
             return Err(Error::OutOfRange {
@@ -184,10 +182,6 @@ impl Far {
     pub fn statistics(&self) -> Statistics {
         self.pager.statistics()
     }
-}
-
-fn length(file: &File) -> Result<u64> {
-    Ok(file.metadata().map_err(FarError::File)?.len())
 }
 
 impl fmt::Debug for Far {

@@ -41,6 +41,16 @@ pub fn is_kept_above() -> bool {
     LOWEST.load(Ordering::Relaxed) > FIRST
 }
 
+/// A copy of a descriptor, as [`above_stdio`] gives them. No other copy is made and closed on the way: that would end the locks of
+/// `fcntl` that the process has on the file.
+///
+/// # Errors
+/// The descriptor is not open, or no other is left above 2.
+pub fn copy_above_stdio(fd: impl AsFd) -> rustix::io::Result<OwnedFd> {
+    let copy = |lowest| rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), lowest);
+    copy(LOWEST.load(Ordering::Relaxed)).or_else(|_| copy(FIRST))
+}
+
 /// Whether a descriptor is none of the standard streams.
 pub fn is_above_stdio(fd: &impl AsRawFd) -> bool {
     fd.as_raw_fd() >= FIRST
@@ -72,8 +82,11 @@ mod tests {
             assert!(open() < 200);
             keep_above(200);
             assert_eq!(open(), 200);
+            let file = std::fs::File::open("/dev/null").unwrap();
+            assert_eq!(copy_above_stdio(&file).unwrap().as_raw_fd(), 200);
             crate::testing::lower_limit(rustix::process::Resource::Nofile, 100);
             assert!((FIRST..100).contains(&open()));
+            assert!((FIRST..100).contains(&copy_above_stdio(&file).unwrap().as_raw_fd()));
         });
     }
 }

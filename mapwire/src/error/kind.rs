@@ -333,7 +333,7 @@ fn of_memory(error: &MemoryError) -> Kind {
 fn of_far(error: &FarError) -> Kind {
     match error {
         FarError::Local { .. } => Kind::Argument,
-        FarError::Disk { .. } | FarError::File(_) => Kind::System,
+        FarError::Disk { .. } => Kind::System,
         FarError::Pager(error) => match error {
             PagerError::LimitTooLow { .. }
             | PagerError::Threads { .. }

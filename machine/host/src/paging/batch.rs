@@ -15,8 +15,6 @@ pub(super) enum Progress {
     Mapped,
     /// It is mapped, and stores to it fault.
     Barred,
-    /// It is there twice: mapped, and in the frame that it was given.
-    Copied,
     /// Nobody can store to it: it was moved to [`Item::memory`], or is protected.
     Taken,
     /// It is no longer in RAM.

@@ -1,57 +1,58 @@
-//! Takes pages whose mapping is not open to loads and stores: the kernel moves no frames out of such, nor into.
+//! Brings pages into memory that is not open to both loads and stores, and takes them from there: the kernel moves no frames then.
 
 use rustix::io::Errno as Os;
 
-use super::batch::{Batch, Item, Progress};
 use super::core::Core;
-use super::evict::refuse;
 use super::frames;
 use crate::faults::{uffd_abi, uffd_paging};
 use crate::page::PAGE_BYTES;
 
+/// Bytes done, and the error of the page after them unless all were.
+type Done = (usize, Result<(), Os>);
+
 impl Core {
-    /// Of pages that could not be moved, copies those that can be read into their slots, and frees the frames that they had. They are
-    /// taken then, as if they had been moved.
-    pub(super) fn take_copies(&self, batch: &mut Batch) {
-        let is_left = |item: &Item| matches!(item.progress, Progress::Failed(_));
-        for item in batch.items_mut().iter_mut().filter(|item| is_left(item)) {
+    /// Moves frames of the pool to pages of a region that are missing. Where the kernel does not, the pages get others with the same
+    /// bytes, and those of the pool are freed.
+    pub(super) fn bring_frames(&self, address: usize, memory: usize, bytes: usize) -> Done {
+        let moved = uffd_paging::move_pages(&self.uffd, address, memory, bytes);
+        match moved {
+            (0, Err(errno)) if ![Os::AGAIN, Os::INTR].contains(&errno) => {}
+            moved => return moved,
+        }
+        let copied = uffd_paging::copy(&self.uffd, address, memory, bytes, false);
+        if copied.0 > 0 {
+            // Costs memory only where it fails.
+            let _ = frames::drop_pages(memory, copied.0);
+        }
+        copied
+    }
+
+    /// Moves pages of a region to vacant slots of the pool. Those that are open to loads only are copied, and dropped.
+    pub(super) fn take_frames(&self, address: usize, memory: usize, bytes: usize) -> Done {
+        let moved = uffd_paging::move_pages(&self.uffd, memory, address, bytes);
+        if moved != (0, Err(Os::INVAL)) {
+            return moved;
+        }
+        for page in (0..bytes).step_by(PAGE_BYTES) {
             // A page that the program dropped past the pager would stop this thread for good at the copy below.
-            if uffd_paging::zero(&self.uffd, item.address, PAGE_BYTES).1 == Err(Os::EXIST) {
-                item.progress = Progress::Claimed;
+            let _ = uffd_paging::zero(&self.uffd, address + page, PAGE_BYTES);
+        }
+        let bar = |bar| uffd_abi::write_protect(&self.uffd, address, bytes, bar);
+        if let Err(errno) = bar(true) {
+            return (0, Err(errno));
+        }
+        // From here on nobody stores there.
+        let (copied, outcome) = uffd_paging::copy(&self.uffd, memory, address, bytes, false);
+        match outcome.and_then(|()| frames::drop_pages(address, bytes)) {
+            Ok(()) => (bytes, Ok(())),
+            Err(errno) => {
+                // Closed to loads too, or not of one mapping.
+                if copied > 0 {
+                    let _ = frames::drop_pages(memory, copied);
+                }
+                let _ = bar(false);
+                (0, Err(errno))
             }
         }
-        let all = |bytes, done: Result<(), Os>| (if done.is_ok() { bytes } else { 0 }, done);
-        let bar = |address, bytes, bar| {
-            let done = uffd_abi::write_protect(&self.uffd, address, bytes, bar);
-            all(bytes, done)
-        };
-        let claimed = |item: &Item| item.progress == Progress::Claimed;
-        let close = |address, _, bytes| bar(address, bytes, true);
-        self.for_runs(batch, false, claimed, Progress::Barred, close, refuse);
-        // From here on nobody stores to those.
-        let barred = |item: &Item| item.progress == Progress::Barred;
-        let copy =
-            |address, memory, bytes| uffd_paging::copy(&self.uffd, memory, address, bytes, false);
-        self.for_runs(
-            batch,
-            true,
-            barred,
-            Progress::Copied,
-            copy,
-            |item, errno| {
-                // Closed to loads too.
-                let _ = bar(item.address, PAGE_BYTES, false);
-                refuse(item, errno);
-            },
-        );
-        let copied = |item: &Item| item.progress == Progress::Copied;
-        let zap = |address, _, bytes| all(bytes, frames::drop_pages(address, bytes));
-        self.for_runs(batch, false, copied, Progress::Taken, zap, |item, errno| {
-            let _ = bar(item.address, PAGE_BYTES, false);
-            let pool = self.pool.as_ref();
-            // Costs memory where it fails.
-            let _ = pool.map(|pool| pool.free(item.slot as usize));
-            refuse(item, errno);
-        });
     }
 }

@@ -115,6 +115,14 @@ pub enum PagerError {
     /// What is not a file that pages can be read from.
     #[error("the file cannot be mapped: {0}")]
     File(&'static str),
+    /// A system call on a file to map.
+    #[error("{call} of the file to map: {errno}{advice}", advice = crate::limits::advice(errno.0))]
+    FileCall {
+        /// The call.
+        call: &'static str,
+        /// The kernel's reason.
+        errno: Errno,
+    },
     /// An offset in a file that no page begins at.
     #[error(
         "offset {offset} in the file is not a multiple of 4096, or is too large: a page of a file begins on one"
@@ -170,7 +178,7 @@ impl PagerError {
     #[must_use]
     pub fn is_of_limit(&self) -> bool {
         use rustix::io::Errno as Os;
-        matches!(self, Self::System { errno, .. } if [Os::NOMEM, Os::MFILE, Os::NFILE].contains(&errno.0))
+        matches!(self, Self::System { errno, .. } | Self::FileCall { errno, .. } if [Os::NOMEM, Os::MFILE, Os::NFILE].contains(&errno.0))
     }
 
     pub(super) fn system(

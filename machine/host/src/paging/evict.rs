@@ -11,7 +11,7 @@ use super::published::Figure;
 use super::slots::Slots;
 use super::store::StoreError;
 use super::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED, WAITED};
-use crate::faults::{uffd_abi, uffd_paging};
+use crate::faults::uffd_abi;
 use crate::page::PAGE_BYTES;
 
 impl Core {
@@ -95,10 +95,8 @@ impl Core {
             item.memory = self.slot_address(item.slot);
         }
         let wanted = |item: &Item| item.progress == Progress::Claimed;
-        let call =
-            |address, memory, bytes| uffd_paging::move_pages(&self.uffd, memory, address, bytes);
+        let call = |address, memory, bytes| self.take_frames(address, memory, bytes);
         self.for_runs(&mut batch, true, wanted, Progress::Taken, call, refuse);
-        self.take_copies(&mut batch);
         let mut state = self.lock();
         for item in batch.items() {
             let entry = state.entry(item.id);
@@ -337,7 +335,7 @@ impl Core {
 }
 
 /// A page that the kernel does not let go stays where it is.
-pub(super) fn refuse(item: &mut Item, errno: Os) {
+fn refuse(item: &mut Item, errno: Os) {
     item.progress = match errno {
         Os::NOENT => Progress::Missing,
         _ => Progress::Failed(StoreError::System {

@@ -34,7 +34,7 @@ impl Filling<'_> {
 }
 
 impl Core {
-    /// Fills and maps the pages of a batch, which are in order. Afterwards each is mapped, copied, or failed. A thread waits for
+    /// Fills and maps the pages of a batch, which are in order. Afterwards each is mapped or failed. A thread waits for
     /// `asked`; the others need not come.
     pub(super) fn bring(&self, batch: &mut Batch, filling: Filling<'_>, asked: PageId) {
         match (filling.from, filling.file) {
@@ -49,11 +49,9 @@ impl Core {
         let wanted = |item: &Item| item.progress == Progress::Filled;
         let mapped = Progress::Mapped;
         if filling.by_slots {
-            let call = |address, memory, bytes| {
-                uffd_paging::move_pages(&self.uffd, address, memory, bytes)
-            };
+            let call = |address, memory, bytes| self.bring_frames(address, memory, bytes);
             self.for_runs(batch, true, wanted, mapped, call, |item, errno| {
-                self.copy_instead(item, errno);
+                item.progress = Progress::Failed(failure("ioctl(UFFDIO_MOVE)", errno));
             });
         } else if filling.from == PageState::Empty && filling.file.is_none() && !filling.write {
             let call = |address, _, bytes| uffd_paging::zero(&self.uffd, address, bytes);
@@ -70,28 +68,6 @@ impl Core {
                 item.progress = Progress::Failed(failure("ioctl(UFFDIO_COPY)", errno));
             });
         }
-    }
-
-    /// Where the kernel does not move a frame, as into memory that is only open to loads, the page gets another with the same bytes.
-    /// That which it had in the pool is freed.
-    fn copy_instead(&self, item: &mut Item, errno: Os) {
-        for _ in 0..100 {
-            let bytes = crate::page::PAGE_BYTES;
-            match uffd_paging::copy(&self.uffd, item.address, item.memory, bytes, false).1 {
-                Ok(()) => {
-                    let pool = self.pool.as_ref();
-                    let is_freed = pool.is_some_and(|pool| pool.free(item.slot as usize).is_ok());
-                    item.progress = match is_freed {
-                        true => Progress::Mapped,
-                        false => Progress::Copied,
-                    };
-                    return;
-                }
-                Err(Os::AGAIN | Os::INTR) => std::thread::yield_now(),
-                Err(_) => break,
-            }
-        }
-        item.progress = Progress::Failed(failure("ioctl(UFFDIO_MOVE)", errno));
     }
 
     /// Reads the pages, which are of one part of a file.

@@ -54,11 +54,11 @@ pub(super) fn set_up(memory: &Mapping) -> Result<(), Errno> {
     }
 }
 
-/// Drops pages of a region and frees their frames. The caller made them busy.
+/// Drops pages of a region, or of the pool, and frees their frames. The caller made them busy.
 pub(super) fn drop_pages(address: usize, bytes: usize) -> Result<(), Errno> {
     let start = core::ptr::with_exposed_provenance_mut(address);
-    // SAFETY: the pages are of a region and busy, which keeps it mapped. They are evicted, so that their bytes are in the store, or
-    // were discarded by their owner.
+    // SAFETY: the pages are of a region and busy, which keeps it mapped, or of the pool. Their bytes are in the store or elsewhere in
+    // RAM, or were discarded by their owner.
     unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontNeed) }
 }
 

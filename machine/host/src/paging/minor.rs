@@ -49,15 +49,11 @@ impl Core {
             };
             match item.progress {
                 Progress::Mapped => slots.put_vacant(item.slot),
-                Progress::Copied => slots.put_free(item.slot),
                 _ => slots.put_victim(item.slot, item.id),
-            }
-            if item.progress == Progress::Copied {
-                state.frames += 1;
             }
             hits += usize::from(before.has(AHEAD) && item.id == id);
             let entry = match item.progress {
-                Progress::Mapped | Progress::Copied => before
+                Progress::Mapped => before
                     .in_state(PageState::Resident)
                     .at(state.clock.insert(item.id))
                     .without(AHEAD)

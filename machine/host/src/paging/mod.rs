@@ -19,6 +19,9 @@
 //! and only by the thread that made it so.** All else follows from that: two threads that fault on one page cause one
 //! fetch, and a store to a page that is being evicted waits and finds the page again.
 //!
+//! An empty page holds what its *origin* has: zeros, or a page of a file ([`Region::map_file`]). A page of a file becomes empty again
+//! when it leaves the RAM unchanged.
+//!
 //! # Eviction
 //! User space sees no accessed bits of private memory, so use is found out by taking pages away ([`Eviction`]):
 //!
@@ -95,7 +98,7 @@ pub use error::PagerError;
 pub use freeze::Frozen;
 pub use latencies::Latencies;
 pub use local::LocalMemoryStore;
-pub use origin::FileChanges;
+pub use origin::{FileChanges, file_bytes};
 pub use pager::{Pager, Region};
 pub use published::{FiguresError, MEMORY_NAME};
 pub use statistics::Statistics;

@@ -6,12 +6,13 @@ use core::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Stat};
+use rustix::io::Errno;
 
 use super::error::PagerError;
 use super::layers::read_pages;
 use super::store::{IncomingPage, StoreError};
-use crate::descriptors::above_stdio;
+use crate::descriptors::copy_above_stdio;
 use crate::page::PAGE_BYTES;
 
 /// What becomes of pages that the program has seen, when somebody changes the file that they are of.
@@ -35,12 +36,11 @@ impl File {
     /// Of a regular file that may be read. The descriptor is a copy, unless one of `known` is of the same file: closing a descriptor
     /// ends locks that the program may have on the file.
     fn new(file: impl AsFd, known: &Origins) -> Result<Arc<Self>, PagerError> {
-        let fail = |call| move |errno| PagerError::system(call, 0, 0, errno);
-        let found = rustix::fs::fstat(&file).map_err(fail("fstat"))?;
+        let found = look(&file)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
             return Err(PagerError::File("it is no regular file"));
         }
-        let flags = rustix::fs::fcntl_getfl(&file).map_err(fail("fcntl(F_GETFL)"))?;
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(failure("fcntl(F_GETFL)"))?;
         if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::WRONLY {
             return Err(PagerError::File("it is not open for reading"));
         }
@@ -49,14 +49,31 @@ impl File {
         if let Some(part) = parts.find(|part| part.file.identity == identity) {
             return Ok(Arc::clone(&part.file));
         }
-        let copy = rustix::io::fcntl_dupfd_cloexec(file.as_fd(), 0)
-            .and_then(above_stdio)
-            .map_err(fail("fcntl(F_DUPFD_CLOEXEC)"))?;
+        let copy = copy_above_stdio(&file).map_err(failure("fcntl(F_DUPFD_CLOEXEC)"))?;
         Ok(Arc::new(Self {
             file: copy,
             identity,
         }))
     }
+}
+
+fn failure(call: &'static str) -> impl Fn(Errno) -> PagerError {
+    move |errno| PagerError::FileCall {
+        call,
+        errno: errno.into(),
+    }
+}
+
+fn look(file: impl AsFd) -> Result<Stat, PagerError> {
+    rustix::fs::fstat(file).map_err(failure("fstat"))
+}
+
+/// How long a file is now, in bytes.
+///
+/// # Errors
+/// What the kernel says of the descriptor.
+pub fn file_bytes(file: impl AsFd) -> Result<u64, PagerError> {
+    Ok(look(file)?.st_size as u64)
 }
 
 /// Pages of a region that follow each other, and so do the pages of the file.

@@ -258,7 +258,7 @@ impl Core {
         }
         let mut state = self.lock();
         for item in batch.items() {
-            let is_mapped = matches!(item.progress, Progress::Mapped | Progress::Copied);
+            let is_mapped = item.progress == Progress::Mapped;
             if let Some(slots) = &mut state.slots
                 && filling.by_slots
             {
@@ -267,10 +267,8 @@ impl Core {
                     _ => slots.put_free(item.slot),
                 }
             }
-            match item.progress {
-                Progress::Copied => state.frames += 1,
-                Progress::Failed(_) if !filling.by_slots => state.frames -= 1,
-                _ => {}
+            if !is_mapped && !filling.by_slots {
+                state.frames -= 1;
             }
             let entry = if is_mapped {
                 stored_before += isize::from(is_stored);

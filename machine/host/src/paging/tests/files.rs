@@ -88,11 +88,11 @@ fn changes_are_the_programs_own_until_they_are_dropped() {
         let pager = local(config);
         let file = numbered(PAGES * PAGE_BYTES);
         let region = mapped(&pager, &file, FileChanges::Seen);
-        let changed = |page: usize| page % 3 == 0;
+        let changed = |page: usize| page.is_multiple_of(3);
         // A page of zeros is a change too. Some are read first.
-        let value = |page: usize| if page % 2 == 0 { 0 } else { 7 };
+        let value = |page: usize| if page.is_multiple_of(2) { 0 } else { 7 };
         for page in (0..PAGES).filter(|&page| changed(page)) {
-            if page % 4 == 0 {
+            if page.is_multiple_of(4) {
                 load(&region, page * WORDS);
             }
             store(&region, page * WORDS, value(page));
@@ -146,9 +146,9 @@ fn parts_of_files_and_zeros_lie_side_by_side() {
             100..110 | 0..20 | 120.. => 0,
             _ => page as u64 - 20 + 1,
         };
-        for round in 0..4 {
+        for round in 0..4_u32 {
             for step in 0..PAGES {
-                let page = if round % 2 == 0 {
+                let page = if round.is_multiple_of(2) {
                     step
                 } else {
                     PAGES - 1 - step
@@ -237,14 +237,14 @@ fn pages_that_are_open_to_loads_only_leave_the_ram_too() {
         let file = numbered(PAGES * PAGE_BYTES);
         let region = mapped(&pager, &file, FileChanges::Seen);
         for page in 0..PAGES {
-            if page % 2 == 0 {
+            if page.is_multiple_of(2) {
                 store(&region, page * WORDS, page as u64 + 1000);
             }
         }
         allow_loads_only(&region);
         for _ in 0..3 {
             for page in 0..PAGES {
-                let expected = page as u64 + if page % 2 == 0 { 1000 } else { 1 };
+                let expected = page as u64 + if page.is_multiple_of(2) { 1000 } else { 1 };
                 assert_eq!(load(&region, page * WORDS), expected, "{name} {page}");
             }
         }
@@ -271,7 +271,7 @@ fn windows_that_reach_over_pages_of_other_rights_bring_those_that_can_come() {
                 close_page(&region, page, true);
             }
             for _ in 0..2 {
-                for page in (0..PAGES).filter(|page| *page == 0 || page % 5 != 0) {
+                for page in (0..PAGES).filter(|page| *page == 0 || !page.is_multiple_of(5)) {
                     let expected = if is_of_file { page as u64 + 1 } else { 0 };
                     assert_eq!(load(&region, page * WORDS), expected, "{name} {page}");
                 }
@@ -290,7 +290,7 @@ fn a_forked_child_has_the_file_and_what_was_changed() {
             let region = mapped(&pager, &file, FileChanges::Refused);
             let check = |region: &Region, plus: u64, who: &str| {
                 for page in 0..PAGES {
-                    let expected = page as u64 + if page % 4 == 0 { plus } else { 1 };
+                    let expected = page as u64 + if page.is_multiple_of(4) { plus } else { 1 };
                     assert_eq!(load(region, page * WORDS), expected, "{name} {who} {page}");
                 }
             };
@@ -337,6 +337,26 @@ fn descriptors_of_files_are_closed_when_nothing_is_of_them_any_more() {
         assert_eq!(open(), before);
         drop(mapped(&pager, &file, FileChanges::Seen));
         assert_eq!(open(), before);
+    });
+}
+
+#[test]
+fn mapping_a_file_leaves_the_locks_on_it_alone() {
+    in_child("locks", || {
+        let pager = local(PagerConfig::new(32));
+        let file = numbered(PAGES * PAGE_BYTES);
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::fcntl_lock(&file, lock).unwrap();
+        crate::descriptors::keep_above(100);
+        let region = mapped(&pager, &file, FileChanges::Seen);
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let status = super::memory::forked(|| {
+            let other = File::options().read(true).write(true).open(&path).unwrap();
+            let is_locked = rustix::fs::fcntl_lock(&other, lock).is_err();
+            std::process::exit(i32::from(!is_locked));
+        });
+        assert!(status.success(), "the lock is gone");
+        drop(region);
     });
 }
 
