@@ -3,6 +3,9 @@
 //! The nodes are the real ones ([`mapwire_node::Node`]); computers, links, programs and time are simulated, and a seed repeats a run to
 //! the last event. [`Cluster`] lets things happen. [`Scenario`] draws a cluster, [faults](rules) and programs from a seed, runs them,
 //! and [checks] what the project promises; a run that fails can be [shrunk](shrink).
+//!
+//! [`hardware`] is another kind of cluster: computers whose every step takes the time that a [profile](hardware::Profile) states, to run
+//! the machines that [papers](paper) measured.
 #![forbid(unsafe_code)]
 
 pub mod canary;

@@ -26,27 +26,28 @@ pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
 }
 
 fn machine(profile: &Profile, columns: usize) -> String {
-    let rows: Vec<Vec<String>> = profile
-        .constants()
-        .iter()
-        .map(|row| {
-            let value = match row.cost.is_bytes() {
-                true => format!("{} bytes", row.value),
-                false => format!("{} us", decimal(row.value, 1_000_000)),
-            };
-            let words = [
-                format!("{:?}", row.cost),
-                value,
-                row.origin.word().to_owned(),
-            ];
-            [&words[..], &[row.source.to_owned()]].concat()
-        })
-        .collect();
-    let headings = ["constant", "value", "origin", "source"];
-    let table = fitted(&headings, &rows, headings.len(), columns);
+    let rows = profile.constants().iter().map(|row| {
+        let value = match row.cost.is_bytes() {
+            true => format!("{} bytes", row.value),
+            false => format!("{} us", decimal(row.value, 1_000_000)),
+        };
+        let origin = row.origin.word().to_owned();
+        vec![format!("{:?}", row.cost), value, origin]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let headings = ["constant", "value", "origin"];
+    let table = fitted(&headings, &rows, headings.len(), usize::MAX);
+    let width = table.lines().map(|line| line.chars().count()).max();
+    let width = width.unwrap_or(0) + 2;
     let kilobytes = profile.nic_table_bytes >> 10;
     let name = profile.name;
-    format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n{table}")
+    let mut text = format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n");
+    let sources = profile.constants().iter().map(|row| row.source);
+    for (line, source) in table.lines().zip(["source"].into_iter().chain(sources)) {
+        let source = wrapped(source, width, columns);
+        text.push_str(&format!("{line:<width$}{source}\n"));
+    }
+    text
 }
 
 /// A number of parts, of which so many are one, without zeros at the end.
@@ -182,6 +183,22 @@ mod tests {
                       I      9.50     10      -5.0 %  predicted\n  \
                       * of which more\n";
         assert_eq!(one(&table, usize::MAX), wanted);
+    }
+
+    #[test]
+    fn the_source_of_a_constant_is_broken_where_the_terminal_ends() {
+        use mapwire_sim::hardware::{Constant, Cost, Origin};
+        let constant = Constant {
+            cost: Cost::NicScan,
+            value: 1_200_000,
+            origin: Origin::Input,
+            source: "section 4.4: an entry of four words",
+        };
+        let profile = Profile::new("LANai", 512 << 10, &[constant]);
+        let wanted = "Machine: LANai, 512 KB of NIC memory for the directory\n\
+                      constant  value   origin  source\n\
+                      NicScan   1.2 us  input   section 4.4: an\n                          entry of four words\n";
+        assert_eq!(machine(&profile, 46), wanted);
     }
 
     #[test]

@@ -44,9 +44,10 @@ pub(super) enum Phase {
 pub(super) struct Host {
     pub(super) state: HostState,
     pub(super) queue: VecDeque<HostJob>,
-    /// The job, with what will leave at the end of its second phase, and whether the NIC looks up its page first.
+    /// What it does; a message only until the service has it.
     pub(super) job: Option<HostJob>,
     pub(super) phase: Option<Phase>,
+    /// What leaves at the end of the second phase.
     pub(super) out: VecDeque<Outgoing>,
     pub(super) phase_began_ps: Ps,
     /// The part of the handler, in 2^32ths, that was out of the caches when it was called.

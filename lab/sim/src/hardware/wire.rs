@@ -1,4 +1,5 @@
-//! The wires: each node has one in and one out; what is on a wire takes it for itself.
+//! The wires: each node has one in and one out; what is on a wire takes it for itself. A message that waits for the receiver's wire does
+//! not hold up the sender's.
 
 use mapwire_wire::NodeId;
 

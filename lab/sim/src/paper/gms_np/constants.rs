@@ -64,7 +64,7 @@ const TESTBED: &[Constant] = &[
         Cost::NicPrepareInDma,
         5_000 * NS,
         Input,
-        "§4.7: slowed by as much as 50 % by one DMA; HM's 5 us (§4.2) come out of it",
+        "§4.7: one DMA slows programs by as much as 50 %",
     ),
     is(
         Cost::NicModify,

@@ -21,6 +21,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use mapwire_gms::RowSize;
+
 use super::{Options, Paper, Report};
 use crate::hardware::MachineError;
 use tables::Tables;
@@ -45,6 +47,12 @@ pub fn run(options: &Options) -> Result<Report, MachineError> {
         seed: options.seed,
     };
     let mut all = tables.all()?;
+    let entries = options.row_size.entries();
+    if options.row_size != RowSize::default() {
+        all[0].note(&format!(
+            "Rows have {entries} entries here and in all tables that do not say otherwise; the published figures are of rows of 32."
+        ));
+    }
     let mut figures = Vec::new();
     for (figure, table) in [tables.figure_5()?, tables.figure_6()?] {
         figures.push(figure);
