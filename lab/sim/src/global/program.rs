@@ -1,6 +1,6 @@
 //! What the programs do, and what they make of the outcomes.
 
-use mapwire_gms::{FRAME_BYTES, GetPage, Outcome, PageName, PutPage, SpaceId};
+use mapwire_gms::{FRAME_BYTES, GetPage, Gms, Outcome, PageName, PutPage, SpaceId};
 use mapwire_wire::NodeId;
 
 use super::{Operation, Programs, is_own, own_page};
@@ -284,12 +284,13 @@ impl Programs {
     /// A page of one's own is stored and may not be dropped, or is not.
     fn put_ended(&mut self, cluster: &Cluster, name: PageName, version: u32, is_kept: bool) {
         let has_room = self.shape.directory_bytes > 2048;
-        // Who stored it may have died meanwhile.
-        let is_resident = self.seen.crashed == 0
-            || self.nodes().any(|node| {
-                let gms = self.gms(cluster, node).filter(|_| self.is_alive(node));
-                gms.is_some_and(|gms| gms.pages().any(|page| (page.0, page.1) == (name, version)))
-            });
+        // Who stored it may have died meanwhile; and a copy is given up while the directory still names that of a dead node.
+        let holders = self.nodes().filter(|&node| {
+            let mut pages = self.gms(cluster, node).into_iter().flat_map(Gms::pages);
+            pages.any(|page| (page.0, page.1) == (name, version))
+        });
+        let lives = holders.map(|node| self.is_alive(node));
+        let is_resident = self.seen.crashed == 0 || lives.min() == Some(true);
         let truth = self.truths.entry(name).or_default();
         truth.is_busy = false;
         truth.must_be_there = is_kept && has_room && is_resident && truth.discarded < version;

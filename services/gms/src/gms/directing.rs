@@ -160,7 +160,10 @@ impl Gms {
             let holds = |entry: Entry| {
                 entry.version() == version && entry.copies().any(|copy| copy == origin)
             };
-            let Some(mut entry) = found.filter(|&entry| holds(entry)) else {
+            // Before the map is settled, word that the page is discarded may still be on its way from its former directory node to the
+            // node that it moves from. That node keeps it meanwhile, and tries again.
+            let is_settled = self.view.is_settled();
+            let Some(mut entry) = found.filter(|&entry| is_settled && holds(entry)) else {
                 return Some(Listing::Older);
             };
             // The new copy takes the place of the old one at once: neither is dropped because of the other.
