@@ -255,6 +255,41 @@ fn pages_that_are_open_to_loads_only_leave_the_ram_too() {
 }
 
 #[test]
+fn several_threads_find_what_each_stored_and_what_the_file_has() {
+    each(|config, name| {
+        let pager = local(config);
+        let file = numbered(PAGES * PAGE_BYTES);
+        let open = mapped(&pager, &file, FileChanges::Seen);
+        let closed = mapped(&pager, &file, FileChanges::Refused);
+        allow_loads_only(&closed);
+        std::thread::scope(|scope| {
+            for thread in 1..=4_usize {
+                let (open, closed) = (&open, &closed);
+                scope.spawn(move || {
+                    let mut random = Random(thread as u64);
+                    let mut expected = vec![0; PAGES];
+                    for step in 0..3_000 {
+                        let page = random.below(PAGES);
+                        if random.below(3) == 0 {
+                            expected[page] = step;
+                            store(open, page * WORDS + thread, step);
+                        }
+                        let found = load(open, page * WORDS + thread);
+                        assert_eq!(found, expected[page], "{name}: {thread}, {step}, {page}");
+                        assert_eq!(load(open, page * WORDS), page as u64 + 1, "{name}");
+                        let other = random.below(PAGES);
+                        assert_eq!(load(closed, other * WORDS), other as u64 + 1, "{name}");
+                    }
+                });
+            }
+        });
+        let counts = pager.statistics();
+        assert!(counts.resident_pages <= 64, "{name}: {counts:?}");
+        assert_eq!(counts.lost_pages, 0, "{name}");
+    });
+}
+
+#[test]
 fn windows_that_reach_over_pages_of_other_rights_bring_those_that_can_come() {
     each(|config, name| {
         let pager = local(config);
