@@ -152,7 +152,9 @@ fn finish(place: &Place, program: Running) -> [u64; 3] {
     let done = program.wait().code(0);
     assert!(done.out().contains("all pages are right"), "{}", done.out());
     let err = done.err();
-    let line = err.lines().find(|line| line.contains("donors"));
+    let line = err
+        .lines()
+        .find(|line| line.trim_start().starts_with("donors  "));
     let words = line.unwrap_or_else(|| panic!("no word of donors: {err}"));
     let numbers = words.split(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
