@@ -322,6 +322,10 @@ impl Patience {
     /// A spin found nothing, and the thread sleeps.
     #[cold]
     pub fn failed(&self) {
+        if self.looks == u32::MAX {
+            // The wait had a time limit. The next one spins all the same.
+            return;
+        }
         let failures = self.failures.load(Ordering::Relaxed) + 1;
         let failures = failures.min(self.habit.most_failures());
         self.failures.store(failures, Ordering::Relaxed);
@@ -425,7 +429,11 @@ mod tests {
     #[test]
     fn a_wait_sleeps_at_once_when_events_are_wanted_and_never_when_polling() {
         assert_eq!(looks(&patience(WaitStrategy::Event)), 0);
-        assert_eq!(looks(&patience(WaitStrategy::Poll)), 1_000_000);
+        let polls = patience(WaitStrategy::Poll);
+        // Also after waits whose time was over.
+        for _ in 0..20 {
+            assert_eq!(looks(&polls), 1_000_000);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 const STEP: u32 = 256;
 
 /// How few free frames make a donor ask for more.
-const FEW: u32 = 4 * STEP;
+const FEW: u32 = 16 * STEP;
 
 /// Memory of this process that other ranks of a job put pages into.
 #[derive(Debug)]
