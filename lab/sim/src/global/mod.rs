@@ -8,7 +8,7 @@ mod running;
 mod scenario;
 mod seen;
 
-pub use scenario::{GlobalScenario, GlobalShape, GlobalWanted};
+pub use scenario::{GlobalScenario, GlobalShape, GlobalWanted, NODES};
 pub use seen::Seen;
 
 use std::collections::BTreeMap;
