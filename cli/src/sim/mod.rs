@@ -41,8 +41,8 @@ pub(crate) enum SimCommand {
     Run(run::RunArgs),
     /// Run new seeds for some minutes, up to the first that fails
     ///
-    /// Without --workload every fourth seed is a run of global memory, and the others make calls of exports and imports; of a bug, a trace
-    /// or a number of calls all are the latter.
+    /// Without --workload every fourth seed is a run of global memory, and the others make calls of exports and imports. With --bug, --trace,
+    /// --calls or a number of nodes that no global memory has, all do.
     #[command(
         after_help = "Examples:\n  mapwire sim vopr --minutes 10\n  mapwire sim vopr --minutes 0.5 --nodes 16 --rules delay,pause --seed 1000\n  mapwire sim vopr --minutes 1 --workload shared"
     )]

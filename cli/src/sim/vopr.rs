@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mapwire_sim::Scenario;
-use mapwire_sim::global::GlobalScenario;
+use mapwire_sim::global::{GlobalScenario, NODES};
 use mapwire_sim::shared::SharedScenario;
 
 use super::{DrawArgs, SimError, Wants, Workload, new_seed, run, seed};
@@ -40,7 +40,8 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     let is_mixed = draw.workload.is_none()
         && draw.trace.is_none()
         && draw.calls.is_none()
-        && draw.bug.is_none();
+        && draw.bug.is_none()
+        && draw.nodes.is_none_or(|nodes| NODES.contains(&nodes));
     let most = draw.wanted(draw.workload.unwrap_or(Workload::Calls))?;
     let some = match is_mixed {
         true => Some(draw.wanted(Workload::Global)?),

@@ -9,7 +9,7 @@ use mapwire_launch::NamedJob;
 
 use super::memory::{GlobalMemory, REQUESTS};
 use crate::config::NodeConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Frames for pages that are put, and as many for pages that are got: fewer than may be under way.
 const FRAMES: u32 = REQUESTS as u32 / 4;
@@ -203,14 +203,7 @@ impl Session {
             let frames = self.take_frames(0, rest.len(), Some(patience));
             let (now, later) = rest.split_at(frames.len());
             rest = later;
-            let mut begun = Vec::with_capacity(frames.len());
-            for (&frame, page) in frames.iter().zip(now) {
-                if self.begin_put(frame, page, copies, on_disk).is_ok() {
-                    begun.push(frame);
-                } else {
-                    self.free([frame]);
-                }
-            }
+            let begun = self.begin_puts(&frames, now, copies, on_disk);
             let ended = self.wait(&begun, Some(patience));
             let is_late = frames.is_empty() || ended.contains(&None);
             let mut ended = begun.iter().zip(ended).peekable();
@@ -232,23 +225,38 @@ impl Session {
         (stored, true)
     }
 
-    fn begin_put(&self, frame: u32, page: &Put<'_>, copies: u8, on_disk: bool) -> Result<()> {
-        let offset = frame as usize * FRAME_BYTES as usize;
-        self.memory.buffer().write(offset, page.bytes)?;
-        let put = PutPage {
-            name: page.name,
-            version: page.version,
-            frame,
-            tag: u64::from(frame),
-            // The pager has a checksum of its own, which it does not give away.
-            checksum: 0,
-            age_ms: 0,
-            on_disk,
-            copies,
-            to: None,
-        };
-        let begun = self.memory.call(|gms, now_ns| gms.put(now_ns, put))?;
-        begun.map_err(Error::GlobalCall)
+    /// Begins puts from these frames; frames of those that have begun. Others are free.
+    fn begin_puts(&self, frames: &[u32], pages: &[Put<'_>], copies: u8, on_disk: bool) -> Vec<u32> {
+        for (&frame, page) in frames.iter().zip(pages) {
+            let offset = frame as usize * FRAME_BYTES as usize;
+            // The frames are this session's, and have a page's length.
+            let written = self.memory.buffer().write(offset, page.bytes);
+            debug_assert!(written.is_ok(), "{written:?}");
+        }
+        // In one call: the messages leave together.
+        let begun = self.memory.call(|gms, now_ns| {
+            let pages = frames.iter().zip(pages);
+            let begun = pages.filter(|(frame, page)| {
+                let put = PutPage {
+                    name: page.name,
+                    version: page.version,
+                    frame: **frame,
+                    tag: u64::from(**frame),
+                    // The pager has a checksum of its own, which it does not give away.
+                    checksum: 0,
+                    age_ms: 0,
+                    on_disk,
+                    copies,
+                    to: None,
+                };
+                gms.put(now_ns, put).is_ok()
+            });
+            begun.map(|(&frame, _)| frame).collect::<Vec<u32>>()
+        });
+        let begun = begun.unwrap_or_default();
+        let others = frames.iter().filter(|frame| !begun.contains(frame));
+        self.free(others.copied().collect::<Vec<_>>());
+        begun
     }
 
     /// Gets pages; which of them came, with the version that was asked for, and whether all has ended within their patience.
@@ -263,20 +271,20 @@ impl Session {
             let frames = self.take_frames(FRAMES, rest.len(), patience);
             let (now, later) = rest.split_at_mut(frames.len());
             rest = later;
-            let begun: Vec<bool> = frames
-                .iter()
-                .zip(&*now)
-                .map(|(&frame, page)| {
+            let begun = self.memory.call(|gms, now_ns| {
+                let pages = frames.iter().zip(&*now);
+                let begun = pages.map(|(&frame, page)| {
                     let get = GetPage {
                         name: page.name,
                         frame,
                         tag: u64::from(frame),
                         keep: !page.takes,
                     };
-                    let begun = self.memory.call(|gms, now_ns| gms.get(now_ns, get));
-                    matches!(begun, Ok(Ok(())))
-                })
-                .collect();
+                    gms.get(now_ns, get).is_ok()
+                });
+                begun.collect::<Vec<bool>>()
+            });
+            let begun = begun.unwrap_or_else(|_| vec![false; frames.len()]);
             let both = frames.iter().zip(&begun);
             let waits: Vec<u32> = both
                 .filter_map(|(&frame, &begun)| begun.then_some(frame))

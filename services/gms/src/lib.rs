@@ -34,10 +34,10 @@
 //! stored.
 //!
 //! Limits: a page is lost with the only node that stores it, which is why pages should be on permanent storage or be put twice. When a
-//! directory node dies, a version that was discarded just before may come back: programs compare the version with the one they put
-//! last. Members trust each other: one that does not keep to the protocol can make pages absent or have a node expelled, which
-//! loses what that node stored, and can store garbage into landing frames, which the checksum shows; no message makes a node panic or grow without
-//! bound. At most [`MAX_NODES`] nodes.
+//! directory node dies, or the map changes while a page moves from one storing node to another, a version that was discarded just before
+//! may come back: programs compare the version with the one they put last. Members trust each other: one that does not keep to the
+//! protocol can make pages absent or have a node expelled, which loses what that node stored, and can store garbage into landing frames,
+//! which the checksum shows; no message makes a node panic or grow without bound. At most [`MAX_NODES`] nodes.
 #![no_std]
 #![forbid(unsafe_code)]
 

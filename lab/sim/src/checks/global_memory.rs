@@ -64,13 +64,13 @@ pub(crate) fn holds(at: NodeId, read: Read<'_>) -> Result<(), Violation> {
     }
 }
 
-/// A page that was read has the checksum and the bytes that were put. Its own node finds the newest version, if that must be there; an
-/// older one may only have come back as a node died.
+/// A page that was read has the checksum and the bytes that were put. Its own node finds the newest version if that must be there; an
+/// older one may only have come back as the members changed.
 pub(crate) fn is_right(
     at: NodeId,
     read: Read<'_>,
     own: Option<&Truth>,
-    has_deaths: bool,
+    has_changes: bool,
 ) -> Result<(), Violation> {
     if checksum(read.bytes) != read.checksum {
         let (name, version) = (read.name, read.version);
@@ -81,7 +81,7 @@ pub(crate) fn is_right(
     let Some(truth) = own else {
         return Ok(());
     };
-    let may_be_older = has_deaths && !truth.must_be_there;
+    let may_be_older = has_changes && !truth.must_be_there;
     if read.version == truth.version || (may_be_older && read.version < truth.version) {
         return Ok(());
     }

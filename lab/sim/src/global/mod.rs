@@ -1,6 +1,7 @@
 //! Programs that use global memory, and what is checked of it: a page that is read is the page written last, unless deaths, discards or
-//! want of room explain that it is not there; nothing lands in a frame that no operation names; every operation ends; and at rest the
-//! directory names the pages that are stored and no others. Nodes join, leave, donate frames and die.
+//! want of room explain that it is not there, and an older version comes back at most as members change; nothing lands in a frame that no
+//! operation names; every operation ends; and at rest the directory names the pages that are stored and no others. Nodes join, leave,
+//! donate frames and die.
 
 mod buggy;
 mod program;
@@ -8,7 +9,7 @@ mod running;
 mod scenario;
 mod seen;
 
-pub use scenario::{GlobalScenario, GlobalShape, GlobalWanted};
+pub use scenario::{GlobalScenario, GlobalShape, GlobalWanted, NODES};
 pub use seen::Seen;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What the programs do, and what they make of the outcomes.
 
-use mapwire_gms::{FRAME_BYTES, GetPage, Gms, Outcome, PageName, PutPage, SpaceId};
+use mapwire_gms::{FRAME_BYTES, GetPage, Gms, MapVersion, Outcome, PageName, PutPage, SpaceId};
 use mapwire_wire::NodeId;
 
 use super::{Operation, Programs, is_own, own_page};
@@ -322,6 +322,10 @@ impl Programs {
         else {
             return;
         };
+        let is_changed = |gms: &Gms| gms.map().version() != MapVersion::FIRST;
+        let mut nodes = self.nodes();
+        let has_changes = self.seen.crashed > 0
+            || nodes.any(|node| self.gms(cluster, node).is_some_and(is_changed));
         let bytes = self.read(cluster, node, from);
         let read = Read {
             name,
@@ -332,7 +336,7 @@ impl Programs {
         let truth = self.truths.entry(name).or_default();
         truth.is_busy &= !is_own(node, name);
         let own = is_own(node, name).then_some(&*truth);
-        let checked = check::is_right(node, read, own, self.seen.crashed > 0);
+        let checked = check::is_right(node, read, own, has_changes);
         if !keep {
             truth.must_be_there = false;
         }

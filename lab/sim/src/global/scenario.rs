@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use mapwire_gms::{Config, FRAME_BYTES, Gms, MAX_NODES, NodeSet, RowSize};
 use mapwire_service::Service;
@@ -20,6 +21,8 @@ use crate::random::Random;
 use crate::rules::{Rule, Shape};
 use crate::segments::Segments;
 
+/// How many nodes a global memory may have here.
+pub const NODES: RangeInclusive<u16> = 2..=MAX_NODES;
 /// Programs make calls for so long after the last fault has ended, in parts of the time before.
 const AFTER_HEALING: u64 = 4;
 /// How long a link waits for a silent peer: longer than any fault.
@@ -166,12 +169,12 @@ impl GlobalScenario {
     /// The cluster or its global memory cannot be made.
     pub fn run(&self) -> Result<GlobalOutcome, GlobalError> {
         let (shape, mut random) = (self.shape, self.random.clone());
-        if !(2..=MAX_NODES).contains(&shape.nodes) {
+        if !NODES.contains(&shape.nodes) {
             return Err(GlobalError::Cluster(ClusterError::Size {
                 what: "nodes",
                 given: shape.nodes.into(),
-                least: 2,
-                most: MAX_NODES.into(),
+                least: (*NODES.start()).into(),
+                most: (*NODES.end()).into(),
             }));
         }
         let mut cluster = Cluster::new(self.cluster.clone(), Random::new(self.seed ^ 0x5eed))?;
