@@ -209,8 +209,8 @@ fn pages_are_what_was_stored_last() {
         std::fs::write("rounds.new", format!("{rounds}")).unwrap();
         std::fs::rename("rounds.new", "rounds").unwrap();
     }
-    for page in 0..PAGES {
-        check(&memory, page, versions[page]);
+    for (page, &version) in versions.iter().enumerate() {
+        check(&memory, page, version);
     }
     println!("all pages are right");
 }

@@ -427,7 +427,7 @@ impl Inner {
             self.imports
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push((of.import, of.grant.clone()));
+                .push((of.import, of.grant));
             self.check_segment(of.peer, of.bytes)?;
             let export = of.grant.export;
             engine.lock().set_shared_peer(of.peer, export, of.segment)?;
