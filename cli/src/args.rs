@@ -92,7 +92,7 @@ pub(crate) enum Command {
     )]
     Serve(ServeArgs),
     /// Lends memory to one program; `mapwire serve --donate` starts it
-    #[command(hide = true)]
+    #[command(hide = true, after_help = "Example:\n  mapwire serve --donate 4G")]
     Lend(LendArgs),
     /// List the jobs that have a name, and where their ranks are
     #[command(

@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     /// What is on its way to other hosts.
     pub(crate) copies: Copies,
     /// In a job that another launcher than `mapwire run` started.
-    membership: Option<Membership>,
+    pub(crate) membership: Option<Membership>,
 }
 
 impl Drop for Inner {

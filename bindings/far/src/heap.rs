@@ -30,8 +30,12 @@ fn gives_far() -> bool {
 /// Whether memory is mimalloc's. Nearly all of that is far; pieces with a large alignment may be in small mappings, which are not.
 fn is_far(memory: *const c_void) -> bool {
     let Some(space) = space() else { return false };
+    if space.has(memory.addr()) {
+        return true;
+    }
+    // Threads that far memory waits for have none of those, and must not read mimalloc's far tables.
     // SAFETY: any address will do.
-    space.has(memory.addr()) || unsafe { mi::mi_is_in_heap_region(memory) }
+    !threads::wants_ram() && unsafe { mi::mi_is_in_heap_region(memory) }
 }
 
 /// malloc(3).

@@ -46,7 +46,10 @@ struct Server {
 extern "C" fn serve(server: *mut c_void) -> *mut c_void {
     // SAFETY: made by `pthread_create` below, for this thread alone.
     let Server { start, argument } = *unsafe { Box::from_raw(server.cast::<Server>()) };
-    serving(|| start(argument))
+    // To its very end: what it frees then is of the C library, too.
+    SPECIAL.fetch_add(1, Ordering::Relaxed);
+    SERVES.set(true);
+    start(argument)
 }
 
 /// Whether a function is one of this library.

@@ -110,9 +110,12 @@ impl Donor {
                             self.tell("lends", &loan.job, &lender.child);
                             lenders.insert(loan.job.clone(), lender);
                         }
-                        Err(error) => eprintln!(
-                            "mapwire: a process that lends memory cannot be started: {error}"
-                        ),
+                        Err(error) => {
+                            books.end(&loan.job);
+                            eprintln!(
+                                "mapwire: a process that lends memory cannot be started: {error}"
+                            );
+                        }
                     }
                 }
             }
@@ -149,7 +152,7 @@ impl Donor {
             .env("MAPWIRE_NAMES", self.store.to_string())
             .env("MAPWIRE_SECRET_FILE", &self.secret_file)
             // That a program has ended is no reason to warn.
-            .env("MAPWIRE_LOG", "error")
+            .env("MAPWIRE_LOG", "off")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C is for this process, which lets the others end in order.

@@ -12,8 +12,13 @@ use crate::error::{Error, Result};
 /// Frames that begin to serve at a time: the memory of each is touched first, so that it is charged to the donor.
 const STEP: u32 = 256;
 
-/// How few free frames make a donor ask for more.
+/// How few free frames make a donor of many ask for more: 16 MiB.
 const FEW: u32 = 16 * STEP;
+
+/// How few make one ask for more that has so many.
+fn few(serving: u32) -> u32 {
+    (serving / 2).clamp(STEP, FEW)
+}
 
 /// Memory of this process that other ranks of a job put pages into.
 #[derive(Debug)]
@@ -73,7 +78,7 @@ impl Donation {
         // Whoever waits runs the node. That the time is over is no error.
         let _ = self.memory.wait(time, |gms| {
             while gms.poll_outcome().is_some() {}
-            (may_grow && gms.free_frames() < FEW).then_some(())
+            (may_grow && gms.free_frames() < few(gms.serving())).then_some(())
         });
         if serving > target {
             self.give_back()?;
@@ -84,8 +89,8 @@ impl Donation {
         Ok(Standing {
             serving,
             used: serving.saturating_sub(free),
-            wants_more: free < FEW && serving >= target && serving < self.most,
-            is_over: self.memory.is_deserted(),
+            wants_more: free < few(serving) && serving >= target && serving < self.most,
+            is_over: self.memory.has_lost_first(),
         })
     }
 

@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long a page is waited for that the disk has as well.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Why a page is lost that only donors had.
+const GONE: StoreError = StoreError::Other("the donors that had it have died");
+
 /// Pages that are brought to the disk at a time.
 const BATCH: usize = 64;
 
@@ -236,6 +239,7 @@ impl Shared {
         }
         let mut has_warned = false;
         let mut living = 0;
+        let mut retired = Vec::new();
         loop {
             let pause = match self.session() {
                 None => match self.lenders.meet() {
@@ -260,17 +264,26 @@ impl Shared {
                 },
                 Some(meeting) => {
                     let now = meeting.session.living();
-                    if now < living {
+                    let is_safe = now >= living || !self.spares_disk() || self.secure_all(&meeting);
+                    if is_safe {
                         living = now;
-                        self.secure_all(&meeting);
+                        has_warned = false;
+                    } else if !std::mem::replace(&mut has_warned, true) {
+                        (self.report)(
+                            "a donor has died, and pages that one other has cannot be written to the disk; it is tried again",
+                        );
                     }
                     if meeting.session.is_over() {
-                        self.forget_donors();
+                        retired.push(self.forget_donors());
                     }
                     self.tell_discards(&meeting);
                     LOOK
                 }
             };
+            // Here, and never in a thread that serves faults: the end of a node waits for its threads.
+            retired.retain(|old: &Option<Arc<Meeting>>| {
+                old.as_ref().is_some_and(|old| Arc::strong_count(old) > 1)
+            });
             match woken.recv_timeout(pause) {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
@@ -278,20 +291,21 @@ impl Shared {
         }
     }
 
-    /// No donor is left, and nothing that they had.
-    fn forget_donors(&self) {
-        let old = self
-            .session
+    /// No donor is left, and nothing that they had. The session, which others may still use.
+    fn forget_donors(&self) -> Option<Arc<Meeting>> {
+        let _alone = self
+            .changing
             .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+            .unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.write();
+        let old = session.unwrap_or_else(PoisonError::into_inner).take();
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         regions
             .iter()
             .flatten()
             .for_each(|versions| versions.clear());
         self.discards().clear();
-        drop(old);
+        old
     }
 
     /// Tells donors what is wanted no more, for a moment.
@@ -307,7 +321,7 @@ impl Shared {
         }
     }
 
-    /// Brings to the disk what only donors have. False where a page could not be had or written.
+    /// Brings to the disk what only donors have. False where a page could not be written.
     fn secure_all(&self, meeting: &Meeting) -> bool {
         let regions = {
             let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
@@ -354,18 +368,23 @@ impl Shared {
         drop(gets);
         let mut is_whole = true;
         for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
-            let page = OutgoingPage { id: *id, bytes };
-            let is_done = came && self.disk.store(&[page]).is_ok();
-            is_whole &= is_done;
-            if is_done {
-                let is_on_disk = true;
-                versions.set(
-                    id.page,
-                    Known {
-                        is_on_disk,
-                        ..*known
-                    },
-                );
+            if !came {
+                // It is nowhere: what the program still has in RAM is stored again.
+                versions.lose(id.page);
+                continue;
+            }
+            match self.disk.store(&[OutgoingPage { id: *id, bytes }]) {
+                Ok(()) => {
+                    let is_on_disk = true;
+                    versions.set(
+                        id.page,
+                        Known {
+                            is_on_disk,
+                            ..*known
+                        },
+                    );
+                }
+                Err(_) => is_whole = false,
             }
         }
         is_whole
@@ -530,6 +549,13 @@ impl BackingStore for DonorStore {
         if self.shared.is_in_child() {
             return self.shared.disk.fetch(pages);
         }
+        let is_lost = |page: &IncomingPage<'_>| {
+            let versions = self.shared.versions(page.id.region);
+            versions.is_some_and(|versions| versions.is_lost(page.id.page))
+        };
+        if pages.iter().any(is_lost) {
+            return Err(GONE);
+        }
         let came = self.shared.get(pages, false);
         let mut rest: Vec<IncomingPage<'_>> = pages
             .iter_mut()
@@ -551,29 +577,43 @@ impl BackingStore for DonorStore {
         page: &mut IncomingPage<'_>,
         attempt: u32,
     ) -> std::result::Result<(), StoreError> {
-        self.shared.missed.fetch_add(1, Ordering::Relaxed);
-        let known = self
-            .shared
-            .versions(page.id.region)
-            .and_then(|versions| versions.get(page.id.page));
-        match known {
-            // The donor that gave it away first was wrong; so it gives it away for good, and then the other one does.
-            Some(known)
-                if !known.is_on_disk && attempt <= u32::from(self.shared.lenders.copies) =>
-            {
-                let one = std::slice::from_mut(page);
-                match self.shared.get(one, true)[..] {
-                    [true] => Ok(()),
-                    _ => Err(StoreError::Corrupt(page.id)),
-                }
+        let shared = &self.shared;
+        shared.missed.fetch_add(1, Ordering::Relaxed);
+        let _changes = shared.changes();
+        let Some(versions) = shared.versions(page.id.region) else {
+            return Err(StoreError::Corrupt(page.id));
+        };
+        let Some(known) = versions.get(page.id.page) else {
+            return Err(StoreError::Corrupt(page.id));
+        };
+        if known.is_on_disk && attempt == 0 {
+            if !shared.spares_disk() {
+                shared.forget(page.id.region, page.id.page, 1);
             }
-            Some(known) if known.is_on_disk && attempt == 0 => {
-                let _changes = self.shared.changes();
-                self.shared.forget(page.id.region, page.id.page, 1);
-                self.shared.disk.fetch(std::slice::from_mut(page))
-            }
-            _ => Err(StoreError::Corrupt(page.id)),
+            return shared.disk.fetch(std::slice::from_mut(page));
         }
+        // The donor that gave it first was wrong: so it gives it away for good, and then the other one does. The disk has what came,
+        // since donors have it no more.
+        let came = shared.get(std::slice::from_mut(page), true);
+        if came != [true] || attempt > 2 {
+            return Err(StoreError::Corrupt(page.id));
+        }
+        let (id, bytes) = (page.id, &*page.bytes);
+        shared.disk.store(&[OutgoingPage { id, bytes }])?;
+        let is_on_disk = true;
+        versions.set(
+            page.id.page,
+            Known {
+                is_on_disk,
+                ..known
+            },
+        );
+        Ok(())
+    }
+
+    fn holds(&self, id: PageId) -> bool {
+        let versions = self.shared.versions(id.region);
+        versions.is_none_or(|versions| !versions.is_lost(id.page))
     }
 
     fn discard(&self, region: u32, first: u64, pages: u64) {
@@ -599,7 +639,7 @@ impl BackingStore for DonorStore {
             && !shared.secure_all(&meeting)
         {
             return Err(StoreError::Other(
-                "pages that only donors have could not be written to the disk, which a forked child reads",
+                "pages that only donors have cannot be written to the disk, which a forked child reads: free space in its folder",
             ));
         }
         let _alone = shared

@@ -9,6 +9,9 @@ const CHUNK: usize = 1 << 15;
 /// The disk has the page as well.
 const ON_DISK: u32 = 1 << 31;
 
+/// Only donors had the page, and they have it no more.
+const LOST: u32 = ON_DISK;
+
 /// Versions end before this one.
 pub(super) const MAX_VERSION: u32 = ON_DISK - 1;
 
@@ -51,6 +54,28 @@ impl Versions {
         known(self.word(page)?.load(Ordering::Acquire))
     }
 
+    /// Whether only donors had the page, and have it no more.
+    pub(super) fn is_lost(&self, page: u64) -> bool {
+        let word = self.word(page);
+        word.is_some_and(|word| word.load(Ordering::Acquire) == LOST)
+    }
+
+    /// Donors have a page no more: what the disk has, if that is the same version, or nothing.
+    pub(super) fn lose(&self, page: u64) {
+        if let Some(word) = self.word(page) {
+            self.lose_word(word);
+        }
+    }
+
+    fn lose_word(&self, word: &AtomicU32) {
+        let before = word.load(Ordering::Acquire);
+        if let Some(known) = known(before) {
+            let after = if known.is_on_disk { 0 } else { LOST };
+            word.store(after, Ordering::Release);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Donors have this.
     pub(super) fn set(&self, page: u64, known: Known) {
         let made = || (0..CHUNK).map(|_| AtomicU32::new(0)).collect();
@@ -58,8 +83,8 @@ impl Versions {
             let bit = if known.is_on_disk { ON_DISK } else { 0 };
             let word = &chunk.get_or_init(made)[page as usize % CHUNK];
             let before = word.swap(known.version | bit, Ordering::AcqRel);
-            self.count
-                .fetch_add(u64::from(before == 0), Ordering::Relaxed);
+            let is_new = self::known(before).is_none();
+            self.count.fetch_add(u64::from(is_new), Ordering::Relaxed);
         }
     }
 
@@ -113,15 +138,13 @@ impl Versions {
     /// Donors have nothing any more.
     pub(super) fn clear(&self) {
         for word in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            let before = word.swap(0, Ordering::AcqRel);
-            self.count
-                .fetch_sub(u64::from(before != 0), Ordering::Relaxed);
+            self.lose_word(word);
         }
     }
 }
 
 fn known(word: u32) -> Option<Known> {
-    (word != 0).then_some(Known {
+    (word & !ON_DISK != 0).then_some(Known {
         version: word & !ON_DISK,
         is_on_disk: word & ON_DISK != 0,
     })
@@ -164,7 +187,11 @@ mod tests {
         assert_eq!(taken, [(5, one), ((1 << 28) - 1, two)]);
         assert_eq!((versions.all().count(), len()), (0, 0));
         versions.set(7, two);
+        versions.set(8, one);
         versions.clear();
+        assert_eq!((versions.get(7), versions.get(8), len()), (None, None, 0));
+        assert!(versions.is_lost(7) && !versions.is_lost(8));
         assert_eq!(versions.take(7), None);
+        assert!(!versions.is_lost(7));
     }
 }

@@ -154,6 +154,11 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
         Err(StoreError::Corrupt(page.id))
     }
 
+    /// Whether a page that was stored can still be had, as far as is known. One that cannot is stored again if it is in RAM.
+    fn holds(&self, _id: PageId) -> bool {
+        true
+    }
+
     /// Forgets pages, stored or not.
     fn discard(&self, region: u32, first: u64, pages: u64);
 

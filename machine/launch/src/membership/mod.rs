@@ -15,6 +15,7 @@
 mod broker;
 mod introduction;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use mapwire_transport::board::{BoardError, MAX_RANKS};
 use mapwire_transport::rendezvous::{Card, JobAddress, Secret, Word};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::{Detected, LaunchError, Launcher};
+use crate::{Detected, Event, LaunchError, Launcher};
 use broker::BrokerThread;
 pub use introduction::Between;
 use introduction::Introduction;
@@ -47,6 +48,7 @@ pub struct Membership {
     rank: u32,
     hosts: Vec<u32>,
     broker: Option<BrokerThread>,
+    has_lost_first: AtomicBool,
 }
 
 impl Membership {
@@ -109,6 +111,7 @@ impl Membership {
             rank,
             hosts,
             broker,
+            has_lost_first: AtomicBool::new(false),
         })
     }
 
@@ -122,6 +125,21 @@ impl Membership {
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// Whether the launcher says that rank 0 has failed, or that the job ends. Where that rank serves those of its host, nobody else tells
+    /// them. Who runs a broker learns it from the board.
+    pub fn has_lost_first(&self) -> bool {
+        if self.broker.is_none()
+            && let Ok(mut launcher) = self.launcher.try_lock()
+        {
+            while let Some(event) = launcher.poll_event() {
+                if matches!(event, Event::Aborted | Event::Failed(0)) {
+                    self.has_lost_first.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        self.has_lost_first.load(Ordering::Relaxed)
     }
 
     /// Whether ranks are on several hosts.
