@@ -286,8 +286,8 @@ impl Core {
 
     /// Whether a page changed since it was stored, or read from its file. If so, its checksum is that of its bytes now.
     fn examine(&self, item: &mut Item) -> Fate {
-        let is_held = item.has_copy && self.store.holds(item.id);
-        if item.is_protected && is_held {
+        let is_lost = item.has_copy && !self.store.holds(item.id);
+        if item.is_protected && !is_lost {
             return Fate::Clean;
         }
         let bytes = frames::bytes_of(item);
@@ -295,7 +295,7 @@ impl Core {
             return Fate::Zero;
         }
         let sum = self.checksum.of(item.id, bytes);
-        if (is_held || item.is_original) && sum == item.checksum {
+        if !is_lost && (item.has_copy || item.is_original) && sum == item.checksum {
             return Fate::Clean;
         }
         item.checksum = sum;
