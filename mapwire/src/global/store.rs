@@ -428,6 +428,10 @@ impl Shared {
                             is_on_disk,
                         },
                     );
+                } else {
+                    // An older version may be there, or this one may still get there.
+                    let name = meeting.name(page.id);
+                    self.discards().push_back((name, version));
                 }
                 stored >= copies
             })
