@@ -64,6 +64,22 @@ impl Hosts {
         nsenter
     }
 
+    /// The same command in a host, with its arguments, folder and variables. It has nothing to read.
+    pub fn inside(&self, host: usize, inner: &Command) -> Command {
+        let mut command = self.command(host, inner.get_program().to_str().unwrap());
+        command.args(inner.get_args()).stdin(Stdio::null());
+        if let Some(folder) = inner.get_current_dir() {
+            command.current_dir(folder);
+        }
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
     /// Process ids that stand for the hosts.
     pub fn pids(&self) -> Vec<u32> {
         self.0.iter().map(Child::id).collect()

@@ -355,21 +355,7 @@ fn pages_travel_to_a_donor_on_another_host_which_may_be_killed() {
         return;
     }
     hosts.connect([0, 1], 7, 1500);
-    let in_host = |host: usize, args: &[&str]| {
-        let inner = place.command(args);
-        let mut command = hosts.command(host, inner.get_program().to_str().unwrap());
-        command
-            .args(args)
-            .current_dir(&place.folder)
-            .stdin(Stdio::null());
-        for (name, value) in inner.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command
-    };
+    let in_host = |host: usize, args: &[&str]| hosts.inside(host, &place.command(args));
     let donate = ["serve", "--listen", "10.0.7.2", "--json", "--donate", "64M"];
     let donor = Donor::of(in_host(1, &donate));
     let args = far_args(&donor.store, "1");

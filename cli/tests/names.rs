@@ -153,21 +153,7 @@ fn ranks_of_two_hosts_reach_each_other_and_none_of_a_job_is_left() {
     let Some(hosts) = Hosts::new(2) else { return };
     hosts.connect([0, 1], 7, 1500);
     let place = Place::new();
-    let in_host = |host: usize, args: &[&str]| {
-        let inner = place.command(args);
-        let mut command = hosts.command(host, inner.get_program().to_str().unwrap());
-        command
-            .args(args)
-            .current_dir(&place.folder)
-            .stdin(Stdio::null());
-        for (name, value) in inner.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command
-    };
+    let in_host = |host: usize, args: &[&str]| hosts.inside(host, &place.command(args));
     let served = Served::of(in_host(0, &["serve", "--listen", "10.0.7.1", "--json"]));
     assert_eq!(served.address, "mapwire://10.0.7.1:6277");
     let args = adds_up(&served.address, "far", "2", "4");

@@ -3,16 +3,23 @@
 //! | module | holds |
 //! |---|---|
 //! | `memory` | a node of the global memory: the service and its frames |
+//! | `copies` | what donors and the disk have of a process's pages |
 //! | `donor` | a rank that donates frames |
 //! | `session` | a rank that puts and gets pages |
 //! | `versions` | which version of a page donors have |
+//! | `lenders` | where donors are found |
+//! | `keeper` | the thread that meets donors and looks after what they have |
 //! | `store` | the backing store of a pager: donors before a disk |
 
+mod copies;
 mod donor;
+mod keeper;
+mod lenders;
 mod memory;
 mod session;
 mod store;
 mod versions;
 
 pub use donor::Donation;
-pub use store::{DonorStore, Lenders};
+pub use lenders::Lenders;
+pub use store::DonorStore;

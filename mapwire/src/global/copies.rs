@@ -1,0 +1,415 @@
+//! What donors and the disk have of a process's pages.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
+
+use mapwire_gms::{PageName, SpaceId};
+use mapwire_host::paging::{
+    BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError,
+};
+use mapwire_host::waiting::now_ns;
+
+use super::session::{Get, Put, Session};
+use super::versions::{Known, MAX_VERSION, Versions};
+
+/// How long donors are left alone that did not answer in time.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long donors are told in a row what is wanted no more.
+const TELLING: Duration = Duration::from_millis(250);
+
+/// How long a page is waited for that the disk has as well.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Pages that are brought to the disk at a time.
+const BATCH: usize = 64;
+
+/// How long to wait when too many pages that are wanted no more are under way.
+const BUSY: Duration = Duration::from_micros(200);
+
+/// What donors and the disk have of a process's pages: what the store and its thread have in common.
+pub(super) struct Copies {
+    /// Donors that are to have each page.
+    wanted: u8,
+    disk: DiskStore,
+    session: RwLock<Option<Arc<Meeting>>>,
+    regions: RwLock<Vec<Option<Arc<Versions>>>>,
+    next_version: AtomicU32,
+    /// Whoever changes what the disk or donors have of a page reads; the thread that brings pages to the disk writes.
+    changing: RwLock<()>,
+    /// A fork is under way: the disk is left as it is. In the child it stays so.
+    is_sealed: AtomicBool,
+    process: u32,
+    discards: Mutex<VecDeque<(PageName, u32)>>,
+    slow_until_ns: AtomicU64,
+    at_donors: Arc<AtomicU64>,
+    put: AtomicU64,
+    got: AtomicU64,
+    missed: AtomicU64,
+}
+
+/// A session, and what tells its pages from those of others.
+#[derive(Debug)]
+pub(super) struct Meeting {
+    session: Session,
+    incarnation: u64,
+}
+
+impl Meeting {
+    /// The session.
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn name(&self, id: PageId) -> PageName {
+        let space = SpaceId::Anonymous {
+            node: 0,
+            incarnation: self.incarnation,
+            region: id.region,
+        };
+        PageName::new(&space, id.page)
+    }
+}
+
+impl Copies {
+    /// Nothing is at donors.
+    pub(super) fn new(disk: DiskStore, copies: u8) -> Self {
+        Self {
+            disk,
+            wanted: copies,
+            session: RwLock::default(),
+            regions: RwLock::default(),
+            next_version: AtomicU32::new(1),
+            changing: RwLock::default(),
+            is_sealed: AtomicBool::new(false),
+            process: std::process::id(),
+            discards: Mutex::default(),
+            slow_until_ns: AtomicU64::new(0),
+            at_donors: Arc::default(),
+            put: AtomicU64::new(0),
+            got: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<Arc<Meeting>> {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        session.clone()
+    }
+
+    pub(super) fn versions(&self, region: u32) -> Option<Arc<Versions>> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.get(region as usize)?.clone()
+    }
+
+    pub(super) fn changes(&self) -> RwLockReadGuard<'_, ()> {
+        self.is_sealed.store(false, Ordering::Relaxed);
+        self.changing.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is a forked child, which has no node.
+    pub(super) fn is_in_child(&self) -> bool {
+        let is_sealed = self.is_sealed.load(Ordering::Relaxed);
+        let is_in_child = is_sealed && std::process::id() != self.process;
+        if is_sealed && !is_in_child {
+            self.is_sealed.store(false, Ordering::Relaxed);
+        }
+        is_in_child
+    }
+
+    fn discards(&self) -> MutexGuard<'_, VecDeque<(PageName, u32)>> {
+        self.discards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether donors are to have copies of a page apart from the disk.
+    pub(super) fn spares_disk(&self) -> bool {
+        self.wanted > 1
+    }
+
+    /// Whether donors are left alone, since they did not answer in time.
+    pub(super) fn are_donors_slow(&self) -> bool {
+        now_ns() < self.slow_until_ns.load(Ordering::Relaxed)
+    }
+
+    fn note_slow(&self) {
+        let until_ns = now_ns() + PAUSE.as_nanos() as u64;
+        self.slow_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
+    /// No donor is left, and nothing that they had. The session, which others may still use.
+    pub(super) fn forget_donors(&self) -> Option<Arc<Meeting>> {
+        let _alone = self
+            .changing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.write();
+        let old = session.unwrap_or_else(PoisonError::into_inner).take();
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions
+            .iter()
+            .flatten()
+            .for_each(|versions| versions.clear());
+        self.discards().clear();
+        old
+    }
+
+    /// Tells donors what is wanted no more, for a moment.
+    pub(super) fn tell_discards(&self, meeting: &Meeting) {
+        let ends = Instant::now() + TELLING;
+        while Instant::now() < ends {
+            let next = self.discards().pop_front();
+            let Some((name, version)) = next else { return };
+            if !meeting.session.discard(name, version) {
+                self.discards().push_front((name, version));
+                std::thread::sleep(BUSY);
+            }
+        }
+    }
+
+    /// Brings to the disk what only donors have. False where a page could not be written.
+    pub(super) fn secure_all(&self, meeting: &Meeting) -> bool {
+        let regions = {
+            let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+            regions.clone()
+        };
+        let mut is_whole = true;
+        for (region, versions) in (0_u32..).zip(&regions) {
+            let Some(versions) = versions else { continue };
+            let not_on_disk = versions.all().filter(|(_, known)| !known.is_on_disk);
+            let pages: Vec<u64> = not_on_disk.map(|(page, _)| page).collect();
+            for batch in pages.chunks(BATCH) {
+                is_whole &= self.secure(meeting, region, versions, batch);
+            }
+        }
+        is_whole
+    }
+
+    fn secure(&self, meeting: &Meeting, region: u32, versions: &Versions, pages: &[u64]) -> bool {
+        let _alone = self
+            .changing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.is_sealed.load(Ordering::Relaxed) {
+            return false;
+        }
+        let still = pages.iter().filter_map(|&page| {
+            let known = versions.get(page).filter(|known| !known.is_on_disk)?;
+            Some((PageId { region, page }, known))
+        });
+        let still: Vec<(PageId, Known)> = still.collect();
+        let mut buffers = Pages::new(still.len());
+        let mut gets: Vec<Get<'_>> = still
+            .iter()
+            .zip(buffers.iter_mut())
+            .map(|((id, known), bytes)| Get {
+                name: meeting.name(*id),
+                version: known.version,
+                bytes,
+                takes: false,
+                patience: None,
+            })
+            .collect();
+        let (came, _) = meeting.session.get(&mut gets);
+        drop(gets);
+        let mut is_whole = true;
+        for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
+            if !came {
+                // It is nowhere: what the program still has in RAM is stored again.
+                versions.lose(id.page);
+                continue;
+            }
+            match self.disk.store(&[OutgoingPage { id: *id, bytes }]) {
+                Ok(()) => {
+                    let is_on_disk = true;
+                    versions.set(
+                        id.page,
+                        Known {
+                            is_on_disk,
+                            ..*known
+                        },
+                    );
+                }
+                Err(_) => is_whole = false,
+            }
+        }
+        is_whole
+    }
+
+    /// Puts pages at donors; which of them are at as many as are asked for.
+    pub(super) fn put(&self, meeting: &Meeting, pages: &[OutgoingPage<'_>]) -> Vec<bool> {
+        let versions: Vec<u32> = pages
+            .iter()
+            .map(|_| self.next_version.fetch_add(1, Ordering::Relaxed))
+            .collect();
+        if versions.last().is_none_or(|&last| last >= MAX_VERSION) {
+            // After 2^31 pages: the disk serves alone.
+            self.next_version.store(MAX_VERSION, Ordering::Relaxed);
+            return vec![false; pages.len()];
+        }
+        let puts = pages.iter().zip(&versions).map(|(page, &version)| Put {
+            name: meeting.name(page.id),
+            version,
+            bytes: page.bytes,
+        });
+        let puts: Vec<Put<'_>> = puts.collect();
+        let copies = self.wanted;
+        let on_disk = !self.spares_disk();
+        let (stored, is_over) = meeting.session.put(&puts, copies, on_disk, PATIENCE);
+        if !is_over {
+            self.note_slow();
+        }
+        let stored = pages.iter().zip(versions).zip(stored);
+        stored
+            .map(|((page, version), stored)| {
+                self.put.fetch_add(u64::from(stored > 0), Ordering::Relaxed);
+                if stored > 0
+                    && let Some(of_region) = self.versions(page.id.region)
+                {
+                    let is_on_disk = !self.spares_disk() || stored < copies;
+                    of_region.set(
+                        page.id.page,
+                        Known {
+                            version,
+                            is_on_disk,
+                        },
+                    );
+                } else {
+                    // An older version may be there, or this one may still get there.
+                    let name = meeting.name(page.id);
+                    self.discards().push_back((name, version));
+                }
+                stored >= copies
+            })
+            .collect()
+    }
+
+    /// Fetches from donors; which pages came.
+    pub(super) fn get(&self, pages: &mut [IncomingPage<'_>], takes: bool) -> Vec<bool> {
+        let Some(meeting) = self.session() else {
+            return vec![false; pages.len()];
+        };
+        let are_slow = self.are_donors_slow();
+        let mut came = vec![false; pages.len()];
+        let mut gets = Vec::with_capacity(pages.len());
+        let mut places = Vec::with_capacity(pages.len());
+        for (place, page) in pages.iter_mut().enumerate() {
+            let versions = self.versions(page.id.region);
+            let known = versions.and_then(|versions| versions.get(page.id.page));
+            if let Some(known) = known.filter(|known| !(are_slow && known.is_on_disk)) {
+                places.push(place);
+                gets.push(Get {
+                    name: meeting.name(page.id),
+                    version: known.version,
+                    bytes: &mut *page.bytes,
+                    takes,
+                    patience: known.is_on_disk.then_some(PATIENCE),
+                });
+            }
+        }
+        let (got, is_over) = meeting.session.get(&mut gets);
+        if !is_over {
+            self.note_slow();
+        }
+        let hits = got.iter().filter(|&&got| got).count();
+        self.got.fetch_add(hits as u64, Ordering::Relaxed);
+        let misses = (got.len() - hits) as u64;
+        self.missed.fetch_add(misses, Ordering::Relaxed);
+        for (place, got) in places.into_iter().zip(got) {
+            came[place] = got;
+        }
+        came
+    }
+
+    /// Forgets what donors have of pages.
+    pub(super) fn forget(&self, region: u32, first: u64, pages: u64) {
+        let Some(versions) = self.versions(region) else {
+            return;
+        };
+        let meeting = self.session();
+        versions.take_all(first, pages, |page, known| {
+            if let Some(meeting) = &meeting {
+                let name = meeting.name(PageId { region, page });
+                self.discards().push_back((name, known.version));
+            }
+        });
+    }
+
+    /// The disk.
+    pub(super) fn disk(&self) -> &DiskStore {
+        &self.disk
+    }
+
+    /// Donors have been met.
+    pub(super) fn begin_session(&self, session: Session) {
+        let meeting = Meeting {
+            session,
+            incarnation: now_ns(),
+        };
+        *self.session.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(meeting));
+    }
+
+    /// Makes a region of so many pages known, or forgets it.
+    pub(super) fn set_region(&self, region: u32, pages: Option<u64>) {
+        let regions = self.regions.write();
+        let mut regions = regions.unwrap_or_else(PoisonError::into_inner);
+        let index = region as usize;
+        if regions.len() <= index {
+            regions.resize(index + 1, None);
+        }
+        let count = || Arc::clone(&self.at_donors);
+        regions[index] = pages.map(|pages| Arc::new(Versions::new(pages, count())));
+    }
+
+    /// A page came with wrong bytes.
+    pub(super) fn note_missed(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What is at donors, and was put and got.
+    pub(super) fn remote(&self) -> RemotePages {
+        RemotePages {
+            pages: self.at_donors.load(Ordering::Relaxed),
+            put: self.put.load(Ordering::Relaxed),
+            got: self.got.load(Ordering::Relaxed),
+            missed: self.missed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Leaves the disk as it is, for a child that is about to be forked, until the next call of the store.
+    pub(super) fn seal(&self) -> Result<(), StoreError> {
+        let _alone = self
+            .changing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.disk.seal()?;
+        self.is_sealed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Pages that begin at multiples of their length, as the disk wants it.
+struct Pages {
+    memory: Vec<u8>,
+    skip: usize,
+}
+
+impl Pages {
+    const BYTES: usize = 4096;
+
+    fn new(count: usize) -> Self {
+        let memory = vec![0; (count + 1) * Self::BYTES];
+        let skip = memory.as_ptr().align_offset(Self::BYTES);
+        Self { memory, skip }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.memory[self.skip..].chunks_exact(Self::BYTES)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.memory[self.skip..].chunks_exact_mut(Self::BYTES)
+    }
+}
