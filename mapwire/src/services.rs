@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
-use mapwire_driver::service_memory::ServiceMemory;
+use mapwire_driver::service_memory::{PeerMemory, ServiceMemory};
 /// What a [`Service`] is made of.
 pub use mapwire_service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
@@ -64,13 +64,16 @@ impl Node {
             node: self.clone(),
             export,
             imports: Vec::new(),
+            peers: Arc::new(PeerMemory::new(0)),
         };
-        let mut memory = ServiceMemory::new(Arc::clone(&buffer.memory), engine.size());
+        let mut peers = PeerMemory::new(engine.size());
         segments::import_all(engine, &name, "registered its service", |of| {
             offered.imports.push((of.import, of.grant));
-            memory.set_peer(of.peer, of.segment);
+            peers.set(of.peer, of.segment);
             Ok(())
         })?;
+        offered.peers = Arc::new(peers);
+        let memory = ServiceMemory::new(Arc::clone(&buffer.memory), Arc::clone(&offered.peers));
         engine.lock().set_service_memory(handler, memory);
         self.register_service(handler, service)?;
         // What a service sends before its peer is there would be dropped.
@@ -125,6 +128,16 @@ pub struct ServiceBuffer {
     node: Node,
     export: ExportId,
     imports: Vec<(ImportId, mapwire_vmmc::Grant)>,
+    peers: Arc<PeerMemory>,
+}
+
+impl ServiceBuffer {
+    /// Copies bytes from offset `at` of the buffer that rank `from` has given, without a word to it. It may change them meanwhile: they
+    /// are what a checksum says, or nothing. False where that memory is not mapped here: rank `from` is on another host.
+    #[must_use]
+    pub fn load(&self, from: u16, at: usize, to: &mut [u8]) -> bool {
+        self.peers.load(NodeId(from), at, to)
+    }
 }
 
 impl Drop for ServiceBuffer {

@@ -16,7 +16,40 @@ use crate::shared::Segment;
 pub struct ServiceMemory {
     /// Offset 0 of a region is its first byte.
     own: BufferBytes,
-    peers: Vec<Option<Segment>>,
+    peers: Arc<PeerMemory>,
+}
+
+/// The memory that the peers of a service share with it, by rank.
+#[derive(Debug)]
+pub struct PeerMemory(Vec<Option<Segment>>);
+
+impl PeerMemory {
+    /// That of a job of `ranks`. None is known yet.
+    #[must_use]
+    pub fn new(ranks: u32) -> Self {
+        Self((0..ranks).map(|_| None).collect())
+    }
+
+    /// Says where the memory of a peer is.
+    pub fn set(&mut self, peer: NodeId, segment: Segment) {
+        if let Some(slot) = self.0.get_mut(usize::from(peer.0)) {
+            *slot = Some(segment);
+        }
+    }
+
+    fn of(&self, peer: NodeId) -> Option<&Segment> {
+        self.0.get(usize::from(peer.0))?.as_ref()
+    }
+
+    /// Copies bytes of a peer's memory from offset `at`, without a word to the peer, which may change them meanwhile. False where they
+    /// are not mapped here.
+    #[must_use]
+    pub fn load(&self, from: NodeId, at: usize, to: &mut [u8]) -> bool {
+        match self.of(from) {
+            Some(Segment::Mapped(memory)) => memory.read(at, to).is_ok(),
+            _ => false,
+        }
+    }
 }
 
 /// How a region gets into a peer's memory.
@@ -29,19 +62,12 @@ enum Stored {
 }
 
 impl ServiceMemory {
-    /// The memory `own` of this rank in a job of `ranks`. That of the peers is not known yet.
+    /// The memory `own` of this rank, and that of its peers.
     #[must_use]
-    pub fn new(own: Arc<Mutex<SharedBuffer>>, ranks: u32) -> Self {
+    pub fn new(own: Arc<Mutex<SharedBuffer>>, peers: Arc<PeerMemory>) -> Self {
         Self {
             own: BufferBytes::new(own),
-            peers: (0..ranks).map(|_| None).collect(),
-        }
-    }
-
-    /// Says where the memory of a peer is.
-    pub fn set_peer(&mut self, peer: NodeId, segment: Segment) {
-        if let Some(slot) = self.peers.get_mut(usize::from(peer.0)) {
-            *slot = Some(segment);
+            peers,
         }
     }
 
@@ -52,9 +78,9 @@ impl ServiceMemory {
         let Some(source) = self.own.part(offset, bytes) else {
             return Stored::Never;
         };
-        match self.peers.get(usize::from(to.0)) {
-            Some(Some(Segment::Mapped(peer))) if peer.put(at as usize, source) => Stored::InPlace,
-            Some(&Some(Segment::Imported(import))) => {
+        match self.peers.of(to) {
+            Some(Segment::Mapped(peer)) if peer.put(at as usize, source) => Stored::InPlace,
+            Some(&Segment::Imported(import)) => {
                 Stored::ByNic(import, source.as_ptr().addr() as u64)
             }
             _ => Stored::Never,

@@ -264,29 +264,62 @@ impl Copies {
         let stored = pages.iter().zip(versions).zip(stored);
         stored
             .map(|((page, version), stored)| {
-                self.put.fetch_add(u64::from(stored > 0), Ordering::Relaxed);
-                if stored > 0
+                let count = stored.map_or(0, |stored| stored.copies);
+                self.put.fetch_add(u64::from(count > 0), Ordering::Relaxed);
+                if let Some(stored) = stored
                     && let Some(of_region) = self.versions(page.id.region)
                 {
-                    let is_on_disk = !self.spares_disk() || stored < copies;
-                    of_region.set(
-                        page.id.page,
-                        Known {
-                            version,
-                            is_on_disk,
-                        },
-                    );
+                    let known = Known {
+                        version,
+                        is_on_disk: !self.spares_disk() || count < copies,
+                        place: Some(stored.place),
+                    };
+                    of_region.set(page.id.page, known);
                 } else {
                     // An older version may be there, or this one may still get there.
                     let name = meeting.name(page.id);
                     self.discards().push_back((name, version));
                 }
-                stored >= copies
+                count >= copies
             })
             .collect()
     }
 
-    /// Fetches from donors; which pages came.
+    /// Fetches from donors; which pages came. What lies in memory of this host is read there, and has wrong bytes where a donor has moved
+    /// it; all else is asked for.
+    pub(super) fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Vec<bool> {
+        let Some(meeting) = self.session() else {
+            return vec![false; pages.len()];
+        };
+        let load = |page: &mut IncomingPage<'_>| {
+            let place = self.versions(page.id.region)?.get(page.id.page)?.place?;
+            meeting.session.load(place, page.bytes).then_some(())
+        };
+        let mut came: Vec<bool> = pages
+            .iter_mut()
+            .map(|page| load(page).is_some())
+            .collect();
+        let loaded = came.iter().filter(|&&came| came).count();
+        self.got.fetch_add(loaded as u64, Ordering::Relaxed);
+        if loaded == pages.len() {
+            return came;
+        }
+        let mut rest = Vec::with_capacity(pages.len() - loaded);
+        let missing = pages.iter_mut().zip(&came).filter(|(_, came)| !**came);
+        for (page, _) in missing {
+            rest.push(IncomingPage {
+                id: page.id,
+                bytes: &mut *page.bytes,
+            });
+        }
+        let mut got = self.get(&mut rest, false).into_iter();
+        for came in came.iter_mut().filter(|came| !**came) {
+            *came = got.next().unwrap_or(false);
+        }
+        came
+    }
+
+    /// Asks donors for pages; which came.
     pub(super) fn get(&self, pages: &mut [IncomingPage<'_>], takes: bool) -> Vec<bool> {
         let Some(meeting) = self.session() else {
             return vec![false; pages.len()];

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use mapwire_gms::{Config, FRAME_BYTES, Gms, NodeSet};
+use mapwire_gms::{Config, FRAME_BYTES, Gms, NodeSet, Place};
 use mapwire_host::descriptors;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::waiting::now_ns;
@@ -28,7 +28,7 @@ const DIRECTORY_BYTES: u64 = 64;
 #[derive(Debug)]
 pub(super) struct GlobalMemory {
     /// Before the node, which it uses.
-    _offered: ServiceBuffer,
+    offered: ServiceBuffer,
     buffer: Buffer,
     node: Node,
 }
@@ -65,7 +65,7 @@ impl GlobalMemory {
         let buffer = node.alloc(frames as usize * FRAME_BYTES as usize)?;
         let offered = node.register_service_with_memory(HANDLER, gms, &buffer)?;
         Ok(Self {
-            _offered: offered,
+            offered,
             buffer,
             node,
         })
@@ -74,6 +74,13 @@ impl GlobalMemory {
     /// The frames.
     pub(super) fn buffer(&self) -> &Buffer {
         &self.buffer
+    }
+
+    /// Copies a frame of a node of this host without asking it. False where it is on another. The bytes are another page's where the
+    /// node has moved the page.
+    pub(super) fn load(&self, place: Place, to: &mut [u8]) -> bool {
+        let at = u64::from(place.frame) * FRAME_BYTES;
+        self.offered.load(place.node.0, at as usize, to)
     }
 
     /// Ranks in the job.

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use mapwire_gms::{FRAME_BYTES, GetPage, Gms, Outcome, PageName, PutPage};
+use mapwire_gms::{FRAME_BYTES, GetPage, Gms, Outcome, PageName, Place, PutPage};
 use mapwire_launch::NamedJob;
 
 use super::memory::{GlobalMemory, REQUESTS};
@@ -22,10 +22,19 @@ const LOOK: Duration = Duration::from_millis(100);
 enum Ended {
     /// The page lies in the frame.
     Got { version: u32 },
-    /// So many donors store it.
-    Put { copies: u8 },
+    /// Donors store it.
+    Put(Stored),
     /// It is not there, or nobody took it.
     Not,
+}
+
+/// A page that donors store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// How many do.
+    pub(super) copies: u8,
+    /// Where one of the copies lies.
+    pub(super) place: Place,
 }
 
 /// What a frame of the session is used for.
@@ -140,7 +149,9 @@ impl Session {
         while let Some(outcome) = gms.poll_outcome() {
             let (tag, ended) = match outcome {
                 Outcome::Page { tag, version, .. } => (tag, Ended::Got { version }),
-                Outcome::Stored { tag, copies } => (tag, Ended::Put { copies }),
+                Outcome::Stored { tag, copies, place } => {
+                    (tag, Ended::Put(Stored { copies, place }))
+                }
                 Outcome::Absent { tag }
                 | Outcome::Refused { tag, .. }
                 | Outcome::Dropped { tag } => (tag, Ended::Not),
@@ -188,7 +199,7 @@ impl Session {
         ended.collect()
     }
 
-    /// Puts pages, each at `copies` donors; at how many each is, and whether all has ended within `patience`. A put that has not may still
+    /// Puts pages, each at `copies` donors; where each is that any of them took, and whether all has ended within `patience`. A put that has not may still
     /// end.
     pub(super) fn put(
         &self,
@@ -196,7 +207,7 @@ impl Session {
         copies: u8,
         on_disk: bool,
         patience: Duration,
-    ) -> (Vec<u8>, bool) {
+    ) -> (Vec<Option<Stored>>, bool) {
         let mut stored = Vec::with_capacity(pages.len());
         let mut rest = pages;
         while !rest.is_empty() {
@@ -212,13 +223,13 @@ impl Session {
                 let its = ended.next_if(|(of, _)| *of == frame);
                 done.extend(its.and_then(|(&frame, ended)| ended.map(|_| frame)));
                 stored.push(match its {
-                    Some((_, Some(Ended::Put { copies }))) => copies,
-                    _ => 0,
+                    Some((_, Some(Ended::Put(at)))) => Some(at),
+                    _ => None,
                 });
             }
             self.free(done);
             if is_late {
-                stored.resize(pages.len(), 0);
+                stored.resize(pages.len(), None);
                 return (stored, false);
             }
         }
@@ -311,6 +322,11 @@ impl Session {
             }
         }
         (came, true)
+    }
+
+    /// Reads a page where it lay when it was put, without asking the donor: it may be another by now. False where it must be asked for.
+    pub(super) fn load(&self, place: Place, bytes: &mut [u8]) -> bool {
+        self.memory.load(place, bytes)
     }
 
     /// Tells that a page up to a version is wanted no more. False: too much is under way, try again later.

@@ -118,7 +118,7 @@ impl BackingStore for DonorStore {
         if pages.iter().any(is_lost) {
             return Err(GONE);
         }
-        let came = self.copies.get(pages, false);
+        let came = self.copies.fetch(pages);
         let mut rest: Vec<IncomingPage<'_>> = pages
             .iter_mut()
             .zip(came)
@@ -144,7 +144,15 @@ impl BackingStore for DonorStore {
         let Some(known) = versions.get(page.id.page) else {
             return Err(StoreError::Corrupt(page.id));
         };
-        if known.is_on_disk && attempt == 0 {
+        if known.place.is_some() {
+            // A donor may have moved it since.
+            let place = None;
+            versions.set(page.id.page, Known { place, ..known });
+            if copies.get(std::slice::from_mut(page), false) == [true] {
+                return Ok(());
+            }
+        }
+        if known.is_on_disk && attempt < 2 {
             if !copies.spares_disk() {
                 copies.forget(page.id.region, page.id.page, 1);
             }
@@ -153,7 +161,7 @@ impl BackingStore for DonorStore {
         // The donor that gave it first was wrong: so it gives it away for good, and then the other one does. The disk has what came,
         // since donors have it no more.
         let came = copies.get(std::slice::from_mut(page), true);
-        if came != [true] || attempt > 2 {
+        if came != [true] || attempt > 3 {
             return Err(StoreError::Corrupt(page.id));
         }
         let (id, bytes) = (page.id, &*page.bytes);

@@ -1,19 +1,31 @@
-//! Which version of a page donors have.
+//! Which version of a page donors have, and where.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+use mapwire_gms::Place;
+use mapwire_wire::NodeId;
 
 /// Pages whose versions are made room for together.
 const CHUNK: usize = 1 << 15;
 
 /// The disk has the page as well.
-const ON_DISK: u32 = 1 << 31;
+const ON_DISK: u64 = 1 << 31;
 
 /// Only donors had the page, and they have it no more.
-const LOST: u32 = ON_DISK;
+const LOST: u64 = ON_DISK;
+
+/// The version of a word.
+const VERSION: u64 = ON_DISK - 1;
+
+/// Where the place of a word begins: a frame and, above it, a node. Both are 0 where it is not known.
+const PLACE: u32 = 32;
+
+/// Bits of a place's frame, counted from 1. A node is one of 256.
+const FRAME_BITS: u32 = 24;
 
 /// Versions end before this one.
-pub(super) const MAX_VERSION: u32 = ON_DISK - 1;
+pub(super) const MAX_VERSION: u32 = VERSION as u32;
 
 /// What is known of a page that donors have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +34,11 @@ pub(super) struct Known {
     pub(super) version: u32,
     /// Whether the disk has the same.
     pub(super) is_on_disk: bool,
+    /// Where a donor has it, as far as is known. It may be elsewhere by now.
+    pub(super) place: Option<Place>,
 }
 
-type Chunk = Box<[AtomicU32]>;
+type Chunk = Box<[AtomicU64]>;
 
 /// A word for each page of a region, with room made for those that are used.
 #[derive(Debug)]
@@ -44,7 +58,7 @@ impl Versions {
         }
     }
 
-    fn word(&self, page: u64) -> Option<&AtomicU32> {
+    fn word(&self, page: u64) -> Option<&AtomicU64> {
         let chunk = self.chunks.get(page as usize / CHUNK)?.get()?;
         chunk.get(page as usize % CHUNK)
     }
@@ -67,7 +81,7 @@ impl Versions {
         }
     }
 
-    fn lose_word(&self, word: &AtomicU32) {
+    fn lose_word(&self, word: &AtomicU64) {
         let before = word.load(Ordering::Acquire);
         if let Some(known) = known(before) {
             let after = if known.is_on_disk { 0 } else { LOST };
@@ -78,11 +92,10 @@ impl Versions {
 
     /// Donors have this.
     pub(super) fn set(&self, page: u64, known: Known) {
-        let made = || (0..CHUNK).map(|_| AtomicU32::new(0)).collect();
+        let made = || (0..CHUNK).map(|_| AtomicU64::new(0)).collect();
         if let Some(chunk) = self.chunks.get(page as usize / CHUNK) {
-            let bit = if known.is_on_disk { ON_DISK } else { 0 };
             let word = &chunk.get_or_init(made)[page as usize % CHUNK];
-            let before = word.swap(known.version | bit, Ordering::AcqRel);
+            let before = word.swap(word_of(known), Ordering::AcqRel);
             let is_new = self::known(before).is_none();
             self.count.fetch_add(u64::from(is_new), Ordering::Relaxed);
         }
@@ -143,16 +156,51 @@ impl Versions {
     }
 }
 
-fn known(word: u32) -> Option<Known> {
-    (word & !ON_DISK != 0).then_some(Known {
-        version: word & !ON_DISK,
+fn known(word: u64) -> Option<Known> {
+    let version = (word & VERSION) as u32;
+    (version != 0).then_some(Known {
+        version,
         is_on_disk: word & ON_DISK != 0,
+        place: place(word >> PLACE),
     })
+}
+
+fn word_of(known: Known) -> u64 {
+    let bit = if known.is_on_disk { ON_DISK } else { 0 };
+    let place = known.place.map_or(0, |place| {
+        let number = u64::from(place.frame) + 1;
+        let fits = number >> FRAME_BITS == 0 && place.node.0 < 1 << 8;
+        u64::from(fits) * (u64::from(place.node.0) << FRAME_BITS | number)
+    });
+    place << PLACE | bit | u64::from(known.version)
+}
+
+fn place(word: u64) -> Option<Place> {
+    let frame = (word as u32 & ((1 << FRAME_BITS) - 1)).checked_sub(1)?;
+    let node = NodeId((word >> FRAME_BITS) as u16);
+    Some(Place { node, frame })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_whose_number_is_too_large_has_no_place() {
+        let versions = Versions::new(1, Arc::default());
+        let frame = (1 << FRAME_BITS) - 1;
+        let known = Known {
+            version: 3,
+            is_on_disk: false,
+            place: Some(Place {
+                node: NodeId(1),
+                frame,
+            }),
+        };
+        versions.set(0, known);
+        let place = None;
+        assert_eq!(versions.get(0), Some(Known { place, ..known }));
+    }
 
     #[test]
     fn versions_are_kept_for_the_pages_that_have_one_and_go_when_taken() {
@@ -164,10 +212,15 @@ mod tests {
             Known {
                 version: 1,
                 is_on_disk: true,
+                place: None,
             },
             Known {
                 version: MAX_VERSION,
                 is_on_disk: false,
+                place: Some(Place {
+                    node: NodeId(255),
+                    frame: (1 << FRAME_BITS) - 2,
+                }),
             },
         );
         versions.set(5, one);

@@ -76,5 +76,5 @@ pub use message::{
 };
 pub use name::{PageHash, PageName, SpaceId};
 pub use nodes::{MAX_NODES, NodeSet};
-pub use outcome::Outcome;
+pub use outcome::{Outcome, Place};
 pub use pool::FrameUses;

@@ -1,6 +1,17 @@
 //! What the program is told.
 
+use mapwire_wire::NodeId;
+
 use crate::message::Refusal;
+
+/// Where a copy of a page lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The storing node.
+    pub node: NodeId,
+    /// Its frame.
+    pub frame: u32,
+}
 
 /// How something that the program asked for ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +53,9 @@ pub enum Outcome {
         tag: u64,
         /// Nodes that store it: as many as asked for, or fewer.
         copies: u8,
+        /// Where the last copy lay when it was stored. The storing node may move it, and use the frame for another page: whoever reads
+        /// there, without asking, compares a checksum.
+        place: Place,
     },
     /// Putpage: nobody stores the page. Its frame may be reused.
     Refused {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use mapwire_wire::NodeId;
 
 use crate::message::{MAX_GRANTS, PageInfo, Refusal};
+use crate::outcome::Place;
 
 /// Storing nodes that are asked, one after the other, to take a page.
 const MAX_TRIES: usize = 4;
@@ -30,6 +31,8 @@ pub(crate) struct Put {
     /// Copies that are not stored yet and may still be.
     pub open: u8,
     pub stored: u8,
+    /// Where the last copy was stored.
+    pub place: Option<Place>,
     pub why: Refusal,
     /// The page was discarded meanwhile, up to this version.
     pub discarded: Option<u32>,
@@ -45,6 +48,7 @@ impl Put {
             is_directed: false,
             open: 0,
             stored: 0,
+            place: None,
             why: Refusal::NoDonor,
             discarded: None,
             tried: Vec::new(),
@@ -70,8 +74,8 @@ impl Put {
 pub(crate) struct Leg {
     pub put: u32,
     pub to: NodeId,
-    /// It has been sent, rather than waiting for a granted frame.
-    pub is_sent: bool,
+    /// The granted frame that it was sent to; `None` while it waits for one.
+    pub frame: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -123,8 +127,8 @@ impl Puts {
 
     /// Adds a leg that waits for a frame. True if the node must be asked for frames.
     pub(crate) fn add_leg(&mut self, sequence: u32, put: u32, to: NodeId) -> bool {
-        let is_sent = false;
-        self.legs.insert(sequence, Leg { put, to, is_sent });
+        let frame = None;
+        self.legs.insert(sequence, Leg { put, to, frame });
         let credit = self.credits.entry(to).or_default();
         credit.waiting.push_back(sequence);
         credit.frames.is_empty() && !core::mem::replace(&mut credit.is_wanted, true)
@@ -138,8 +142,9 @@ impl Puts {
         }
         let sequence = credit.waiting.pop_front()?;
         let leg = self.legs.get_mut(&sequence)?;
-        leg.is_sent = true;
-        Some((sequence, leg.put, credit.frames.pop()?))
+        let frame = credit.frames.pop()?;
+        leg.frame = Some(frame);
+        Some((sequence, leg.put, frame))
     }
 
     /// Takes frames that a node grants. False if they are more than it may grant.

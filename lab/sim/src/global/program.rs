@@ -209,7 +209,7 @@ impl Programs {
                 (tag, Some((frame, version, checksum)))
             }
             Outcome::Absent { tag } => (tag, None),
-            Outcome::Stored { tag, copies } => {
+            Outcome::Stored { tag, copies, .. } => {
                 seen.stored += 1;
                 seen.stored_twice += u64::from(copies == 2);
                 (tag, None)

@@ -6,7 +6,7 @@ use mapwire_wire::NodeId;
 use super::Gms;
 use crate::message::{FrameList, Message, Refusal};
 use crate::outbox::Contents;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Place};
 use crate::puts::{Origin, Put};
 use crate::requests::Asked;
 
@@ -118,7 +118,7 @@ impl Gms {
         grant: Option<u32>,
     ) -> Result<(), Broken> {
         let leg = self.puts.leg(sequence);
-        if !leg.is_some_and(|leg| leg.to == from && leg.is_sent) {
+        if !leg.is_some_and(|leg| leg.to == from && leg.frame.is_some()) {
             return Err(Broken);
         }
         if !self.puts.add_credit(from, grant.as_slice()) {
@@ -139,6 +139,10 @@ impl Gms {
         };
         let Some(why) = why else {
             put.stored += 1;
+            put.place = leg.frame.map(|frame| Place {
+                node: leg.to,
+                frame,
+            });
             put.open -= 1;
             if put.open == 0 {
                 self.end_put(now_ns, leg.put);
@@ -160,13 +164,14 @@ impl Gms {
         let Some(put) = self.puts.remove(number) else {
             return;
         };
-        match put.origin {
-            Origin::Program(tag) if put.stored > 0 => {
+        match (put.origin, put.place) {
+            (Origin::Program(tag), Some(place)) => {
                 self.counters.stored += 1;
                 let copies = put.stored;
-                self.outcomes.push_back(Outcome::Stored { tag, copies });
+                let stored = Outcome::Stored { tag, copies, place };
+                self.outcomes.push_back(stored);
             }
-            Origin::Program(tag) => {
+            (Origin::Program(tag), None) => {
                 self.counters.refused += 1;
                 let why = put.why;
                 self.outcomes.push_back(Outcome::Refused { tag, why });
@@ -175,7 +180,7 @@ impl Gms {
                     self.ask(Asked::Discard(older), put.page.name);
                 }
             }
-            Origin::Eviction => self.end_eviction(now_ns, number, &put),
+            (Origin::Eviction, _) => self.end_eviction(now_ns, number, &put),
         }
         if let Some(version) = put.discarded
             && put.stored > 0

@@ -185,7 +185,7 @@ impl Cluster {
                 (tag, Some((frame, version, checksum)))
             }
             Outcome::Absent { tag } => (tag, None),
-            Outcome::Stored { tag, copies } => {
+            Outcome::Stored { tag, copies, .. } => {
                 self.seen.stored += 1;
                 self.seen.stored_twice += u64::from(copies == 2);
                 (tag, None)
