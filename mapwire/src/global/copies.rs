@@ -238,8 +238,13 @@ impl Copies {
         is_whole
     }
 
-    /// Puts pages at donors; which of them are at as many as are asked for.
-    pub(super) fn put(&self, meeting: &Meeting, pages: &[OutgoingPage<'_>]) -> Vec<bool> {
+    /// Puts pages at donors, and does something else `meanwhile`; which of them are at as many as are asked for.
+    pub(super) fn put(
+        &self,
+        meeting: &Meeting,
+        pages: &[OutgoingPage<'_>],
+        meanwhile: impl FnOnce(),
+    ) -> Vec<bool> {
         let versions: Vec<u32> = pages
             .iter()
             .map(|_| self.next_version.fetch_add(1, Ordering::Relaxed))
@@ -247,6 +252,7 @@ impl Copies {
         if versions.last().is_none_or(|&last| last >= MAX_VERSION) {
             // After 2^31 pages: the disk serves alone.
             self.next_version.store(MAX_VERSION, Ordering::Relaxed);
+            meanwhile();
             return vec![false; pages.len()];
         }
         let puts = pages.iter().zip(&versions).map(|(page, &version)| Put {
@@ -257,7 +263,8 @@ impl Copies {
         let puts: Vec<Put<'_>> = puts.collect();
         let copies = self.wanted;
         let on_disk = !self.spares_disk();
-        let (stored, is_over) = meeting.session.put(&puts, copies, on_disk, PATIENCE);
+        let session = &meeting.session;
+        let (stored, is_over) = session.put(&puts, copies, on_disk, PATIENCE, meanwhile);
         if !is_over {
             self.note_slow();
         }

@@ -14,6 +14,9 @@ use crate::error::Result;
 /// Frames for pages that are put, and as many for pages that are got: fewer than may be under way.
 const FRAMES: u32 = REQUESTS as u32 / 4;
 
+/// Puts that begin together: donors take these while the next begin.
+const AT_ONCE: usize = 8;
+
 /// How long a wait looks for outcomes before it looks whether the donors are alive.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -199,7 +202,7 @@ impl Session {
         ended.collect()
     }
 
-    /// Puts pages, each at `copies` donors; where each is that any of them took, and whether all has ended within `patience`. A put that has not may still
+    /// Puts pages, each at `copies` donors, and does something else `meanwhile`; where each is that any of them took, and whether all has ended within `patience`. A put that has not may still
     /// end.
     pub(super) fn put(
         &self,
@@ -207,7 +210,9 @@ impl Session {
         copies: u8,
         on_disk: bool,
         patience: Duration,
+        meanwhile: impl FnOnce(),
     ) -> (Vec<Option<Stored>>, bool) {
+        let mut meanwhile = Some(meanwhile);
         let mut stored = Vec::with_capacity(pages.len());
         let mut rest = pages;
         while !rest.is_empty() {
@@ -215,6 +220,9 @@ impl Session {
             let (now, later) = rest.split_at(frames.len());
             rest = later;
             let begun = self.begin_puts(&frames, now, copies, on_disk);
+            if let Some(meanwhile) = meanwhile.take() {
+                meanwhile();
+            }
             let ended = self.wait(&begun, Some(patience));
             let is_late = frames.is_empty() || ended.contains(&None);
             let mut ended = begun.iter().zip(ended).peekable();
@@ -238,13 +246,19 @@ impl Session {
 
     /// Begins puts from these frames; frames of those that have begun. Others are free.
     fn begin_puts(&self, frames: &[u32], pages: &[Put<'_>], copies: u8, on_disk: bool) -> Vec<u32> {
+        let parts = frames.chunks(AT_ONCE).zip(pages.chunks(AT_ONCE));
+        let begun = parts.flat_map(|(frames, pages)| self.begin(frames, pages, copies, on_disk));
+        begun.collect()
+    }
+
+    /// As [`begin_puts`](Self::begin_puts): the messages leave together.
+    fn begin(&self, frames: &[u32], pages: &[Put<'_>], copies: u8, on_disk: bool) -> Vec<u32> {
         for (&frame, page) in frames.iter().zip(pages) {
             let offset = frame as usize * FRAME_BYTES as usize;
             // The frames are this session's, and have a page's length.
             let written = self.memory.buffer().write(offset, page.bytes);
             debug_assert!(written.is_ok(), "{written:?}");
         }
-        // In one call: the messages leave together.
         let begun = self.memory.call(|gms, now_ns| {
             let pages = frames.iter().zip(pages);
             let begun = pages.filter(|(frame, page)| {

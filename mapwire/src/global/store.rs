@@ -94,11 +94,17 @@ impl BackingStore for DonorStore {
             }
         }
         if !copies.spares_disk() {
-            copies.disk().store(pages)?;
-            copies.put(&meeting, pages);
-            return Ok(());
+            let mut written = Ok(());
+            copies.put(&meeting, pages, || written = copies.disk().store(pages));
+            if written.is_err() {
+                // The disk has an older version, or none: donors' copies count for nothing without it.
+                for page in pages {
+                    copies.forget(page.id.region, page.id.page, 1);
+                }
+            }
+            return written;
         }
-        let stored = copies.put(&meeting, pages);
+        let stored = copies.put(&meeting, pages, || {});
         let rest = pages.iter().zip(stored).filter(|(_, stored)| !stored);
         let rest: Vec<OutgoingPage<'_>> = rest.map(|(page, _)| *page).collect();
         match rest.is_empty() {

@@ -7,7 +7,7 @@ use crate::name::{PageHash, PageName};
 use crate::nodes::NodeSet;
 
 /// Frames that a storing node grants in one message, and to one peer, at most.
-pub const MAX_GRANTS: usize = 16;
+pub const MAX_GRANTS: usize = 64;
 /// Bins of a histogram of page ages: bin 0 holds ages of 0 ms, bin *b* those from 2^(*b* − 1) ms on.
 pub const AGE_BINS: usize = 32;
 /// Bytes of a set of buckets.
@@ -116,10 +116,19 @@ pub struct PageInfo {
 }
 
 /// Up to [`MAX_GRANTS`] frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameList {
     count: u8,
     frames: [u32; MAX_GRANTS],
+}
+
+impl Default for FrameList {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            frames: [0; MAX_GRANTS],
+        }
+    }
 }
 
 impl FrameList {

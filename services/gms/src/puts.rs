@@ -55,6 +55,10 @@ impl Put {
         }
     }
 
+    fn is_of_program(&self) -> bool {
+        matches!(self.origin, Origin::Program(_))
+    }
+
     pub(crate) fn has_tried(&self, node: NodeId) -> bool {
         self.tried.contains(&node)
     }
@@ -89,6 +93,8 @@ struct Credit {
 #[derive(Debug, Default)]
 pub(crate) struct Puts {
     puts: BTreeMap<u32, Put>,
+    /// Of them, those of the program.
+    of_program: usize,
     legs: BTreeMap<u32, Leg>,
     credits: BTreeMap<NodeId, Credit>,
 }
@@ -104,11 +110,11 @@ impl Puts {
 
     /// Puts of the program.
     pub(crate) fn of_program(&self) -> usize {
-        let is_its = |put: &&Put| matches!(put.origin, Origin::Program(_));
-        self.puts.values().filter(is_its).count()
+        self.of_program
     }
 
     pub(crate) fn insert(&mut self, number: u32, put: Put) {
+        self.of_program += usize::from(put.is_of_program());
         self.puts.insert(number, put);
     }
 
@@ -117,7 +123,9 @@ impl Puts {
     }
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<Put> {
-        self.puts.remove(&number)
+        let put = self.puts.remove(&number)?;
+        self.of_program -= usize::from(put.is_of_program());
+        Some(put)
     }
 
     /// Puts under way, for a change.
