@@ -39,8 +39,14 @@ impl NodeSet {
 
     /// Its nodes, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + use<> {
-        let set = *self;
-        (0..MAX_NODES).map(NodeId).filter(move |&n| set.contains(n))
+        (0..).zip(self.0).flat_map(|(at, word)| {
+            let mut left = word;
+            core::iter::from_fn(move || {
+                let bit = left.trailing_zeros() as u16;
+                left &= left.checked_sub(1)?;
+                Some(NodeId(at * 64 + bit))
+            })
+        })
     }
 
     /// How many there are.

@@ -136,7 +136,7 @@ impl View {
     pub(crate) fn next_members(&self) -> Option<(MapVersion, NodeSet)> {
         let members = self.wish.minus(&self.barred);
         let current = self.map.members();
-        let lost = current.iter().any(|node| self.barred.contains(node));
+        let lost = current.minus(&self.barred) != *current;
         let is_due = members != *current && (lost || self.is_settled || current.is_empty());
         (is_due && self.coordinator() == Some(self.me))
             .then(|| (self.newest.next(self.me), members))
