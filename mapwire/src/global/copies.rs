@@ -21,6 +21,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How long donors are told in a row what is wanted no more.
 const TELLING: Duration = Duration::from_millis(250);
 
+/// How long donors are offered nothing that had no room.
+const FULL: Duration = Duration::from_secs(1);
+
 /// How long a page is waited for that the disk has as well.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -45,6 +48,7 @@ pub(super) struct Copies {
     process: u32,
     discards: Mutex<VecDeque<(PageName, u32)>>,
     slow_until_ns: AtomicU64,
+    full_until_ns: AtomicU64,
     at_donors: Arc<AtomicU64>,
     put: AtomicU64,
     got: AtomicU64,
@@ -88,6 +92,7 @@ impl Copies {
             process: std::process::id(),
             discards: Mutex::default(),
             slow_until_ns: AtomicU64::new(0),
+            full_until_ns: AtomicU64::new(0),
             at_donors: Arc::default(),
             put: AtomicU64::new(0),
             got: AtomicU64::new(0),
@@ -238,11 +243,13 @@ impl Copies {
         is_whole
     }
 
-    /// Puts pages at donors, and does something else `meanwhile`; which of them are at as many as are asked for.
+    /// Puts pages at so many donors, and does something else `meanwhile`; which of them are at as many. With one, the disk must have them as
+    /// well.
     pub(super) fn put(
         &self,
         meeting: &Meeting,
         pages: &[OutgoingPage<'_>],
+        copies: u8,
         meanwhile: impl FnOnce(),
     ) -> Vec<bool> {
         let versions: Vec<u32> = pages
@@ -261,8 +268,8 @@ impl Copies {
             bytes: page.bytes,
         });
         let puts: Vec<Put<'_>> = puts.collect();
-        let copies = self.wanted;
-        let on_disk = !self.spares_disk();
+        // The disk has what fewer donors have.
+        let on_disk = copies < 2;
         let session = &meeting.session;
         let (stored, is_over) = session.put(&puts, copies, on_disk, PATIENCE, meanwhile);
         if !is_over {
@@ -278,7 +285,7 @@ impl Copies {
                 {
                     let known = Known {
                         version,
-                        is_on_disk: !self.spares_disk() || count < copies,
+                        is_on_disk: on_disk || count < copies,
                         place: Some(stored.place),
                     };
                     of_region.set(page.id.page, known);
@@ -290,6 +297,28 @@ impl Copies {
                 count >= copies
             })
             .collect()
+    }
+
+    /// Whether donors may take a page that only the disk has.
+    pub(super) fn wants(&self, id: PageId) -> bool {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        if session.is_none() || self.is_in_child() || self.are_donors_slow() {
+            return false;
+        }
+        let versions = self.versions(id.region);
+        let is_at_donors = versions.is_none_or(|versions| versions.holds(id.page));
+        !is_at_donors && now_ns() >= self.full_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Puts pages at donors that the disk has.
+    pub(super) fn offer(&self, pages: &[OutgoingPage<'_>]) {
+        let Some(meeting) = self.session() else {
+            return;
+        };
+        if self.put(&meeting, pages, 1, || {}).contains(&false) {
+            let until_ns = now_ns() + FULL.as_nanos() as u64;
+            self.full_until_ns.store(until_ns, Ordering::Relaxed);
+        }
     }
 
     /// Fetches from donors; which pages came. What lies in memory of this host is read there, and has wrong bytes where a donor has moved

@@ -95,7 +95,7 @@ impl BackingStore for DonorStore {
         }
         if !copies.spares_disk() {
             let mut written = Ok(());
-            copies.put(&meeting, pages, || written = copies.disk().store(pages));
+            copies.put(&meeting, pages, 1, || written = copies.disk().store(pages));
             if written.is_err() {
                 // The disk has an older version, or none: donors' copies count for nothing without it.
                 for page in pages {
@@ -104,7 +104,7 @@ impl BackingStore for DonorStore {
             }
             return written;
         }
-        let stored = copies.put(&meeting, pages, || {});
+        let stored = copies.put(&meeting, pages, 2, || {});
         let rest = pages.iter().zip(stored).filter(|(_, stored)| !stored);
         let rest: Vec<OutgoingPage<'_>> = rest.map(|(page, _)| *page).collect();
         match rest.is_empty() {
@@ -186,6 +186,15 @@ impl BackingStore for DonorStore {
     fn holds(&self, id: PageId) -> bool {
         let versions = self.copies.versions(id.region);
         versions.is_none_or(|versions| !versions.is_lost(id.page))
+    }
+
+    fn wants(&self, id: PageId) -> bool {
+        self.copies.wants(id)
+    }
+
+    fn offer(&self, pages: &[OutgoingPage<'_>]) {
+        let _changes = self.copies.changes();
+        self.copies.offer(pages);
     }
 
     fn discard(&self, region: u32, first: u64, pages: u64) {

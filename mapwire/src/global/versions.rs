@@ -68,6 +68,12 @@ impl Versions {
         known(self.word(page)?.load(Ordering::Acquire))
     }
 
+    /// Whether donors have the page, or had it alone and have it no more.
+    pub(super) fn holds(&self, page: u64) -> bool {
+        let word = self.word(page);
+        word.is_some_and(|word| word.load(Ordering::Acquire) != 0)
+    }
+
     /// Whether only donors had the page, and have it no more.
     pub(super) fn is_lost(&self, page: u64) -> bool {
         let word = self.word(page);

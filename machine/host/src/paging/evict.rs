@@ -148,6 +148,7 @@ impl Core {
         drop(state);
         batch.sort();
         let stored = self.store_changed(&mut batch);
+        self.offer_clean(&batch);
         let mut state = self.lock();
         state.note_store(stored);
         let mut freed = 0;
@@ -233,6 +234,7 @@ impl Core {
             refuse(item, errno);
         });
         let stored = self.store_changed(&mut batch);
+        self.offer_clean(&batch);
         let safe = |item: &Item| item.progress == Progress::Taken && item.fate.is_safe();
         let zap = |address, _, bytes| all(bytes, frames::drop_pages(address, bytes));
         self.for_runs(&mut batch, false, safe, Progress::Gone, zap, refuse);
@@ -282,6 +284,19 @@ impl Core {
         }
         self.counters.add(Figure::WrittenPages, count);
         Ok(())
+    }
+
+    /// Offers the store what leaves unchanged and that it has.
+    fn offer_clean(&self, batch: &Batch) {
+        let offered = |item: &Item| {
+            let is_clean = item.progress == Progress::Taken && item.fate == Fate::Clean;
+            is_clean && item.has_copy && self.store.wants(item.id)
+        };
+        frames::with_outgoing(batch, offered, |pages| {
+            if !pages.is_empty() {
+                self.store.offer(pages);
+            }
+        });
     }
 
     /// Whether a page changed since it was stored, or read from its file. If so, its checksum is that of its bytes now.

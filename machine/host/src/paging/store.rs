@@ -159,6 +159,15 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether a page that the store has is to be [offered](Self::offer) when it leaves RAM. Takes no lock for long.
+    fn wants(&self, _id: PageId) -> bool {
+        false
+    }
+
+    /// Offers pages, at most 128, in ascending order, that leave RAM as they were stored: the store may keep one more copy of each, where it is
+    /// had sooner.
+    fn offer(&self, _pages: &[OutgoingPage<'_>]) {}
+
     /// Forgets pages, stored or not.
     fn discard(&self, region: u32, first: u64, pages: u64);
 

@@ -1,8 +1,9 @@
 //! Stores that fail, lie or fill up.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::memory::{WORDS, load, store};
 use super::*;
@@ -22,6 +23,8 @@ struct Moods {
     /// Fetches of this page fail in any mood.
     lost: AtomicU64,
     fetches: AtomicU64,
+    /// Pages that it was offered, with their first words. If there are any, it wants the others.
+    offered: Mutex<Option<BTreeMap<u64, Vec<u64>>>>,
 }
 
 #[derive(Debug)]
@@ -65,6 +68,21 @@ impl BackingStore for MoodyStore {
             pages.iter_mut().for_each(|page| page.bytes[99] ^= 4);
         }
         Ok(())
+    }
+
+    fn wants(&self, id: PageId) -> bool {
+        let offered = self.moods.offered.lock().unwrap();
+        let offered = offered.as_ref();
+        offered.is_some_and(|offered| !offered.contains_key(&id.page))
+    }
+
+    fn offer(&self, pages: &[OutgoingPage<'_>]) {
+        let mut offered = self.moods.offered.lock().unwrap();
+        for page in pages {
+            let word = u64::from_le_bytes(page.bytes[..8].try_into().unwrap());
+            let offered = offered.as_mut().unwrap();
+            offered.entry(page.id.page).or_default().push(word);
+        }
     }
 
     fn discard(&self, region: u32, first: u64, pages: u64) {
@@ -142,6 +160,24 @@ fn a_page_that_cannot_be_had_or_comes_back_wrong_raises_a_bus_error_and_the_caus
             }
         });
     }
+}
+
+#[test]
+fn a_store_is_offered_each_page_that_it_wants_once_as_it_leaves_unchanged() {
+    each(|config, name| {
+        let (pager, moods) = moody(config);
+        let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
+        *moods.offered.lock().unwrap() = Some(BTreeMap::new());
+        fill(&region, 1);
+        let offered = moods.offered.lock().unwrap().clone();
+        assert_eq!(offered, Some(BTreeMap::new()), "{name}: they changed");
+        for _ in 0..3 {
+            check(&region, 1, name);
+        }
+        let all = (0..PAGES as u64).map(|page| (page, vec![page + 1]));
+        let offered = moods.offered.lock().unwrap().clone();
+        assert_eq!(offered, Some(all.collect()), "{name}");
+    });
 }
 
 #[test]
