@@ -339,17 +339,25 @@ fn donors_that_come_late_get_pages_that_do_not_change_any_more() {
     if !can_start(&place) {
         return;
     }
-    // Too small for any program: only its store serves.
-    let first = Donor::first(&place, "1M");
-    let program = start(&place, &first.store, "1");
-    let_it_run(&place, 2);
+    let donor = Donor::first(&place, "64M");
     place.write("reads", "");
-    let_it_run(&place, 2);
-    let second = Donor::beside(&place, &first, "64M");
-    eventually("the second lends", || second.lender().is_some());
-    let_it_run(&place, 12);
-    let [put, got, _] = finish(&place, program);
-    assert!(put > 1_500 && got > 1_500, "{put} put, {got} got");
+    let program = start(&place, &donor.store, "1");
+    eventually("the donor lends", || donor.lender().is_some());
+    let_it_run(&place, 4);
+    let before = rounds(&place);
+    let first = donor.lender();
+    donor.kill_lender();
+    eventually("another one lends", || {
+        donor.lender().is_some() && donor.lender() != first
+    });
+    let_it_run(&place, 25);
+    let [_, got, _] = finish(&place, program);
+    // So many pages are read in a round, and what the first lender had is gone.
+    let of_first = u64::from(before + 1) * PAGES as u64 / 4;
+    assert!(
+        got > of_first + 10_000,
+        "{got} got in all, {of_first} at most before"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ const FULL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pages that are brought to the disk at a time.
-const BATCH: usize = 64;
+const BATCH: usize = 32;
 
 /// How long to wait when too many pages that are wanted no more are under way.
 const BUSY: Duration = Duration::from_micros(200);
@@ -174,8 +174,13 @@ impl Copies {
         }
     }
 
-    /// Brings to the disk what only donors have. False where a page could not be written.
+    /// Brings to the disk what only donors have. False where a page could not be written, or a donor does not answer: it is to be tried
+    /// again.
     pub(super) fn secure_all(&self, meeting: &Meeting) -> bool {
+        if meeting.session.are_gets_late() {
+            // Each page that is asked for again would take another frame for as long.
+            return false;
+        }
         let regions = {
             let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
             regions.clone()
@@ -186,19 +191,29 @@ impl Copies {
             let not_on_disk = versions.all().filter(|(_, known)| !known.is_on_disk);
             let pages: Vec<u64> = not_on_disk.map(|(page, _)| page).collect();
             for batch in pages.chunks(BATCH) {
-                is_whole &= self.secure(meeting, region, versions, batch);
+                let Some(is_written) = self.secure(meeting, region, versions, batch) else {
+                    return false;
+                };
+                is_whole &= is_written;
             }
         }
         is_whole
     }
 
-    fn secure(&self, meeting: &Meeting, region: u32, versions: &Versions, pages: &[u64]) -> bool {
+    /// Whether all these pages could be written; `None`: a donor does not answer.
+    fn secure(
+        &self,
+        meeting: &Meeting,
+        region: u32,
+        versions: &Versions,
+        pages: &[u64],
+    ) -> Option<bool> {
         let _alone = self
             .changing
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         if self.is_sealed.load(Ordering::Relaxed) {
-            return false;
+            return Some(false);
         }
         let still = pages.iter().filter_map(|&page| {
             let known = versions.get(page).filter(|known| !known.is_on_disk)?;
@@ -214,16 +229,22 @@ impl Copies {
                 version: known.version,
                 bytes,
                 takes: false,
-                patience: None,
+                patience: Some(PATIENCE),
             })
             .collect();
-        let (came, _) = meeting.session.get(&mut gets);
+        let (came, is_over) = meeting.session.get(&mut gets);
         drop(gets);
+        if !is_over {
+            // It may come back, and with it what it has.
+            self.note_slow();
+        }
         let mut is_whole = true;
         for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
             if !came {
-                // It is nowhere: what the program still has in RAM is stored again.
-                versions.lose(id.page);
+                if is_over {
+                    // It is nowhere: what the program still has in RAM is stored again.
+                    versions.lose(id.page);
+                }
                 continue;
             }
             match self.disk.store(&[OutgoingPage { id: *id, bytes }]) {
@@ -240,7 +261,7 @@ impl Copies {
                 Err(_) => is_whole = false,
             }
         }
-        is_whole
+        is_over.then_some(is_whole)
     }
 
     /// Puts pages at so many donors, and does something else `meanwhile`; which of them are at as many. With one, the disk must have them as
@@ -331,10 +352,7 @@ impl Copies {
             let place = self.versions(page.id.region)?.get(page.id.page)?.place?;
             meeting.session.load(place, page.bytes).then_some(())
         };
-        let mut came: Vec<bool> = pages
-            .iter_mut()
-            .map(|page| load(page).is_some())
-            .collect();
+        let mut came: Vec<bool> = pages.iter_mut().map(|page| load(page).is_some()).collect();
         let loaded = came.iter().filter(|&&came| came).count();
         self.got.fetch_add(loaded as u64, Ordering::Relaxed);
         if loaded == pages.len() {

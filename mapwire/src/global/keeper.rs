@@ -52,7 +52,7 @@ pub(super) fn keep_donors(
                     has_warned = false;
                 } else if !std::mem::replace(&mut has_warned, true) {
                     report(
-                        "a donor has died, and pages that one other has cannot be written to the disk; it is tried again",
+                        "a donor has died, and pages that one other has cannot be brought to the disk: the disk is full, or the other does not answer; it is tried again",
                     );
                 }
                 if meeting.session().is_over() {

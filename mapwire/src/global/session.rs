@@ -343,6 +343,12 @@ impl Session {
         self.memory.load(place, bytes)
     }
 
+    /// Whether pages that somebody stopped waiting for may still come: a donor answers late.
+    pub(super) fn are_gets_late(&self) -> bool {
+        let _ = self.memory.call(|gms, _| self.note(gms));
+        self.uses()[FRAMES as usize..].contains(&Use::Abandoned)
+    }
+
     /// Tells that a page up to a version is wanted no more. False: too much is under way, try again later.
     pub(super) fn discard(&self, name: PageName, version: u32) -> bool {
         let told = self.memory.call(|gms, now_ns| {
