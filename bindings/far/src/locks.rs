@@ -65,7 +65,10 @@ fn lock(address: *const c_void, bytes: usize, kernel: impl FnOnce() -> c_int) ->
         let most = space.most_locked() >> 10;
         explain(
             &HAS_SAID,
-            format_args!("mlock of {} KiB is refused: of far memory {most} KiB may be locked, half of --local; raise that", part.len() >> 10),
+            format_args!(
+                "mlock of {} KiB is refused: of far memory {most} KiB may be locked, half of --local; raise that",
+                part.len() >> 10
+            ),
         );
         return fail(ENOMEM);
     }
@@ -131,7 +134,9 @@ pub extern "C" fn mlockall(flags: c_int) -> c_int {
     }
     explain(
         &HAS_SAID,
-        format_args!("mlockall is refused, as far memory does not fit into RAM; lock what must stay there by mlock"),
+        format_args!(
+            "mlockall is refused, as far memory does not fit into RAM; lock what must stay there by mlock"
+        ),
     );
     fail(ENOMEM)
 }

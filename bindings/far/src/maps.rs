@@ -169,7 +169,12 @@ pub(crate) fn close(space: &Space) {
 }
 
 /// A new part with these rights. `None`: there are too many parts already, or too long ones, or its source is none.
-pub(crate) fn take(space: &Space, bytes: usize, rights: c_int, source: Source<'_>) -> Option<usize> {
+pub(crate) fn take(
+    space: &Space,
+    bytes: usize,
+    rights: c_int,
+    source: Source<'_>,
+) -> Option<usize> {
     let start = space.map(bytes)?;
     let part = whole(start..start + bytes);
     // Parts that nobody has are zeros.

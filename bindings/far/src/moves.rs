@@ -28,7 +28,9 @@ unsafe fn move_away(
 ) -> Option<*mut c_void> {
     let space = space()?;
     let start = old.addr();
-    let end = start.checked_add(old_bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
+    let end = start
+        .checked_add(old_bytes)?
+        .checked_next_multiple_of(PAGE_BYTES)?;
     let was_short = old_bytes > 0 && old_bytes < LEAST_BYTES && new_bytes >= LEAST_BYTES;
     let is_plain = || {
         // The kernel refuses this advice for memory that is locked, which stays where it is, and else does next to nothing.

@@ -32,7 +32,10 @@ impl Ranges {
     /// Takes what is free of these bytes; its parts.
     pub(crate) fn cut(&mut self, first: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = first.saturating_add(bytes);
-        let touching = self.free.range(..end).map(|(&start, &length)| (start, start + length));
+        let touching = self
+            .free
+            .range(..end)
+            .map(|(&start, &length)| (start, start + length));
         let parts = touching
             .rev()
             .take_while(|&(_, its_end)| its_end > first)

@@ -240,7 +240,9 @@ impl Space {
 
     /// Notes that a part is locked no more; what of it was.
     pub(crate) fn unlock(&self, part: &Range<usize>) -> Vec<Range<usize>> {
-        let cut = self.locked().cut(self.offset(part.start), part.len() as u64);
+        let cut = self
+            .locked()
+            .cut(self.offset(part.start), part.len() as u64);
         let addresses = |(first, bytes): (u64, u64)| {
             let start = self.base + first as usize;
             start..start + bytes as usize
