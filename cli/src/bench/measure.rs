@@ -110,7 +110,11 @@ pub(crate) fn paired<E: From<Restless>>(
     mut baseline: impl FnMut() -> Result<f64, E>,
     mut point: impl FnMut() -> Result<f64, E>,
 ) -> Result<Figure, E> {
-    let one = paired_each(effort, || baseline().map(|it| [it]), || point().map(|it| [it]));
+    let one = paired_each(
+        effort,
+        || baseline().map(|it| [it]),
+        || point().map(|it| [it]),
+    );
     one.map(|[figure]| figure)
 }
 

@@ -70,7 +70,10 @@ impl Hosts {
                 File::open(holders[1].network())?,
             ],
         };
-        let line = format!("ip link add line type veth peer name line netns {}", holders[1].0.id());
+        let line = format!(
+            "ip link add line type veth peer name line netns {}",
+            holders[1].0.id()
+        );
         hosts.run(0, &line)?;
         for host in 0..2 {
             let address = Self::address(host);

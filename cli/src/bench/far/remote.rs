@@ -35,7 +35,8 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     if plan.insecure {
         return Err("pages travel to donors sealed: --insecure makes no sense here".into());
     }
-    MTUS.into_iter().try_for_each(|mtu| of_line(plan, mtu, report))
+    MTUS.into_iter()
+        .try_for_each(|mtu| of_line(plan, mtu, report))
 }
 
 fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError> {
