@@ -50,10 +50,10 @@ fn fits(name: &str, service: FaultService, eviction: Eviction) -> bool {
     by_threads || !name.contains("donor")
 }
 
-fn donors_of(name: &str) -> Result<Option<Donors>, BenchError> {
+fn donors_of(name: &str, pages: usize) -> Result<Option<Donors>, BenchError> {
     match name {
-        "donor" => Donors::start(1, Place::Here).map(Some),
-        "two donors" => Donors::start(2, Place::Here).map(Some),
+        "donor" => Donors::start(1, Place::Here, pages).map(Some),
+        "two donors" => Donors::start(2, Place::Here, pages).map(Some),
         _ => Ok(None),
     }
 }
@@ -85,7 +85,7 @@ struct Far {
 
 impl Far {
     fn new(config: PagerConfig, store_name: &str, limit: usize) -> Result<Self, BenchError> {
-        let donors = donors_of(store_name)?;
+        let donors = donors_of(store_name, limit * TIMES)?;
         let store = store(store_name, donors.as_ref())?;
         Self::over(config, store, donors, limit)
     }

@@ -6,14 +6,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire::global::{DonorStore, Lenders};
+use mapwire_host::page::PAGE_BYTES;
 use mapwire_host::paging::DiskStore;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::hosts::Hosts;
 use crate::bench::BenchError;
 
-/// Memory of each donor.
-const SIZE: &str = "1G";
+/// MiB of each donor on this host, which takes no more of them than it uses.
+const MIB: usize = 1 << 10;
 
 /// Where donors are.
 #[derive(Clone, Copy)]
@@ -24,6 +25,16 @@ pub(super) enum Place<'a> {
     At(&'a Hosts, usize),
 }
 
+impl Place<'_> {
+    /// MiB of a donor that is to have so many pages: one of another host pins all that it lends.
+    fn mib(self, pages: usize) -> usize {
+        match self {
+            Self::Here => MIB,
+            Self::At(..) => pages * PAGE_BYTES / (1 << 20) + 64,
+        }
+    }
+}
+
 /// As many donors as there are copies of a page. They end when this is dropped.
 pub(super) struct Donors {
     processes: Vec<Child>,
@@ -31,10 +42,12 @@ pub(super) struct Donors {
     lending: Arc<Mutex<Vec<Pid>>>,
     lenders: Lenders,
     folder: PathBuf,
+    /// How much each donates.
+    size: String,
 }
 
 impl Donors {
-    pub(super) fn start(copies: u8, place: Place<'_>) -> Result<Self, BenchError> {
+    pub(super) fn start(copies: u8, place: Place<'_>, pages: usize) -> Result<Self, BenchError> {
         let folder = std::env::temp_dir().join(format!("mapwire-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let mut donors = Self {
@@ -46,6 +59,7 @@ impl Donors {
                 copies,
             },
             folder,
+            size: format!("{}M", place.mib(pages)),
         };
         let address = match place {
             Place::Here => "127.0.0.1:0".to_owned(),
@@ -63,7 +77,7 @@ impl Donors {
     fn start_one(&mut self, place: Place<'_>, names: [&str; 2]) -> Result<String, BenchError> {
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .args(["serve", "--json", "--donate", SIZE, "--secret-file"])
+            .args(["serve", "--json", "--donate", &self.size, "--secret-file"])
             .arg(&self.lenders.secret_file)
             .args(names)
             .env("MAPWIRE_WAIT", "poll")
@@ -84,7 +98,8 @@ impl Donors {
             .map_while(Result::ok)
             .map(|line| serde_json::from_str::<serde_json::Value>(&line).unwrap_or_default());
         let begun = said.find(|said| said["event"] == "donating");
-        let begun = begun.ok_or("a donor did not begin: is there 1 GiB of memory for each?")?;
+        let begun =
+            begun.ok_or("a donor did not begin: is there memory for it, 1 GiB on this host?")?;
         let lending = Arc::clone(&self.lending);
         std::thread::Builder::new().spawn(move || {
             for said in said.filter(|said| said["event"] == "lends") {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::donors::{Donors, Place};
 use super::hosts::Hosts;
-use super::{Far, access, limit_pages, remark};
+use super::{Far, TIMES, access, limit_pages, remark};
 use crate::bench::measure::{Effort, Figure, paired_each};
 use crate::bench::row::{Report, Row};
 use crate::bench::words::Words;
@@ -46,7 +46,7 @@ fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError
     let hosts = Hosts::new(mtu)?;
     hosts.enter(0)?;
     let bare = Bare::new(&hosts, count)?;
-    let donors = Donors::start(1, Place::At(&hosts, 1))?;
+    let donors = Donors::start(1, Place::At(&hosts, 1), limit * TIMES)?;
     let store = Box::new(donors.store()?);
     let far = Far::over(PagerConfig::new(limit), store, Some(donors), limit)?;
     // What is in RAM changed no more: nothing is stored while faults are measured.
