@@ -33,10 +33,13 @@ unsafe fn move_away(
         .checked_next_multiple_of(PAGE_BYTES)?;
     let was_short = old_bytes > 0 && old_bytes < LEAST_BYTES && new_bytes >= LEAST_BYTES;
     let is_plain = || {
+        if !threads::serving(|| is_plain_memory(start, end - start)) {
+            return false;
+        }
         // The kernel refuses this advice for memory that is locked, which stays where it is, and else does next to nothing.
         // SAFETY: it changes no byte.
-        threads::serving(|| is_plain_memory(start, end - start))
-            && unsafe { libc::syscall(libc::SYS_madvise, old, end - start, MADV_COLD) } == 0
+        let advised = unsafe { libc::syscall(libc::SYS_madvise, old, end - start, MADV_COLD) };
+        advised == 0
     };
     if flags != MREMAP_MAYMOVE || !start.is_multiple_of(PAGE_BYTES) || !was_short || !is_plain() {
         return None;
