@@ -1,220 +1,17 @@
 //! Memory of donors: programs that keep there what is not in RAM, and donors that die, lie, give memory back and come late.
 
 mod common;
+mod lending;
 #[path = "../../tests/namespaces.rs"]
 mod namespaces;
 
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use common::{Place, Running, children, eventually, signal, this_program};
+use common::{Place, Running, eventually, signal};
+use lending::{Donor, PAGES, can_start, far_args, finish, let_it_run, rounds, start};
 use namespaces::Hosts;
 use rustix::process::Signal;
-
-/// Pages that the program uses, of which 512 are in RAM.
-const PAGES: usize = 6_000;
-
-/// A `mapwire serve --donate`, which dies when it is dropped.
-struct Donor {
-    process: Child,
-    store: String,
-}
-
-impl Donor {
-    fn of(mut command: Command) -> Self {
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let store = loop {
-            let line = lines.next().expect("the donor began").unwrap();
-            let said: serde_json::Value = serde_json::from_str(&line).unwrap();
-            if said["event"] == "donating" {
-                break said["names"].as_str().unwrap().to_owned();
-            }
-        };
-        // What it prints must find a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { process, store }
-    }
-
-    /// With a store of names.
-    fn first(place: &Place, size: &str) -> Self {
-        let listen = ["--listen", "127.0.0.1:0", "--json", "--donate", size];
-        Self::of(place.command(&[&["serve"][..], &listen].concat()))
-    }
-
-    /// Found by the store of another.
-    fn beside(place: &Place, first: &Self, size: &str) -> Self {
-        let names = ["--names", &first.store, "--json", "--donate", size];
-        Self::of(place.command(&[&["serve"][..], &names].concat()))
-    }
-
-    /// The process that lends to the program.
-    fn lender(&self) -> Option<i32> {
-        children(self.process.id() as i32).first().copied()
-    }
-
-    fn kill_lender(&self) {
-        let lender = self.lender().expect("a process that lends");
-        signal(lender, Signal::KILL);
-    }
-
-    /// Overwrites all memory that is lent.
-    fn lie(&self) {
-        let lender = self.lender().expect("a process that lends");
-        let folder = format!("/proc/{lender}/fd");
-        let mut has_lied = false;
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
-            let link = std::fs::read_link(entry.path()).unwrap_or_default();
-            if !link.to_string_lossy().contains("mapwire-alloc") {
-                continue;
-            }
-            let Ok(memory) = OpenOptions::new().write(true).open(entry.path()) else {
-                continue;
-            };
-            let bytes = memory.metadata().unwrap().len();
-            for page in 0..bytes / 4096 {
-                has_lied |= memory.write_at(&[0xee; 4096], page * 4096).is_ok();
-            }
-        }
-        assert!(has_lied, "the donor's memory was not found");
-    }
-}
-
-impl Drop for Donor {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// What it stands for: `false`, and a word of it, where userfaultfd is refused.
-fn can_start(place: &Place) -> bool {
-    let library = Path::new(env!("CARGO_BIN_EXE_mapwire")).with_file_name("libmapwire_far.so");
-    assert!(
-        library.exists(),
-        "{library:?} is missing: cargo build -p mapwire-far"
-    );
-    let done = place.run(&["far", "--local", "8M", "--", "true"]);
-    if done.err().contains("userfaultfd") {
-        println!("skipped: {}", done.err());
-        return false;
-    }
-    done.code(0);
-    true
-}
-
-/// The arguments of `mapwire far` for the program below.
-fn far_args(store: &str, copies: &str) -> Vec<String> {
-    let donors = format!("--donors={store}");
-    let options = [
-        "far", "--local", "2M", "--stats", &donors, "--copies", copies, "--disk", ".", "--",
-    ];
-    let program = this_program();
-    let program = [
-        program.to_str().unwrap(),
-        "--exact",
-        "pages_are_what_was_stored_last",
-        "--ignored",
-        "--nocapture",
-    ];
-    options
-        .iter()
-        .chain(&program)
-        .map(|&word| word.to_owned())
-        .collect()
-}
-
-fn start(place: &Place, store: &str, copies: &str) -> Running {
-    let args = far_args(store, copies);
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    place.start(&args)
-}
-
-/// What the program has written, as a number.
-fn rounds(place: &Place) -> u32 {
-    let text = std::fs::read_to_string(place.folder.join("rounds"));
-    text.ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
-/// Waits until the program has gone over its pages `more` times.
-fn let_it_run(place: &Place, more: u32) {
-    let from = rounds(place);
-    eventually("the program goes on", || rounds(place) >= from + more);
-}
-
-/// Has the program end, and says what it counted: pages put at donors, got from there, and missed.
-fn finish(place: &Place, program: Running) -> [u64; 3] {
-    place.write("stop", "");
-    let done = program.wait().code(0);
-    assert!(done.out().contains("all pages are right"), "{}", done.out());
-    let err = done.err();
-    let line = err
-        .lines()
-        .find(|line| line.trim_start().starts_with("donors  "));
-    let words = line.unwrap_or_else(|| panic!("no word of donors: {err}"));
-    let numbers = words.split(|letter: char| !letter.is_ascii_digit() && letter != '.');
-    let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
-    let [put, got, missed] = numbers[..] else {
-        panic!("{words}")
-    };
-    [put, got, missed]
-}
-
-/// The program: pages of which it knows what it stored, until it is told to stop.
-#[test]
-#[ignore = "a program that the tests start"]
-fn pages_are_what_was_stored_last() {
-    let word = |page: usize, version: u64, at: usize| {
-        (page as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ version << 32 ^ at as u64
-    };
-    let mut memory = vec![0_u64; PAGES * 512];
-    let mut versions = vec![0_u64; PAGES];
-    let mut random = 12_345_u64;
-    let mut rounds = 0;
-    let fill = |memory: &mut [u64], page: usize, version: u64| {
-        for at in 0..512 {
-            memory[page * 512 + at] = word(page, version, at);
-        }
-    };
-    let check = |memory: &[u64], page: usize, version: u64| {
-        for at in 0..512 {
-            let found = memory[page * 512 + at];
-            assert_eq!(
-                found,
-                word(page, version, at),
-                "page {page}, version {version}, word {at}"
-            );
-        }
-    };
-    for page in 0..PAGES {
-        fill(&mut memory, page, 0);
-    }
-    while !Path::new("stop").exists() {
-        let changes = !Path::new("reads").exists();
-        for _ in 0..PAGES / 4 {
-            random = random
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let page = (random >> 33) as usize % PAGES;
-            check(&memory, page, versions[page]);
-            if changes && random >> 62 == 0 {
-                versions[page] += 1;
-                fill(&mut memory, page, versions[page]);
-            }
-        }
-        rounds += 1;
-        std::fs::write("rounds.new", format!("{rounds}")).unwrap();
-        std::fs::rename("rounds.new", "rounds").unwrap();
-    }
-    for (page, &version) in versions.iter().enumerate() {
-        check(&memory, page, version);
-    }
-    println!("all pages are right");
-}
 
 #[test]
 fn a_donor_that_is_killed_loses_nothing_and_another_takes_its_place() {
@@ -308,6 +105,51 @@ fn what_a_donor_changed_is_not_believed_and_comes_from_the_disk_or_the_other_don
         assert!(
             got > 1_000 && missed > 10,
             "{copies}: {got} got, {missed} missed"
+        );
+    }
+}
+
+/// Puts what a donor has of older versions, which `old` holds, in the place of pages that have changed since; how many.
+fn turn_back(donor: &Donor, old: &BTreeMap<usize, (u64, Vec<u8>)>) -> usize {
+    let mut turned = 0;
+    donor.each_page(|page, version, _| {
+        let (_, bytes) = old.get(&page).filter(|(older, _)| *older < version)?;
+        turned += 1;
+        Some(bytes.clone())
+    });
+    turned
+}
+
+#[test]
+fn an_older_version_of_a_page_is_not_believed_and_the_page_comes_from_the_disk_or_the_other_donor()
+{
+    for copies in ["1", "2"] {
+        let place = Place::new();
+        if !can_start(&place) {
+            return;
+        }
+        let honest = Donor::first(&place, "64M");
+        let stale = Donor::beside(&place, &honest, "64M");
+        let program = start(&place, &honest.store, copies);
+        eventually("both lend", || {
+            honest.lender().is_some() && stale.lender().is_some()
+        });
+        let_it_run(&place, 4);
+        let mut old = BTreeMap::new();
+        stale.each_page(|page, version, bytes| {
+            old.insert(page, (version, bytes.to_vec()));
+            None
+        });
+        let mut turned = 0;
+        for _ in 0..5 {
+            let_it_run(&place, 3);
+            turned += turn_back(&stale, &old);
+        }
+        let_it_run(&place, 3);
+        let [_, got, missed] = finish(&place, program);
+        assert!(
+            turned > 100 && got > 1_000 && missed > 10,
+            "{copies} copies: {turned} turned back, {got} got, {missed} missed"
         );
     }
 }

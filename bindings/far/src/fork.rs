@@ -21,6 +21,7 @@ use mapwire_host::paging::{Frozen, PagerError};
 use crate::ranges::Ranges;
 use crate::report;
 use crate::state::{CANNOT_START, clear_space, set_space, space};
+use crate::threads;
 
 /// From the beginning of a fork to its end.
 struct Forking {
@@ -159,6 +160,7 @@ extern "C" fn parent() {
     let forking = self::forking().0.take();
     if let Some(forking) = forking {
         restore(&forking);
+        threads::serving(|| drop(forking));
     }
 }
 
@@ -173,7 +175,7 @@ extern "C" fn child() {
     clear_space();
     let revived = forking.frozen.and_then(|(frozen, ranges)| {
         // SAFETY: the thread that froze the pager forked this child, which has no other. The old space is never used again.
-        let (pager, regions) = unsafe { frozen.revive() }?;
+        let (pager, regions) = threads::serving(|| unsafe { frozen.revive() })?;
         Ok((pager, regions, ranges))
     });
     match revived {

@@ -10,8 +10,11 @@
 //! | `state` | whether far memory is on, and the calls of the program that it serves |
 //! | `fork` | what a forked child gets |
 //! | `space` | the range of addresses, and who has which part of it |
-//! | `ranges` | which parts of it are free |
-//! | `maps` | `mmap`, `munmap`, `mremap`, `madvise` |
+//! | `ranges` | which parts of it are free, or locked |
+//! | `maps` | `mmap`, `munmap`, `madvise` |
+//! | `moves` | `mremap` |
+//! | `locks` | `mlock`, `mlockall` and their like |
+//! | `descriptors` | `close`, `close_range`, `dup2` and their like |
 //! | `heap` | `malloc` and its like, by mimalloc, which maps its memory through `maps` |
 //! | `inner` | the C library's own allocator, for this library's memory, which must never be far |
 //! | `threads` | `pthread_create` |
@@ -28,6 +31,8 @@
 #![allow(unreachable_pub)]
 
 #[allow(unsafe_code)]
+mod descriptors;
+#[allow(unsafe_code)]
 mod ending;
 #[allow(unsafe_code)]
 mod fork;
@@ -36,7 +41,11 @@ mod heap;
 #[allow(unsafe_code)]
 mod inner;
 #[allow(unsafe_code)]
+mod locks;
+#[allow(unsafe_code)]
 mod maps;
+#[allow(unsafe_code)]
+mod moves;
 mod ranges;
 mod report;
 mod settings;

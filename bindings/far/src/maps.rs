@@ -11,16 +11,16 @@ use libc::{
     MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT,
     MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_UNMERGEABLE, MADV_WILLNEED, MAP_32BIT,
     MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB,
-    MAP_LOCKED, MAP_PRIVATE, MAP_STACK, MAP_SYNC, MAP_TYPE, MREMAP_DONTUNMAP, MREMAP_FIXED,
-    MREMAP_MAYMOVE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, off_t,
+    MAP_LOCKED, MAP_PRIVATE, MAP_STACK, MAP_SYNC, MAP_TYPE, PROT_EXEC, PROT_NONE, off_t,
 };
 use mapwire_host::page::PAGE_BYTES;
 
+use crate::locks;
 use crate::space::Space;
-use crate::state::{space, space_of};
+use crate::state::space;
 
 /// Shorter mappings stay in RAM: they are guard pages, stacks and tables of allocators.
-const LEAST_BYTES: usize = 1 << 20;
+pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
 /// Flags with which memory is not far: it stands where it is asked for, or is of a kind that the pager does not know.
 const NOT_FAR: c_int = MAP_FIXED
@@ -32,7 +32,7 @@ const NOT_FAR: c_int = MAP_FIXED
     | MAP_32BIT
     | MAP_SYNC;
 
-fn refuse(code: c_int) -> *mut c_void {
+pub(crate) fn refuse(code: c_int) -> *mut c_void {
     // SAFETY: the place is this thread's.
     unsafe { *libc::__errno_location() = code };
     MAP_FAILED
@@ -40,7 +40,7 @@ fn refuse(code: c_int) -> *mut c_void {
 
 /// What new far memory holds.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(crate) enum Source<'a> {
     Zeros,
     /// A file from this byte on.
     File(BorrowedFd<'a>, u64),
@@ -97,7 +97,7 @@ unsafe fn map_by_kernel(
 }
 
 /// Sets the rights of far pages, whose mapping the kernel splits for that and joins again.
-fn protect(part: &Range<usize>, rights: c_int) -> c_int {
+pub(crate) fn protect(part: &Range<usize>, rights: c_int) -> c_int {
     // SAFETY: the pages are the caller's, who asks for these rights or gives the pages back.
     unsafe {
         libc::mprotect(
@@ -169,7 +169,12 @@ pub(crate) fn close(space: &Space) {
 }
 
 /// A new part with these rights. `None`: there are too many parts already, or too long ones, or its source is none.
-fn take(space: &Space, bytes: usize, rights: c_int, source: Source<'_>) -> Option<usize> {
+pub(crate) fn take(
+    space: &Space,
+    bytes: usize,
+    rights: c_int,
+    source: Source<'_>,
+) -> Option<usize> {
     let start = space.map(bytes)?;
     let part = whole(start..start + bytes);
     // Parts that nobody has are zeros.
@@ -196,6 +201,7 @@ fn replace(
     if !part.start.is_multiple_of(PAGE_BYTES) || !space.is_mapped(&part) {
         return refuse(EINVAL);
     }
+    locks::unlock(space, &part);
     if !source.put(space, &part) {
         return refuse(ENOMEM);
     }
@@ -206,7 +212,7 @@ fn replace(
 }
 
 /// With the rest of its last page.
-fn whole(part: Range<usize>) -> Range<usize> {
+pub(crate) fn whole(part: Range<usize>) -> Range<usize> {
     part.start..part.end.next_multiple_of(PAGE_BYTES)
 }
 
@@ -238,79 +244,13 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
 }
 
 /// Takes a part back. Who touches it from now on gets SIGSEGV.
-fn give_back(space: &Space, part: Range<usize>) {
+pub(crate) fn give_back(space: &Space, part: Range<usize>) {
+    locks::unlock(space, &part);
     // Where that fails, too many mappings are there. The part is not given again, as a mistake may have stored to it.
     if protect(&part, PROT_NONE) == 0 {
         space.unmap(part);
     } else {
         space.clear(&part);
-    }
-}
-
-/// mremap(2).
-///
-/// # Safety
-/// As it says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mremap(
-    old: *mut c_void,
-    old_bytes: usize,
-    new_bytes: usize,
-    flags: c_int,
-    new: *mut c_void,
-) -> *mut c_void {
-    let Some(space) = space_of(old.addr()) else {
-        if flags & MREMAP_FIXED != 0
-            && space().is_some_and(|space| space.part(new.addr(), new_bytes).is_some())
-        {
-            // The kernel would put a mapping into far memory that the pager does not know.
-            return refuse(EINVAL);
-        }
-        // SAFETY: by the caller's promise.
-        let result =
-            unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, new_bytes, flags, new) };
-        return ptr::with_exposed_provenance_mut(result as usize);
-    };
-    let start = old.addr();
-    let Some(part) = space.part(start, old_bytes).map(whole) else {
-        return refuse(EINVAL);
-    };
-    let Some(new_end) = start.checked_add(new_bytes) else {
-        return refuse(ENOMEM);
-    };
-    let new_end = new_end.next_multiple_of(PAGE_BYTES);
-    if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
-        || !start.is_multiple_of(PAGE_BYTES)
-        || new_bytes == 0
-        || !space.is_mapped(&part)
-    {
-        return refuse(EINVAL);
-    }
-    if new_end <= part.end {
-        if new_end < part.end {
-            give_back(space, new_end..part.end);
-        }
-        return old;
-    }
-    if space.grow(part.end, new_end - part.end) {
-        let more = part.end..new_end;
-        space.map_more(&more);
-        if protect(&more, PROT_READ | PROT_WRITE) == 0 {
-            return old;
-        }
-        space.unmap(more);
-    }
-    if flags & MREMAP_MAYMOVE == 0 {
-        return refuse(ENOMEM);
-    }
-    match take(space, new_bytes, PROT_READ | PROT_WRITE, Source::Zeros) {
-        Some(to) => {
-            space.move_pages(part.clone(), to);
-            space.map_more(&(to + part.len()..to + (new_end - start)));
-            give_back(space, part);
-            ptr::with_exposed_provenance_mut(to)
-        }
-        None => refuse(ENOMEM),
     }
 }
 
@@ -331,6 +271,11 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_i
         return -1;
     }
     match advice {
+        // As the kernel does.
+        MADV_DONTNEED | MADV_FREE | MADV_REMOVE if space.is_locked(&part) => {
+            refuse(EINVAL);
+            return -1;
+        }
         MADV_DONTNEED | MADV_FREE | MADV_REMOVE => space.discard(whole(part)),
         // The pager has its own way with these.
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE

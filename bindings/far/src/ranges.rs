@@ -1,4 +1,4 @@
-//! Free parts of a range of address space.
+//! Parts of a range of address space: those that are free, and those that are locked.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +15,36 @@ impl Ranges {
         Self {
             free: BTreeMap::from([(0, bytes)]),
         }
+    }
+
+    /// None free.
+    pub(crate) fn none() -> Self {
+        Self {
+            free: BTreeMap::new(),
+        }
+    }
+
+    /// Bytes that are free.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.free.values().sum()
+    }
+
+    /// Takes what is free of these bytes; its parts.
+    pub(crate) fn cut(&mut self, first: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let end = first.saturating_add(bytes);
+        let touching = self
+            .free
+            .range(..end)
+            .map(|(&start, &length)| (start, start + length));
+        let parts = touching
+            .rev()
+            .take_while(|&(_, its_end)| its_end > first)
+            .map(|(start, its_end)| (start.max(first), its_end.min(end) - start.max(first)));
+        let parts: Vec<(u64, u64)> = parts.collect();
+        for &(start, length) in &parts {
+            self.take_at(start, length);
+        }
+        parts
     }
 
     /// Takes `bytes` bytes, which begin at a multiple of `alignment`. `None`: no free part is long enough.
@@ -104,7 +134,7 @@ mod tests {
     proptest! {
         #[test]
         fn bytes_are_taken_once_and_free_when_they_are_given_back(
-            steps in prop::collection::vec((0..4_u8, 0..64_u64, 0..40_u64, 0..4_u32), 0..100)
+            steps in prop::collection::vec((0..5_u8, 0..64_u64, 0..40_u64, 0..4_u32), 0..100)
         ) {
             let mut ranges = Ranges::new(64);
             let mut taken = [false; 64];
@@ -132,8 +162,14 @@ mod tests {
                         ranges.give(first, bytes);
                         taken[part].fill(false);
                     }
+                    3 => {
+                        let cut: u64 = ranges.cut(first, bytes).into_iter().map(|(_, length)| length).sum();
+                        prop_assert_eq!(cut, taken[part.clone()].iter().filter(|it| !**it).count() as u64);
+                        taken[part].fill(true);
+                    }
                     _ => prop_assert_eq!(ranges.are_taken(first, bytes), taken[part].iter().all(|it| *it)),
                 }
+                prop_assert_eq!(ranges.bytes(), taken.iter().filter(|it| !**it).count() as u64);
             }
         }
     }

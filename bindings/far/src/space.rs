@@ -23,6 +23,9 @@ const BYTES: u64 = 1 << 40;
 /// Parts of at least this many bytes begin at a multiple of it: allocators ask for that, and cut off what they do not get.
 const LARGE: u64 = 64 << 20;
 
+/// The part of the limit that the program may lock: the rest of its memory shares what is left.
+const LOCKED_PART: usize = 2;
+
 /// Why there is no far memory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
@@ -51,6 +54,10 @@ pub(crate) struct Space {
     base: usize,
     /// Never held while far memory is touched, nor while the pager works, but for the beginning of a fork.
     ranges: Mutex<Ranges>,
+    /// What the program has locked. Held as `ranges` is.
+    locked: Mutex<Ranges>,
+    /// Bytes that it may lock.
+    most_locked: u64,
 }
 
 impl Space {
@@ -76,6 +83,8 @@ impl Space {
         let region = pager.map(BYTES as usize, None)?;
         Ok(Self {
             ranges: Mutex::new(Ranges::new(BYTES - LARGE)),
+            locked: Mutex::new(Ranges::none()),
+            most_locked: (settings.local_pages / LOCKED_PART * PAGE_BYTES) as u64,
             files: settings.files,
             base: region.range().start.next_multiple_of(LARGE as usize),
             pager,
@@ -101,6 +110,9 @@ impl Space {
             files: self.files,
             base: self.base,
             ranges: Mutex::new(ranges),
+            // A child does not inherit locks.
+            locked: Mutex::new(Ranges::none()),
+            most_locked: self.most_locked,
         }
     }
 
@@ -117,6 +129,11 @@ impl Space {
     /// All addresses.
     pub(crate) fn range(&self) -> Range<usize> {
         self.region.range()
+    }
+
+    /// The addresses that parts may have.
+    pub(crate) fn all_parts(&self) -> Range<usize> {
+        self.base..self.base + (BYTES - LARGE) as usize
     }
 
     /// What of these addresses is in the range; `None`: nothing.
@@ -148,17 +165,18 @@ impl Space {
     pub(crate) fn map_file(&self, part: &Range<usize>, file: BorrowedFd<'_>, offset: u64) -> bool {
         let first = part.start - self.region.range().start;
         let changes = FileChanges::Seen;
-        let mapped = self
-            .region
-            .map_file(first, part.len(), file, offset, changes);
-        mapped.is_ok()
+        let map = || {
+            self.region
+                .map_file(first, part.len(), file, offset, changes)
+        };
+        threads::serving(map).is_ok()
     }
 
     /// Has the file that the page before a part is of, if it is of one, go on in the part.
     pub(crate) fn map_more(&self, part: &Range<usize>) {
         let first = part.start - self.region.range().start;
         // The part lies within the region.
-        let mapped = self.region.map_more(first, part.len());
+        let mapped = threads::serving(|| self.region.map_more(first, part.len()));
         debug_assert!(mapped.is_ok(), "{mapped:?}");
     }
 
@@ -166,7 +184,7 @@ impl Space {
     pub(crate) fn clear(&self, part: &Range<usize>) {
         let first = part.start - self.region.range().start;
         // The part lies within the region.
-        let cleared = self.region.map_zeros(first, part.len());
+        let cleared = threads::serving(|| self.region.map_zeros(first, part.len()));
         debug_assert!(cleared.is_ok(), "{cleared:?}");
     }
 
@@ -189,9 +207,10 @@ impl Space {
     pub(crate) fn move_pages(&self, part: Range<usize>, to: usize) {
         let start = self.region.range().start;
         // Both lie within the region, apart from each other.
-        let moved = self
-            .region
-            .remap(part.start - start, part.len(), to - start);
+        let moved = threads::serving(|| {
+            self.region
+                .remap(part.start - start, part.len(), to - start)
+        });
         debug_assert!(moved.is_ok(), "{moved:?}");
     }
 
@@ -205,6 +224,45 @@ impl Space {
     pub(crate) fn is_mapped(&self, part: &Range<usize>) -> bool {
         let first = self.offset(part.start);
         self.ranges().are_taken(first, part.len() as u64)
+    }
+
+    /// Notes that the whole pages of a part are locked. False if more were then than may be.
+    pub(crate) fn lock(&self, part: &Range<usize>) -> bool {
+        let mut locked = self.locked();
+        let mut more = locked.clone();
+        more.give(self.offset(part.start), part.len() as u64);
+        let is_allowed = more.bytes() <= self.most_locked;
+        if is_allowed {
+            *locked = more;
+        }
+        is_allowed
+    }
+
+    /// Notes that a part is locked no more; what of it was.
+    pub(crate) fn unlock(&self, part: &Range<usize>) -> Vec<Range<usize>> {
+        let cut = self
+            .locked()
+            .cut(self.offset(part.start), part.len() as u64);
+        let addresses = |(first, bytes): (u64, u64)| {
+            let start = self.base + first as usize;
+            start..start + bytes as usize
+        };
+        cut.into_iter().map(addresses).collect()
+    }
+
+    /// Whether some of a part is locked.
+    pub(crate) fn is_locked(&self, part: &Range<usize>) -> bool {
+        let first = self.offset(part.start);
+        !self.locked().are_taken(first, part.len() as u64)
+    }
+
+    /// Bytes that the program may lock.
+    pub(crate) fn most_locked(&self) -> u64 {
+        self.most_locked
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Ranges> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn offset(&self, address: usize) -> u64 {

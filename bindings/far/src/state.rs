@@ -10,6 +10,7 @@ use crate::maps;
 use crate::report;
 use crate::settings::Settings;
 use crate::space::Space;
+use crate::threads;
 
 /// Not null when far memory is on. Until then all calls go to the C library, those of the start included. What it points to is never
 /// freed: a forked child gets another.
@@ -58,7 +59,7 @@ extern "C" fn start() {
         Err(error) => refuse(&error),
     };
     descriptors::keep_above(DESCRIPTORS);
-    match Space::start(&settings) {
+    match threads::serving(|| Space::start(&settings)) {
         Ok(space) => {
             maps::close(&space);
             fork::register();

@@ -27,7 +27,12 @@ pub(crate) fn wants_ram() -> bool {
     SPECIAL.load(Ordering::Relaxed) != 0 && (IS_CREATING.get() || SERVES.get())
 }
 
-/// Has this thread do something that far memory waits for.
+/// Whether this thread does the work of this library.
+pub(crate) fn is_serving() -> bool {
+    SPECIAL.load(Ordering::Relaxed) != 0 && SERVES.get()
+}
+
+/// Has this thread do the work of this library, for which far memory may wait.
 pub(crate) fn serving<T>(work: impl FnOnce() -> T) -> T {
     SPECIAL.fetch_add(1, Ordering::Relaxed);
     let before = SERVES.replace(true);

@@ -74,6 +74,40 @@ static void mappings_grow_shrink_and_move(void) {
     CHECK(stores(behind) == 0);
 }
 
+/* Kilobytes in RAM, of all kinds. */
+static long resident(void) {
+    long pages, resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld %ld", &pages, &resident) == 2);
+    fclose(file);
+    return resident * 4;
+}
+
+static void a_short_mapping_is_far_when_it_has_grown(void) {
+    enum { SHORT = 65536 };
+    char *memory = map(SHORT), *locked = map(SHORT), *shared;
+    for (int i = 0; i < SHORT; i++) memory[i] = (char)(i % 251);
+    long before = resident();
+    memory = mremap(memory, SHORT, 32 * MIB, MREMAP_MAYMOVE);
+    CHECK(memory != MAP_FAILED);
+    for (int i = 0; i < SHORT; i++) CHECK(memory[i] == (char)(i % 251));
+    for (size_t i = SHORT; i < 32 * MIB; i++) CHECK(memory[i] == 0);
+    memset(memory + SHORT, 3, 32 * MIB - SHORT);
+    CHECK(resident() < before + 8 * 1024);
+    for (int i = 0; i < SHORT; i++) CHECK(memory[i] == (char)(i % 251));
+    CHECK(munmap(memory, 32 * MIB) == 0);
+    /* What is of another kind stays the kernel's. */
+    CHECK(mlock(locked, SHORT) == 0);
+    locked[SHORT - 1] = 5;
+    locked = mremap(locked, SHORT, 2 * MIB, MREMAP_MAYMOVE);
+    CHECK(locked != MAP_FAILED && locked[SHORT - 1] == 5 && munlock(locked, 2 * MIB) == 0);
+    shared = mmap(NULL, SHORT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared[0] = 6;
+    shared = mremap(shared, SHORT, 2 * MIB, MREMAP_MAYMOVE);
+    CHECK(shared != MAP_FAILED && shared[0] == 6);
+    CHECK(munmap(locked, 2 * MIB) == 0 && munmap(shared, 2 * MIB) == 0);
+}
+
 static void advice_is_taken_or_refused(void) {
     char *memory = map(4 * MIB);
     memset(memory, 9, 4 * MIB);
@@ -103,6 +137,7 @@ int main(void) {
     children_have_the_heap_in_any_locale();
     what_is_given_back_is_gone();
     mappings_grow_shrink_and_move();
+    a_short_mapping_is_far_when_it_has_grown();
     advice_is_taken_or_refused();
     pieces_of_any_alignment_can_be_given_back();
     puts("all is well");

@@ -99,6 +99,16 @@ fn private_mappings_of_files_are_what_the_kernels_are() {
 }
 
 #[test]
+fn memory_is_locked_within_the_limit_and_no_further() {
+    assert_well("locks");
+}
+
+#[test]
+fn programs_that_close_or_replace_all_descriptors_keep_their_memory() {
+    assert_well("descriptors");
+}
+
+#[test]
 fn a_shell_forks_as_ever() {
     let script = "for i in 1 2 3 4 5; do echo $(echo $i); done";
     let text = run(Path::new("/bin/sh"), &["-c", script]);

@@ -1,6 +1,8 @@
 //! `far-scan` and `far-fault`: memory that is larger than the pager's limit, beside the kernel's bare calls.
 
 mod donors;
+mod hosts;
+mod remote;
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -17,7 +19,9 @@ use super::measure::{Effort, Figure, median, paired};
 use super::row::{Report, Row};
 use super::words::Words;
 use super::{BenchError, Plan};
-use donors::Donors;
+use donors::{Donors, Place};
+
+pub(crate) use remote::fault as remote_fault;
 
 /// Pages of a region are so many times those that may be in RAM.
 const TIMES: usize = 4;
@@ -46,10 +50,10 @@ fn fits(name: &str, service: FaultService, eviction: Eviction) -> bool {
     by_threads || !name.contains("donor")
 }
 
-fn donors_of(name: &str) -> Result<Option<Donors>, BenchError> {
+fn donors_of(name: &str, pages: usize) -> Result<Option<Donors>, BenchError> {
     match name {
-        "donor" => Donors::start(1).map(Some),
-        "two donors" => Donors::start(2).map(Some),
+        "donor" => Donors::start(1, Place::Here, pages).map(Some),
+        "two donors" => Donors::start(2, Place::Here, pages).map(Some),
         _ => Ok(None),
     }
 }
@@ -81,8 +85,19 @@ struct Far {
 
 impl Far {
     fn new(config: PagerConfig, store_name: &str, limit: usize) -> Result<Self, BenchError> {
-        let donors = donors_of(store_name)?;
-        let pager = Pager::new(config, store(store_name, donors.as_ref())?)?;
+        let donors = donors_of(store_name, limit * TIMES)?;
+        let store = store(store_name, donors.as_ref())?;
+        Self::over(config, store, donors, limit)
+    }
+
+    /// Over a store, of these donors if there are any.
+    fn over(
+        config: PagerConfig,
+        store: Box<dyn BackingStore>,
+        donors: Option<Donors>,
+        limit: usize,
+    ) -> Result<Self, BenchError> {
+        let pager = Pager::new(config, store)?;
         let pages = limit * TIMES;
         let region = pager.map(pages * PAGE_BYTES, None)?;
         let far = Self {
@@ -139,6 +154,12 @@ impl Far {
 
     /// Median microseconds of a load or store to a page that is away.
     fn faults(&self, count: usize, write: bool, random: &mut u64) -> Result<f64, BenchError> {
+        Ok(median(&mut self.fault_times(count, write, random)))
+    }
+
+    /// Microseconds of loads or stores to pages that are away, the shortest first: `count` accesses to random pages, less those that
+    /// find theirs in RAM.
+    fn fault_times(&self, count: usize, write: bool, random: &mut u64) -> Vec<f64> {
         let words = self.words();
         let times = (0..count).map(|_| {
             *random = random
@@ -150,8 +171,7 @@ impl Far {
         let mut times: Vec<f64> = times.collect();
         // A quarter of the pages is in RAM: those do not fault.
         times.sort_by(f64::total_cmp);
-        let faults = &mut times[count / TIMES..];
-        Ok(median(faults))
+        times.split_off(count / TIMES)
     }
 }
 

@@ -110,25 +110,41 @@ pub(crate) fn paired<E: From<Restless>>(
     mut baseline: impl FnMut() -> Result<f64, E>,
     mut point: impl FnMut() -> Result<f64, E>,
 ) -> Result<Figure, E> {
-    let mut pairs = Vec::new();
+    let one = paired_each(
+        effort,
+        || baseline().map(|it| [it]),
+        || point().map(|it| [it]),
+    );
+    one.map(|[figure]| figure)
+}
+
+/// As [`paired`], of several values of each run, such as its quantiles. The first of a baseline says whether the run counts.
+pub(crate) fn paired_each<E: From<Restless>, const N: usize>(
+    effort: Effort,
+    mut baseline: impl FnMut() -> Result<[f64; N], E>,
+    mut point: impl FnMut() -> Result<[f64; N], E>,
+) -> Result<[Figure; N], E> {
+    let mut runs = Vec::new();
     let mut before = baseline()?;
     let mut tries = 0;
-    while pairs.len() < effort.runs && tries < effort.tries.max(1) {
+    while runs.len() < effort.runs && tries < effort.tries.max(1) {
         tries += 1;
-        let value = point()?;
+        let values = point()?;
         let after = baseline()?;
-        if effort.rough || agree(before, after, effort.tolerance) {
-            pairs.push((value, (before + after) / 2.0));
+        if effort.rough || agree(before[0], after[0], effort.tolerance) {
+            let pair = |at: usize| (values[at], (before[at] + after[at]) / 2.0);
+            runs.push(core::array::from_fn::<_, N, _>(pair));
         }
         before = after;
     }
-    if pairs.is_empty() {
+    if runs.is_empty() {
         return Err(Restless { tries }.into());
     }
-    Ok(Figure {
-        dropped: tries - pairs.len(),
-        ..Figure::of_pairs(&pairs)
-    })
+    let figure = |at: usize| Figure {
+        dropped: tries - runs.len(),
+        ..Figure::of_pairs(&runs.iter().map(|run| run[at]).collect::<Vec<_>>())
+    };
+    Ok(core::array::from_fn(figure))
 }
 
 /// A step of [`sampled`].
@@ -363,6 +379,22 @@ mod tests {
         )
         .unwrap();
         assert_eq!((figure.runs, figure.dropped), (1, 2));
+    }
+
+    #[test]
+    fn values_of_one_run_count_or_are_dropped_together() {
+        let effort = Effort {
+            runs: 2,
+            tries: 9,
+            rough: false,
+            tolerance: TOLERANCE,
+        };
+        let mut baselines = [[1.0, 9.0], [1.0, 1.0], [4.0, 1.0], [4.0, 3.0]].into_iter();
+        let mut points = [[2.0, 10.0], [7.0, 7.0], [8.0, 4.0]].into_iter();
+        let baseline = || Ok::<_, Restless>(baselines.next().unwrap());
+        let [one, other] = paired_each(effort, baseline, || Ok(points.next().unwrap())).unwrap();
+        assert_eq!((one.runs, one.dropped, one.ratio), (2, 1, 2.0));
+        assert_eq!((other.min, other.max, other.ratio), (4.0, 10.0, 2.0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Descriptors of this process that stay clear of standard input, output and error.
 
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// The lowest descriptor that is not a standard stream.
@@ -8,6 +8,54 @@ const FIRST: i32 = 3;
 
 /// The lowest descriptor that [`above_stdio`] gives.
 static LOWEST: AtomicI32 = AtomicI32::new(FIRST);
+
+/// Numbers that [`is_ours`] knows of: those of a process that may have 65,536 descriptors.
+const NUMBERS: usize = 1 << 16;
+
+/// A bit for each descriptor that was made while low numbers are the program's.
+static OURS: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+
+fn bit(number: i32) -> Option<(&'static AtomicU64, u64)> {
+    let number = usize::try_from(number).ok()?;
+    Some((OURS.get(number / 64)?, 1 << (number % 64)))
+}
+
+/// Notes a descriptor that programs must not close, where they do not know of it.
+fn kept(fd: OwnedFd) -> OwnedFd {
+    if is_kept_above()
+        && let Some((word, bit)) = bit(fd.as_raw_fd())
+    {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+    fd
+}
+
+/// Whether a descriptor is mapwire's, in a program whose low numbers are its own ([`keep_above`]): one that [`above_stdio`] or
+/// [`copy_above_stdio`] gave and that was not [forgotten](forget) since.
+#[must_use]
+pub fn is_ours(number: i32) -> bool {
+    bit(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// Says that a descriptor of mapwire is being closed: its number may be anybody's from now on.
+pub fn forget(number: i32) {
+    if let Some((word, bit)) = bit(number) {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// The first number from `first` on that [`is_ours`].
+#[must_use]
+pub fn first_of_ours(first: u32) -> Option<u32> {
+    let first_word = first as usize / 64;
+    let words = OURS.iter().enumerate().skip(first_word);
+    let mut found = words.filter_map(|(at, word)| {
+        let before = if at == first_word { first % 64 } else { 0 };
+        let bits = word.load(Ordering::Relaxed) >> before << before;
+        (bits != 0).then(|| at as u32 * 64 + bits.trailing_zeros())
+    });
+    found.next()
+}
 
 /// Has [`above_stdio`] give descriptors from `lowest` on: for programs that do not know of mapwire, and use low numbers as they like.
 /// Where so many are not allowed, the standard streams are what it stays clear of.
@@ -27,13 +75,14 @@ pub fn keep_above(lowest: i32) {
 pub fn above_stdio(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
     let lowest = LOWEST.load(Ordering::Relaxed);
     if fd.as_raw_fd() >= lowest {
-        return Ok(fd);
+        return Ok(kept(fd));
     }
-    match rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), lowest) {
+    let moved = match rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), lowest) {
         Err(_) if is_above_stdio(&fd) => Ok(fd),
         Err(_) if lowest > FIRST => rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), FIRST),
         moved => moved,
-    }
+    };
+    moved.map(kept)
 }
 
 /// Whether low numbers are the program's ([`keep_above`]): then nothing is opened that keeps its number.
@@ -48,7 +97,9 @@ pub fn is_kept_above() -> bool {
 /// The descriptor is not open, or no other is left above 2.
 pub fn copy_above_stdio(fd: impl AsFd) -> rustix::io::Result<OwnedFd> {
     let copy = |lowest| rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), lowest);
-    copy(LOWEST.load(Ordering::Relaxed)).or_else(|_| copy(FIRST))
+    copy(LOWEST.load(Ordering::Relaxed))
+        .or_else(|_| copy(FIRST))
+        .map(kept)
 }
 
 /// Whether a descriptor is none of the standard streams.
@@ -79,9 +130,14 @@ mod tests {
                 let (fd, _) = rustix::pipe::pipe().unwrap();
                 above_stdio(fd).unwrap().as_raw_fd()
             };
-            assert!(open() < 200);
+            let low = open();
+            assert!(low < 200 && !is_ours(low));
             keep_above(200);
             assert_eq!(open(), 200);
+            assert!(is_ours(200) && !is_ours(201) && !is_ours(-1) && !is_ours(i32::MAX));
+            assert_eq!((first_of_ours(0), first_of_ours(201)), (Some(200), None));
+            forget(200);
+            assert_eq!((is_ours(200), first_of_ours(200)), (false, None));
             let file = std::fs::File::open("/dev/null").unwrap();
             assert_eq!(copy_above_stdio(&file).unwrap().as_raw_fd(), 200);
             crate::testing::lower_limit(rustix::process::Resource::Nofile, 100);

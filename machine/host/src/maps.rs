@@ -102,6 +102,33 @@ fn parse_line(line: &str) -> Option<MappedRange> {
     })
 }
 
+/// Whether all of `address..address + bytes` is private memory of no file, in pages of the usual size, open to loads and stores and to
+/// nothing else. An answer of the moment, as of [`check_memory`]; false where nothing can be told.
+#[must_use]
+pub fn is_plain_memory(address: usize, bytes: usize) -> bool {
+    let Some(end) = address.checked_add(bytes) else {
+        return false;
+    };
+    let rights = MprotectFlags::READ | MprotectFlags::WRITE;
+    let mut maps = Maps::default();
+    let mut at = address;
+    while at < end {
+        match maps.at_or_after(at) {
+            Some(range)
+                if range.start <= at
+                    && range.rights() == rights
+                    && !range.shared
+                    && range.inode == 0
+                    && range.page_bytes == PAGE_BYTES as u64 =>
+            {
+                at = range.end;
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// Whether all of `address..address + bytes` is mapped for loads, and for stores if `stores`.
 ///
 /// An answer of the moment: another thread may unmap it right after. Takes less than a microsecond a mapped range; before
@@ -205,5 +232,15 @@ mod tests {
         let error = check_memory(constant, 16, true).unwrap_err();
         assert!(error.to_string().contains("without stores"), "{error}");
         assert!(check_memory(usize::MAX - 4, 16, false).is_err());
+    }
+
+    #[test]
+    fn plain_memory_is_private_and_of_no_file_and_open_to_loads_and_stores() {
+        let heap = vec![0_u8; 4 * PAGE_BYTES];
+        let address = heap.as_ptr().addr();
+        assert!(is_plain_memory(address, heap.len()));
+        assert!(!is_plain_memory(8, 16) && !is_plain_memory(usize::MAX, 2));
+        let code = plain_memory_is_private_and_of_no_file_and_open_to_loads_and_stores as *const ();
+        assert!(!is_plain_memory(code as usize, 16));
     }
 }

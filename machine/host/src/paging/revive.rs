@@ -91,6 +91,7 @@ impl Frozen {
         let stop = old.running.handlers().map(Handlers::stop);
         let closed = [Some(&core.uffd), stop, core.counters.file()];
         for descriptor in closed.into_iter().flatten() {
+            crate::descriptors::forget(descriptor.as_raw_fd());
             // SAFETY: their owners are never used nor dropped again, by the caller's promise.
             unsafe { rustix::io::close(descriptor.as_raw_fd()) };
         }

@@ -1,0 +1,152 @@
+//! `mlock` and its like: far memory that is locked stays in RAM, as part of the limit.
+//!
+//! The kernel would lock as much as it is asked for. The pager could take none of that away, and the program would exceed its limit.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{EINVAL, ENOMEM};
+use mapwire_host::page::PAGE_BYTES;
+
+use crate::maps::{refuse, whole};
+use crate::report;
+use crate::space::Space;
+use crate::state::space;
+
+fn fail(code: c_int) -> c_int {
+    refuse(code);
+    -1
+}
+
+/// Says once why something is refused: programs seldom do.
+fn explain(has_said: &AtomicBool, text: std::fmt::Arguments<'_>) {
+    if !has_said.swap(true, Ordering::Relaxed) {
+        report::line(format_args!("mapwire far: {text}"));
+    }
+}
+
+/// Has the kernel lock pages, or not any longer.
+fn by_kernel(call: libc::c_long, part: &Range<usize>) -> c_int {
+    // SAFETY: changes no byte.
+    unsafe { libc::syscall(call, part.start, part.len()) as c_int }
+}
+
+/// Unlocks what is locked of a part: what that is.
+pub(crate) fn unlock(space: &Space, part: &Range<usize>) -> Vec<Range<usize>> {
+    let pieces = space.unlock(part);
+    for piece in &pieces {
+        by_kernel(libc::SYS_munlock, piece);
+    }
+    pieces
+}
+
+/// Locks what was locked before it has moved.
+pub(crate) fn lock_again(space: &Space, part: &Range<usize>) {
+    if space.lock(part) && by_kernel(libc::SYS_mlock, part) != 0 {
+        space.unlock(part);
+    }
+}
+
+/// Locks by `kernel`, if the far part of a range may be.
+fn lock(address: *const c_void, bytes: usize, kernel: impl FnOnce() -> c_int) -> c_int {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    let start = address.addr() & !(PAGE_BYTES - 1);
+    let bytes = bytes.saturating_add(address.addr() - start);
+    let far = space().and_then(|space| Some((space, space.part(start, bytes)?)));
+    let Some((space, part)) = far else {
+        return kernel();
+    };
+    let part = whole(part);
+    if !space.is_mapped(&part) {
+        return fail(ENOMEM);
+    }
+    if !space.lock(&part) {
+        let most = space.most_locked() >> 10;
+        explain(
+            &HAS_SAID,
+            format_args!(
+                "mlock of {} KiB is refused: of far memory {most} KiB may be locked, half of --local; raise that",
+                part.len() >> 10
+            ),
+        );
+        return fail(ENOMEM);
+    }
+    let locked = kernel();
+    if locked != 0 {
+        unlock(space, &part);
+    }
+    locked
+}
+
+/// mlock(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(address: *const c_void, bytes: usize) -> c_int {
+    // SAFETY: by the caller's promise.
+    lock(address, bytes, || unsafe {
+        libc::syscall(libc::SYS_mlock, address, bytes) as c_int
+    })
+}
+
+/// mlock2(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: usize, flags: c_uint) -> c_int {
+    // SAFETY: by the caller's promise.
+    lock(address, bytes, || unsafe {
+        libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int
+    })
+}
+
+/// munlock(2).
+///
+/// # Safety
+/// As it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlock(address: *const c_void, bytes: usize) -> c_int {
+    let start = address.addr() & !(PAGE_BYTES - 1);
+    let bytes_of_pages = bytes.saturating_add(address.addr() - start);
+    if let Some(space) = space()
+        && let Some(part) = space.part(start, bytes_of_pages)
+    {
+        unlock(space, &whole(part));
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { libc::syscall(libc::SYS_munlock, address, bytes) as c_int }
+}
+
+/// mlockall(2). Refused: the memory that a program gets is more than what may stay in RAM.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlockall(flags: c_int) -> c_int {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    if space().is_none() {
+        // SAFETY: changes no byte.
+        return unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
+    }
+    let all = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    if flags == 0 || flags & !all != 0 {
+        return fail(EINVAL);
+    }
+    explain(
+        &HAS_SAID,
+        format_args!(
+            "mlockall is refused, as far memory does not fit into RAM; lock what must stay there by mlock"
+        ),
+    );
+    fail(ENOMEM)
+}
+
+/// munlockall(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn munlockall() -> c_int {
+    if let Some(space) = space() {
+        unlock(space, &space.all_parts());
+    }
+    // SAFETY: changes no byte.
+    unsafe { libc::syscall(libc::SYS_munlockall) as c_int }
+}
