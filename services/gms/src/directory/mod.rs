@@ -1,6 +1,8 @@
 //! A node's part of the page directory (GMS-NP §2.2, §2.5): a hash table of rows of entries, which names the nodes that store each
 //! page.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod entry;
 mod rows;
 mod scan;
@@ -15,7 +17,7 @@ use thiserror::Error;
 use crate::name::{PageHash, PageName};
 
 pub use entry::{ENTRY_BYTES, Entry, MAX_COPIES};
-pub use rows::{PlainRows, RowSize, Rows};
+pub use rows::{PlainRows, RowNumbers, RowSize, Rows};
 pub use scan::CheckPoints;
 
 /// What operations looked at: cost models and statistics add it up.
@@ -37,7 +39,8 @@ pub struct DirectoryFull;
 /// A hash table of [`Entry`]s in [`Rows`]. A hash chooses a primary row by its low bits; rows that overflow are chained.
 ///
 /// Entries fill a chain without gaps. The number of the next row of a chain, plus 1, lies in the two bytes that each of the
-/// row's first two entries spares, so a row is fetched as one piece.
+/// row's first two entries spares, so nothing but the row is fetched. A scan takes a row in pieces, which end at its
+/// [`CheckPoints`].
 #[derive(Clone, Debug)]
 pub struct Directory<R = PlainRows> {
     rows: R,
@@ -45,6 +48,9 @@ pub struct Directory<R = PlainRows> {
     row: Vec<u8>,
     /// Which one that is.
     held: Option<u32>,
+    /// How many of its entries have arrived, and when the scan asks for more.
+    arrived: usize,
+    points: CheckPoints,
     /// What the lookup before found, for the update that follows it.
     found: Option<(PageName, Found)>,
     entries: usize,
@@ -68,8 +74,10 @@ impl<R: Rows> Directory<R> {
     pub fn new(rows: R) -> Self {
         Self {
             row: vec![0; rows.size().bytes()],
-            rows,
             held: None,
+            arrived: 0,
+            points: rows.check_points(),
+            rows,
             found: None,
             entries: 0,
             scanned: Scanned::default(),
@@ -224,8 +232,8 @@ impl<R: Rows> Directory<R> {
             row = next;
             self.fetch(row);
         }
-        let places = 0..self.rows.size().entries();
-        let place = places.rev().find(|&place| self.entry(place).is_some());
+        let mut places = (0..self.rows.size().entries()).rev();
+        let place = places.find(|&place| self.entry(place).is_some());
         let place = place.unwrap_or(0);
         (At { row, place }, self.entry(place), before)
     }
@@ -237,17 +245,40 @@ impl<R: Rows> Directory<R> {
     fn fetch(&mut self, row: u32) {
         if self.held != Some(row) {
             self.scanned.rows += 1;
-            self.rows.read(row, &mut self.row);
             self.held = Some(row);
+            self.arrived = 0;
+            self.points = self.rows.check_points();
+            // The check before the first entry is what asks for the row.
+            let _ = self.points.next();
         }
     }
 
-    fn bytes_at(&self, place: usize) -> [u8; ENTRY_BYTES] {
+    /// Waits until the entry at `place` of the row that was read last has arrived, and all before it.
+    fn arrive(&mut self, place: usize) {
+        let Some(row) = self.held else {
+            debug_assert!(false, "a row is held while its entries are looked at");
+            return;
+        };
+        let entries = self.rows.size().entries();
+        while self.arrived <= place {
+            let until = match self.points.next() {
+                Some(point) => usize::try_from(point).map_or(entries, |point| point.min(entries)),
+                None => entries,
+            };
+            let places = self.arrived..until.max(self.arrived);
+            let bytes = places.start * ENTRY_BYTES..places.end * ENTRY_BYTES;
+            self.arrived = places.end;
+            self.rows.read(row, places, &mut self.row[bytes]);
+        }
+    }
+
+    fn bytes_at(&mut self, place: usize) -> [u8; ENTRY_BYTES] {
+        self.arrive(place);
         core::array::from_fn(|byte| self.row[place * ENTRY_BYTES + byte])
     }
 
     /// An entry of the row that was read last.
-    fn entry(&self, place: usize) -> Option<Entry> {
+    fn entry(&mut self, place: usize) -> Option<Entry> {
         Entry::from_bytes(&self.bytes_at(place))
     }
 
@@ -267,8 +298,8 @@ impl<R: Rows> Directory<R> {
     }
 
     /// The row that follows the one read last.
-    fn next_row(&self) -> Option<u32> {
-        let half = |place| u32::from(Entry::link_of(&self.bytes_at(place)));
+    fn next_row(&mut self) -> Option<u32> {
+        let mut half = |place| u32::from(Entry::link_of(&self.bytes_at(place)));
         (half(0) | half(1) << 16).checked_sub(1)
     }
 

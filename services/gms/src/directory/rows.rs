@@ -1,9 +1,13 @@
 //! The memory that a directory lies in.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt::Debug;
+use core::ops::Range;
 
 use super::entry::ENTRY_BYTES;
+use super::scan::CheckPoints;
 
 /// Entries in a row: how many are fetched at a time (GMS-NP §4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,15 +41,17 @@ impl RowSize {
 
 /// Where the rows of a directory lie. Its size is fixed; a row that is not in use holds zeros.
 ///
-/// A row is read as a whole and written by single entries, as GMS-NP(HM) does by DMA (§3.3). Rows numbered below
+/// A row is read in pieces and written by single entries, as GMS-NP(HM) does by DMA (§3.3, §4.4). Rows numbered below
 /// [`primary`](Self::primary) are always in use.
-pub trait Rows {
+pub trait Rows: Debug + Send {
     /// Entries in a row.
     fn size(&self) -> RowSize;
     /// Rows that a hash may choose: a power of two.
     fn primary(&self) -> u32;
-    /// Reads a row into `buffer`, which is as long as a row.
-    fn read(&self, row: u32, buffer: &mut [u8]);
+    /// When a scan asks for the next piece of its row.
+    fn check_points(&self) -> CheckPoints;
+    /// Reads the entries at these places of a row into `buffer`, which is as long as they are.
+    fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]);
     /// Writes the entry at place `at` of a row.
     fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]);
     /// Takes a row that is not in use, beyond the primary ones; `None` if there is none.
@@ -56,16 +62,50 @@ pub trait Rows {
     fn bytes(&self) -> usize;
 }
 
-/// Rows in memory that this code reaches directly: of the host, or of the NIC for a handler that runs there.
+impl Rows for Box<dyn Rows> {
+    fn size(&self) -> RowSize {
+        (**self).size()
+    }
+
+    fn primary(&self) -> u32 {
+        (**self).primary()
+    }
+
+    fn check_points(&self) -> CheckPoints {
+        (**self).check_points()
+    }
+
+    fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
+        (**self).read(row, places, buffer);
+    }
+
+    fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]) {
+        (**self).write(row, at, entry);
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        (**self).allocate()
+    }
+
+    fn free(&mut self, row: u32) {
+        (**self).free(row);
+    }
+
+    fn bytes(&self) -> usize {
+        (**self).bytes()
+    }
+}
+
+/// How many rows a budget has room for, which of them are primary, and which of the others are in use.
 #[derive(Clone, Debug)]
-pub struct PlainRows {
+pub struct RowNumbers {
     size: RowSize,
     primary: u32,
-    bytes: Vec<u8>,
+    rows: usize,
     unused: Vec<u32>,
 }
 
-impl PlainRows {
+impl RowNumbers {
     /// As many rows as `budget_bytes` have room for; one at least. Half of them or more are primary.
     #[must_use]
     pub fn new(size: RowSize, budget_bytes: usize) -> Self {
@@ -76,37 +116,95 @@ impl PlainRows {
         Self {
             size,
             primary: primary as u32,
-            bytes: vec![0; rows * size.bytes()],
+            rows,
             unused: (primary as u32..rows as u32).rev().collect(),
+        }
+    }
+
+    /// Entries in a row.
+    #[must_use]
+    pub const fn size(&self) -> RowSize {
+        self.size
+    }
+
+    /// Rows that a hash may choose.
+    #[must_use]
+    pub const fn primary(&self) -> u32 {
+        self.primary
+    }
+
+    /// Bytes of all rows.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.rows * self.size.bytes()
+    }
+
+    /// Where the entry at place `at` of a row begins, counted from the first row.
+    #[must_use]
+    pub const fn offset(&self, row: u32, at: usize) -> usize {
+        row as usize * self.size.bytes() + at * ENTRY_BYTES
+    }
+
+    /// Takes a row that is not in use.
+    pub fn allocate(&mut self) -> Option<u32> {
+        self.unused.pop()
+    }
+
+    /// Gives it back.
+    pub fn free(&mut self, row: u32) {
+        self.unused.push(row);
+    }
+}
+
+/// Rows in memory that this code reaches directly: of the host, for code that runs there, or of the NIC for a handler there. No piece is
+/// fetched before the scan reaches it.
+#[derive(Clone, Debug)]
+pub struct PlainRows {
+    numbers: RowNumbers,
+    bytes: Vec<u8>,
+}
+
+impl PlainRows {
+    /// As many rows as `budget_bytes` have room for; one at least. Half of them or more are primary.
+    #[must_use]
+    pub fn new(size: RowSize, budget_bytes: usize) -> Self {
+        let numbers = RowNumbers::new(size, budget_bytes);
+        Self {
+            bytes: vec![0; numbers.bytes()],
+            numbers,
         }
     }
 }
 
 impl Rows for PlainRows {
     fn size(&self) -> RowSize {
-        self.size
+        self.numbers.size()
     }
 
     fn primary(&self) -> u32 {
-        self.primary
+        self.numbers.primary()
     }
 
-    fn read(&self, row: u32, buffer: &mut [u8]) {
-        let bytes = self.size.bytes();
-        buffer.copy_from_slice(&self.bytes[row as usize * bytes..][..bytes]);
+    fn check_points(&self) -> CheckPoints {
+        CheckPoints::new(1, 1, self.size().entries() as u64)
+    }
+
+    fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
+        let first = self.numbers.offset(row, places.start);
+        buffer.copy_from_slice(&self.bytes[first..][..places.len() * ENTRY_BYTES]);
     }
 
     fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]) {
-        let first = row as usize * self.size.bytes() + at * ENTRY_BYTES;
+        let first = self.numbers.offset(row, at);
         self.bytes[first..first + ENTRY_BYTES].copy_from_slice(entry);
     }
 
     fn allocate(&mut self) -> Option<u32> {
-        self.unused.pop()
+        self.numbers.allocate()
     }
 
     fn free(&mut self, row: u32) {
-        self.unused.push(row);
+        self.numbers.free(row);
     }
 
     fn bytes(&self) -> usize {
