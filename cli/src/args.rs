@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use mapwire::global::DirectoryPlacement;
 use mapwire_transport::net::{Carrier, CarrierError};
 
 use crate::lab::LabCommand;
@@ -395,6 +396,10 @@ pub(crate) struct ServeArgs {
     /// Lend only while others leave the processors of this host idle
     #[arg(long, requires = "donate")]
     pub(crate) idle_only: bool,
+    /// Who answers for the donor's part of the page directory: a thread of the host, the network interface with the table in the host's
+    /// memory, or the network interface with the table in its own, which MAPWIRE_NIC_MEMORY limits (default: MAPWIRE_DIRECTORY, else nic-hm)
+    #[arg(long, requires = "donate", value_name = "host|nic-hm|nic-nm")]
+    pub(crate) directory: Option<DirectoryPlacement>,
     /// Serve no names here: the donor is found by this store
     #[arg(
         long,
@@ -445,6 +450,10 @@ pub(crate) struct FarArgs {
     /// Donors that have each page: with 1 the file has it too, with 2 only where donors are missing
     #[arg(long, requires = "donors", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) copies: u8,
+    /// Who answers for the program's part of the page directory: a thread of the host, the network interface with the table in the host's
+    /// memory, or the network interface with the table in its own, which MAPWIRE_NIC_MEMORY limits (default: MAPWIRE_DIRECTORY, else nic-hm)
+    #[arg(long, requires = "donors", value_name = "host|nic-hm|nic-nm")]
+    pub(crate) directory: Option<DirectoryPlacement>,
     /// The file of the secret that donors have too (default: ~/.config/mapwire/secret)
     #[arg(
         long,

@@ -213,6 +213,12 @@ impl<F: Fabric> Engine<F> {
         self.mode
     }
 
+    /// How threads wait.
+    #[must_use]
+    pub fn wait_strategy(&self) -> WaitStrategy {
+        self.wait
+    }
+
     /// The completion words.
     #[must_use]
     pub fn words(&self) -> &CompletionWords {

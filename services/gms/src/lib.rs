@@ -63,7 +63,7 @@ mod view;
 
 pub use config::{Config, ConfigError, Error, FRAME_BYTES, GetPage, PutPage};
 pub use counters::Counters;
-#[cfg(feature = "conformance")]
+#[cfg(any(test, feature = "conformance"))]
 pub use directory::conformance;
 pub use directory::{
     CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, MAX_COPIES, PlainRows,

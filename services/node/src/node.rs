@@ -687,6 +687,14 @@ impl<D: TranslationDesign> Node<D> {
         &self.nic
     }
 
+    /// Gives tables of services so many bytes of NIC memory: see [`Nic::set_service_bytes`].
+    ///
+    /// # Errors
+    /// The NIC has not as much left.
+    pub fn set_service_bytes(&mut self, bytes: usize) -> Result<(), NicError> {
+        self.nic.set_service_bytes(bytes)
+    }
+
     /// What waits in the node besides its NIC.
     #[must_use]
     pub fn backlog(&self) -> Backlog {

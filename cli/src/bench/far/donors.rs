@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use mapwire::global::{DonorStore, Lenders};
+use mapwire::global::{DirectoryPlacement, DonorStore, Lenders};
 use mapwire_host::paging::DiskStore;
 
 use crate::bench::BenchError;
@@ -29,6 +29,7 @@ impl Donors {
                 store: "mapwire://127.0.0.1".parse()?,
                 secret_file: folder.join("secret"),
                 copies,
+                directory: DirectoryPlacement::default(),
             },
             folder,
         };
