@@ -23,6 +23,8 @@ pub(crate) struct Counter {
     answers: Vec<u64>,
     gone: Vec<NodeId>,
     is_lost: bool,
+    /// Requests wait for a thread of the host.
+    pub(crate) is_on_host: bool,
 }
 
 #[allow(dead_code, reason = "each test uses some of it")]
@@ -84,6 +86,10 @@ impl Service for Counter {
     }
 
     fn handle_time(&mut self, _: u64) {}
+
+    fn runs_on_host(&self, message: &[u8]) -> bool {
+        self.is_on_host && message.first() == Some(&REQUEST)
+    }
 
     fn poll_action(&mut self) -> Option<Action<'_>> {
         let (to, message) = self.waiting.pop_front()?;

@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Far(FarArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
     #[command(
-        after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
+        after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json\n  mapwire bench directory --placement nic-hm --seconds 2"
     )]
     Bench(BenchArgs),
     /// Traces of communication: import, export, look at them, make them up
@@ -494,6 +494,15 @@ pub(crate) struct BenchArgs {
     /// With udp: neither seal nor authenticate datagrams
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Of `directory`: measure one placement of the page directory only
+    #[arg(long, value_name = "host|nic-hm|nic-nm")]
+    pub(crate) placement: Option<DirectoryPlacement>,
+    /// Of `directory`: how long each point is measured, in seconds
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) seconds: Option<u64>,
+    /// Of `directory`: getpages a second beside the owner's program (default: 10000)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) rate: Option<u64>,
 }
 
 /// A transport, as it is written.

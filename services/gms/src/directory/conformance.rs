@@ -23,6 +23,7 @@ pub fn suite<R: Rows>(make: impl Fn(RowSize, usize) -> R) {
             agrees_with_oracle(make(size, rows * size.bytes()), rows);
         }
         keeps_what_it_has_when_full(make(size, 2 * size.bytes()));
+        spoilt_rows_neither_panic_nor_hang(|| make(size, 9 * size.bytes()));
     }
 }
 
@@ -138,4 +139,38 @@ fn keeps_what_it_has_when_full(rows: impl Rows) {
     assert_eq!(directory.len() as u64, pages);
     let mut is_there = |page| directory.lookup(name(page), PageHash(0)).is_some();
     assert!((0..pages).all(&mut is_there) && !is_there(pages));
+}
+
+/// Whatever somebody else writes into the rows, operations end.
+fn spoilt_rows_neither_panic_nor_hang<R: Rows>(make: impl Fn() -> R) {
+    let spoilers: [fn(&mut u64) -> u8; 3] = [
+        |_| 0xee,
+        |state| draw(state) as u8,
+        // Links within the table: chains meet, and go round.
+        |state| (draw(state) % 3) as u8,
+    ];
+    for (seed, spoiler) in spoilers.into_iter().enumerate() {
+        let mut state = seed as u64;
+        let mut directory = Directory::new(make());
+        for page in 0..400 {
+            if page % 100 == 50 {
+                for row in 0..directory.rows() as u32 {
+                    for at in 0..directory.rows.size().entries() {
+                        let entry = core::array::from_fn(|_| spoiler(&mut state));
+                        directory.rows.write(row, at, &entry);
+                    }
+                }
+            }
+            let _ = directory.lookup(name(page), hash(page));
+            let mut entry = Entry::new(name(page % 60), page as u32);
+            let node = NodeId((page % 4) as u16);
+            let _ = page % 3 != 0 && entry.add(node);
+            let _ = directory.update(&entry, hash(page % 60));
+            if page % 40 == 0 {
+                directory.change_all(|entry| {
+                    entry.remove(node);
+                });
+            }
+        }
+    }
 }

@@ -39,7 +39,8 @@ pub struct DirectoryFull;
 /// A hash table of [`Entry`]s in [`Rows`]. A hash chooses a primary row by its low bits; rows that overflow are chained.
 ///
 /// Entries fill a chain without gaps. The number of the next row of a chain, plus 1, lies in the two bytes that each of the
-/// row's first two entries spares, so nothing but the row is fetched. A scan takes a row in pieces, which end at its
+/// row's first two entries spares, so nothing but the row is fetched. Where the rows lie in memory that somebody else spoils, pages are absent
+/// and new ones find no room, and no operation panics or goes on for ever. A scan takes a row in pieces, which end at its
 /// [`CheckPoints`].
 #[derive(Clone, Debug)]
 pub struct Directory<R = PlainRows> {
@@ -141,7 +142,8 @@ impl<R: Rows> Directory<R> {
         for primary in 0..self.rows.primary() {
             let mut row = Some(primary);
             let mut place = 0;
-            while let Some(number) = row {
+            let mut left = self.rows();
+            while let Some(number) = row.filter(|_| left > 0) {
                 self.fetch(number);
                 let Some(mut entry) = self.entry(place) else {
                     break;
@@ -161,6 +163,7 @@ impl<R: Rows> Directory<R> {
                 if place == self.rows.size().entries() {
                     row = self.next_row();
                     place = 0;
+                    left -= 1;
                 }
             }
         }
@@ -168,7 +171,9 @@ impl<R: Rows> Directory<R> {
 
     fn find(&mut self, name: PageName, hash: PageHash) -> Found {
         let mut row = self.primary(hash);
+        let mut left = self.rows();
         loop {
+            left -= 1;
             self.fetch(row);
             for place in 0..self.rows.size().entries() {
                 let Some(entry) = self.entry(place) else {
@@ -179,7 +184,7 @@ impl<R: Rows> Directory<R> {
                     return Ok((At { row, place }, entry));
                 }
             }
-            match self.next_row() {
+            match self.next_row().filter(|_| left > 0) {
                 Some(next) => row = next,
                 None => {
                     let place = self.rows.size().entries();
@@ -212,7 +217,7 @@ impl<R: Rows> Directory<R> {
         }
         self.fetch(last.row);
         self.write(last, None);
-        self.entries -= 1;
+        self.entries = self.entries.saturating_sub(1);
         if last.place == 0
             && let Some(before) = before
         {
@@ -226,8 +231,10 @@ impl<R: Rows> Directory<R> {
     fn last(&mut self, hash: PageHash) -> (At, Option<Entry>, Option<u32>) {
         let mut row = self.primary(hash);
         let mut before = None;
+        let mut left = self.rows();
         self.fetch(row);
-        while let Some(next) = self.next_row() {
+        while let Some(next) = self.next_row().filter(|_| left > 1) {
+            left -= 1;
             before = Some(row);
             row = next;
             self.fetch(row);
@@ -236,6 +243,11 @@ impl<R: Rows> Directory<R> {
         let place = places.find(|&place| self.entry(place).is_some());
         let place = place.unwrap_or(0);
         (At { row, place }, self.entry(place), before)
+    }
+
+    /// How many rows there are: no chain is longer.
+    fn rows(&self) -> usize {
+        self.rows.bytes() / self.rows.size().bytes()
     }
 
     fn primary(&self, hash: PageHash) -> u32 {
@@ -300,7 +312,8 @@ impl<R: Rows> Directory<R> {
     /// The row that follows the one read last.
     fn next_row(&mut self) -> Option<u32> {
         let mut half = |place| u32::from(Entry::link_of(&self.bytes_at(place)));
-        (half(0) | half(1) << 16).checked_sub(1)
+        let next = (half(0) | half(1) << 16).checked_sub(1)?;
+        ((next as usize) < self.rows()).then_some(next)
     }
 
     fn set_next_row(&mut self, row: u32, next: Option<u32>) {

@@ -10,9 +10,7 @@ use std::sync::Mutex;
 use mapwire_wire::NodeId;
 use proptest::prelude::*;
 
-use super::{
-    CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, PlainRows, RowSize, Rows,
-};
+use super::{CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, PlainRows, RowSize, Rows};
 use crate::name::{PageHash, PageName};
 
 fn name(page: u64) -> PageName {
