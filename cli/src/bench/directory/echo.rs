@@ -10,7 +10,7 @@ const HANDLER: HandlerId = HandlerId(17);
 /// Bytes of a message: as many as a request to the directory has.
 const BYTES: usize = 41;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Echo {
     asks: bool,
     /// Who waits for an answer.
@@ -56,7 +56,13 @@ impl Service for Echo {
 
 /// Registers it at this rank.
 pub(super) fn register(node: &Node) -> Result<(), BenchError> {
-    Ok(node.register_service(HANDLER, Echo::default())?)
+    let echo = Echo {
+        asks: false,
+        owed: None,
+        message: [0; BYTES],
+        answers: 0,
+    };
+    Ok(node.register_service(HANDLER, echo)?)
 }
 
 /// Sends a message to the owner, and waits until it is back.

@@ -61,7 +61,7 @@ impl Counts {
         })
     }
 
-    /// Steps a second that the program took in the state before the present one.
+    /// Steps a second that the program took in the last state in which it was not idle.
     pub(super) fn per_second(&self) -> f64 {
         self.words.load(DONE) as f64 * 1e9 / self.words.load(TOOK_NS).max(1) as f64
     }
@@ -92,8 +92,11 @@ pub(super) fn run(node: &Node, mut steps: Steps) -> Result<(), BenchError> {
             }
             done += STEPS as u64;
         }
-        counts.store(DONE, done);
-        counts.store(TOOK_NS, begun.elapsed().as_nanos() as u64);
+        // An idle program has nothing to say.
+        if done > 0 {
+            counts.store(DONE, done);
+            counts.store(TOOK_NS, begun.elapsed().as_nanos() as u64);
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) struct Requester<'a> {
 }
 
 /// How long operations took.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     pub(super) median_us: f64,
     pub(super) late_us: f64,

@@ -110,6 +110,9 @@ fn agrees_with_oracle(rows: impl Rows, count: usize) {
         oracle.retain(|_, entry| entry.copies().len() > 0);
         assert_eq!(directory.len(), oracle.len(), "step {step} of seed {seed}");
     }
+    let mut shown = BTreeMap::new();
+    directory.for_each(|entry| drop(shown.insert(entry.name().page, *entry)));
+    assert_eq!(shown, oracle);
     let mut seen = 0;
     directory.change_all(|entry| {
         seen += 1;

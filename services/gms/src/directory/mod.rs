@@ -169,6 +169,27 @@ impl<R: Rows> Directory<R> {
         }
     }
 
+    /// Shows each entry to `see`. What that looks at is not counted.
+    pub fn for_each(&self, mut see: impl FnMut(&Entry)) {
+        let size = self.rows.size();
+        let mut bytes = vec![0; size.bytes()];
+        for primary in 0..self.rows.primary() {
+            let mut row = Some(primary);
+            let mut left = self.rows();
+            while let Some(number) = row.filter(|_| left > 0) {
+                left -= 1;
+                self.rows.read(number, 0..size.entries(), &mut bytes);
+                let (entries, _) = bytes.as_chunks();
+                let found = entries.iter().map_while(Entry::from_bytes);
+                let count = found.inspect(&mut see).count();
+                row = match count == size.entries() {
+                    true => self.next_of([&entries[0], &entries[1]]),
+                    false => None,
+                };
+            }
+        }
+    }
+
     fn find(&mut self, name: PageName, hash: PageHash) -> Found {
         let mut row = self.primary(hash);
         let mut left = self.rows();
@@ -311,8 +332,14 @@ impl<R: Rows> Directory<R> {
 
     /// The row that follows the one read last.
     fn next_row(&mut self) -> Option<u32> {
-        let mut half = |place| u32::from(Entry::link_of(&self.bytes_at(place)));
-        let next = (half(0) | half(1) << 16).checked_sub(1)?;
+        let first = [self.bytes_at(0), self.bytes_at(1)];
+        self.next_of([&first[0], &first[1]])
+    }
+
+    /// The row that follows the one with these first entries.
+    fn next_of(&self, first: [&[u8; ENTRY_BYTES]; 2]) -> Option<u32> {
+        let [low, high] = first.map(|entry| u32::from(Entry::link_of(entry)));
+        let next = (low | high << 16).checked_sub(1)?;
         ((next as usize) < self.rows()).then_some(next)
     }
 
