@@ -9,6 +9,7 @@
 mod echo;
 mod owner;
 mod requester;
+mod times;
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use super::row::Report;
 use super::{BenchError, Plan};
 use crate::lab::output::print;
 use crate::sim::paper;
-use owner::State;
+use owner::{Counts, Done, State};
 use requester::Requester;
 
 /// The ranks by their roles, besides rank 0, which asks.
@@ -176,7 +177,7 @@ fn points(
     memory: &GlobalMemory,
     steps: &mut Steps,
 ) -> Result<(), BenchError> {
-    let counts = owner::Counts::offer(node)?;
+    let counts = Counts::offer(node)?;
     // The owner's program comes for the counts.
     order(steps, State::Idle as u64);
     let requester = Requester::new(node, memory)?;
@@ -209,33 +210,63 @@ fn points(
             }
         }
     }
-    let (mut pairs, mut rates) = (Vec::new(), Vec::new());
-    let mut speed = |busy: bool| -> Result<f64, BenchError> {
+    costs(runs, slice, case, report, &requester, &counts, steps)
+}
+
+/// What getpages at a rate cost the owner's program and its processors, beside no getpages, and beside as many raw messages.
+fn costs(
+    runs: u32,
+    slice: Duration,
+    case: Case,
+    report: &mut Report,
+    requester: &Requester<'_>,
+    counts: &Counts,
+    steps: &mut Steps,
+) -> Result<(), BenchError> {
+    type What = fn(&Requester<'_>) -> Result<(), BenchError>;
+    let mut rates = Vec::new();
+    let mut compute = |what: Option<What>| -> Result<Done, BenchError> {
         order(steps, State::Computing as u64);
-        if busy {
-            let taken = requester.run(slice, Some(case.rate), Requester::get)?;
-            rates.push(taken.per_second);
-        } else {
-            std::thread::sleep(slice);
+        match what {
+            None => std::thread::sleep(slice),
+            Some(what) => rates.push(requester.run(slice, Some(case.rate), what)?.per_second),
         }
         order(steps, State::Idle as u64);
-        Ok(counts.per_second() / 1e6)
+        Ok(counts.done())
     };
-    speed(false)?;
+    compute(None)?;
+    let mut runs_of = Vec::new();
     for _ in 0..runs {
-        let before = speed(false)?;
-        let busy = speed(true)?;
-        pairs.push((busy, (before + speed(false)?) / 2.0));
+        let alone = compute(None)?;
+        let raw = compute(Some(|it| it.round_trip()))?;
+        let gets = compute(Some(|it| it.get()))?;
+        runs_of.push((alone, raw, gets));
     }
     let rate = super::measure::median(&mut rates).round();
-    let what = format!("program beside {rate} getpages/s");
-    let case = fields(case.placement, "computing", &what);
-    report.rows(
-        &case,
-        "Mstep/s",
-        "without getpages",
-        &[Figure::of_pairs(&pairs)],
-    );
+    type Part = fn(&Done) -> f64;
+    let program: [(&str, Part); 2] = [
+        ("program", |done| done.speed),
+        ("program by its own time", |done| done.own_speed),
+    ];
+    for (what, part) in program {
+        let pairs = runs_of
+            .iter()
+            .map(|(alone, _, gets)| (part(gets), part(alone)));
+        let figure = Figure::of_pairs(&pairs.collect::<Vec<_>>());
+        let case = fields(case.placement, "computing", &format!("{what}, {rate}/s"));
+        report.rows(&case, "Mstep/s", "without getpages", &[figure]);
+    }
+    let processors: [(&str, Part); 2] = [("host", |done| done.host), ("NIC", |done| done.nic)];
+    for (what, part) in processors {
+        let pairs = runs_of.iter().map(|(_, raw, gets)| (part(gets), part(raw)));
+        let figure = Figure::of_pairs(&pairs.collect::<Vec<_>>());
+        let case = fields(
+            case.placement,
+            "computing",
+            &format!("{what} busy, {rate}/s"),
+        );
+        report.rows(&case, "%", "as many raw messages", &[figure]);
+    }
     Ok(())
 }
 

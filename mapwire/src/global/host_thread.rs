@@ -34,6 +34,8 @@ impl HostThread {
             .name("mapwire-host".to_owned())
             .spawn(move || {
                 masking::mask_for_good();
+                // An interrupt does not wait for the program's turn to end.
+                mapwire_host::scheduling::ask_for_short_turns();
                 let mut seen = 0;
                 while of_thread.wait(seen) {
                     seen = of_thread.rings();

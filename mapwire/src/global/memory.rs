@@ -11,7 +11,6 @@ use mapwire_wire::{HandlerId, NodeId};
 
 use super::host_thread::HostThread;
 use super::placement::DirectoryPlacement;
-use super::rows::HostRows;
 use crate::buffer::Buffer;
 use crate::config::NodeConfig;
 use crate::error::Result;
@@ -140,7 +139,7 @@ fn rows(node: &Node, config: &Config, directory: DirectoryPlacement) -> Result<B
     let (size, wanted) = (config.row_size, config.directory_bytes);
     Ok(match directory {
         DirectoryPlacement::Host => Box::new(PlainRows::new(size, wanted)),
-        DirectoryPlacement::NicHostMemory => Box::new(HostRows::new(size, wanted)?),
+        DirectoryPlacement::NicHostMemory => Box::new(PlainRows::across_bus(size, wanted)),
         DirectoryPlacement::NicMemory => {
             let mut driver = node.inner.engine.lock();
             // Exports, imports and translations need some of it as they come.

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `memory` | a node of the global memory: the service and its frames |
-//! | `placement`, `rows`, `host_thread` | where its part of the page directory lies, and who answers for it |
+//! | `placement`, `host_thread` | where its part of the page directory lies, and who answers for it |
 //! | `copies` | what donors and the disk have of a process's pages |
 //! | `donor` | a rank that donates frames |
 //! | `session` | a rank that puts and gets pages |
@@ -19,7 +19,6 @@ mod keeper;
 mod lenders;
 mod memory;
 mod placement;
-mod rows;
 mod session;
 mod store;
 mod versions;

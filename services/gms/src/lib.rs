@@ -63,11 +63,9 @@ mod view;
 
 pub use config::{Config, ConfigError, Error, FRAME_BYTES, GetPage, PutPage};
 pub use counters::Counters;
-#[cfg(any(test, feature = "conformance"))]
-pub use directory::conformance;
 pub use directory::{
-    CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, MAX_COPIES, PlainRows, RowNumbers,
-    RowSize, Rows, Scanned,
+    CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, MAX_COPIES, PlainRows, RowSize,
+    Rows, Scanned,
 };
 pub use encoding::{KINDS, MAX_MESSAGE_BYTES, ParseError};
 pub use gms::Gms;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mapwire::{Buffer, Export, Import, Node, Rights};
 
 use super::BenchError;
+use super::times::Times;
 use crate::bench::job::Steps;
 use crate::bench::words::Words;
 
@@ -40,14 +41,17 @@ const STEPS: usize = 4096;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
-/// Where the program says what it has done: steps, and the nanoseconds that they took.
+/// Where the program says what it has done: steps, the nanoseconds that they took, and the processor time of its threads.
 pub(super) struct Counts {
     words: Words,
     _kept: (Buffer, Export),
 }
 
 const DONE: usize = 0;
-const TOOK_NS: usize = 64;
+const TOOK_NS: usize = 8;
+const PROGRAM_NS: usize = 16;
+const HOST_NS: usize = 24;
+const NIC_NS: usize = 32;
 const NAME: &str = "bench.directory";
 
 impl Counts {
@@ -61,10 +65,29 @@ impl Counts {
         })
     }
 
-    /// Steps a second that the program took in the last state in which it was not idle.
-    pub(super) fn per_second(&self) -> f64 {
-        self.words.load(DONE) as f64 * 1e9 / self.words.load(TOOK_NS).max(1) as f64
+    /// What the program and the others of its process did in the last state in which it was not idle.
+    pub(super) fn done(&self) -> Done {
+        let of = |word| self.words.load(word) as f64;
+        let took_ns = of(TOOK_NS).max(1.0);
+        Done {
+            speed: of(DONE) * 1e3 / took_ns,
+            own_speed: of(DONE) * 1e3 / of(PROGRAM_NS).max(1.0),
+            host: of(HOST_NS) * 100.0 / took_ns,
+            nic: of(NIC_NS) * 100.0 / took_ns,
+        }
     }
+}
+
+/// What was done in a span of time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    /// Million steps of the program a second.
+    pub(super) speed: f64,
+    /// The same a second of its own processor time: what it loses while it has the processor.
+    pub(super) own_speed: f64,
+    /// Percent of a processor that the thread of the host took, and the NIC.
+    pub(super) host: f64,
+    pub(super) nic: f64,
 }
 
 /// Does as rank 0 orders, to the end.
@@ -80,7 +103,7 @@ pub(super) fn run(node: &Node, mut steps: Steps) -> Result<(), BenchError> {
         if order.what == State::END {
             return Ok(());
         }
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), Times::now()?);
         let mut done = 0;
         while !steps.has_next() {
             if order.what == State::Computing as u64 {
@@ -96,6 +119,10 @@ pub(super) fn run(node: &Node, mut steps: Steps) -> Result<(), BenchError> {
         if done > 0 {
             counts.store(DONE, done);
             counts.store(TOOK_NS, begun.elapsed().as_nanos() as u64);
+            let taken = Times::now()? - before;
+            counts.store(PROGRAM_NS, taken.program_ns);
+            counts.store(HOST_NS, taken.host_ns);
+            counts.store(NIC_NS, taken.nic_ns);
         }
     }
 }

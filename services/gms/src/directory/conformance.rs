@@ -16,7 +16,7 @@ const PAGES: u64 = 200;
 ///
 /// # Panics
 /// The rows are not as they must be.
-pub fn suite<R: Rows>(make: impl Fn(RowSize, usize) -> R) {
+pub(super) fn suite<R: Rows>(make: impl Fn(RowSize, usize) -> R) {
     for size in [RowSize::Eight, RowSize::ThirtyTwo, RowSize::SixtyFour] {
         entries_are_read_as_they_were_written(make(size, 4 * size.bytes()));
         for rows in [1, 2, 9, 64] {

@@ -1,8 +1,8 @@
 //! A node's part of the page directory (GMS-NP §2.2, §2.5): a hash table of rows of entries, which names the nodes that store each
 //! page.
 
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
+#[cfg(test)]
+mod conformance;
 mod entry;
 mod rows;
 mod scan;
@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::name::{PageHash, PageName};
 
 pub use entry::{ENTRY_BYTES, Entry, MAX_COPIES};
-pub use rows::{PlainRows, RowNumbers, RowSize, Rows};
+pub use rows::{PlainRows, RowSize, Rows};
 pub use scan::CheckPoints;
 
 /// What operations looked at: cost models and statistics add it up.

@@ -96,17 +96,23 @@ impl Rows for Box<dyn Rows> {
     }
 }
 
-/// How many rows a budget has room for, which of them are primary, and which of the others are in use.
+/// What an entry takes the paper's NIC to fetch, and to scan meanwhile, in nanoseconds (GMS-NP §4.4).
+const FETCH_NS: u64 = 250;
+const SCAN_NS: u64 = 1_600;
+
+/// Rows in memory of this process.
 #[derive(Clone, Debug)]
-pub struct RowNumbers {
+pub struct PlainRows {
     size: RowSize,
     primary: u32,
-    rows: usize,
+    points: CheckPoints,
+    bytes: Vec<u8>,
     unused: Vec<u32>,
 }
 
-impl RowNumbers {
-    /// As many rows as `budget_bytes` have room for; one at least. Half of them or more are primary.
+impl PlainRows {
+    /// As many rows as `budget_bytes` have room for; one at least. Half of them or more are primary. They are read in place: of the host, for
+    /// code that runs there, or of the NIC, for a handler there.
     #[must_use]
     pub fn new(size: RowSize, budget_bytes: usize) -> Self {
         let rows = (budget_bytes / size.bytes()).clamp(1, 1 << 24);
@@ -116,95 +122,53 @@ impl RowNumbers {
         Self {
             size,
             primary: primary as u32,
-            rows,
+            points: CheckPoints::new(1, 1, size.entries() as u64),
+            bytes: vec![0; rows * size.bytes()],
             unused: (primary as u32..rows as u32).rev().collect(),
         }
     }
 
-    /// Entries in a row.
+    /// The same in memory of the host, for a handler on the NIC, which copies the pieces of a row between the paper's check points into
+    /// memory of its own, as far as its scan gets: after entries 1, 7 and 37. The processor that scans also copies, here: a piece costs what
+    /// it costs, but nothing is copied while it scans.
     #[must_use]
-    pub const fn size(&self) -> RowSize {
-        self.size
-    }
-
-    /// Rows that a hash may choose.
-    #[must_use]
-    pub const fn primary(&self) -> u32 {
-        self.primary
-    }
-
-    /// Bytes of all rows.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.rows * self.size.bytes()
-    }
-
-    /// Where the entry at place `at` of a row begins, counted from the first row.
-    #[must_use]
-    pub const fn offset(&self, row: u32, at: usize) -> usize {
-        row as usize * self.size.bytes() + at * ENTRY_BYTES
-    }
-
-    /// Takes a row that is not in use.
-    pub fn allocate(&mut self) -> Option<u32> {
-        self.unused.pop()
-    }
-
-    /// Gives it back.
-    pub fn free(&mut self, row: u32) {
-        self.unused.push(row);
-    }
-}
-
-/// Rows in memory that this code reaches directly: of the host, for code that runs there, or of the NIC for a handler there. No piece is
-/// fetched before the scan reaches it.
-#[derive(Clone, Debug)]
-pub struct PlainRows {
-    numbers: RowNumbers,
-    bytes: Vec<u8>,
-}
-
-impl PlainRows {
-    /// As many rows as `budget_bytes` have room for; one at least. Half of them or more are primary.
-    #[must_use]
-    pub fn new(size: RowSize, budget_bytes: usize) -> Self {
-        let numbers = RowNumbers::new(size, budget_bytes);
+    pub fn across_bus(size: RowSize, budget_bytes: usize) -> Self {
         Self {
-            bytes: vec![0; numbers.bytes()],
-            numbers,
+            points: CheckPoints::new(FETCH_NS, SCAN_NS, size.entries() as u64),
+            ..Self::new(size, budget_bytes)
         }
     }
 }
 
 impl Rows for PlainRows {
     fn size(&self) -> RowSize {
-        self.numbers.size()
+        self.size
     }
 
     fn primary(&self) -> u32 {
-        self.numbers.primary()
+        self.primary
     }
 
     fn check_points(&self) -> CheckPoints {
-        CheckPoints::new(1, 1, self.size().entries() as u64)
+        self.points
     }
 
     fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
-        let first = self.numbers.offset(row, places.start);
+        let first = row as usize * self.size.bytes() + places.start * ENTRY_BYTES;
         buffer.copy_from_slice(&self.bytes[first..][..places.len() * ENTRY_BYTES]);
     }
 
     fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]) {
-        let first = self.numbers.offset(row, at);
+        let first = row as usize * self.size.bytes() + at * ENTRY_BYTES;
         self.bytes[first..first + ENTRY_BYTES].copy_from_slice(entry);
     }
 
     fn allocate(&mut self) -> Option<u32> {
-        self.numbers.allocate()
+        self.unused.pop()
     }
 
     fn free(&mut self, row: u32) {
-        self.numbers.free(row);
+        self.unused.push(row);
     }
 
     fn bytes(&self) -> usize {

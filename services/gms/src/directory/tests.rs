@@ -43,9 +43,10 @@ fn operations() -> impl Strategy<Value = Operation> {
 #[test]
 fn plain_rows_pass_the_suite() {
     super::conformance::suite(PlainRows::new);
+    super::conformance::suite(PlainRows::across_bus);
 }
 
-/// Rows that note the pieces in which they are read, at the paper's check points.
+/// Rows across a bus that note the pieces in which they are read.
 #[derive(Debug)]
 struct Fetched {
     rows: PlainRows,
@@ -62,7 +63,7 @@ impl Rows for Fetched {
     }
 
     fn check_points(&self) -> CheckPoints {
-        CheckPoints::new(250, 1_600, self.size().entries() as u64)
+        self.rows.check_points()
     }
 
     fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
@@ -89,14 +90,9 @@ impl Rows for Fetched {
 
 fn fetched(size: RowSize, bytes: usize) -> Fetched {
     Fetched {
-        rows: PlainRows::new(size, bytes),
+        rows: PlainRows::across_bus(size, bytes),
         pieces: Mutex::default(),
     }
-}
-
-#[test]
-fn rows_that_are_fetched_in_pieces_pass_the_suite() {
-    super::conformance::suite(fetched);
 }
 
 #[test]
