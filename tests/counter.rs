@@ -24,11 +24,19 @@ pub(crate) struct Counter {
     gone: Vec<NodeId>,
     is_lost: bool,
     /// Requests wait for a thread of the host.
-    pub(crate) is_on_host: bool,
+    is_on_host: bool,
 }
 
 #[allow(dead_code, reason = "each test uses some of it")]
 impl Counter {
+    /// A counter whose requests wait for a thread of the host.
+    pub(crate) fn on_host() -> Self {
+        Self {
+            is_on_host: true,
+            ..Self::default()
+        }
+    }
+
     /// Asks a process to add to its counter.
     pub(crate) fn add(&mut self, to: Endpoint, amount: u64) {
         self.post(to, REQUEST, amount);

@@ -8,13 +8,8 @@ use mapwire_wire::{Endpoint, HandlerId, NodeId};
 /// Messages that wait at most. When as many do, whoever takes packets works them off.
 const MOST: usize = 1024;
 
-/// A message for a service.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) handler: HandlerId,
-    pub(crate) from: Endpoint,
-    pub(crate) bytes: Vec<u8>,
-}
+/// A message: for which service, from whom, and its bytes.
+type Waiting = (HandlerId, Endpoint, Vec<u8>);
 
 /// The messages of a process's services that wait, in the order in which they came.
 #[derive(Debug, Default)]
@@ -33,15 +28,11 @@ impl HostQueue {
     /// Whether anything waits for a service: what comes for it then waits behind.
     #[inline]
     pub(crate) fn has(&self, handler: HandlerId) -> bool {
-        self.0.iter().any(|waiting| waiting.handler == handler)
+        self.0.iter().any(|(of, ..)| *of == handler)
     }
 
     pub(crate) fn push(&mut self, handler: HandlerId, from: Endpoint, bytes: &[u8]) {
-        self.0.push_back(Waiting {
-            handler,
-            from,
-            bytes: bytes.to_vec(),
-        });
+        self.0.push_back((handler, from, bytes.to_vec()));
     }
 
     pub(crate) fn pop(&mut self) -> Option<Waiting> {
@@ -50,6 +41,6 @@ impl HostQueue {
 
     /// Drops what a peer that is gone had said.
     pub(crate) fn forget(&mut self, node: NodeId) {
-        self.0.retain(|waiting| waiting.from.node != node);
+        self.0.retain(|(_, from, _)| from.node != node);
     }
 }

@@ -247,11 +247,10 @@ impl Process {
 
     /// Gives the message that waits longest for a thread of the host to its service. Whose it was, and what the service says of it.
     pub(crate) fn serve_on_host(&mut self, now_ns: u64) -> Option<(NodeId, Result<(), Broken>)> {
-        let waiting = self.on_host.pop()?;
-        let from = waiting.from;
-        let taken = match self.services.get_mut(waiting.handler) {
+        let (handler, from, bytes) = self.on_host.pop()?;
+        let taken = match self.services.get_mut(handler) {
             None => Ok(()),
-            Some(service) => service.handle_message(now_ns, from, &waiting.bytes),
+            Some(service) => service.handle_message(now_ns, from, &bytes),
         };
         Some((from.node, taken))
     }

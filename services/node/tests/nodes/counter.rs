@@ -62,13 +62,13 @@ fn a_message_that_no_peer_sends_makes_its_node_count_as_gone() {
     assert!(call(&mut world, at(0, 1), |counter| counter.is_lost()));
 }
 
-/// A counter whose requests wait for the host, and answers too once they are behind one.
+/// Three nodes with a counter each: requests to the first wait for its host.
 fn host_counters() -> World {
     let mut world = World::new(3, 1);
     for node in 0..3 {
-        let counter = Counter {
-            is_on_host: node == 0,
-            ..Counter::default()
+        let counter = match node {
+            0 => Counter::on_host(),
+            _ => Counter::default(),
         };
         let process = ProcessId(0);
         world.nodes[node]
@@ -115,6 +115,7 @@ fn a_peer_that_broke_the_rules_in_a_message_for_the_host_counts_as_gone_and_othe
     let mut world = host_counters();
     let host = at(0, 0);
     call(&mut world, at(1, 0), |counter| counter.add(host, 1));
+    world.settle();
     world.send(at(1, 0), host, COUNTER, &[0; 8]);
     call(&mut world, at(1, 0), |counter| counter.add(host, 1));
     call(&mut world, at(2, 0), |counter| counter.add(host, 10));
