@@ -34,9 +34,11 @@ pub(super) struct Taken {
     pub(super) per_second: f64,
 }
 
+type Part = fn(&Taken) -> f64;
+
 impl Taken {
     /// What is told of it: name, unit, and the figure.
-    pub(super) const PARTS: [(&'static str, &'static str, fn(&Self) -> f64); 3] = [
+    pub(super) const PARTS: [(&'static str, &'static str, Part); 3] = [
         ("p50", "us", |it| it.median_us),
         ("p99", "us", |it| it.late_us),
         ("rate", "1/s", |it| it.per_second),

@@ -50,7 +50,7 @@ fn plain_rows_pass_the_suite() {
 #[derive(Debug)]
 struct Fetched {
     rows: PlainRows,
-    pieces: Mutex<Vec<Range<usize>>>,
+    pieces: Mutex<Vec<[usize; 2]>>,
 }
 
 impl Rows for Fetched {
@@ -67,7 +67,7 @@ impl Rows for Fetched {
     }
 
     fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
-        self.pieces.lock().unwrap().push(places.clone());
+        self.pieces.lock().unwrap().push([places.start, places.end]);
         self.rows.read(row, places, buffer);
     }
 
@@ -103,11 +103,11 @@ fn a_scan_fetches_pieces_up_to_its_check_points_and_none_behind_what_it_finds() 
         directory.update(&entry(page, &[1]), PageHash(0)).unwrap();
     }
     for (page, expected) in [
-        (0, &[0..1][..]),
-        (1, &[0..1, 1..7]),
-        (6, &[0..1, 1..7]),
-        (7, &[0..1, 1..7, 7..37]),
-        (40, &[0..1, 1..7, 7..37, 37..64]),
+        (0, &[[0, 1]][..]),
+        (1, &[[0, 1], [1, 7]]),
+        (6, &[[0, 1], [1, 7]]),
+        (7, &[[0, 1], [1, 7], [7, 37]]),
+        (40, &[[0, 1], [1, 7], [7, 37], [37, 64]]),
     ] {
         directory.rows.pieces.lock().unwrap().clear();
         assert!(directory.lookup(name(page), PageHash(0)).is_some());
