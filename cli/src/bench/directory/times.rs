@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::Sub;
+use std::path::Path;
 
 use crate::bench::BenchError;
 
@@ -23,16 +24,20 @@ impl Times {
         let mut times = Self::default();
         for task in fs::read_dir("/proc/self/task")? {
             let task = task?.path();
-            let name = fs::read_to_string(task.join("comm"))?;
-            let taken_ns = parse(&fs::read_to_string(task.join("schedstat"))?);
+            // A thread may end meanwhile.
+            let Ok(name) = fs::read_to_string(task.join("comm")) else {
+                continue;
+            };
             match name.trim_end() {
-                HOST => times.host_ns += taken_ns.unwrap_or(0),
-                NIC => times.nic_ns += taken_ns.unwrap_or(0),
+                HOST => times.host_ns += taken_ns(&task).unwrap_or(0),
+                NIC => times.nic_ns += taken_ns(&task).unwrap_or(0),
                 _ => {}
             }
         }
-        let own = fs::read_to_string("/proc/thread-self/schedstat")?;
-        times.program_ns = parse(&own).ok_or("this kernel does not count processor time")?;
+        let own = Path::new("/proc/thread-self");
+        times.program_ns = taken_ns(own).ok_or(
+            "/proc/thread-self/schedstat cannot be read: this kernel does not count processor time (CONFIG_SCHED_INFO)",
+        )?;
         Ok(times)
     }
 }
@@ -49,8 +54,9 @@ impl Sub for Times {
     }
 }
 
-/// The time in a line of `schedstat`.
-fn parse(text: &str) -> Option<u64> {
+/// The processor time of a thread.
+fn taken_ns(task: &Path) -> Option<u64> {
+    let text = fs::read_to_string(task.join("schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
