@@ -36,11 +36,7 @@ impl HostThread {
                 masking::mask_for_good();
                 // An interrupt does not wait for the program's turn to end.
                 mapwire_host::scheduling::ask_for_short_turns();
-                let mut seen = 0;
-                while of_thread.wait(seen) {
-                    seen = of_thread.rings();
-                    served.inner.engine.serve_host();
-                }
+                served.inner.engine.run_host(&of_thread);
             })
             .map_err(DriverError::Thread)?;
         drop(masked);

@@ -166,7 +166,7 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// The part of a thread of the host for which messages wait: hands them to their services. Sleepers may wait for what these did.
-    pub fn serve_host(&self) {
+    pub(super) fn serve_host(&self) {
         let (worked, owing) = {
             let mut driver = self.lock();
             (driver.serve_host(), driver.owes_program())
