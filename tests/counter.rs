@@ -23,10 +23,20 @@ pub(crate) struct Counter {
     answers: Vec<u64>,
     gone: Vec<NodeId>,
     is_lost: bool,
+    /// Requests wait for a thread of the host.
+    is_on_host: bool,
 }
 
 #[allow(dead_code, reason = "each test uses some of it")]
 impl Counter {
+    /// A counter whose requests wait for a thread of the host.
+    pub(crate) fn on_host() -> Self {
+        Self {
+            is_on_host: true,
+            ..Self::default()
+        }
+    }
+
     /// Asks a process to add to its counter.
     pub(crate) fn add(&mut self, to: Endpoint, amount: u64) {
         self.post(to, REQUEST, amount);
@@ -84,6 +94,10 @@ impl Service for Counter {
     }
 
     fn handle_time(&mut self, _: u64) {}
+
+    fn runs_on_host(&self, message: &[u8]) -> bool {
+        self.is_on_host && message.first() == Some(&REQUEST)
+    }
 
     fn poll_action(&mut self) -> Option<Action<'_>> {
         let (to, message) = self.waiting.pop_front()?;

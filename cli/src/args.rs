@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use mapwire::global::DirectoryPlacement;
 use mapwire_transport::net::{Carrier, CarrierError};
 
 use crate::lab::LabCommand;
@@ -110,7 +111,7 @@ pub(crate) enum Command {
     Far(FarArgs),
     /// Measure; every figure stands beside the raw limit measured in the same run
     #[command(
-        after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json"
+        after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json\n  mapwire bench directory --placement nic-hm --seconds 2"
     )]
     Bench(BenchArgs),
     /// Traces of communication: import, export, look at them, make them up
@@ -395,6 +396,10 @@ pub(crate) struct ServeArgs {
     /// Lend only while others leave the processors of this host idle
     #[arg(long, requires = "donate")]
     pub(crate) idle_only: bool,
+    /// Who answers for the donor's part of the page directory: a thread of the host, the network interface with the table in the host's
+    /// memory, or the network interface with the table in its own, which MAPWIRE_NIC_MEMORY limits (default: MAPWIRE_DIRECTORY, else nic-hm)
+    #[arg(long, requires = "donate", value_name = "host|nic-hm|nic-nm")]
+    pub(crate) directory: Option<DirectoryPlacement>,
     /// Serve no names here: the donor is found by this store
     #[arg(
         long,
@@ -445,6 +450,10 @@ pub(crate) struct FarArgs {
     /// Donors that have each page: with 1 the file has it too, with 2 only where donors are missing
     #[arg(long, requires = "donors", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) copies: u8,
+    /// Who answers for the program's part of the page directory: a thread of the host, the network interface with the table in the host's
+    /// memory, or the network interface with the table in its own, which MAPWIRE_NIC_MEMORY limits (default: MAPWIRE_DIRECTORY, else nic-hm)
+    #[arg(long, requires = "donors", value_name = "host|nic-hm|nic-nm")]
+    pub(crate) directory: Option<DirectoryPlacement>,
     /// The file of the secret that donors have too (default: ~/.config/mapwire/secret)
     #[arg(
         long,
@@ -485,6 +494,15 @@ pub(crate) struct BenchArgs {
     /// With udp: neither seal nor authenticate datagrams
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Of `directory`: measure one placement of the page directory only
+    #[arg(long, value_name = "host|nic-hm|nic-nm")]
+    pub(crate) placement: Option<DirectoryPlacement>,
+    /// Of `directory`: how long each point is measured, in seconds
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) seconds: Option<u64>,
+    /// Of `directory`: getpages a second beside the owner's program (default: 10000)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) rate: Option<u64>,
 }
 
 /// A transport, as it is written.

@@ -155,6 +155,106 @@ fn an_older_version_of_a_page_is_not_believed_and_the_page_comes_from_the_disk_o
 }
 
 #[test]
+fn far_memory_is_whole_wherever_donors_and_programs_have_their_directories() {
+    for directory in ["host", "nic-hm", "nic-nm"] {
+        let place = Place::new();
+        if !can_start(&place) {
+            return;
+        }
+        let placed = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--json",
+            "--donate",
+            "64M",
+        ];
+        let placed = [&placed[..], &["--directory", directory]].concat();
+        let first = Donor::of(place.command(&placed));
+        let placed = [
+            "serve",
+            "--names",
+            &first.store,
+            "--json",
+            "--donate",
+            "64M",
+        ];
+        let placed = [&placed[..], &["--directory", directory]].concat();
+        let second = Donor::of(place.command(&placed));
+        let args = far_args(&first.store, "1");
+        let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+        args.splice(1..1, ["--directory", directory]);
+        let program = place.start(&args);
+        eventually("both lend", || {
+            first.lender().is_some() && second.lender().is_some()
+        });
+        let_it_run(&place, 6);
+        second.kill_lender();
+        let_it_run(&place, 4);
+        let [put, got, _] = finish(&place, program);
+        assert!(put > 500 && got > 100, "{directory}: {put} put, {got} got");
+    }
+}
+
+#[test]
+fn a_directory_without_room_in_the_nic_leaves_the_rest_to_the_disk() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let serve = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+        "--donate",
+        "64M",
+    ];
+    let mut command = place.command(&[&serve[..], &["--directory", "nic-nm"]].concat());
+    // As much as the NIC's own tables take, and little more: the directory has room for a part of the pages.
+    command.env("MAPWIRE_NIC_MEMORY", "256K");
+    let donor = Donor::of(command);
+    let program = start(&place, &donor.store, "1");
+    eventually("the donor lends", || donor.lender().is_some());
+    let_it_run(&place, 6);
+    finish(&place, program);
+}
+
+#[test]
+fn a_place_of_the_directory_that_is_none_is_told_with_those_there_are() {
+    let place = Place::new();
+    for args in [
+        &["serve", "--donate", "4M", "--directory", "moon"][..],
+        &[
+            "far",
+            "--local",
+            "8M",
+            "--donors",
+            "--directory",
+            "moon",
+            "--",
+            "true",
+        ],
+        &["bench", "directory", "--placement", "moon"],
+    ] {
+        let done = place.run(args).code(2);
+        assert!(
+            done.err().contains("moon") && done.err().contains("host, nic-hm, nic-nm"),
+            "{args:?}: {}",
+            done.err()
+        );
+    }
+    for args in [
+        &["serve", "--directory", "host"][..],
+        &["far", "--local", "8M", "--directory", "host", "--", "true"],
+        &["bench", "lookup", "--rate", "5"],
+        &["bench", "directory", "--seconds", "0"],
+    ] {
+        place.run(args).code(2);
+    }
+}
+
+#[test]
 fn a_donor_that_leaves_in_order_brings_what_it_has_elsewhere() {
     let place = Place::new();
     if !can_start(&place) {

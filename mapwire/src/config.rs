@@ -10,6 +10,8 @@ use mapwire_settings::{parse_design, size};
 use mapwire_transport::net::Addresses;
 use thiserror::Error;
 
+use crate::global::DirectoryPlacement;
+
 /// A setting that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name}={value}: {why}")]
@@ -84,6 +86,8 @@ pub struct NodeConfig {
     pub driver: DriverConfig,
     /// How others reach exported buffers.
     pub path: Path,
+    /// Where this rank's part of the page directory of global memory is, if it lends memory or borrows it.
+    pub directory: DirectoryPlacement,
     /// Shared memory.
     pub shared: SharedConfig,
 }
@@ -110,6 +114,7 @@ impl NodeConfig {
         set.parse("MAPWIRE_RANK", &mut config.rank)?;
         set.parse("MAPWIRE_WAIT", &mut driver.wait)?;
         set.parse("MAPWIRE_PATH", &mut config.path)?;
+        set.parse(mapwire_settings::DIRECTORY, &mut config.directory)?;
         set.parse("MAPWIRE_DRIVER", &mut driver.mode)?;
         set.parse("MAPWIRE_PINNER", &mut driver.pinner)?;
         set.read("MAPWIRE_TRANSLATION", parse_design, &mut driver.translation)?;
@@ -242,6 +247,7 @@ mod tests {
             ("MAPWIRE_FAULTS", "none"),
             ("MAPWIRE_DRIVER", "daemon"),
             ("MAPWIRE_PATH", "shortest"),
+            ("MAPWIRE_DIRECTORY", "disk"),
             ("MAPWIRE_RANK", "-1"),
             ("MAPWIRE_TIMEOUT", "-1"),
             ("MAPWIRE_SHARED_BASE", "0xzz"),

@@ -11,4 +11,7 @@ mod design;
 pub mod far;
 pub mod size;
 
+/// The variable that says where a node's part of the page directory of global memory is.
+pub const DIRECTORY: &str = "MAPWIRE_DIRECTORY";
+
 pub use design::{DesignText, ParseDesignError, parse_design};

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use mapwire::global::Lenders;
+use mapwire::global::{DirectoryPlacement, Lenders};
+use mapwire_settings::DIRECTORY;
 use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 
 /// What the variables say.
@@ -65,10 +66,16 @@ fn lenders(variable: &impl Fn(&str) -> Option<OsString>) -> Result<Option<Lender
     let parsed = store.to_str().and_then(|text| text.parse().ok());
     let copies = text(COPIES);
     let copies = copies.to_str().and_then(|text| text.parse().ok());
+    let directory = text(DIRECTORY);
+    let directory = match directory.to_str() {
+        Some("") => Some(DirectoryPlacement::default()),
+        text => text.and_then(|text| text.parse().ok()),
+    };
     Ok(Some(Lenders {
         store: parsed.ok_or_else(|| wrong(DONORS))?,
         secret_file: text(SECRET).into(),
         copies: copies.ok_or_else(|| wrong(COPIES))?,
+        directory: directory.ok_or_else(|| wrong(DIRECTORY))?,
     }))
 }
 
@@ -110,6 +117,15 @@ mod tests {
         assert_eq!(
             (lenders.secret_file, lenders.copies),
             (PathBuf::from("/s"), 2)
+        );
+        assert_eq!(lenders.directory, DirectoryPlacement::default());
+        let placed = |text| [&given[..], &[("MAPWIRE_DIRECTORY", text)]].concat();
+        let lenders = read(&placed("host")).unwrap().unwrap().lenders.unwrap();
+        assert_eq!(lenders.directory, DirectoryPlacement::Host);
+        let error = read(&placed("moon")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("MAPWIRE_DIRECTORY=\"moon\" makes no sense"),
+            "{error}"
         );
         let error = read(&given[..3]).unwrap_err().to_string();
         assert!(error.starts_with("MAPWIRE_FAR_COPIES"), "{error}");

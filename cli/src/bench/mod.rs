@@ -6,6 +6,7 @@
 //! half of a measurement in a process of its own.
 
 mod datagrams;
+mod directory;
 mod exports;
 mod far;
 mod flags;
@@ -35,6 +36,8 @@ use std::process::ExitCode;
 
 use row::Report;
 
+use mapwire::global::DirectoryPlacement;
+
 use crate::args::BenchArgs;
 use crate::config::Transport;
 use crate::stdio;
@@ -50,6 +53,10 @@ pub(crate) struct Plan {
     pub(crate) transport_text: &'static str,
     /// Datagrams are not sealed.
     pub(crate) insecure: bool,
+    /// Of `directory`: which placement, for how many seconds, at which rate.
+    pub(crate) placement: Option<DirectoryPlacement>,
+    pub(crate) seconds: Option<u64>,
+    pub(crate) rate: Option<u64>,
 }
 
 /// What went wrong, for the user. The rows so far have been printed.
@@ -146,6 +153,11 @@ const BENCHES: &[Bench] = &[
         run: far::fault,
     },
     Bench {
+        name: "directory",
+        summary: "lookups and getpages with the page directory on the host and on the NIC, beside a raw message there and back (GMS-NP Tables 1, 2, 4, 5)",
+        run: directory::directory,
+    },
+    Bench {
         name: "study",
         summary: "lookups a second that the laboratory replays, one configuration and many, beside reading the page numbers",
         run: study::study,
@@ -187,7 +199,17 @@ pub(crate) fn command(args: &BenchArgs) -> ExitCode {
         // For as long as the process.
         transport_text: args.transport.clone().leak(),
         insecure: args.insecure,
+        placement: args.placement,
+        seconds: args.seconds,
+        rate: args.rate,
     };
+    let is_directory = bench.name == "directory";
+    if !is_directory && (plan.placement.is_some() || plan.seconds.or(plan.rate).is_some()) {
+        eprintln!(
+            "mapwire: --placement, --seconds and --rate are for `bench directory`; leave them out for `{name}`"
+        );
+        return ExitCode::from(2);
+    }
     let run = match (plan.transport, bench.name) {
         (Transport::Shm, _) => bench.run,
         (Transport::Udp | Transport::Ofi, "send-latency") => datagrams::latency,

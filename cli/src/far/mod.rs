@@ -15,6 +15,7 @@ use mapwire_host::page::PAGE_BYTES;
 use mapwire_launch::NamedJob;
 use mapwire_names::StoreAddress;
 use mapwire_names::address::HostPort;
+use mapwire_settings::DIRECTORY;
 use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 use mapwire_settings::size::{self, SizeError};
 
@@ -114,6 +115,9 @@ fn start(args: &FarArgs, program: Program) -> FarError {
             .env(DONORS, lenders.store.to_string())
             .env(SECRET, lenders.secret_file)
             .env(COPIES, lenders.copies.to_string());
+        if args.directory.is_some() {
+            command.env(DIRECTORY, lenders.directory.name());
+        }
     }
     if args.files {
         command.env(FILES, "1");
@@ -168,6 +172,7 @@ fn lenders(args: &FarArgs) -> Result<Option<Lenders>, FarError> {
         store: by_address(store)?,
         secret_file: secret_file.canonicalize().unwrap_or(secret_file),
         copies: args.copies,
+        directory: args.directory.unwrap_or_default(),
     };
     let found = lenders.donors().map_err(failed)?.len();
     if found < usize::from(args.copies) {

@@ -11,10 +11,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use mapwire::global::DirectoryPlacement;
 use mapwire_host::page::PAGE_BYTES;
 use mapwire_launch::LaunchError;
 use mapwire_launch::names::{JobName, Loan, Offer};
 use mapwire_names::{SharedSecret, StoreAddress};
+use mapwire_settings::DIRECTORY;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::host::{Idleness, Memory};
@@ -35,6 +37,8 @@ pub(super) struct Donor {
     pub(super) pages: u64,
     /// Only while others leave the host idle.
     pub(super) idle_only: bool,
+    /// Where lending processes have their parts of the page directory; `None`: where `MAPWIRE_DIRECTORY` says.
+    pub(super) directory: Option<DirectoryPlacement>,
     pub(super) json: bool,
 }
 
@@ -151,6 +155,7 @@ impl Donor {
             .env("MAPWIRE_SIZE", loan.size.to_string())
             .env("MAPWIRE_NAMES", self.store.to_string())
             .env("MAPWIRE_SECRET_FILE", &self.secret_file)
+            .envs(self.directory.map(|it| (DIRECTORY, it.name())))
             // That a program has ended is no reason to warn.
             .env("MAPWIRE_LOG", "off")
             .stdin(Stdio::piped())

@@ -82,6 +82,7 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
             secret_file: file.clone(),
             pages,
             idle_only: args.idle_only,
+            directory: args.directory,
             json: args.json,
         })
     };

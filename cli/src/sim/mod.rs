@@ -9,7 +9,7 @@
 //! | [`paper`] | `mapwire sim paper`: the machines that papers measured |
 
 mod global;
-mod paper;
+pub(crate) mod paper;
 mod run;
 mod shared;
 mod vopr;

@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use mapwire_gms::RowSize;
 use mapwire_sim::hardware::Profile;
-use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Plot, Report, Table};
+use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Plot, Report, Table, gms_np};
 use serde_json::{Map, Value, json};
 
 use super::{SimError, seed};
@@ -65,6 +65,22 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
         plot.write(plot::draw(&report.figures).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The published figures of the directory node, and those of the simulated testbed, as text or as JSON lines.
+///
+/// # Errors
+/// The machine cannot be run.
+pub(crate) fn directory_tables(json: bool) -> Result<String, SimError> {
+    let report = Report {
+        profiles: Vec::new(),
+        tables: gms_np::directory_tables()?,
+        figures: Vec::new(),
+    };
+    Ok(match json {
+        true => in_json(gms_np::PAPER.name, &report),
+        false => text::report(&gms_np::PAPER, &report, known_columns()),
+    })
 }
 
 fn in_json(paper: &str, report: &Report) -> String {

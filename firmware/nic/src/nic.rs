@@ -110,6 +110,8 @@ pub struct Config {
 pub struct Nic<D> {
     node: NodeId,
     memory_bytes: u64,
+    /// Of it, what tables of services have.
+    service_bytes: usize,
     /// Longest piece of a transfer in one packet.
     chunk_bytes: usize,
     translation: D,
@@ -180,6 +182,7 @@ impl<D: TranslationDesign> Nic<D> {
         let nic = Self {
             node: config.node,
             memory_bytes: config.memory_bytes,
+            service_bytes: 0,
             chunk_bytes: longest.min(carried),
             translation,
             processes: Processes::default(),
@@ -412,6 +415,7 @@ impl<D: TranslationDesign> Nic<D> {
             ("misses under way", self.stalled.bytes()),
             ("action queues", actions),
             ("handler dispatch", self.dispatch.bytes()),
+            ("tables of services", self.service_bytes),
         ];
         let row = |(what, bytes)| BudgetRow {
             what,
@@ -426,6 +430,24 @@ impl<D: TranslationDesign> Nic<D> {
             .chain(own)
             .map(row)
             .chain([queues])
+    }
+
+    /// Bytes of the budget that no table has.
+    #[must_use]
+    pub fn left_bytes(&self) -> u64 {
+        let used: u64 = self.memory_rows().map(|row| row.bytes).sum();
+        self.memory_bytes.saturating_sub(used)
+    }
+
+    /// Gives tables of services so many bytes of the budget, in place of those that they had.
+    ///
+    /// # Errors
+    /// [`NicError::OutOfNicMemory`]; they keep what they had.
+    pub fn set_service_bytes(&mut self, bytes: usize) -> Result<(), NicError> {
+        let growth = bytes.saturating_sub(self.service_bytes);
+        self.charge("a table of a service", growth as u64)?;
+        self.service_bytes = bytes;
+        Ok(())
     }
 
     /// Whether `needed_bytes` more fit into the budget.

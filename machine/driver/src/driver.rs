@@ -42,6 +42,7 @@ use crate::engine::Place;
 use crate::error::DriverError;
 use crate::events::Events;
 use crate::exports::{LeftLanding, LocalExport};
+use crate::host_bell::HostBell;
 use crate::imports::GivenUp;
 use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
@@ -120,6 +121,10 @@ pub struct Driver<F: Fabric = JobFabric> {
     attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
     pub(crate) left_store: Option<(HandlerId, Endpoint, Region, u64)>,
+    /// Rung while messages wait for a thread of the host; without it whoever runs a turn takes them.
+    host_bell: Option<Arc<HostBell>>,
+    /// It has been, since that thread looked.
+    has_rung_host: bool,
     /// Memory of the program's services.
     pub(crate) service_memories: Vec<(HandlerId, ServiceMemory)>,
     /// What shared memories have counted that are closed.
@@ -212,6 +217,8 @@ impl<F: Fabric> Driver<F> {
             left_datagram,
             attention: Attention::default(),
             left_store: None,
+            host_bell: None,
+            has_rung_host: false,
             service_memories: Vec::new(),
             shared_before: mapwire_dsm::Counters::default(),
             capture,
@@ -241,6 +248,9 @@ impl<F: Fabric> Driver<F> {
         worked |= !self.given_up.is_empty() && self.release_given_up();
         worked |= self.receive();
         worked |= self.receive_datagrams();
+        if self.node.has_host_work(PROCESS) {
+            self.call_host();
+        }
         worked |= self.rma.is_some() && self.drain_moves();
         if self.has_news() {
             self.housekeep();
@@ -481,6 +491,46 @@ impl<F: Fabric> Driver<F> {
             self.poll();
         }
         Some(done)
+    }
+
+    /// Has messages that run on the host wait for whoever is told by `bell`, and calls [`serve_host`](Self::serve_host).
+    pub fn set_host_bell(&mut self, bell: Option<Arc<HostBell>>) {
+        self.host_bell = bell;
+        self.has_rung_host = false;
+    }
+
+    /// Messages wait for the host: tells it once.
+    #[cold]
+    fn call_host(&mut self) {
+        match &self.host_bell {
+            Some(bell) if !self.node.has_too_much_host_work(PROCESS) => {
+                if !core::mem::replace(&mut self.has_rung_host, true) {
+                    bell.ring();
+                }
+            }
+            _ => while self.node.serve_on_host(now_ns(), PROCESS) {},
+        }
+    }
+
+    /// Gives messages that wait for a thread of the host to their services, and sends what these ask for. Whether there were any.
+    pub fn serve_host(&mut self) -> bool {
+        self.has_rung_host = false;
+        let mut worked = false;
+        while self.node.serve_on_host(now_ns(), PROCESS) {
+            worked = true;
+        }
+        if self.node.has_asks() {
+            self.poll();
+        }
+        worked
+    }
+
+    /// Gives tables of services so many bytes of NIC memory, in place of those that they had.
+    ///
+    /// # Errors
+    /// The NIC has not as much left; they keep what they had.
+    pub fn set_service_bytes(&mut self, bytes: usize) -> Result<(), DriverError> {
+        Ok(self.node.set_service_bytes(bytes)?)
     }
 
     /// What the shared memory did so far; nothing when it is not open.

@@ -30,6 +30,7 @@ use crate::completions::CompletionWords;
 use crate::config::{DriverConfig, DriverMode};
 use crate::driver::{Driver, PeerWords, peer_flags};
 use crate::error::DriverError;
+use crate::host_bell::HostBell;
 use crate::log::Line;
 use crate::spin::SpinLock;
 use crate::threads::Threads;
@@ -211,6 +212,27 @@ impl<F: Fabric> Engine<F> {
     #[must_use]
     pub fn mode(&self) -> DriverMode {
         self.mode
+    }
+
+    /// How threads wait.
+    #[must_use]
+    pub fn wait_strategy(&self) -> WaitStrategy {
+        self.wait
+    }
+
+    /// Has the calling thread serve what waits for the host, whenever `bell` is rung, until that ends.
+    pub fn run_host(&self, bell: &HostBell) {
+        let serve = || {
+            let mut seen = 0;
+            while bell.wait(seen) {
+                seen = bell.rings();
+                self.serve_host();
+            }
+        };
+        // As without the service thread, the rank would serve nobody.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve)).is_err() {
+            crate::mover::exit(EXIT_PANIC);
+        }
     }
 
     /// The completion words.

@@ -7,6 +7,7 @@
 //! | [`pages`] | pins pages on demand and keeps the translations that the NIC uses (UTLB §3) |
 //! | [`exports`], [`imports`] | what the VMMC model asks of the machine: memory pinned, passed, mapped, revoked |
 //! | [`capture`] | what this process communicates, written down for a trace |
+//! | [`host_bell`] | how a thread of the host learns that messages of a service wait for it |
 //! | [`service_memory`] | memory that a service of the program shares between ranks |
 //! | [`shared`] | the DSM model's port to views, page protections and peers' memory (Millipage §2) |
 //!
@@ -24,6 +25,7 @@ pub mod engine;
 pub mod error;
 pub mod events;
 pub mod exports;
+pub mod host_bell;
 pub mod imports;
 mod log;
 #[cfg(all(test, loom))]

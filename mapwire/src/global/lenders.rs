@@ -7,6 +7,7 @@ use mapwire_launch::names::{Asking, Donor, donors};
 use mapwire_launch::{LaunchError, NamedJob};
 use mapwire_names::{SharedSecret, StoreAddress};
 
+use super::placement::DirectoryPlacement;
 use super::session::Session;
 use crate::error::Result;
 
@@ -25,6 +26,8 @@ pub struct Lenders {
     pub secret_file: PathBuf,
     /// Donors that have each page: 1, and the disk has it as well; or 2, and the disk has it only where donors do not.
     pub copies: u8,
+    /// Where this process's own part of the page directory is.
+    pub directory: DirectoryPlacement,
 }
 
 impl Lenders {
@@ -57,6 +60,6 @@ impl Lenders {
             rank: Some(0),
             incarnation: None,
         };
-        Session::meet(&job, MEETING, asking.pages).map(Some)
+        Session::meet(&job, MEETING, asking.pages, self.directory).map(Some)
     }
 }

@@ -2,13 +2,15 @@
 
 use core::time::Duration;
 
-use mapwire_gms::{Config, FRAME_BYTES, Gms, NodeSet, Place};
+use mapwire_gms::{Config, FRAME_BYTES, Gms, NodeSet, Place, PlainRows, Rows};
 use mapwire_host::descriptors;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::waiting::now_ns;
 use mapwire_launch::{Detected, Membership, NamedJob};
 use mapwire_wire::{HandlerId, NodeId};
 
+use super::host_thread::HostThread;
+use super::placement::DirectoryPlacement;
 use crate::buffer::Buffer;
 use crate::config::NodeConfig;
 use crate::error::Result;
@@ -26,8 +28,9 @@ const DIRECTORY_BYTES: u64 = 64;
 
 /// This rank as a node of the global memory: the service, and the frames that it shares with its peers.
 #[derive(Debug)]
-pub(super) struct GlobalMemory {
-    /// Before the node, which it uses.
+pub struct GlobalMemory {
+    /// Before the node, which they use.
+    _host: Option<HostThread>,
     offered: ServiceBuffer,
     buffer: Buffer,
     node: Node,
@@ -52,6 +55,7 @@ impl GlobalMemory {
             // An io_uring cannot be moved to another number.
             config.driver.pinner = PinnerKind::Mlock;
         }
+        let directory = config.directory;
         let node = Node::join_by(config, &Detected::Names(job.clone()))?;
         let size = node.size() as u64;
         let members: NodeSet = (0..size as u16).map(NodeId).collect();
@@ -61,10 +65,25 @@ impl GlobalMemory {
         service.directory_bytes =
             (1 << 16) + (pages.saturating_mul(DIRECTORY_BYTES) / size) as usize;
         service.seed ^= now_ns();
-        let gms = Gms::new(service).map_err(crate::Error::Global)?;
-        let buffer = node.alloc(frames as usize * FRAME_BYTES as usize)?;
+        Self::start(node, service, directory)
+    }
+
+    /// Makes this rank a node of the global memory of its job, with its part of the page directory in its place. All ranks of the job call
+    /// it, and it comes back when all have. The service stays for as long as the node.
+    ///
+    /// # Errors
+    /// A configuration that cannot be; no memory, of the process or of the NIC; no thread; a rank does not come.
+    pub fn start(node: Node, mut config: Config, directory: DirectoryPlacement) -> Result<Self> {
+        let bytes = config.frames as usize * FRAME_BYTES as usize;
+        config.directory_on_host = directory == DirectoryPlacement::Host;
+        let rows = rows(&node, &config, directory)?;
+        let gms = Gms::with_rows(config, rows).map_err(crate::Error::Global)?;
+        let buffer = node.alloc(bytes)?;
+        let host = (directory == DirectoryPlacement::Host).then(|| HostThread::start(&node));
+        let host = host.transpose()?;
         let offered = node.register_service_with_memory(HANDLER, gms, &buffer)?;
         Ok(Self {
+            _host: host,
             offered,
             buffer,
             node,
@@ -89,7 +108,10 @@ impl GlobalMemory {
     }
 
     /// Calls the service, with the time.
-    pub(super) fn call<R>(&self, call: impl FnOnce(&mut Gms, u64) -> R) -> Result<R> {
+    ///
+    /// # Errors
+    /// The service has been taken away.
+    pub fn call<R>(&self, call: impl FnOnce(&mut Gms, u64) -> R) -> Result<R> {
         self.node
             .call_service(HANDLER, |gms: &mut Gms| call(gms, now_ns()))
     }
@@ -98,7 +120,7 @@ impl GlobalMemory {
     ///
     /// # Errors
     /// [`DriverError::Timeout`](crate::errors::DriverError::Timeout).
-    pub(super) fn wait<R>(
+    pub fn wait<R>(
         &self,
         timeout: Duration,
         check: impl FnMut(&mut Gms) -> Option<R>,
@@ -117,4 +139,21 @@ impl GlobalMemory {
     pub(super) fn is_deserted(&self) -> bool {
         self.node.inner.engine.is_deserted()
     }
+}
+
+/// The rows of this rank's part of the directory, where that is to lie.
+fn rows(node: &Node, config: &Config, directory: DirectoryPlacement) -> Result<Box<dyn Rows>> {
+    let (size, wanted) = (config.row_size, config.directory_bytes);
+    Ok(match directory {
+        DirectoryPlacement::Host => Box::new(PlainRows::new(size, wanted)),
+        DirectoryPlacement::NicHostMemory => Box::new(PlainRows::across_bus(size, wanted)),
+        DirectoryPlacement::NicMemory => {
+            let mut driver = node.inner.engine.lock();
+            // Exports, imports and translations need some of it as they come.
+            let half = usize::try_from(driver.nic().left_bytes() / 2).unwrap_or(usize::MAX);
+            let rows = PlainRows::new(size, wanted.min(half));
+            driver.set_service_bytes(rows.bytes())?;
+            Box::new(rows)
+        }
+    })
 }

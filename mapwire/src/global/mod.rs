@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `memory` | a node of the global memory: the service and its frames |
+//! | `placement`, `host_thread` | where its part of the page directory lies, and who answers for it |
 //! | `copies` | what donors and the disk have of a process's pages |
 //! | `donor` | a rank that donates frames |
 //! | `session` | a rank that puts and gets pages |
@@ -13,13 +14,17 @@
 
 mod copies;
 mod donor;
+mod host_thread;
 mod keeper;
 mod lenders;
 mod memory;
+mod placement;
 mod session;
 mod store;
 mod versions;
 
 pub use donor::Donation;
 pub use lenders::Lenders;
+pub use memory::GlobalMemory;
+pub use placement::DirectoryPlacement;
 pub use store::DonorStore;

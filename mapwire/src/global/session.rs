@@ -8,6 +8,7 @@ use mapwire_gms::{FRAME_BYTES, GetPage, Gms, Outcome, PageName, Place, PutPage};
 use mapwire_launch::NamedJob;
 
 use super::memory::{GlobalMemory, REQUESTS};
+use super::placement::DirectoryPlacement;
 use crate::config::NodeConfig;
 use crate::error::Result;
 
@@ -84,9 +85,18 @@ impl Session {
     ///
     /// # Errors
     /// One does not come; no memory.
-    pub(super) fn meet(job: &NamedJob, timeout: Duration, pages: u64) -> Result<Self> {
+    pub(super) fn meet(
+        job: &NamedJob,
+        timeout: Duration,
+        pages: u64,
+        directory: DirectoryPlacement,
+    ) -> Result<Self> {
+        let config = NodeConfig {
+            directory,
+            ..NodeConfig::default()
+        };
         Ok(Self {
-            memory: GlobalMemory::join(NodeConfig::default(), job, timeout, 2 * FRAMES, 0, pages)?,
+            memory: GlobalMemory::join(config, job, timeout, 2 * FRAMES, 0, pages)?,
             uses: Mutex::new(vec![Use::Free; 2 * FRAMES as usize]),
             freed: Condvar::new(),
         })

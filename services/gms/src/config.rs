@@ -33,6 +33,11 @@ pub struct Config {
     pub row_size: RowSize,
     /// Getpages and discardpages that may be under way, and as many putpages; the same everywhere.
     pub requests: u16,
+    /// Whether what the directory is asked waits for a thread of the host ([`Service::runs_on_host`]), as in GMS; else the NIC's handler
+    /// does it (GMS-NP).
+    ///
+    /// [`Service::runs_on_host`]: mapwire_service::Service::runs_on_host
+    pub directory_on_host: bool,
     /// How long an epoch lasts at most.
     pub epoch_ms: u32,
     /// Seed of what is drawn.
@@ -54,6 +59,7 @@ impl Config {
             directory_bytes: 1 << 20,
             row_size: RowSize::default(),
             requests: 64,
+            directory_on_host: false,
             epoch_ms: 5_000,
             seed: u64::from(node.0),
         }

@@ -290,9 +290,53 @@ messages! {
     26 Epoch(info);
 }
 
+impl Message {
+    /// Whether these bytes, if they are a message, are for the receiver as a directory node: they make it look into its part of the
+    /// directory.
+    #[must_use]
+    pub fn is_for_directory(bytes: &[u8]) -> bool {
+        let Some((&kind, mut rest)) = bytes.split_first() else {
+            return false;
+        };
+        match Self::kind_name(kind) {
+            "Request" => Operation::read(&mut rest).is_some_and(Operation::is_for_directory),
+            "Insert" | "Remove" | "Spare" | "Reset" => true,
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_for_the_directory_are_told_by_their_first_bytes() {
+        let request = |operation| {
+            let mut bytes = Vec::new();
+            let (hash, name) = (PageHash(1), PageName::default());
+            Message::Request(Request {
+                operation,
+                attempts: 0,
+                requester: NodeId(1),
+                sequence: 2,
+                value: 3,
+                map: MapVersion::default(),
+                hash,
+                name,
+            })
+            .encode(&mut bytes);
+            bytes
+        };
+        assert!(Message::is_for_directory(&request(Operation::Get)));
+        assert!(Message::is_for_directory(&request(Operation::NotHere)));
+        assert!(!Message::is_for_directory(&request(Operation::Forward)));
+        assert!(!Message::is_for_directory(&request(Operation::Absent)));
+        assert!(Message::is_for_directory(&[9]) && Message::is_for_directory(&[18]));
+        for other in [&[][..], &[1], &[1, 0], &[2, 1], &[13]] {
+            assert!(!Message::is_for_directory(other), "{other:?}");
+        }
+    }
     use proptest::prelude::*;
 
     /// A message of each kind: the fields of random bytes, where such bytes are legal.

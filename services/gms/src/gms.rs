@@ -10,6 +10,7 @@ mod requesting;
 mod service;
 mod storing;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -18,7 +19,7 @@ use mapwire_wire::NodeId;
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
-use crate::directory::{Directory, PlainRows};
+use crate::directory::{Directory, PlainRows, Rows};
 use crate::epochs::Epochs;
 use crate::map::Map;
 use crate::message::{Message, Request};
@@ -83,7 +84,7 @@ pub struct Gms {
     view: View,
     stage: Stage,
     reports: Reports,
-    directory: Directory<PlainRows>,
+    directory: Directory<Box<dyn Rows>>,
     /// Newest versions of pages that are listed no more, while reports of older ones may come.
     newest: BTreeMap<PageName, u32>,
     /// Questions of storing nodes that wait until the map is settled.
@@ -117,6 +118,15 @@ impl Gms {
     /// # Errors
     /// A configuration that cannot be.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let rows = PlainRows::new(config.row_size, config.directory_bytes);
+        Self::with_rows(config, Box::new(rows))
+    }
+
+    /// As [`new`](Self::new), with a page directory whose rows lie elsewhere: row size and bytes of the configuration do not count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_rows(config: Config, rows: Box<dyn Rows>) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
             out: Outbox::new(config.node, config.process),
@@ -127,7 +137,7 @@ impl Gms {
                 is_told: true,
                 ..Reports::default()
             },
-            directory: Directory::new(PlainRows::new(config.row_size, config.directory_bytes)),
+            directory: Directory::new(rows),
             newest: BTreeMap::new(),
             parked_spares: Vec::new(),
             parked: VecDeque::new(),
@@ -168,7 +178,7 @@ impl Gms {
 
     /// Its part of the page directory.
     #[must_use]
-    pub fn directory(&self) -> &Directory<PlainRows> {
+    pub fn directory(&self) -> &Directory<Box<dyn Rows>> {
         &self.directory
     }
 

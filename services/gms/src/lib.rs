@@ -9,7 +9,7 @@
 //! |---|---|
 //! | names by permanent storage, GMS-NP §2.2 | [`SpaceId`], [`PageName`] |
 //! | hash computed by the requesting node, §2.5, §3.2 | [`PageHash`] |
-//! | page directory, §2.2; rows fetched as one piece, §3.3 | [`Directory`] over [`Rows`]; [`PlainRows`] is memory of the host or the NIC |
+//! | page directory, §2.2; rows fetched by DMA, §3.3 | [`Directory`] over [`Rows`]; [`PlainRows`] is memory of the host or the NIC |
 //! | check points of a scan, §4.4 | [`CheckPoints`] |
 //! | replicated table that finds the directory node, §2.2 | [`Map`] |
 //! | request turned in place into the forwarded one, §3.2 | [`Request`] |

@@ -62,6 +62,17 @@ pub enum Operation {
     Discarded,
 }
 
+impl Operation {
+    /// Whether the request is for a directory node.
+    #[must_use]
+    pub const fn is_for_directory(self) -> bool {
+        matches!(
+            self,
+            Self::Get | Self::Take | Self::NotHere | Self::NotHereTake | Self::Discard
+        )
+    }
+}
+
 /// What became of a copy that a storing node reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -15,6 +15,7 @@ mod confinement;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod host_queue;
 mod node;
 mod pages;
 mod payload;

@@ -200,6 +200,34 @@ impl<D: TranslationDesign> Node<D> {
         Some(done)
     }
 
+    /// Whether messages wait for a thread of the host of this process ([`Service::runs_on_host`]).
+    #[inline]
+    #[must_use]
+    pub fn has_host_work(&self, process: ProcessId) -> bool {
+        let process = self.processes.get(process);
+        process.is_some_and(|process| !process.on_host().is_empty())
+    }
+
+    /// Whether so many do that [`serve_on_host`](Self::serve_on_host) must be called before more packets are taken.
+    #[must_use]
+    pub fn has_too_much_host_work(&self, process: ProcessId) -> bool {
+        let process = self.processes.get(process);
+        process.is_some_and(|process| process.on_host().is_full())
+    }
+
+    /// Gives the message that has waited longest to its service. Drain [`poll_ask`](Self::poll_ask) then. False: none waits.
+    pub fn serve_on_host(&mut self, now_ns: u64, process: ProcessId) -> bool {
+        let served = self.processes.get_mut(process);
+        let Some((from, taken)) = served.and_then(|process| process.serve_on_host(now_ns)) else {
+            return false;
+        };
+        self.has_actions = true;
+        if taken.is_err() {
+            self.handle_breach(from, Breach::Service);
+        }
+        true
+    }
+
     /// Whether [`poll_ask`](Self::poll_ask) may have something to do.
     #[inline]
     #[must_use]
@@ -657,6 +685,14 @@ impl<D: TranslationDesign> Node<D> {
     #[must_use]
     pub fn nic(&self) -> &Nic<D> {
         &self.nic
+    }
+
+    /// Gives tables of services so many bytes of NIC memory: see [`Nic::set_service_bytes`].
+    ///
+    /// # Errors
+    /// The NIC has not as much left.
+    pub fn set_service_bytes(&mut self, bytes: usize) -> Result<(), NicError> {
+        self.nic.set_service_bytes(bytes)
     }
 
     /// What waits in the node besides its NIC.

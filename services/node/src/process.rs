@@ -18,6 +18,7 @@ use mapwire_vmmc::{Action as VmmcAction, RequestId, Vmmc, VmmcError};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
 use crate::error::HostErrorOf;
+use crate::host_queue::HostQueue;
 use crate::node::Act;
 use crate::pages::Pages;
 use crate::registry::Registry;
@@ -38,6 +39,7 @@ pub(crate) struct Process {
     outcomes: BTreeMap<RequestId, Result<Granted, VmmcError>>,
     pages: Pages,
     services: Registry,
+    on_host: HostQueue,
     stores: Stores,
 }
 
@@ -56,6 +58,7 @@ impl Process {
             outcomes: BTreeMap::new(),
             pages: Pages::new(id, rules, words, design),
             services: Registry::default(),
+            on_host: HostQueue::default(),
             stores: Stores::new(most_bytes),
         }
     }
@@ -214,7 +217,7 @@ impl Process {
         self.vmmc.handle_control(from, uid, maps, bytes).is_ok()
     }
 
-    /// Gives a message to the service that it is for; `None` when that is not there.
+    /// Gives a message to the service that it is for, or keeps it for a thread of the host; `None` when the service is not there.
     #[inline]
     pub(crate) fn take_message(
         &mut self,
@@ -224,11 +227,32 @@ impl Process {
         bytes: &[u8],
     ) -> Option<Result<(), Broken>> {
         let service = self.services.get_mut(handler)?;
+        let waits = !self.on_host.is_empty() && self.on_host.has(handler);
+        if waits || service.runs_on_host(bytes) {
+            self.on_host.push(handler, from, bytes);
+            return Some(Ok(()));
+        }
         let now_ns = match service.needs_time(bytes) {
             true => now_ns(),
             false => 0,
         };
         Some(service.handle_message(now_ns, from, bytes))
+    }
+
+    /// Whether messages wait for a thread of the host, and whether no more may.
+    #[inline]
+    pub(crate) fn on_host(&self) -> &HostQueue {
+        &self.on_host
+    }
+
+    /// Gives the message that waits longest for a thread of the host to its service. Whose it was, and what the service says of it.
+    pub(crate) fn serve_on_host(&mut self, now_ns: u64) -> Option<(NodeId, Result<(), Broken>)> {
+        let (handler, from, bytes) = self.on_host.pop()?;
+        let taken = match self.services.get_mut(handler) {
+            None => Ok(()),
+            Some(service) => service.handle_message(now_ns, from, &bytes),
+        };
+        Some((from.node, taken))
     }
 
     /// Whether the model of exports and imports asks for anything.
@@ -263,6 +287,7 @@ impl Process {
 
     /// Forgets what a peer that is gone had asked and was asked for.
     pub(crate) fn forget(&mut self, node: NodeId) {
+        self.on_host.forget(node);
         self.vmmc.handle_peer_gone(node);
     }
 

@@ -127,6 +127,11 @@ impl Service for Held {
     }
 
     #[inline]
+    fn runs_on_host(&self, message: &[u8]) -> bool {
+        each!(self, service => service.runs_on_host(message))
+    }
+
+    #[inline]
     fn allocates_nothing(&self) -> bool {
         each!(self, service => service.allocates_nothing())
     }

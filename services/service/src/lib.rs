@@ -108,6 +108,12 @@ pub trait Service: Any + Debug + Send {
         true
     }
 
+    /// Whether `handle_message` is to be called for this message by a thread of the host, rather than where packets are taken. It waits
+    /// until that thread comes, and so does what comes for the service behind it.
+    fn runs_on_host(&self, _message: &[u8]) -> bool {
+        false
+    }
+
     /// Whether the service allocates and frees nothing on its way, so that it may run in a page-fault handler. What comes for others
     /// then waits for a thread that may.
     fn allocates_nothing(&self) -> bool {

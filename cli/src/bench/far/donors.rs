@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mapwire::global::{DonorStore, Lenders};
+use mapwire::global::{DirectoryPlacement, DonorStore, Lenders};
 use mapwire_host::page::PAGE_BYTES;
 use mapwire_host::paging::DiskStore;
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,6 +57,7 @@ impl Donors {
                 store: "mapwire://127.0.0.1".parse()?,
                 secret_file: folder.join("secret"),
                 copies,
+                directory: DirectoryPlacement::default(),
             },
             folder,
             size: format!("{}M", place.mib(pages)),

@@ -342,7 +342,7 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
     assert!(short.is_err());
     type Fill =
         fn(&mut mapwire_nic::Nic<crate::world::forgetful::Forgetful>, u32) -> Result<(), NicError>;
-    let fills: [(&str, Fill); 5] = [
+    let fills: [(&str, Fill); 6] = [
         ("a command queue", |nic, n| {
             nic.open_process(ProcessId(n as u16 + 1))
         }),
@@ -364,6 +364,9 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
         }),
         ("a translation", |nic, n| {
             nic.install_translation(ProcessId(0), Page(u64::from(n) << 10), Frame(1))
+        }),
+        ("a table of a service", |nic, n| {
+            nic.set_service_bytes(1000 * (n as usize + 1))
         }),
         ("a handler", |nic, n| {
             nic.install_handler(HandlerId(n), HandlerTarget::Host)

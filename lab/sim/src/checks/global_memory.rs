@@ -162,7 +162,7 @@ fn directory_is_exact(members: &[&Gms]) -> Result<(), Violation> {
         for (name, version, _) in gms.pages() {
             stored.entry(name).or_default().insert((node, version));
         }
-        gms.directory().clone().change_all(|entry| {
+        gms.directory().for_each(|entry| {
             if gms.map().directory_node(entry.name().hash()) != Some(node) {
                 strange = Some((node, entry.name()));
             }

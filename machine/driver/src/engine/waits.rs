@@ -165,6 +165,19 @@ impl<F: Fabric> Engine<F> {
         worked
     }
 
+    /// The part of a thread of the host for which messages wait: hands them to their services. Sleepers may wait for what these did.
+    pub(super) fn serve_host(&self) {
+        let (worked, owing) = {
+            let mut driver = self.lock();
+            (driver.serve_host(), driver.owes_program())
+        };
+        if owing {
+            self.bells.wake(self.me, Wake::All);
+        } else if worked {
+            self.wake_sleepers();
+        }
+    }
+
     /// Takes the driver, and what `peer` has sent if anything has come: word of a revocation may be in it, which a send must not
     /// miss.
     #[inline]

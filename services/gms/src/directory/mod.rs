@@ -1,6 +1,8 @@
 //! A node's part of the page directory (GMS-NP §2.2, §2.5): a hash table of rows of entries, which names the nodes that store each
 //! page.
 
+#[cfg(test)]
+mod conformance;
 mod entry;
 mod rows;
 mod scan;
@@ -37,7 +39,9 @@ pub struct DirectoryFull;
 /// A hash table of [`Entry`]s in [`Rows`]. A hash chooses a primary row by its low bits; rows that overflow are chained.
 ///
 /// Entries fill a chain without gaps. The number of the next row of a chain, plus 1, lies in the two bytes that each of the
-/// row's first two entries spares, so a row is fetched as one piece.
+/// row's first two entries spares, so nothing but the row is fetched. Where the rows lie in memory that somebody else spoils, pages are absent
+/// and new ones find no room, and no operation panics or goes on for ever. A scan takes a row in pieces, which end at its
+/// [`CheckPoints`].
 #[derive(Clone, Debug)]
 pub struct Directory<R = PlainRows> {
     rows: R,
@@ -45,6 +49,9 @@ pub struct Directory<R = PlainRows> {
     row: Vec<u8>,
     /// Which one that is.
     held: Option<u32>,
+    /// How many of its entries have arrived, and when the scan asks for more.
+    arrived: usize,
+    points: CheckPoints,
     /// What the lookup before found, for the update that follows it.
     found: Option<(PageName, Found)>,
     entries: usize,
@@ -68,8 +75,10 @@ impl<R: Rows> Directory<R> {
     pub fn new(rows: R) -> Self {
         Self {
             row: vec![0; rows.size().bytes()],
-            rows,
             held: None,
+            arrived: 0,
+            points: rows.check_points(),
+            rows,
             found: None,
             entries: 0,
             scanned: Scanned::default(),
@@ -133,7 +142,8 @@ impl<R: Rows> Directory<R> {
         for primary in 0..self.rows.primary() {
             let mut row = Some(primary);
             let mut place = 0;
-            while let Some(number) = row {
+            let mut left = self.rows();
+            while let Some(number) = row.filter(|_| left > 0) {
                 self.fetch(number);
                 let Some(mut entry) = self.entry(place) else {
                     break;
@@ -153,14 +163,38 @@ impl<R: Rows> Directory<R> {
                 if place == self.rows.size().entries() {
                     row = self.next_row();
                     place = 0;
+                    left -= 1;
                 }
+            }
+        }
+    }
+
+    /// Shows each entry to `see`. What that looks at is not counted.
+    pub fn for_each(&self, mut see: impl FnMut(&Entry)) {
+        let size = self.rows.size();
+        let mut bytes = vec![0; size.bytes()];
+        for primary in 0..self.rows.primary() {
+            let mut row = Some(primary);
+            let mut left = self.rows();
+            while let Some(number) = row.filter(|_| left > 0) {
+                left -= 1;
+                self.rows.read(number, 0..size.entries(), &mut bytes);
+                let (entries, _) = bytes.as_chunks();
+                let found = entries.iter().map_while(Entry::from_bytes);
+                let count = found.inspect(&mut see).count();
+                row = match count == size.entries() {
+                    true => self.next_of([&entries[0], &entries[1]]),
+                    false => None,
+                };
             }
         }
     }
 
     fn find(&mut self, name: PageName, hash: PageHash) -> Found {
         let mut row = self.primary(hash);
+        let mut left = self.rows();
         loop {
+            left -= 1;
             self.fetch(row);
             for place in 0..self.rows.size().entries() {
                 let Some(entry) = self.entry(place) else {
@@ -171,7 +205,7 @@ impl<R: Rows> Directory<R> {
                     return Ok((At { row, place }, entry));
                 }
             }
-            match self.next_row() {
+            match self.next_row().filter(|_| left > 0) {
                 Some(next) => row = next,
                 None => {
                     let place = self.rows.size().entries();
@@ -204,7 +238,7 @@ impl<R: Rows> Directory<R> {
         }
         self.fetch(last.row);
         self.write(last, None);
-        self.entries -= 1;
+        self.entries = self.entries.saturating_sub(1);
         if last.place == 0
             && let Some(before) = before
         {
@@ -218,16 +252,23 @@ impl<R: Rows> Directory<R> {
     fn last(&mut self, hash: PageHash) -> (At, Option<Entry>, Option<u32>) {
         let mut row = self.primary(hash);
         let mut before = None;
+        let mut left = self.rows();
         self.fetch(row);
-        while let Some(next) = self.next_row() {
+        while let Some(next) = self.next_row().filter(|_| left > 1) {
+            left -= 1;
             before = Some(row);
             row = next;
             self.fetch(row);
         }
-        let places = 0..self.rows.size().entries();
-        let place = places.rev().find(|&place| self.entry(place).is_some());
+        let mut places = (0..self.rows.size().entries()).rev();
+        let place = places.find(|&place| self.entry(place).is_some());
         let place = place.unwrap_or(0);
         (At { row, place }, self.entry(place), before)
+    }
+
+    /// How many rows there are: no chain is longer.
+    fn rows(&self) -> usize {
+        self.rows.bytes() / self.rows.size().bytes()
     }
 
     fn primary(&self, hash: PageHash) -> u32 {
@@ -237,17 +278,40 @@ impl<R: Rows> Directory<R> {
     fn fetch(&mut self, row: u32) {
         if self.held != Some(row) {
             self.scanned.rows += 1;
-            self.rows.read(row, &mut self.row);
             self.held = Some(row);
+            self.arrived = 0;
+            self.points = self.rows.check_points();
+            // The check before the first entry is what asks for the row.
+            let _ = self.points.next();
         }
     }
 
-    fn bytes_at(&self, place: usize) -> [u8; ENTRY_BYTES] {
+    /// Waits until the entry at `place` of the row that was read last has arrived, and all before it.
+    fn arrive(&mut self, place: usize) {
+        let Some(row) = self.held else {
+            debug_assert!(false, "a row is held while its entries are looked at");
+            return;
+        };
+        let entries = self.rows.size().entries();
+        while self.arrived <= place {
+            let until = match self.points.next() {
+                Some(point) => usize::try_from(point).map_or(entries, |point| point.min(entries)),
+                None => entries,
+            };
+            let places = self.arrived..until.max(self.arrived);
+            let bytes = places.start * ENTRY_BYTES..places.end * ENTRY_BYTES;
+            self.arrived = places.end;
+            self.rows.read(row, places, &mut self.row[bytes]);
+        }
+    }
+
+    fn bytes_at(&mut self, place: usize) -> [u8; ENTRY_BYTES] {
+        self.arrive(place);
         core::array::from_fn(|byte| self.row[place * ENTRY_BYTES + byte])
     }
 
     /// An entry of the row that was read last.
-    fn entry(&self, place: usize) -> Option<Entry> {
+    fn entry(&mut self, place: usize) -> Option<Entry> {
         Entry::from_bytes(&self.bytes_at(place))
     }
 
@@ -267,9 +331,16 @@ impl<R: Rows> Directory<R> {
     }
 
     /// The row that follows the one read last.
-    fn next_row(&self) -> Option<u32> {
-        let half = |place| u32::from(Entry::link_of(&self.bytes_at(place)));
-        (half(0) | half(1) << 16).checked_sub(1)
+    fn next_row(&mut self) -> Option<u32> {
+        let first = [self.bytes_at(0), self.bytes_at(1)];
+        self.next_of([&first[0], &first[1]])
+    }
+
+    /// The row that follows the one with these first entries.
+    fn next_of(&self, first: [&[u8; ENTRY_BYTES]; 2]) -> Option<u32> {
+        let [low, high] = first.map(|entry| u32::from(Entry::link_of(entry)));
+        let next = (low | high << 16).checked_sub(1)?;
+        ((next as usize) < self.rows()).then_some(next)
     }
 
     fn set_next_row(&mut self, row: u32, next: Option<u32>) {

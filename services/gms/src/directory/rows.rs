@@ -1,9 +1,13 @@
 //! The memory that a directory lies in.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt::Debug;
+use core::ops::Range;
 
 use super::entry::ENTRY_BYTES;
+use super::scan::CheckPoints;
 
 /// Entries in a row: how many are fetched at a time (GMS-NP §4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,15 +41,17 @@ impl RowSize {
 
 /// Where the rows of a directory lie. Its size is fixed; a row that is not in use holds zeros.
 ///
-/// A row is read as a whole and written by single entries, as GMS-NP(HM) does by DMA (§3.3). Rows numbered below
+/// A row is read in pieces and written by single entries, as GMS-NP(HM) does by DMA (§3.3, §4.4). Rows numbered below
 /// [`primary`](Self::primary) are always in use.
-pub trait Rows {
+pub trait Rows: Debug + Send {
     /// Entries in a row.
     fn size(&self) -> RowSize;
     /// Rows that a hash may choose: a power of two.
     fn primary(&self) -> u32;
-    /// Reads a row into `buffer`, which is as long as a row.
-    fn read(&self, row: u32, buffer: &mut [u8]);
+    /// When a scan asks for the next piece of its row.
+    fn check_points(&self) -> CheckPoints;
+    /// Reads the entries at these places of a row into `buffer`, which is as long as they are.
+    fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]);
     /// Writes the entry at place `at` of a row.
     fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]);
     /// Takes a row that is not in use, beyond the primary ones; `None` if there is none.
@@ -56,17 +62,57 @@ pub trait Rows {
     fn bytes(&self) -> usize;
 }
 
-/// Rows in memory that this code reaches directly: of the host, or of the NIC for a handler that runs there.
+impl Rows for Box<dyn Rows> {
+    fn size(&self) -> RowSize {
+        (**self).size()
+    }
+
+    fn primary(&self) -> u32 {
+        (**self).primary()
+    }
+
+    fn check_points(&self) -> CheckPoints {
+        (**self).check_points()
+    }
+
+    fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
+        (**self).read(row, places, buffer);
+    }
+
+    fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]) {
+        (**self).write(row, at, entry);
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        (**self).allocate()
+    }
+
+    fn free(&mut self, row: u32) {
+        (**self).free(row);
+    }
+
+    fn bytes(&self) -> usize {
+        (**self).bytes()
+    }
+}
+
+/// What an entry takes the paper's NIC to fetch, and to scan meanwhile, in nanoseconds (GMS-NP §4.4).
+const FETCH_NS: u64 = 250;
+const SCAN_NS: u64 = 1_600;
+
+/// Rows in memory of this process.
 #[derive(Clone, Debug)]
 pub struct PlainRows {
     size: RowSize,
     primary: u32,
+    points: CheckPoints,
     bytes: Vec<u8>,
     unused: Vec<u32>,
 }
 
 impl PlainRows {
-    /// As many rows as `budget_bytes` have room for; one at least. Half of them or more are primary.
+    /// As many rows as `budget_bytes` have room for; one at least. Half of them or more are primary. They are read in place: of the host, for
+    /// code that runs there, or of the NIC, for a handler there.
     #[must_use]
     pub fn new(size: RowSize, budget_bytes: usize) -> Self {
         let rows = (budget_bytes / size.bytes()).clamp(1, 1 << 24);
@@ -76,8 +122,20 @@ impl PlainRows {
         Self {
             size,
             primary: primary as u32,
+            points: CheckPoints::new(1, 1, size.entries() as u64),
             bytes: vec![0; rows * size.bytes()],
             unused: (primary as u32..rows as u32).rev().collect(),
+        }
+    }
+
+    /// The same in memory of the host, for a handler on the NIC, which copies the pieces of a row between the paper's check points into
+    /// memory of its own, as far as its scan gets: after entries 1, 7 and 37. The processor that scans also copies, here: a piece costs what
+    /// it costs, but nothing is copied while it scans.
+    #[must_use]
+    pub fn across_bus(size: RowSize, budget_bytes: usize) -> Self {
+        Self {
+            points: CheckPoints::new(FETCH_NS, SCAN_NS, size.entries() as u64),
+            ..Self::new(size, budget_bytes)
         }
     }
 }
@@ -91,9 +149,13 @@ impl Rows for PlainRows {
         self.primary
     }
 
-    fn read(&self, row: u32, buffer: &mut [u8]) {
-        let bytes = self.size.bytes();
-        buffer.copy_from_slice(&self.bytes[row as usize * bytes..][..bytes]);
+    fn check_points(&self) -> CheckPoints {
+        self.points
+    }
+
+    fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
+        let first = row as usize * self.size.bytes() + places.start * ENTRY_BYTES;
+        buffer.copy_from_slice(&self.bytes[first..][..places.len() * ENTRY_BYTES]);
     }
 
     fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]) {

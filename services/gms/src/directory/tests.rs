@@ -1,11 +1,16 @@
 //! The directory against a map of the standard library.
 
+extern crate std;
+
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+use std::sync::Mutex;
 
 use mapwire_wire::NodeId;
 use proptest::prelude::*;
 
-use super::{Directory, DirectoryFull, Entry, PlainRows, RowSize, Rows};
+use super::{CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, PlainRows, RowSize, Rows};
 use crate::name::{PageHash, PageName};
 
 fn name(page: u64) -> PageName {
@@ -33,6 +38,81 @@ fn operations() -> impl Strategy<Value = Operation> {
         4 => (page, node.clone()).prop_map(|(page, node)| Operation::Remove { page, node }),
         1 => node.prop_map(|node| Operation::RemoveNode { node }),
     ]
+}
+
+#[test]
+fn plain_rows_pass_the_suite() {
+    super::conformance::suite(PlainRows::new);
+    super::conformance::suite(PlainRows::across_bus);
+}
+
+/// Rows across a bus that note the pieces in which they are read.
+#[derive(Debug)]
+struct Fetched {
+    rows: PlainRows,
+    pieces: Mutex<Vec<[usize; 2]>>,
+}
+
+impl Rows for Fetched {
+    fn size(&self) -> RowSize {
+        self.rows.size()
+    }
+
+    fn primary(&self) -> u32 {
+        self.rows.primary()
+    }
+
+    fn check_points(&self) -> CheckPoints {
+        self.rows.check_points()
+    }
+
+    fn read(&self, row: u32, places: Range<usize>, buffer: &mut [u8]) {
+        self.pieces.lock().unwrap().push([places.start, places.end]);
+        self.rows.read(row, places, buffer);
+    }
+
+    fn write(&mut self, row: u32, at: usize, entry: &[u8; ENTRY_BYTES]) {
+        self.rows.write(row, at, entry);
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        self.rows.allocate()
+    }
+
+    fn free(&mut self, row: u32) {
+        self.rows.free(row);
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+}
+
+fn fetched(size: RowSize, bytes: usize) -> Fetched {
+    Fetched {
+        rows: PlainRows::across_bus(size, bytes),
+        pieces: Mutex::default(),
+    }
+}
+
+#[test]
+fn a_scan_fetches_pieces_up_to_its_check_points_and_none_behind_what_it_finds() {
+    let size = RowSize::SixtyFour;
+    let mut directory = Directory::new(fetched(size, 2 * size.bytes()));
+    for page in 0..64 {
+        directory.update(&entry(page, &[1]), PageHash(0)).unwrap();
+    }
+    for (page, expected) in [
+        (0, &[[0, 1]][..]),
+        (1, &[[0, 1], [1, 7]]),
+        (6, &[[0, 1], [1, 7]]),
+        (7, &[[0, 1], [1, 7], [7, 37]]),
+        (40, &[[0, 1], [1, 7], [7, 37], [37, 64]]),
+    ] {
+        directory.rows.pieces.lock().unwrap().clear();
+        assert!(directory.lookup(name(page), PageHash(0)).is_some());
+        assert_eq!(*directory.rows.pieces.lock().unwrap(), expected, "{page}");
+    }
 }
 
 /// Few different rows, so that chains grow long.

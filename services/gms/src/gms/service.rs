@@ -59,6 +59,10 @@ impl Service for Gms {
         self.settle_down(now_ns);
     }
 
+    fn runs_on_host(&self, message: &[u8]) -> bool {
+        self.config.directory_on_host && Message::is_for_directory(message)
+    }
+
     fn has_actions(&self) -> bool {
         !self.out.is_empty()
     }

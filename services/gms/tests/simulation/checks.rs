@@ -76,7 +76,7 @@ impl Cluster {
         let mut named = BTreeMap::<PageName, BTreeSet<(NodeId, u32)>>::new();
         for &node in &members {
             let gms = &self.hosts[usize::from(node.0)].gms;
-            gms.directory().clone().change_all(|entry| {
+            gms.directory().for_each(|entry| {
                 let directory = gms.map().directory_node(entry.name().hash());
                 assert_eq!(directory, Some(node), "{node} keeps what is not its own");
                 let copies = entry.copies().map(|copy| (copy, entry.version()));

@@ -62,6 +62,85 @@ fn a_message_that_no_peer_sends_makes_its_node_count_as_gone() {
     assert!(call(&mut world, at(0, 1), |counter| counter.is_lost()));
 }
 
+/// Three nodes with a counter each: requests to the first wait for its host.
+fn host_counters() -> World {
+    let mut world = World::new(3, 1);
+    for node in 0..3 {
+        let counter = match node {
+            0 => Counter::on_host(),
+            _ => Counter::default(),
+        };
+        let process = ProcessId(0);
+        world.nodes[node]
+            .register(process, COUNTER, Box::new(counter))
+            .unwrap();
+    }
+    world
+}
+
+fn serve_host(world: &mut World) {
+    let process = ProcessId(0);
+    while world.nodes[0].serve_on_host(0, process) {}
+    assert!(!world.nodes[0].has_host_work(process));
+    world.settle();
+}
+
+#[test]
+fn messages_that_run_on_the_host_wait_for_it_and_so_do_those_behind_them() {
+    let mut world = host_counters();
+    let (host, peer) = (at(0, 0), at(1, 0));
+    call(&mut world, host, |counter| counter.add(peer, 7));
+    world.settle();
+    let answers = |world: &mut World, of| call(world, of, |counter| counter.answers().to_vec());
+    assert_eq!(answers(&mut world, host), [0], "an answer does not wait");
+    call(&mut world, peer, |counter| counter.add(host, 1));
+    world.settle();
+    call(&mut world, host, |counter| counter.add(peer, 7));
+    world.settle();
+    assert!(world.nodes[0].has_host_work(ProcessId(0)));
+    assert_eq!(call(&mut world, host, |counter| counter.value()), 0);
+    assert_eq!(
+        answers(&mut world, host),
+        [0],
+        "this one is behind a request"
+    );
+    serve_host(&mut world);
+    assert_eq!(call(&mut world, host, |counter| counter.value()), 1);
+    assert_eq!(answers(&mut world, host), [0, 7]);
+    assert_eq!(answers(&mut world, peer), [0]);
+}
+
+#[test]
+fn a_peer_that_broke_the_rules_in_a_message_for_the_host_counts_as_gone_and_others_do_not() {
+    let mut world = host_counters();
+    let host = at(0, 0);
+    call(&mut world, at(1, 0), |counter| counter.add(host, 1));
+    world.settle();
+    world.send(at(1, 0), host, COUNTER, &[0; 8]);
+    call(&mut world, at(1, 0), |counter| counter.add(host, 1));
+    call(&mut world, at(2, 0), |counter| counter.add(host, 10));
+    world.settle();
+    assert!(!world.nodes[0].is_gone(NodeId(1)));
+    serve_host(&mut world);
+    assert!(world.nodes[0].is_gone(NodeId(1)) && !world.nodes[0].is_gone(NodeId(2)));
+    let value = call(&mut world, host, |counter| counter.value());
+    assert_eq!(value, 11, "nothing behind the broken message counts");
+}
+
+#[test]
+fn what_waits_for_the_host_is_bounded_by_whoever_takes_packets() {
+    let mut world = host_counters();
+    let mut sent = 0;
+    while !world.nodes[0].has_too_much_host_work(ProcessId(0)) {
+        call(&mut world, at(1, 0), |counter| counter.add(at(0, 0), 1));
+        world.settle();
+        sent += 1;
+        assert!(sent < 100_000);
+    }
+    serve_host(&mut world);
+    assert_eq!(call(&mut world, at(0, 0), |counter| counter.value()), sent);
+}
+
 #[test]
 fn what_comes_for_a_service_or_a_process_that_is_not_there_is_dropped() {
     let mut world = counters();

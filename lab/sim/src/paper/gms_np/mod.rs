@@ -36,6 +36,22 @@ pub const PAPER: Paper = Paper {
     run,
 };
 
+/// The tables that measure the directory node: lookups, getpages, remote page faults, and how busy its processors are (Tables 1, 2, 4, 5).
+///
+/// # Errors
+/// As [`run`].
+pub fn directory_tables() -> Result<Vec<super::Table>, MachineError> {
+    let options = Options::default();
+    let tables = Tables {
+        profile: testbed(),
+        row_size: options.row_size,
+        seed: options.seed,
+    };
+    let mut all = tables.all()?;
+    all.retain(|table| ["Table 1", "Table 2", "Table 4", "Table 5"].contains(&table.name));
+    Ok(all)
+}
+
 /// Runs all tables and figures.
 ///
 /// # Errors
