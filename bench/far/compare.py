@@ -152,7 +152,7 @@ class Comparison:
             row["peak_group_bytes"] = place.group.peak_bytes()
             row |= place.used()
             if hasattr(program, "check"):
-                program.check(figures)
+                program.check()
             row |= figures | watch.figures(log_path.read_text(errors="replace"))
             if place.prefix and "far_stored" not in row:
                 raise watch.Failed("the program printed no figures of far memory")
