@@ -36,7 +36,8 @@ def arguments():
     parser.add_argument("--only", default="")
     parser.add_argument("--stores", default="")
     parser.add_argument("--kills", choices=("each", "no"), default="each")
-    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--minutes", type=float, default=24)
     given = parser.parse_args()
     given.only = given.only.split(",") if given.only else list(programs.ALL)
     given.stores = given.stores.split(",") if given.stores else list(stores.NAMES)
@@ -65,9 +66,11 @@ def memory_bytes(name):
 
 
 class Comparison:
-    def __init__(self, given, folder):
+    """All runs of a program. Those that would begin after `ends` are left out."""
+
+    def __init__(self, given, folder, ends):
         self.given, self.folder, self.machine = given, folder, machine()
-        self.mapwire = given.mapwire
+        self.mapwire, self.ends = given.mapwire, ends
 
     def of(self, program):
         """All runs of one program."""
@@ -117,6 +120,8 @@ class Comparison:
     def measure(self, program, store, base, local, kill, row):
         if shutil.disk_usage(self.folder).free < LEAST_DISK or memory_bytes("MemAvailable") < LEAST_RAM:
             raise watch.Failed(f"less than {LEAST_DISK >> 30} GiB of disk or memory are free")
+        if base and time.monotonic() > self.ends:
+            raise limits.Unavailable("--minutes are over")
         files = program.maps_files
         log_path = self.folder / "log"
         with (
@@ -175,11 +180,15 @@ def main():
         sys.exit(f"far: missing: apt-get install {' '.join(missing)}")
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, stop)
-    for name in given.only:
+    ends = time.monotonic() + given.minutes * 60
+    for number, name in enumerate(given.only):
+        # Those that are left share the time that is left.
+        now = time.monotonic()
+        share = now + (ends - now) / (len(given.only) - number)
         # A folder for each, so that its input is gone before the next one's is made.
         with tempfile.TemporaryDirectory(prefix="mapwire-bench-far-", dir=given.folder, ignore_cleanup_errors=True) as folder:
             try:
-                Comparison(given, Path(folder)).of(programs.ALL[name])
+                Comparison(given, Path(folder), share).of(programs.ALL[name])
             except (watch.Failed, OSError) as error:
                 watch.say(f"{name}: {error}")
 

@@ -6,7 +6,8 @@
 #   --only PROGRAM,...                sort, sqlite, numpy, 'numpy, files', redis, 'redis, bgsave', faults
 #   --stores STORE,...                swap, zram, disk, donor, donors; no limit always runs
 #   --kills no                        donors are not killed
-#   --seconds N                       the most that one run may take (300)
+#   --seconds N                       the most that one run may take (150)
+#   --minutes N                       the most that all of them take together (24); what would begin later is left out
 #   --work FOLDER                     where inputs, swap and far files lie: a folder of a disk (/var/tmp)
 #   --built FOLDER                    take mapwire and its library from there, and build nothing
 #
@@ -15,14 +16,14 @@ began=$PWD
 source "$(dirname "$0")/../../scripts/toolchain.sh"
 here=$root/bench/far
 
-usage() { sed -n '2,12s/^# \{0,1\}//p' "$here/run.sh"; }
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$here/run.sh"; }
 NUMPY=2.4.6
 folder= options=() built= work=/var/tmp quick= benches=1
 while (($#)); do
     case $1 in
     --quick) options+=(--quick) quick=--quick ;;
     --only) options+=(--only "${2?--only takes names of programs}") benches=; shift ;;
-    --stores | --kills | --seconds) options+=("$1" "${2?$1 takes a value}"); shift ;;
+    --stores | --kills | --seconds | --minutes) options+=("$1" "${2?$1 takes a value}"); shift ;;
     --work) work=$(cd "$began" && realpath -m "${2?--work takes a folder}"); shift ;;
     --built) built=$(cd "$began" && realpath -m "${2?--built takes a folder}"); shift ;;
     -h | --help) usage; exit 0 ;;

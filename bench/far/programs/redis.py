@@ -16,10 +16,10 @@ class Redis:
     debian = {"redis-server": "redis-server"}
     stores = ("none", "swap", "zram", "disk", "donor", "donors")
     maps_files = False
-    megabytes = 1024
 
     def __init__(self, saves=False):
         self.saves = saves
+        self.megabytes = 256 if saves else 512
         self.name = "redis, bgsave" if saves else "redis"
 
     def prepare(self, folder, megabytes):

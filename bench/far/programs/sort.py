@@ -14,8 +14,7 @@ class Sort:
     debian = {"sort": "coreutils"}
     stores = ("none", "swap", "zram", "disk", "donor", "donors")
     maps_files = False
-    # The lines, and 32 bytes for each.
-    megabytes = 1536
+    megabytes = 192
 
     def prepare(self, folder, megabytes):
         """Lines of 100 bytes: 32 random letters, and one of 64 texts."""
