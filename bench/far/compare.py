@@ -2,13 +2,14 @@
 
 A row has: program, store, killed (which donor died meanwhile; "" for none), size_mib, local_bytes, seconds, ratio (to no limit),
 identical, peak_anonymous_bytes and peak_resident_bytes of the processes, peak_group_bytes (files in the page cache included), figures of
-the program, and far_… of `mapwire far --stats`. A run that failed has `error` in place of seconds.
+the program, and far_… of `mapwire far --stats`. A run that failed has `error` in place of seconds; what it printed lies beside the rows.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import sys
@@ -108,6 +109,7 @@ class Comparison:
             row["error"] = f"left out: {error}"
         except Exception as error:
             row["error"] = str(error) or type(error).__name__
+            self.keep_log(f"{program.name} {store} {killed}")
             if not isinstance(error, (watch.Failed, OSError)):
                 traceback.print_exc()
         row["machine"] = self.machine
@@ -116,6 +118,14 @@ class Comparison:
         said = row.get("error") or f"{row['seconds']:.1f} s, {row['ratio']:.2f}" + ("" if row["identical"] else ", THE RESULT IS ANOTHER ONE")
         watch.say(f"{program.name}, {row['store']}{', killed ' + killed if killed else ''}: {said}")
         return row
+
+    def keep_log(self, name):
+        """What a run that failed has printed lies beside the rows."""
+        place = Path(self.given.rows).with_name("failed-" + re.sub("[^a-z0-9]+", "-", name.strip()) + ".log")
+        try:
+            shutil.copy(self.folder / "log", place)
+        except OSError as error:
+            watch.say(f"{place} cannot be written: {error}")
 
     def measure(self, program, store, base, local, kill, row):
         if shutil.disk_usage(self.folder).free < LEAST_DISK or memory_bytes("MemAvailable") < LEAST_RAM:
