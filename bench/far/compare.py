@@ -95,7 +95,7 @@ class Comparison:
 
     def megabytes(self, program):
         """`SORT_MB` and its like say otherwise."""
-        variable = program.name.upper().replace(", ", "_") + "_MB"
+        variable = program.name.upper().replace(" ", "_") + "_MB"
         size = int(os.environ.get(variable, program.megabytes))
         return max(size // 16, 16) if self.given.quick else size
 

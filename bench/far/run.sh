@@ -3,7 +3,7 @@
 #
 #   bench/far/run.sh FOLDER           all of it; FOLDER gets programs.jsonl, machine.txt and what mapwire bench says of faults
 #   bench/far/run.sh FOLDER --quick   a sixteenth of each size, to see that all of it works
-#   --only PROGRAM,...                sort, sqlite, numpy, 'numpy, files', redis, 'redis, bgsave', faults
+#   --only PROGRAM,...                sort, sqlite, numpy, 'numpy files', redis, 'redis bgsave', faults
 #   --stores STORE,...                swap, zram, disk, donor, donors; no limit always runs
 #   --kills no                        donors are not killed
 #   --seconds N                       the most that one run may take (150)

@@ -15,7 +15,7 @@ class Product:
 
     def __init__(self, of_files=False):
         self.of_files = self.maps_files = of_files
-        self.name = "numpy, files" if of_files else "numpy"
+        self.name = "numpy files" if of_files else "numpy"
         self.stores = ("none", "swap", "zram", "disk") if of_files else ("none", "swap", "zram", "disk", "donor", "donors")
         self.megabytes = 512
 

@@ -20,7 +20,7 @@ class Redis:
     def __init__(self, saves=False):
         self.saves = saves
         self.megabytes = 256 if saves else 512
-        self.name = "redis, bgsave" if saves else "redis"
+        self.name = "redis bgsave" if saves else "redis"
 
     def prepare(self, folder, megabytes):
         self.folder, self.keys = folder, megabytes * 1000
@@ -77,7 +77,7 @@ class Redis:
 
     def _command(self):
         options = {"port": "0", "unixsocket": self.folder / "socket", "dir": self.folder, "save": "", "appendonly": "no"}
-        options |= {"loglevel": "warning", "rdbcompression": "no"}
+        options |= {"loglevel": "warning", "crash-memcheck-enabled": "no", "rdbcompression": "no"}
         return ["redis-server", *(str(word) for name, value in options.items() for word in (f"--{name}", value))]
 
     def _start(self, limited):
