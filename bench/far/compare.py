@@ -1,7 +1,7 @@
 """Runs each program under each store, and writes a JSON row for each run. `run.sh` starts it.
 
 A row has: program, store, killed (which donor died meanwhile; "" for none), size_mib, local_bytes, seconds, ratio (to no limit),
-identical, peak_anonymous_bytes and peak_resident_bytes of the processes, peak_group_bytes (files in the page cache included), figures of
+identical, attempts (more than 1 where the kernel killed the program), peak_anonymous_bytes and peak_resident_bytes of the processes, peak_group_bytes (files in the page cache included), figures of
 the program, and far_… of `mapwire far --stats`. A run that failed has `error` in place of seconds; what it printed lies beside the rows.
 """
 
@@ -26,6 +26,12 @@ import watch
 # What must stay free.
 LEAST_DISK = LEAST_RAM = 4 << 30
 PAGE = 4096
+# Small groups with swap space are killed at times.
+ATTEMPTS = 5
+
+
+class KilledByKernel(watch.Failed):
+    """For want of memory."""
 
 
 def arguments():
@@ -82,14 +88,16 @@ class Comparison:
             return
         # With no limit the peak is what the program needs.
         self.peak = program.needs(size) if hasattr(program, "needs") else base["peak_anonymous_bytes"]
+        if program.maps_files:
+            self.peak = base["peak_resident_bytes"]
         local = max(self.peak // getattr(program, "times_local", 2) // PAGE * PAGE, 4 << 20)
         for store in program.stores[1:]:
             if store not in self.given.stores:
                 continue
             row = self.run(program, store, size, base, local)
             if store in ("donor", "donors") and self.given.kills == "each" and getattr(program, "kills", True):
-                # Half way, as far as one can tell.
-                after = row.get("seconds", 2 * base["seconds"]) / 2
+                # Not quite half way, as far as one can tell.
+                after = row.get("seconds", 2 * base["seconds"]) * 0.4
                 for number in range(2 if store == "donors" else 1):
                     self.run(program, store, size, base, local, (number, after))
 
@@ -104,7 +112,14 @@ class Comparison:
         row = {"bench": "far-programs", "program": program.name, "store": stores.NAMES[store], "killed": killed, "size_mib": size}
         row["local_bytes"] = local or 0
         try:
-            self.measure(program, store, base, local, kill, row)
+            for attempt in range(1, ATTEMPTS + 1):
+                row["attempts"] = attempt
+                try:
+                    self.measure(program, store, base, local, kill, row)
+                    break
+                except KilledByKernel:
+                    if attempt == ATTEMPTS:
+                        raise
         except limits.Unavailable as error:
             row["error"] = f"left out: {error}"
         except Exception as error:
@@ -140,7 +155,7 @@ class Comparison:
         ):
             memory = watch.Memory(place.group)
             memory.start()
-            death = stores.Death(place.donors, *kill) if kill else None
+            death = stores.Death(place, *kill) if kill else None
             try:
                 with watch.Limited(place.group, place.prefix, self.given.seconds, log) as limited:
                     if death:
@@ -152,7 +167,7 @@ class Comparison:
                         if limited.is_late:
                             raise watch.Failed(f"took longer than {self.given.seconds:.0f} s") from error
                         if place.group.killed():
-                            raise watch.Failed("the kernel killed it: it could not bring its memory below the limit") from error
+                            raise KilledByKernel(f"the kernel killed it {ATTEMPTS} times: it could not bring its memory below the limit") from error
                         raise
                     seconds = time.monotonic() - begun
             finally:

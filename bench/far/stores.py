@@ -141,29 +141,35 @@ def _children(process):
 
 
 class Death(threading.Thread):
-    """Kills one donor after a while, and has another one join a second later."""
+    """Kills one donor, once so many seconds are over and it has pages, and has another one join a second later."""
 
-    def __init__(self, donors, number, seconds):
+    def __init__(self, store, number, seconds):
         super().__init__(daemon=True)
-        self.donors, self.number, self.seconds = donors, number, seconds
+        self.store, self.number, self.seconds = store, number, seconds
         self.ended, self.done, self.error = threading.Event(), False, None
 
     def run(self):
         try:
-            if self.ended.wait(self.seconds):
-                return
-            self.donors.kill(self.number)
+            begun = time.monotonic()
+            while not self._is_lent() or time.monotonic() - begun < self.seconds:
+                if self.ended.wait(0.1):
+                    return
+            self.store.donors.kill(self.number)
             self.done = True
             if not self.ended.wait(1):
-                self.donors.add()
+                self.store.donors.add()
         except Exception as error:  # The thread that measures says so.
             self.error = error
+
+    def _is_lent(self):
+        """Whether a process of the group has pages at donors."""
+        for process in self.store.group.processes():
+            command = [self.store.settings.mapwire, "stats", str(process), "--json"]
+            asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+            if any(json.loads(line)["remote_bytes"] for line in asked.stdout.splitlines()):
+                return True
+        return False
 
     def end(self):
         self.ended.set()
         self.join()
-
-
-def pause():
-    """Lets the kernel free what the last run had."""
-    time.sleep(0.2)

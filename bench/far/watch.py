@@ -1,5 +1,6 @@
 """Runs programs and looks at their memory meanwhile."""
 
+import os
 import re
 import subprocess
 import sys
@@ -158,6 +159,13 @@ def cached(path):
     with open(path, "rb", buffering=0) as file:
         while file.read(1 << 22):
             pass
+
+
+def not_cached(path):
+    """Has the page cache hold nothing of a file."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def seconds_of(call):
