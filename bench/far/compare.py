@@ -51,6 +51,14 @@ def arguments():
     for name, known in ((given.only, programs.ALL), (given.stores, stores.NAMES)):
         if wrong := set(name) - set(known):
             parser.error(f"{', '.join(sorted(wrong))}: not one of {', '.join(known)}")
+    given.sizes = {}
+    for name in given.only:
+        variable = name.upper().replace(" ", "_") + "_MB"
+        size = os.environ.get(variable, str(programs.ALL[name].megabytes))
+        if not size.isascii() or not size.isdigit() or int(size) == 0:
+            parser.error(f"{variable}={size}: not a number of megabytes")
+        # Less would be lost in what each program needs besides.
+        given.sizes[name] = max(int(size) // 16, 16) if given.quick else int(size)
     return given
 
 
@@ -80,8 +88,8 @@ class Comparison:
         self.mapwire, self.ends = given.mapwire, ends
 
     def of(self, program):
-        """All runs of one program."""
-        size = self.megabytes(program)
+        """No limit first, which tells what the others are compared with."""
+        size = self.given.sizes[program.name]
         program.prepare(self.folder, size)
         base = self.run(program, "none", size, None)
         if "error" in base:
@@ -100,12 +108,6 @@ class Comparison:
                 after = row.get("seconds", 2 * base["seconds"]) * 0.4
                 for number in range(2 if store == "donors" else 1):
                     self.run(program, store, size, base, local, (number, after))
-
-    def megabytes(self, program):
-        """`SORT_MB` and its like say otherwise."""
-        variable = program.name.upper().replace(" ", "_") + "_MB"
-        size = int(os.environ.get(variable, program.megabytes))
-        return max(size // 16, 16) if self.given.quick else size
 
     def run(self, program, store, size, base, local=None, kill=None):
         killed = f"donor {kill[0] + 1}" if kill else ""
@@ -200,9 +202,11 @@ def stop(number, _frame):
 def main():
     given = arguments()
     if os.geteuid() != 0:
-        sys.exit("far: cgroups and swap space are root's: run it as root")
+        print("far: cgroups and swap space are root's: run it as root", file=sys.stderr)
+        sys.exit(2)
     if missing := missing_packages(given.only):
-        sys.exit(f"far: missing: apt-get install {' '.join(missing)}")
+        print(f"far: missing: apt-get install {' '.join(missing)}", file=sys.stderr)
+        sys.exit(2)
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, stop)
     ends = time.monotonic() + given.minutes * 60

@@ -18,7 +18,7 @@ class Product:
         self.of_files = self.maps_files = of_files
         self.name = "numpy files" if of_files else "numpy"
         self.stores = ("none", "swap", "zram", "disk") if of_files else ("none", "swap", "zram", "disk", "donor", "donors")
-        self.megabytes = 512
+        self.megabytes = 384
 
     def prepare(self, folder, megabytes):
         """Three matrices of so many megabytes in all. Their entries are small whole numbers, so that any order of sums gives the same."""

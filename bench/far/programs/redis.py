@@ -19,7 +19,7 @@ class Redis:
 
     def __init__(self, saves=False):
         self.saves = saves
-        self.megabytes = 256 if saves else 512
+        self.megabytes = 128 if saves else 256
         self.name = "redis bgsave" if saves else "redis"
 
     def prepare(self, folder, megabytes):

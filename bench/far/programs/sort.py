@@ -14,7 +14,7 @@ class Sort:
     debian = {"sort": "coreutils"}
     stores = ("none", "swap", "zram", "disk", "donor", "donors")
     maps_files = False
-    megabytes = 192
+    megabytes = 96
 
     def prepare(self, folder, megabytes):
         """Lines of 100 bytes: 32 random letters, and one of 64 texts."""

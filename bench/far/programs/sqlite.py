@@ -22,7 +22,7 @@ class Sqlite:
     debian = {"sqlite3": "sqlite3"}
     stores = ("none", "swap", "zram", "disk", "donor", "donors")
     maps_files = False
-    megabytes = 512
+    megabytes = 256
 
     def prepare(self, folder, megabytes):
         """A table of rows of 450 bytes."""

@@ -13,7 +13,7 @@ class Touch:
     debian = {"cc": "gcc"}
     stores = ("none", "swap", "zram", "disk", "donor", "donors")
     maps_files = False
-    megabytes = 1024
+    megabytes = 512
     # Times the limit, as in `mapwire bench far-fault`.
     times_local = 4
     # There is nothing to be seen in it of a donor's death that the programs do not show.
