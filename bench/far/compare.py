@@ -44,7 +44,7 @@ def arguments():
     parser.add_argument("--stores", default="")
     parser.add_argument("--kills", choices=("each", "no"), default="each")
     parser.add_argument("--seconds", type=float, default=150)
-    parser.add_argument("--minutes", type=float, default=24)
+    parser.add_argument("--minutes", type=float, default=18)
     given = parser.parse_args()
     given.only = given.only.split(",") if given.only else list(programs.ALL)
     given.stores = given.stores.split(",") if given.stores else list(stores.NAMES)

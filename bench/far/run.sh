@@ -8,7 +8,7 @@
 #   --stores STORE,...                swap, zram, disk, donor, donors; no limit always runs
 #   --kills no                        donors are not killed
 #   --seconds N                       the most that one run may take (150)
-#   --minutes N                       the most that all of them take together (24); what would begin later is left out
+#   --minutes N                       the most that all of them take together (18); what would begin later is left out
 #   --work FOLDER                     where inputs, swap and far files lie: a folder of a disk (/var/tmp)
 #   --built FOLDER                    take mapwire and its library from there, and build nothing
 #
