@@ -58,7 +58,7 @@ def arguments():
         if not size.isascii() or not size.isdigit() or int(size) == 0:
             parser.error(f"{variable}={size}: not a number of megabytes")
         # Less would be lost in what each program needs besides.
-        given.sizes[name] = max(int(size) // 16, 16) if given.quick else int(size)
+        given.sizes[name] = max(int(size) // 16, 8) if given.quick else int(size)
     return given
 
 
