@@ -2,9 +2,10 @@
 .POSIX:
 PREFIX = /usr/local
 SECONDS = 60
+ROWS = bench/far/target/rows
 BUILD = yes
 
-.PHONY: all build demo test check sanitize setup install uninstall fmt lint bench bench-peers fuzz doc clean help
+.PHONY: all build demo test check sanitize setup install uninstall fmt lint bench bench-peers bench-far fuzz doc clean help
 
 all: build
 
@@ -21,6 +22,7 @@ help:
 	@echo 'make lint               check format and lints'
 	@echo 'make bench              run every bench; make bench NAME=lookup runs one'
 	@echo 'make bench-peers        mapwire beside UCX, Open MPI and iceoryx2, turn by turn'
+	@echo 'make bench-far          far memory beside swap space, on real programs (as root); ROWS=DIR gets the rows'
 	@echo 'make fuzz SECONDS=60    fuzz the parsers and the engines, so long for each target'
 	@echo 'make doc                the documentation of the Rust interface, in target/doc'
 	@echo 'make clean              remove what was built'
@@ -63,6 +65,9 @@ bench:
 bench-peers:
 	@bench/peers/run.sh
 
+bench-far:
+	@bench/far/run.sh '$(ROWS)'
+
 fuzz:
 	scripts/with-rust fuzz/run.sh $(SECONDS)
 
@@ -71,4 +76,4 @@ doc:
 
 clean:
 	scripts/with-rust cargo clean
-	rm -rf fuzz/target fuzz/corpus fuzz/artifacts bench/peers/target
+	rm -rf fuzz/target fuzz/corpus fuzz/artifacts bench/peers/target bench/far/target
