@@ -21,6 +21,9 @@ const AT_ONCE: usize = 8;
 /// How long a wait looks for outcomes before it looks whether the donors are alive.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long to wait where too many requests are under way.
+const BUSY: Duration = Duration::from_micros(200);
+
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
@@ -299,27 +302,42 @@ impl Session {
         let count = pages.len();
         let mut came = Vec::with_capacity(count);
         let mut rest = pages;
+        let mut since = None;
         while !rest.is_empty() {
             let patience = rest.iter().map(|page| page.patience);
             let patience = patience.collect::<Option<Vec<_>>>();
             let patience = patience.and_then(|all| all.into_iter().max());
-            let frames = self.take_frames(FRAMES, rest.len(), patience);
-            let (now, later) = rest.split_at_mut(frames.len());
-            rest = later;
+            let since = *since.get_or_insert_with(Instant::now);
+            let mut frames = self.take_frames(FRAMES, rest.len(), patience);
             let begun = self.memory.call(|gms, now_ns| {
-                let pages = frames.iter().zip(&*now);
-                let begun = pages.map(|(&frame, page)| {
+                let mut begun = Vec::with_capacity(frames.len());
+                for (&frame, page) in frames.iter().zip(&*rest) {
                     let get = GetPage {
                         name: page.name,
                         frame,
                         tag: u64::from(frame),
                         keep: !page.takes,
                     };
-                    gms.get(now_ns, get).is_ok()
-                });
-                begun.collect::<Vec<bool>>()
+                    match gms.get(now_ns, get) {
+                        // Other requests are under way, such as discards: that is no answer.
+                        Err(mapwire_gms::Error::Busy { .. }) => break,
+                        asked => begun.push(asked.is_ok()),
+                    }
+                }
+                begun
             });
             let begun = begun.unwrap_or_else(|_| vec![false; frames.len()]);
+            self.free(frames.split_off(begun.len()));
+            let is_refused = begun.is_empty();
+            if is_refused && !patience.is_some_and(|patience| since.elapsed() >= patience) {
+                let _ = self.memory.wait(BUSY, |gms| {
+                    self.note(gms);
+                    None::<()>
+                });
+                continue;
+            }
+            let (now, later) = rest.split_at_mut(frames.len());
+            rest = later;
             let both = frames.iter().zip(&begun);
             let waits: Vec<u32> = both
                 .filter_map(|(&frame, &begun)| begun.then_some(frame))
@@ -359,12 +377,14 @@ impl Session {
         self.uses()[FRAMES as usize..].contains(&Use::Abandoned)
     }
 
-    /// Tells that a page up to a version is wanted no more. False: too much is under way, try again later.
+    /// Tells that a page up to a version is wanted no more. False: too much is under way, try again later. Pages that are asked for have half
+    /// of all requests to themselves.
     pub(super) fn discard(&self, name: PageName, version: u32) -> bool {
         let told = self.memory.call(|gms, now_ns| {
             self.note(gms);
-            gms.discard(now_ns, name, version)
+            let is_busy = gms.requests() >= usize::from(REQUESTS / 2);
+            (!is_busy).then(|| gms.discard(now_ns, name, version))
         });
-        !matches!(told, Ok(Err(mapwire_gms::Error::Busy { .. })))
+        !matches!(told, Ok(None | Some(Err(mapwire_gms::Error::Busy { .. }))))
     }
 }

@@ -271,7 +271,7 @@ messages! {
     7 Insert { frame stamp version moved_from hash name };
     8 Listed { frame stamp listing };
     9 Remove { hash name };
-    10 Spare { frame stamp hash name };
+    10 Spare { frame stamp on_disk hash name };
     11 Spared { frame stamp is_spared };
     12 Drop { below hash name };
     13 Want;

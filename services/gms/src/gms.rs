@@ -48,6 +48,7 @@ struct Spare {
     from: NodeId,
     frame: u32,
     stamp: u32,
+    on_disk: bool,
     hash: PageHash,
     name: PageName,
 }
@@ -182,6 +183,12 @@ impl Gms {
         &self.directory
     }
 
+    /// Getpages and discardpages that are under way.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
     /// The pages that it stores for others, their versions and frames, by name.
     pub fn pages(&self) -> impl Iterator<Item = (PageName, u32, u32)> + '_ {
         let version = |frame| {
@@ -304,6 +311,7 @@ impl Gms {
             Message::Spare {
                 frame,
                 stamp,
+                on_disk,
                 hash,
                 name,
             } => {
@@ -311,6 +319,7 @@ impl Gms {
                     from,
                     frame,
                     stamp,
+                    on_disk,
                     hash,
                     name,
                 });

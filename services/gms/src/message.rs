@@ -241,10 +241,12 @@ pub enum Message {
     },
     /// Storing → directory node: the sender has no copy any more.
     Remove { hash: PageHash, name: PageName },
-    /// Storing → directory node: may the sender drop its copy, because there is another?
+    /// Storing → directory node: may the sender drop its copy? One that is not listed may go, and one of which there is another, if the
+    /// page is on permanent storage: else whoever put it counts on all its copies.
     Spare {
         frame: u32,
         stamp: u32,
+        on_disk: bool,
         hash: PageHash,
         name: PageName,
     },

@@ -229,13 +229,21 @@ impl Gms {
         let spared = Message::Spared {
             frame: spare.frame,
             stamp: spare.stamp,
-            is_spared: self.spares(spare.from, spare.hash, spare.name),
+            is_spared: self.spares(spare),
         };
         self.out.send(spare.from, spared);
     }
 
-    /// Whether a storing node may drop its copy, because there is another, or because it is not listed. It is not listed any more then.
-    fn spares(&mut self, from: NodeId, hash: PageHash, name: PageName) -> bool {
+    /// Whether a storing node may drop its copy: because it is not listed, or there is another of a page that is on permanent storage. It is
+    /// not listed any more then.
+    fn spares(&mut self, spare: &Spare) -> bool {
+        let &Spare {
+            from,
+            hash,
+            name,
+            on_disk,
+            ..
+        } = spare;
         if self.view.map().directory_node(hash) != Some(self.me()) || !self.view.is_peer(from) {
             return false;
         }
@@ -243,11 +251,12 @@ impl Gms {
         let Some(mut entry) = self.directory.lookup(name, hash) else {
             return true;
         };
-        let is_last = entry.copies().eq([from]);
-        if !is_last && entry.remove(from) {
+        let is_listed = entry.copies().any(|copy| copy == from);
+        let stays = is_listed && (!on_disk || entry.copies().eq([from]));
+        if !stays && entry.remove(from) {
             self.write(&entry, hash);
         }
-        !is_last
+        !stays
     }
 
     /// Forgets what a node has reported in these buckets.

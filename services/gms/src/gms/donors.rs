@@ -88,7 +88,7 @@ impl Gms {
         self.take_out(frame, true);
     }
 
-    /// Asks the directory node whether a copy may be dropped: because there is another, or because it is not listed any more.
+    /// Asks the directory node whether a copy may be dropped.
     fn ask_about(&mut self, frame: u32, why: Eviction) {
         let Some(resident) = self.pool.resident_mut(frame) else {
             return;
@@ -100,6 +100,7 @@ impl Gms {
             let spare = Message::Spare {
                 frame,
                 stamp,
+                on_disk: page.on_disk,
                 hash: page.hash,
                 name: page.name,
             };
