@@ -19,6 +19,8 @@ const MEETING: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_millis(50);
 /// How long pages have to find other donors at the end.
 const LEAVING: Duration = Duration::from_secs(3);
+/// How long it is waited for the next page to go, where there are to be fewer.
+const STUCK: Duration = Duration::from_secs(5);
 
 /// What `mapwire serve` orders: lines of a number of pages, and whether more may be asked for.
 #[derive(Debug, Default)]
@@ -34,6 +36,28 @@ impl Orders {
         self.may_grow.store(may_grow == "1", Ordering::Relaxed);
         self.pages.store(pages.parse().ok()?, Ordering::Release);
         Some(())
+    }
+}
+
+/// Whether pages that are to go do not: they are nowhere but here and at one other donor, and no third takes them.
+#[derive(Debug, Default)]
+struct Shrinking {
+    /// The fewest pages that have served since, and since when.
+    least: Option<(u32, Instant)>,
+}
+
+impl Shrinking {
+    fn is_stuck(&mut self, serving: u32, pages: u32, now: Instant) -> bool {
+        let (least, since) = match self.least {
+            _ if serving <= pages => {
+                self.least = None;
+                return false;
+            }
+            Some((least, since)) if serving >= least => (least, since),
+            _ => (serving, now),
+        };
+        self.least = Some((least, since));
+        now.saturating_duration_since(since) >= STUCK
     }
 }
 
@@ -78,8 +102,9 @@ pub(crate) fn command(args: &LendArgs) -> ExitCode {
 fn lend(mut donation: Donation, orders: &Orders) -> Result<(), mapwire::Error> {
     let mut asked_at = None;
     let mut leaves_at: Option<Instant> = None;
+    let mut shrinking = Shrinking::default();
     loop {
-        let are_over = orders.are_over.load(Ordering::Acquire);
+        let are_over = orders.are_over.load(Ordering::Acquire) || leaves_at.is_some();
         if are_over && leaves_at.is_none() {
             leaves_at = Some(Instant::now() + LEAVING);
         }
@@ -98,6 +123,10 @@ fn lend(mut donation: Donation, orders: &Orders) -> Result<(), mapwire::Error> {
             asked_at = Some(pages);
             stdio::note(writeln!(io::stdout(), "more").and_then(|()| io::stdout().flush()));
         }
+        if !are_over && shrinking.is_stuck(standing.serving, pages, Instant::now()) {
+            // The host needs its memory. The program brings what it has there to its disk when a donor leaves.
+            leaves_at = Some(Instant::now() + LEAVING);
+        }
         let is_late = leaves_at.is_some_and(|at| Instant::now() >= at);
         if standing.is_over || is_late || are_over && standing.serving == 0 {
             // Its importers are gone or know: giving the memory up page by page would take long.
@@ -110,6 +139,20 @@ fn lend(mut donation: Donation, orders: &Orders) -> Result<(), mapwire::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_that_are_to_go_are_stuck_once_none_has_gone_for_a_while() {
+        let mut shrinking = Shrinking::default();
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert!(!shrinking.is_stuck(100, 100, at(0)));
+        assert!(!shrinking.is_stuck(100, 50, at(1)));
+        assert!(!shrinking.is_stuck(90, 50, at(5)));
+        assert!(!shrinking.is_stuck(95, 50, at(9)));
+        assert!(shrinking.is_stuck(90, 50, at(10)));
+        assert!(!shrinking.is_stuck(50, 50, at(11)));
+        assert!(!shrinking.is_stuck(60, 50, at(20)));
+    }
 
     #[test]
     fn orders_are_a_number_of_pages_and_whether_there_may_be_more() {
