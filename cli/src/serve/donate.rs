@@ -20,6 +20,7 @@ use mapwire_settings::DIRECTORY;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::host::{Idleness, Memory};
+use crate::stdio;
 use books::Books;
 
 /// How often it is looked whether somebody asks.
@@ -56,7 +57,7 @@ struct Lender {
 
 impl Donor {
     /// What is said when it begins.
-    pub(super) fn begun(&self) -> String {
+    fn begun(&self) -> String {
         let (bytes, store) = (self.pages * PAGE_BYTES as u64, &self.store);
         if self.json {
             let row = serde_json::json!({ "event": "donating", "bytes": bytes, "names": store.to_string() });
@@ -80,6 +81,8 @@ impl Donor {
     pub(super) fn run(&self, stop: BorrowedFd<'_>) -> Result<(), LaunchError> {
         let shared = SharedSecret::read(&self.secret_file)?;
         let mut offer = Offer::begin(&self.store, &shared, self.pages)?;
+        // Whoever reads this finds the donor.
+        stdio::note(writeln!(io::stdout(), "{}", self.begun()).and_then(|()| io::stdout().flush()));
         let (says, heard) = mpsc::channel();
         let mut lenders: HashMap<JobName, Lender> = HashMap::new();
         let mut books = Books::new(self.pages);

@@ -87,8 +87,6 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
         })
     };
     if let Some(donor) = elsewhere.and_then(&donor) {
-        println!("{}", donor.begun());
-        stdio::note(io::stdout().flush());
         return match donor.run(stop.as_fd()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
@@ -161,8 +159,6 @@ fn serve_both(
         Ok(pair) => pair,
         Err(error) => return (Err(error), Ok(())),
     };
-    println!("{}", donor.begun());
-    stdio::note(io::stdout().flush());
     std::thread::scope(|scope| {
         let donates = scope.spawn(move || {
             let outcome = donor.run(stop.as_fd());

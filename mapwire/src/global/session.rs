@@ -329,7 +329,7 @@ impl Session {
             let begun = begun.unwrap_or_else(|_| vec![false; frames.len()]);
             self.free(frames.split_off(begun.len()));
             let is_refused = begun.is_empty();
-            if is_refused && !patience.is_some_and(|patience| since.elapsed() >= patience) {
+            if is_refused && patience.is_none_or(|patience| since.elapsed() < patience) {
                 let _ = self.memory.wait(BUSY, |gms| {
                     self.note(gms);
                     None::<()>

@@ -158,8 +158,8 @@ fn two_copies_of_a_page_stay_two_where_frames_run_short_and_where_a_node_serves_
     nodes[1].donate(now_ns, 0).unwrap();
     for _ in 0..40 {
         now_ns += second;
-        for node in 0..usize::from(NODES) {
-            nodes[node].handle_time(now_ns);
+        for gms in &mut nodes {
+            gms.handle_time(now_ns);
         }
         deliver(&mut nodes, now_ns);
         check(&mut nodes, &mut stored, 4);
