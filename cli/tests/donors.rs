@@ -84,6 +84,49 @@ fn with_two_copies_each_donor_may_be_killed_in_turn() {
 }
 
 #[test]
+fn donors_of_this_host_that_are_killed_at_once_lose_nothing_with_two_copies_either() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let first = Donor::first(&place, "64M");
+    let second = Donor::beside(&place, &first, "64M");
+    let program = start(&place, &first.store, "2");
+    let donors = [&first, &second];
+    eventually("both lend", || {
+        donors.iter().all(|donor| donor.lender().is_some())
+    });
+    let_it_run(&place, 4);
+    donors.iter().for_each(|donor| donor.kill_lender());
+    let_it_run(&place, 8);
+    finish(&place, program);
+}
+
+#[test]
+fn a_program_that_is_stopped_for_longer_than_its_lease_keeps_its_pages() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let first = Donor::first(&place, "64M");
+    let second = Donor::beside(&place, &first, "64M");
+    let program = start(&place, &first.store, "2");
+    let donors = [&first, &second];
+    eventually("both lend", || {
+        donors.iter().all(|donor| donor.lender().is_some())
+    });
+    let_it_run(&place, 4);
+    let lenders = donors.map(Donor::lender);
+    program.signal(Signal::STOP);
+    eventually("donors take the program for dead", || {
+        (0..2).all(|at| donors[at].lender() != lenders[at])
+    });
+    program.signal(Signal::CONT);
+    let_it_run(&place, 8);
+    finish(&place, program);
+}
+
+#[test]
 fn what_a_donor_changed_is_not_believed_and_comes_from_the_disk_or_the_other_donor() {
     for copies in ["1", "2"] {
         let place = Place::new();

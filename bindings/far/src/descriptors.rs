@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use libc::{CLOSE_RANGE_CLOEXEC, EBADF, EBUSY, EINVAL};
+use libc::{CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, EBADF, EBUSY, EINVAL};
 use mapwire_host::descriptors::{first_of_ours, forget, is_ours};
 
 use crate::maps::refuse;
@@ -44,6 +44,8 @@ pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 /// As it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // The threads of the library need the same descriptors as the program.
+    let flags = flags & !(CLOSE_RANGE_UNSHARE as c_int);
     // SAFETY: by the caller's promise.
     let by_kernel = |first: c_uint, last: c_uint| unsafe {
         libc::syscall(libc::SYS_close_range, first, last, flags) as c_int

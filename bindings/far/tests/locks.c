@@ -68,6 +68,12 @@ int main(void) {
     CHECK(status("VmLck:") < 1024 && status("RssAnon:") < 8 * 1024);
     CHECK(madvise(memory, MIB, MADV_DONTNEED) == -1 && errno == EINVAL && memory[0] == 1);
 
+    /* Pages around those that are locked keep what they hold. */
+    for (size_t at = 3 * MIB; at < 7 * MIB; at += 512 * KIB) CHECK(mlock(memory + at + 20480, 8192) == 0);
+    press(others, 8 * MIB, 4);
+    for (size_t at = 0; at < 8 * MIB; at++) CHECK(memory[at] == 1);
+    CHECK(munlock(memory + 3 * MIB, 4 * MIB) == 0);
+
     /* A child locks nothing. */
     pid_t child = fork();
     if (child == 0) {

@@ -1,6 +1,6 @@
 //! What donors and the disk have of a process's pages.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -24,6 +24,9 @@ const TELLING: Duration = Duration::from_millis(250);
 /// How long donors are offered nothing that had no room.
 const FULL: Duration = Duration::from_secs(1);
 
+/// How long a fork takes at most from the seal on; the next store says that it is over.
+const FORK: Duration = Duration::from_secs(10);
+
 /// How long a page is waited for that the disk has as well.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -43,8 +46,8 @@ pub(super) struct Copies {
     next_version: AtomicU32,
     /// Whoever changes what the disk or donors have of a page reads; the thread that brings pages to the disk writes.
     changing: RwLock<()>,
-    /// A fork is under way: the disk is left as it is. In the child it stays so.
-    is_sealed: AtomicBool,
+    /// Until then a fork may be under way, and the disk is left as it is.
+    sealed_until_ns: AtomicU64,
     process: u32,
     discards: Mutex<VecDeque<(PageName, u32)>>,
     slow_until_ns: AtomicU64,
@@ -88,7 +91,7 @@ impl Copies {
             regions: RwLock::default(),
             next_version: AtomicU32::new(1),
             changing: RwLock::default(),
-            is_sealed: AtomicBool::new(false),
+            sealed_until_ns: AtomicU64::new(0),
             process: std::process::id(),
             discards: Mutex::default(),
             slow_until_ns: AtomicU64::new(0),
@@ -110,19 +113,25 @@ impl Copies {
         regions.get(region as usize)?.clone()
     }
 
+    /// For changes of what the disk has: no fork is under way.
     pub(super) fn changes(&self) -> RwLockReadGuard<'_, ()> {
-        self.is_sealed.store(false, Ordering::Relaxed);
+        self.sealed_until_ns.store(0, Ordering::Relaxed);
+        self.looks()
+    }
+
+    /// For a fault, which the thread that forks may have as well.
+    pub(super) fn looks(&self) -> RwLockReadGuard<'_, ()> {
         self.changing.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a fork may be under way, for which the disk is left as it is.
+    fn is_sealed(&self) -> bool {
+        now_ns() < self.sealed_until_ns.load(Ordering::Relaxed)
     }
 
     /// Whether this is a forked child, which has no node.
     pub(super) fn is_in_child(&self) -> bool {
-        let is_sealed = self.is_sealed.load(Ordering::Relaxed);
-        let is_in_child = is_sealed && std::process::id() != self.process;
-        if is_sealed && !is_in_child {
-            self.is_sealed.store(false, Ordering::Relaxed);
-        }
-        is_in_child
+        std::process::id() != self.process
     }
 
     fn discards(&self) -> MutexGuard<'_, VecDeque<(PageName, u32)>> {
@@ -144,12 +153,19 @@ impl Copies {
         self.slow_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// No donor is left, and nothing that they had. The session, which others may still use.
+    /// No donor is left, and nothing that they had, but for what can be salvaged. The session, which others may still use. `None` if there is
+    /// none, or a fork is under way.
     pub(super) fn forget_donors(&self) -> Option<Arc<Meeting>> {
         let _alone = self
             .changing
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        if self.is_sealed() {
+            return None;
+        }
+        if let Some(meeting) = self.session() {
+            self.salvage_all(&meeting);
+        }
         let session = self.session.write();
         let old = session.unwrap_or_else(PoisonError::into_inner).take();
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
@@ -212,7 +228,7 @@ impl Copies {
             .changing
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if self.is_sealed.load(Ordering::Relaxed) {
+        if self.is_sealed() {
             return Some(false);
         }
         let still = pages.iter().filter_map(|&page| {
@@ -240,28 +256,56 @@ impl Copies {
         }
         let mut is_whole = true;
         for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
-            if !came {
-                if is_over {
-                    // It is nowhere: what the program still has in RAM is stored again.
-                    versions.lose(id.page);
-                }
-                continue;
-            }
-            match self.disk.store(&[OutgoingPage { id: *id, bytes }]) {
-                Ok(()) => {
-                    let is_on_disk = true;
-                    versions.set(
-                        id.page,
-                        Known {
-                            is_on_disk,
-                            ..*known
-                        },
-                    );
-                }
-                Err(_) => is_whole = false,
+            if came {
+                is_whole &= self.write(versions, *id, *known, bytes);
+            } else if is_over && !self.salvage(meeting, versions, *id, *known) {
+                // It is nowhere: what the program still has in RAM is stored again.
+                versions.lose(id.page);
             }
         }
         is_over.then_some(is_whole)
+    }
+
+    /// Writes a page to the disk that only donors had.
+    fn write(&self, versions: &Versions, id: PageId, known: Known, bytes: &[u8]) -> bool {
+        let is_written = self.disk.store(&[OutgoingPage { id, bytes }]).is_ok();
+        if is_written {
+            let is_on_disk = true;
+            versions.set(
+                id.page,
+                Known {
+                    is_on_disk,
+                    ..known
+                },
+            );
+        }
+        is_written
+    }
+
+    /// Brings a page to the disk from the memory of a donor of this host, which is mapped here also when the donor is dead. If it is another
+    /// page by now, its checksum will say so.
+    fn salvage(&self, meeting: &Meeting, versions: &Versions, id: PageId, known: Known) -> bool {
+        let mut page = Pages::new(1);
+        let loaded = page.iter_mut().next().is_some_and(|bytes| {
+            let place = known.place;
+            place.is_some_and(|place| meeting.session.load(place, bytes))
+        });
+        let mut pages = page.iter();
+        loaded
+            && pages
+                .next()
+                .is_some_and(|bytes| self.write(versions, id, known, bytes))
+    }
+
+    /// As [`salvage`](Self::salvage), all that only donors had.
+    fn salvage_all(&self, meeting: &Meeting) {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        for (region, versions) in (0_u32..).zip(&*regions) {
+            let Some(versions) = versions else { continue };
+            for (page, known) in versions.all().filter(|(_, known)| !known.is_on_disk) {
+                self.salvage(meeting, versions, PageId { region, page }, known);
+            }
+        }
     }
 
     /// Puts pages at so many donors, and does something else `meanwhile`; which of them are at as many. With one, the disk must have them as
@@ -472,7 +516,8 @@ impl Copies {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         self.disk.seal()?;
-        self.is_sealed.store(true, Ordering::Relaxed);
+        let until_ns = now_ns() + FORK.as_nanos() as u64;
+        self.sealed_until_ns.store(until_ns, Ordering::Relaxed);
         Ok(())
     }
 }

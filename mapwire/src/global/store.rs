@@ -143,12 +143,16 @@ impl BackingStore for DonorStore {
     fn fetch_other(&self, page: &mut IncomingPage<'_>, attempt: u32) -> Result<(), StoreError> {
         let copies = &self.copies;
         copies.note_missed();
-        let _changes = copies.changes();
+        let _looks = copies.looks();
         let Some(versions) = copies.versions(page.id.region) else {
             return Err(StoreError::Corrupt(page.id));
         };
         let Some(known) = versions.get(page.id.page) else {
-            return Err(StoreError::Corrupt(page.id));
+            // Donors have been forgotten meanwhile.
+            return match attempt < 2 && !versions.is_lost(page.id.page) {
+                true => copies.disk().fetch(std::slice::from_mut(page)),
+                false => Err(StoreError::Corrupt(page.id)),
+            };
         };
         if known.place.is_some() {
             // A donor may have moved it since.

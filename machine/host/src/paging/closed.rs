@@ -46,7 +46,12 @@ impl Core {
         match outcome.and_then(|()| frames::drop_pages(address, bytes)) {
             Ok(()) => (bytes, Ok(())),
             Err(errno) => {
-                // Closed to loads too, or not of one mapping.
+                // Closed to loads too, or not of one mapping: what was dropped before the end of the first comes back. A page that is
+                // still there stays as it is.
+                for page in (0..copied).step_by(PAGE_BYTES) {
+                    let (to, from) = (address + page, memory + page);
+                    let _ = uffd_paging::copy(&self.uffd, to, from, PAGE_BYTES, false);
+                }
                 if copied > 0 {
                     let _ = frames::drop_pages(memory, copied);
                 }
