@@ -97,7 +97,11 @@ pub(crate) fn directory(plan: Plan, report: &mut Report) -> Result<(), BenchErro
         };
         job.run(plan, report.is_json())?;
     }
-    print(&paper::directory_tables(report.is_json())?)
+    // As rows they are those of `mapwire sim paper gms-np --json`.
+    match report.is_json() {
+        true => Ok(()),
+        false => print(&paper::directory_tables()?),
+    }
 }
 
 /// The processors of the owner's host and of everything else; the same where there is one.

@@ -67,20 +67,17 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The published figures of the directory node, and those of the simulated testbed, as text or as JSON lines.
+/// The published figures of the directory node, and those of the simulated testbed, as text.
 ///
 /// # Errors
 /// The machine cannot be run.
-pub(crate) fn directory_tables(json: bool) -> Result<String, SimError> {
+pub(crate) fn directory_tables() -> Result<String, SimError> {
     let report = Report {
         profiles: Vec::new(),
         tables: gms_np::directory_tables()?,
         figures: Vec::new(),
     };
-    Ok(match json {
-        true => in_json(gms_np::PAPER.name, &report),
-        false => text::report(&gms_np::PAPER, &report, known_columns()),
-    })
+    Ok(text::report(&gms_np::PAPER, &report, known_columns()))
 }
 
 fn in_json(paper: &str, report: &Report) -> String {
