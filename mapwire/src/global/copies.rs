@@ -113,13 +113,13 @@ impl Copies {
         regions.get(region as usize)?.clone()
     }
 
-    /// For changes of what the disk has: no fork is under way.
+    /// For changes of what the disk has, which no thread makes during a fork: the seal ends.
     pub(super) fn changes(&self) -> RwLockReadGuard<'_, ()> {
         self.sealed_until_ns.store(0, Ordering::Relaxed);
         self.looks()
     }
 
-    /// For a fault, which the thread that forks may have as well.
+    /// For a fault. The seal stays, as the thread that forks may fault, too.
     pub(super) fn looks(&self) -> RwLockReadGuard<'_, ()> {
         self.changing.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,19 +282,25 @@ impl Copies {
         is_written
     }
 
-    /// Brings a page to the disk from the memory of a donor of this host, which is mapped here also when the donor is dead. If it is another
-    /// page by now, its checksum will say so.
+    /// Brings a page to the disk from the memory of a donor of this host, which stays mapped when the donor dies. The bytes may be another
+    /// page's by now: the checksum tells when the page is fetched, and a copy in RAM is stored again.
     fn salvage(&self, meeting: &Meeting, versions: &Versions, id: PageId, known: Known) -> bool {
         let mut page = Pages::new(1);
-        let loaded = page.iter_mut().next().is_some_and(|bytes| {
-            let place = known.place;
-            place.is_some_and(|place| meeting.session.load(place, bytes))
-        });
-        let mut pages = page.iter();
-        loaded
-            && pages
+        let is_loaded = known.place.is_some_and(|place| {
+            let mut pages = page.iter_mut();
+            pages
                 .next()
-                .is_some_and(|bytes| self.write(versions, id, known, bytes))
+                .is_some_and(|bytes| meeting.session.load(place, bytes))
+        });
+        let mut bytes = page.iter().take(usize::from(is_loaded));
+        let is_written = bytes.next().is_some_and(|bytes| {
+            let stored = self.disk.store(&[OutgoingPage { id, bytes }]);
+            stored.is_ok()
+        });
+        if is_written {
+            versions.salvage(id.page);
+        }
+        is_written
     }
 
     /// As [`salvage`](Self::salvage), all that only donors had.

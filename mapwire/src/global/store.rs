@@ -189,7 +189,7 @@ impl BackingStore for DonorStore {
 
     fn holds(&self, id: PageId) -> bool {
         let versions = self.copies.versions(id.region);
-        versions.is_none_or(|versions| !versions.is_lost(id.page))
+        versions.is_none_or(|versions| versions.is_kept(id.page))
     }
 
     fn wants(&self, id: PageId) -> bool {

@@ -15,6 +15,9 @@ const ON_DISK: u64 = 1 << 31;
 /// Only donors had the page, and they have it no more.
 const LOST: u64 = ON_DISK;
 
+/// Donors have the page no more, and the disk has what lay where it was: the page, or another one.
+const SALVAGED: u64 = ON_DISK | 1 << PLACE;
+
 /// The version of a word.
 const VERSION: u64 = ON_DISK - 1;
 
@@ -78,6 +81,21 @@ impl Versions {
     pub(super) fn is_lost(&self, page: u64) -> bool {
         let word = self.word(page);
         word.is_some_and(|word| word.load(Ordering::Acquire) == LOST)
+    }
+
+    /// Whether the page can be had, for sure.
+    pub(super) fn is_kept(&self, page: u64) -> bool {
+        let word = self.word(page).map(|word| word.load(Ordering::Acquire));
+        !matches!(word, Some(LOST | SALVAGED))
+    }
+
+    /// Donors have a page no more, and the disk has what was read in its place.
+    pub(super) fn salvage(&self, page: u64) {
+        if let Some(word) = self.word(page)
+            && known(word.swap(SALVAGED, Ordering::AcqRel)).is_some()
+        {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Donors have a page no more: what the disk has, if that is the same version, or nothing.
@@ -252,5 +270,16 @@ mod tests {
         assert!(versions.is_lost(7) && !versions.is_lost(8));
         assert_eq!(versions.take(7), None);
         assert!(!versions.is_lost(7));
+        versions.set(9, two);
+        assert!(versions.is_kept(9));
+        versions.salvage(9);
+        assert!(!versions.is_kept(9) && !versions.is_lost(9) && versions.holds(9));
+        versions.clear();
+        assert_eq!(
+            (versions.get(9), versions.is_lost(9), len()),
+            (None, false, 0)
+        );
+        assert_eq!(versions.take(9), None);
+        assert!(versions.is_kept(9) && !versions.holds(9));
     }
 }
