@@ -13,6 +13,22 @@ use lending::{Donor, PAGES, can_start, far_args, finish, let_it_run, rounds, sta
 use namespaces::Hosts;
 use rustix::process::Signal;
 
+fn both_lend(donors: &[Donor; 2]) {
+    eventually("both lend", || {
+        donors.iter().all(|donor| donor.lender().is_some())
+    });
+}
+
+/// Two donors, and a program for which both lend.
+fn start_with_two(place: &Place, copies: &str) -> ([Donor; 2], Running) {
+    let first = Donor::first(place, "64M");
+    let second = Donor::beside(place, &first, "64M");
+    let program = start(place, &first.store, copies);
+    let donors = [first, second];
+    both_lend(&donors);
+    (donors, program)
+}
+
 #[test]
 fn a_donor_that_is_killed_loses_nothing_and_another_takes_its_place() {
     let place = Place::new();
@@ -46,11 +62,9 @@ fn when_all_donors_are_killed_at_once_the_disk_has_everything() {
     let first = Donor::first(&place, "64M");
     let second = Donor::beside(&place, &first, "64M");
     let program = start(&place, &first.store, "1");
-    let donors = [&first, &second];
+    let donors = [first, second];
     for _ in 0..3 {
-        eventually("both lend", || {
-            donors.iter().all(|donor| donor.lender().is_some())
-        });
+        both_lend(&donors);
         let_it_run(&place, 6);
         let lenders: Vec<i32> = donors.iter().filter_map(|donor| donor.lender()).collect();
         lenders
@@ -67,13 +81,7 @@ fn with_two_copies_each_donor_may_be_killed_in_turn() {
     if !can_start(&place) {
         return;
     }
-    let first = Donor::first(&place, "64M");
-    let second = Donor::beside(&place, &first, "64M");
-    let program = start(&place, &first.store, "2");
-    let donors = [&first, &second];
-    eventually("both lend", || {
-        donors.iter().all(|donor| donor.lender().is_some())
-    });
+    let ([first, second], program) = start_with_two(&place, "2");
     let_it_run(&place, 4);
     second.kill_lender();
     let_it_run(&place, 8);
@@ -89,13 +97,7 @@ fn donors_of_this_host_that_are_killed_at_once_lose_nothing_with_two_copies_eith
     if !can_start(&place) {
         return;
     }
-    let first = Donor::first(&place, "64M");
-    let second = Donor::beside(&place, &first, "64M");
-    let program = start(&place, &first.store, "2");
-    let donors = [&first, &second];
-    eventually("both lend", || {
-        donors.iter().all(|donor| donor.lender().is_some())
-    });
+    let (donors, program) = start_with_two(&place, "2");
     let_it_run(&place, 4);
     donors.iter().for_each(|donor| donor.kill_lender());
     let_it_run(&place, 8);
@@ -108,15 +110,9 @@ fn a_program_that_is_stopped_for_longer_than_its_lease_keeps_its_pages() {
     if !can_start(&place) {
         return;
     }
-    let first = Donor::first(&place, "64M");
-    let second = Donor::beside(&place, &first, "64M");
-    let program = start(&place, &first.store, "2");
-    let donors = [&first, &second];
-    eventually("both lend", || {
-        donors.iter().all(|donor| donor.lender().is_some())
-    });
+    let (donors, program) = start_with_two(&place, "2");
     let_it_run(&place, 4);
-    let lenders = donors.map(Donor::lender);
+    let lenders = donors.each_ref().map(Donor::lender);
     program.signal(Signal::STOP);
     eventually("donors take the program for dead", || {
         (0..2).all(|at| donors[at].lender() != lenders[at])
@@ -133,12 +129,7 @@ fn what_a_donor_changed_is_not_believed_and_comes_from_the_disk_or_the_other_don
         if !can_start(&place) {
             return;
         }
-        let honest = Donor::first(&place, "64M");
-        let liar = Donor::beside(&place, &honest, "64M");
-        let program = start(&place, &honest.store, copies);
-        eventually("both lend", || {
-            honest.lender().is_some() && liar.lender().is_some()
-        });
+        let ([_honest, liar], program) = start_with_two(&place, copies);
         let_it_run(&place, 6);
         for _ in 0..5 {
             liar.lie();
@@ -171,12 +162,7 @@ fn an_older_version_of_a_page_is_not_believed_and_the_page_comes_from_the_disk_o
         if !can_start(&place) {
             return;
         }
-        let honest = Donor::first(&place, "64M");
-        let stale = Donor::beside(&place, &honest, "64M");
-        let program = start(&place, &honest.store, copies);
-        eventually("both lend", || {
-            honest.lender().is_some() && stale.lender().is_some()
-        });
+        let ([_honest, stale], program) = start_with_two(&place, copies);
         let_it_run(&place, 4);
         let mut old = BTreeMap::new();
         stale.each_page(|page, version, bytes| {
@@ -303,12 +289,7 @@ fn a_donor_that_leaves_in_order_brings_what_it_has_elsewhere() {
     if !can_start(&place) {
         return;
     }
-    let first = Donor::first(&place, "64M");
-    let mut second = Donor::beside(&place, &first, "64M");
-    let program = start(&place, &first.store, "2");
-    eventually("both lend", || {
-        first.lender().is_some() && second.lender().is_some()
-    });
+    let ([_first, mut second], program) = start_with_two(&place, "2");
     let_it_run(&place, 4);
     signal(second.process.id() as i32, Signal::TERM);
     let begun = Instant::now();
