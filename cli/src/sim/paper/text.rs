@@ -1,18 +1,20 @@
 //! A report as text.
 
-use mapwire_sim::hardware::Profile;
+use mapwire_sim::hardware::{Constant, Profile};
 use mapwire_sim::paper::{Cell, Paper, Report, Role, Table};
 
 use crate::lab::output::fitted;
 use crate::stdio::wrapped;
 
+/// How to read it.
+pub(crate) const ABOUT: &str = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
+
 /// All of it, no line longer than `columns` where that can be.
 pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
-    let about = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
     let mut text = format!(
         "{}\n\n{}\n",
         wrapped(paper.title, 0, columns),
-        wrapped(about, 0, columns)
+        wrapped(ABOUT, 0, columns)
     );
     for profile in &report.profiles {
         text.push('\n');
@@ -27,12 +29,8 @@ pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
 
 fn machine(profile: &Profile, columns: usize) -> String {
     let rows = profile.constants().iter().map(|row| {
-        let value = match row.cost.is_bytes() {
-            true => format!("{} bytes", row.value),
-            false => format!("{} us", decimal(row.value, 1_000_000)),
-        };
         let origin = row.origin.word().to_owned();
-        vec![format!("{:?}", row.cost), value, origin]
+        vec![format!("{:?}", row.cost), value(row), origin]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     let headings = ["constant", "value", "origin"];
@@ -50,6 +48,14 @@ fn machine(profile: &Profile, columns: usize) -> String {
     text
 }
 
+/// A constant with its unit.
+pub(crate) fn value(row: &Constant) -> String {
+    match row.cost.is_bytes() {
+        true => format!("{} bytes", row.value),
+        false => format!("{} us", decimal(row.value, 1_000_000)),
+    }
+}
+
 /// A number of parts, of which so many are one, without zeros at the end.
 fn decimal(parts: u64, of: u64) -> String {
     let digits = of.ilog10() as usize;
@@ -58,7 +64,7 @@ fn decimal(parts: u64, of: u64) -> String {
 }
 
 /// Thousandths, to two decimals, or none if it is whole.
-fn thousandths(milli: i64) -> String {
+pub(crate) fn thousandths(milli: i64) -> String {
     match milli % 1000 {
         0 => (milli / 1000).to_string(),
         _ => {
@@ -69,19 +75,25 @@ fn thousandths(milli: i64) -> String {
     }
 }
 
-fn ours(cell: &Cell) -> String {
+/// Our figure, or a dash.
+pub(crate) fn ours(cell: &Cell) -> String {
     cell.milli.map_or_else(|| "-".to_owned(), thousandths)
 }
 
+/// Whether it is a prediction that is off by more than 10 %.
+pub(crate) fn is_off(cell: &Cell) -> bool {
+    let is_far = cell.difference().is_none_or(|tenths| tenths.abs() > 100);
+    is_far && cell.role == Role::Predicted && cell.published.is_some() && !cell.is_same()
+}
+
 /// The difference, with a star where a prediction is off by more than 10 %.
-fn difference(cell: &Cell) -> String {
+pub(crate) fn difference(cell: &Cell) -> String {
     let Some(tenths) = cell.difference() else {
         return String::new();
     };
     let sign = if tenths < 0 { '-' } else { '+' };
     let size = tenths.abs();
-    let is_off = size > 100 && cell.role == Role::Predicted && !cell.is_same();
-    let star = if is_off { "*" } else { "" };
+    let star = if is_off(cell) { "*" } else { "" };
     format!("{star}{sign}{}.{} %", size / 10, size % 10)
 }
 
