@@ -82,6 +82,9 @@ pub struct Shape {
 /// Why a machine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MachineError {
+    /// A translation cache that cannot be built.
+    #[error(transparent)]
+    Cache(#[from] mapwire_translation::CacheError),
     /// The service refuses its configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),

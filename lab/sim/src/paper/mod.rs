@@ -3,6 +3,7 @@
 //!
 //! [`PAPERS`] lists what can be run. A [`Report`] says of each figure whether it went into the machine or came out of it.
 
+pub mod dynamic_handle;
 pub mod gms_np;
 mod report;
 
@@ -42,4 +43,4 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[gms_np::PAPER];
+pub const PAPERS: &[Paper] = &[gms_np::PAPER, dynamic_handle::PAPER];

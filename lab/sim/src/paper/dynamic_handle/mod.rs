@@ -1,0 +1,33 @@
+//! Dynamic handle lookup: tables of translations in host memory, cached on the NIC, whose misses drop what came.
+
+mod figure_5;
+mod memory;
+mod misses;
+mod patterns;
+
+use super::{Options, Paper, Report};
+use crate::hardware::MachineError;
+use figure_5::Ratios;
+
+/// The paper.
+pub const PAPER: Paper = Paper {
+    name: "dynamic-handle",
+    title: "Dynamic handle lookup: reducing the memory of user-level network interfaces (evaluated on VMMC and Myrinet, LANai 9)",
+    run,
+};
+
+/// Runs all tables and figures.
+///
+/// # Errors
+/// A cache cannot be built.
+pub fn run(options: &Options) -> Result<Report, MachineError> {
+    let applications = patterns::all(options.seed);
+    let ratios = Ratios::new(&applications)?;
+    let mut tables = vec![memory::table()?, memory::ratios()];
+    tables.extend(ratios.tables());
+    Ok(Report {
+        profiles: Vec::new(),
+        tables,
+        figures: vec![ratios.figure()],
+    })
+}
