@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use mapwire_sim::hardware::Profile;
-use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Paper, Plot, Report, Role, Row, Table};
+use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Paper, Plot, Report, Row, Summary, Table};
 
 use super::escaped;
 use super::plots::machine_lines;
@@ -85,16 +85,9 @@ impl Chapter {
 
     /// How much of what is predicted is near to what is published.
     fn summary(&self) -> String {
-        let cells = self.report.tables.iter().flat_map(|table| &table.rows);
-        let cells = cells.flat_map(|row| &row.cells);
-        let predicted = cells.filter(|it| it.role == Role::Predicted && it.published.is_some());
-        let (mut count, mut near) = (0, 0);
-        for cell in predicted {
-            count += 1;
-            near += usize::from(!text::is_off(cell));
-        }
+        let Summary { predicted, within } = self.report.summary();
         format!(
-            "<p>{near} of {count} predicted figures are within 10 % of the published ones.</p>\n"
+            "<p>{within} of {predicted} predicted figures are within 10 % of the published ones.</p>\n"
         )
     }
 }
@@ -204,7 +197,7 @@ fn cell_html(html: &mut String, class: &str, word: &str) {
 
 #[cfg(test)]
 mod tests {
-    use mapwire_sim::paper::Published;
+    use mapwire_sim::paper::{Published, Role};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! A report as text.
 
-use mapwire_sim::hardware::{Constant, Profile};
-use mapwire_sim::paper::{Cell, Paper, Report, Role, Table};
+use mapwire_sim::hardware::{Constant, Profile, Unit};
+use mapwire_sim::paper::{Cell, Paper, Report, Summary, Table};
 
 use crate::lab::output::fitted;
 use crate::stdio::wrapped;
@@ -24,6 +24,10 @@ pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
         text.push('\n');
         text.push_str(&one(table, columns));
     }
+    let Summary { predicted, within } = report.summary();
+    text.push_str(&format!(
+        "\nPredicted figures: {predicted}, within 10 %: {within}\n"
+    ));
     text
 }
 
@@ -39,7 +43,10 @@ fn machine(profile: &Profile, columns: usize) -> String {
     let width = width.unwrap_or(0) + 2;
     let kilobytes = profile.nic_table_bytes >> 10;
     let name = profile.name;
-    let mut text = format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n");
+    let mut text = match kilobytes {
+        0 => format!("Machine: {name}\n"),
+        _ => format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n"),
+    };
     let sources = profile.constants().iter().map(|row| row.source);
     for (line, source) in table.lines().zip(["source"].into_iter().chain(sources)) {
         let source = wrapped(source, width, columns);
@@ -50,9 +57,11 @@ fn machine(profile: &Profile, columns: usize) -> String {
 
 /// A constant with its unit.
 pub(crate) fn value(row: &Constant) -> String {
-    match row.cost.is_bytes() {
-        true => format!("{} bytes", row.value),
-        false => format!("{} us", decimal(row.value, 1_000_000)),
+    match row.cost.unit() {
+        Unit::Time => format!("{} us", decimal(row.value, 1_000_000)),
+        Unit::Bytes => format!("{} bytes", row.value),
+        Unit::Words => format!("{} words", row.value),
+        Unit::Percent => format!("{} %", row.value),
     }
 }
 
@@ -80,12 +89,6 @@ pub(crate) fn ours(cell: &Cell) -> String {
     cell.milli.map_or_else(|| "-".to_owned(), thousandths)
 }
 
-/// Whether it is a prediction that is off by more than 10 %.
-pub(crate) fn is_off(cell: &Cell) -> bool {
-    let is_far = cell.difference().is_none_or(|tenths| tenths.abs() > 100);
-    is_far && cell.role == Role::Predicted && cell.published.is_some() && !cell.is_same()
-}
-
 /// The difference, with a star where a prediction is off by more than 10 %.
 pub(crate) fn difference(cell: &Cell) -> String {
     let Some(tenths) = cell.difference() else {
@@ -93,7 +96,10 @@ pub(crate) fn difference(cell: &Cell) -> String {
     };
     let sign = if tenths < 0 { '-' } else { '+' };
     let size = tenths.abs();
-    let star = if is_off(cell) { "*" } else { "" };
+    let star = match cell.is_within() {
+        Some(false) => "*",
+        _ => "",
+    };
     format!("{star}{sign}{}.{} %", size / 10, size % 10)
 }
 
@@ -165,7 +171,7 @@ fn grid(table: &Table, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mapwire_sim::paper::Published;
+    use mapwire_sim::paper::{Published, Role};
 
     use super::*;
 

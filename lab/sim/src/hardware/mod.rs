@@ -30,12 +30,13 @@ use flight::{Flight, Orders, Outgoing};
 use host::Host;
 use jobs::Jobs;
 use nic::Nic;
-use timeline::Timeline;
 use wire::Port;
 
 pub use call::Call;
 pub use host::HostState;
-pub use profile::{Constant, Cost, Origin, Profile, Ps, US};
+pub(crate) use timeline::Timeline;
+
+pub use profile::{Constant, Cost, Origin, Profile, Ps, US, Unit};
 pub use timeline::{Lane, Span};
 
 /// Where directory operations are carried out, and where the table lies.
@@ -82,9 +83,6 @@ pub struct Shape {
 /// Why a machine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MachineError {
-    /// A translation cache that cannot be built.
-    #[error(transparent)]
-    Cache(#[from] mapwire_translation::CacheError),
     /// The service refuses its configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),

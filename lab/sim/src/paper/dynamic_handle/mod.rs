@@ -5,8 +5,7 @@ mod memory;
 mod misses;
 mod patterns;
 
-use super::{Options, Paper, Report};
-use crate::hardware::MachineError;
+use super::{Options, Paper, PaperError, Report};
 use figure_5::Ratios;
 
 /// The paper.
@@ -19,8 +18,9 @@ pub const PAPER: Paper = Paper {
 /// Runs all tables and figures.
 ///
 /// # Errors
-/// A cache cannot be built.
-pub fn run(options: &Options) -> Result<Report, MachineError> {
+/// A row size; a cache that cannot be built; the firmware refuses what a run does.
+pub fn run(options: &Options) -> Result<Report, PaperError> {
+    options.without_rows(PAPER.name)?;
     let applications = patterns::all(options.seed);
     let ratios = Ratios::new(&applications)?;
     let mut tables = vec![memory::table()?, memory::ratios()];
