@@ -90,7 +90,9 @@ impl Computers {
     fn cut(&mut self, node: usize, from_main_loop: bool) -> Option<Steps> {
         let computer = &mut self.computers[node];
         let nic = &computer.nic;
-        if nic.is_served || computer.port.leaving >= self.shape.send_buffers {
+        let is_held = nic.is_served && self.links.waits();
+        let is_full = computer.port.leaving >= self.shape.send_buffers;
+        if is_held || is_full || !self.links.has_room(node) {
             return None;
         }
         let is_long = computer.node.nic().has_uncut();

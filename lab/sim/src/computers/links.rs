@@ -86,6 +86,7 @@ pub(super) struct Links {
     times: Option<MissTimes>,
     random: Random,
     nodes: usize,
+    window: usize,
     links: Vec<Link>,
     missed: Vec<Missed>,
     /// Steps of NICs that send again, or ask for it.
@@ -102,6 +103,7 @@ impl Links {
             times: shape.miss_times,
             random: Random::new(shape.miss_times.map_or(0, |times| times.seed)),
             nodes,
+            window: usize::from(shape.window),
             links,
             missed: Vec::new(),
             steps: (0..nodes).map(|_| VecDeque::new()).collect(),
@@ -116,6 +118,12 @@ impl Links {
     /// What a NIC is to do for a link next.
     pub(super) fn next_steps(&mut self, node: usize) -> Option<VecDeque<Step>> {
         self.steps[node].pop_front()
+    }
+
+    /// Whether a NIC may send more before it has acks.
+    pub(super) fn has_room(&self, from: usize) -> bool {
+        let of = &self.links[from * self.nodes..(from + 1) * self.nodes];
+        of.iter().all(|link| link.unacked.len() < self.window)
     }
 
     fn link(&mut self, from: usize, to: usize) -> &mut Link {
@@ -195,8 +203,10 @@ impl Computers {
         let link = self.links.link(from, node);
         match number.cmp(&link.expects) {
             core::cmp::Ordering::Equal => Turn::Now,
-            core::cmp::Ordering::Greater if keeps => {
+            core::cmp::Ordering::Greater if keeps && !link.early.contains_key(&number) => {
                 link.early.insert(number, slot);
+                // It lies beside the buffers, else the one before it would find none.
+                self.give_buffer(node);
                 Turn::Kept
             }
             _ => Turn::Never,
@@ -240,6 +250,7 @@ impl Computers {
             self.links.missed[record].taken_ps = Some(now_ps);
         }
         if let Some(slot) = early {
+            self.computers[node].port.coming += 1;
             self.computers[node].nic.inbox.push_front(slot);
         }
         let back_ps = self.control_ps();
@@ -292,6 +303,7 @@ impl Computers {
                     .retain(|parcel| parcel.number.is_some_and(|number| number >= next));
                 if link.unacked.len() < before {
                     self.arm(from, to);
+                    self.wake_nic(from);
                 }
             }
             LinkEvent::Asked { from, to, first } => {
@@ -313,18 +325,28 @@ impl Computers {
 
     /// Lets a NIC send packets again that it keeps, from a number on.
     fn send_again(&mut self, from: usize, to: usize, first: u64, most: usize, before_ps: Ps) {
-        let start_ps = self.profile.of(Cost::NicStartNetwork);
-        let link = self.links.link(from, to);
-        let again = link.unacked.iter();
-        let again = again.filter(|parcel| parcel.number.is_some_and(|number| number >= first));
-        let again: Vec<Parcel> = again.take(most).cloned().collect();
-        let mut steps = VecDeque::from([Step::Work(before_ps, "is asked again")]);
-        for parcel in again {
-            steps.push_back(Step::Work(start_ps, "sends again"));
-            steps.push_back(Step::Again(parcel));
-        }
+        let resend = Step::Resend { to, first, most };
+        let steps = [Step::Work(before_ps, "is asked again"), resend].into();
         self.links.steps[from].push_back(steps);
         self.wake_nic(from);
+    }
+
+    /// The steps of that: all that was sent by now, as nothing else goes out before they are done.
+    pub(super) fn resend(
+        &mut self,
+        from: usize,
+        to: usize,
+        first: u64,
+        most: usize,
+    ) -> VecDeque<Step> {
+        let start_ps = self.profile.of(Cost::NicStartNetwork);
+        let kept = self.links.link(from, to).unacked.iter();
+        let again = kept.filter(|parcel| parcel.number.is_some_and(|number| number >= first));
+        let steps = again.take(most).flat_map(|parcel| {
+            let start = Step::Work(start_ps, "sends again");
+            [start, Step::Again(parcel.clone())]
+        });
+        steps.collect()
     }
 
     /// A packet that is sent again takes a buffer until it is out.

@@ -85,6 +85,8 @@ pub struct Shape {
     pub receive_buffers: u16,
     /// What becomes of packets whose pages a NIC cannot translate.
     pub on_miss: OnMiss,
+    /// Packets that a link sends before the first of them is acked, where packets may be dropped.
+    pub window: u16,
     /// How long hosts take to serve misses; `None` if the profile says it, by interrupts and pins.
     pub miss_times: Option<MissTimes>,
 }
@@ -105,6 +107,7 @@ impl Default for Shape {
             send_buffers: 2,
             receive_buffers: 4,
             on_miss: OnMiss::Waits,
+            window: 16,
             miss_times: None,
         }
     }

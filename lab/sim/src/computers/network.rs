@@ -123,7 +123,12 @@ impl Computers {
         let Some(parcel) = self.flights[slot].take() else {
             return;
         };
-        self.computers[usize::from(parcel.to.0)].port.coming -= 1;
+        self.give_buffer(usize::from(parcel.to.0));
+    }
+
+    /// A buffer for what comes to a node is free.
+    pub(super) fn give_buffer(&mut self, node: usize) {
+        self.computers[node].port.coming -= 1;
         for node in 0..self.computers.len() {
             self.begin_wire(node);
         }

@@ -157,6 +157,10 @@ impl Computers {
                     self.append(node, steps);
                 }
                 Step::Transmit(parcel) => self.transmit(node, parcel),
+                Step::Resend { to, first, most } => {
+                    let steps = self.resend(node, to, first, most);
+                    self.append(node, steps);
+                }
                 Step::Again(parcel) => self.transmit_again(node, parcel),
                 Step::Ask { from, first } => self.asked(node, from, first),
                 Step::Take(slot) => {

@@ -22,6 +22,13 @@ pub(super) const BEST: Shape = Shape {
     ways: 4,
 };
 
+/// A small one.
+pub(super) const SMALL: Shape = Shape {
+    entries: 8 << 10,
+    line: 16,
+    ways: 4,
+};
+
 impl Shape {
     /// The 36 of Figure 5, left to right.
     pub(super) fn all() -> impl Iterator<Item = Self> {

@@ -97,38 +97,43 @@ fn fft() -> Application {
 /// Two passes of a sort by 8 bits: each node writes its keys into its part of each of 256 buckets, wherever that lies. A page is
 /// fetched when the first key is written to it, and what was written goes to the pages' homes at the end, page by page.
 fn radix(seed: u64) -> Application {
-    const BUCKETS: u64 = 256;
-    const BUCKET_PAGES: u64 = 128;
-    const ARRAY: u64 = BUCKETS * BUCKET_PAGES;
-    let part = BUCKET_PAGES / NODES;
-    let at_home = BUCKETS / NODES;
+    Application {
+        name: "Radix",
+        problem: "32 M keys, 8 bits a pass, 2 passes",
+        accesses: sort(seed, 256),
+        computing_ms: 8_000,
+    }
+}
+
+/// Two passes of a sort of 32 M keys into so many buckets, a power of two.
+pub(super) fn sort(seed: u64, buckets: u64) -> Vec<Access> {
+    const ARRAY: u64 = 64 << 10;
+    let bucket_pages = (32 << 10) / buckets;
+    // Keys are not spread quite evenly, so that buckets do not begin at powers of two.
+    let apart = bucket_pages + 3;
+    let part = bucket_pages / NODES;
+    let at_home = buckets / NODES;
     let mut random = Random::new(seed);
     let mut transfers = Transfers::default();
     for pass in 0..2 {
-        let page = |bucket: u64, node: u64, page: u64| {
-            pass * ARRAY + bucket * BUCKET_PAGES + node * part + page
-        };
+        let page =
+            |bucket: u64, node: u64, page: u64| pass * ARRAY + bucket * apart + node * part + page;
         for at in 0..part {
             // Keys fill the buckets at about the same pace, in no order; another node does the same with the buckets that are here.
-            let others = shuffled(BUCKETS - at_home, &mut random);
+            let others = shuffled(buckets - at_home, &mut random);
             for (bucket, other) in others.iter().zip(shuffled(3 * at_home, &mut random)) {
                 transfers.comes(page(at_home + bucket, 0, at));
                 transfers.goes(page(other % at_home, 1 + other / at_home, at));
             }
         }
-        for bucket in 0..BUCKETS - at_home {
+        for bucket in 0..buckets - at_home {
             for at in 0..part {
                 transfers.goes(page(at_home + bucket, 0, at));
                 transfers.comes(page(bucket % at_home, 1 + bucket / at_home, at));
             }
         }
     }
-    Application {
-        name: "Radix",
-        problem: "32 M keys, 8 bits a pass, 2 passes",
-        accesses: transfers.0,
-        computing_ms: 8_000,
-    }
+    transfers.0
 }
 
 fn shuffled(count: u64, random: &mut Random) -> Vec<u64> {
@@ -246,14 +251,16 @@ fn lu_contiguous() -> Application {
     }
 }
 
-/// Grids in four parts of rows: each node exchanges the rows at the borders of its part with the nodes above and below, grid by grid,
-/// in each sweep. A row of a processor's half is a page.
+/// Grids in four parts of rows: each node exchanges the rows at the borders of its part with the nodes above and below. A step does
+/// that once for all grids, and relaxes 100 times on three of them. A row of a processor's half is a page.
 fn ocean() -> Application {
     const GRIDS: u64 = 25;
+    const RELAXED: u64 = 3;
     const PART_PAGES: u64 = 2 * 257;
     let mut transfers = Transfers::default();
-    for _ in 0..80 {
-        for grid in 0..GRIDS {
+    for _ in 0..8 {
+        let relaxations = (0..100 * RELAXED).map(|sweep| sweep % RELAXED);
+        for grid in (0..GRIDS).chain(relaxations) {
             let part = |node: u64| (grid * NODES + node) * PART_PAGES;
             // Node 1, with the halves of two processors, between nodes 0 and 2.
             for half in [0, PART_PAGES / 2] {
@@ -266,7 +273,7 @@ fn ocean() -> Application {
     }
     Application {
         name: "Ocean",
-        problem: "25 grids of 1,026 x 1,026, 80 sweeps",
+        problem: "25 grids of 1,026 x 1,026, 8 steps",
         accesses: transfers.0,
         computing_ms: 40_000,
     }
