@@ -18,6 +18,7 @@
 //! | `jobs` | what the NIC does next, and the steps of that |
 //! | `engine` | the DMA engine between host memory and NIC memory |
 //! | `network` | packets on wires |
+//! | `outgoing` | what a node has to send next |
 //! | `setup` | exports and imports, before time begins |
 //! | `run` | events |
 
@@ -26,6 +27,7 @@ mod host;
 mod jobs;
 mod network;
 mod nic;
+mod outgoing;
 mod pins;
 mod program;
 mod run;
@@ -34,6 +36,7 @@ mod setup;
 mod tests;
 
 use mapwire_nic::NicError;
+use mapwire_nic::link::LinkConfig;
 use mapwire_node::{Node, Told};
 use mapwire_translation::{
     AnyDesign, CacheError, Counters, DesignConfig, InterruptConfig, PinRules,
@@ -80,6 +83,9 @@ pub struct Shape {
     pub send_buffers: u16,
     /// Packets that it has room for on their way in.
     pub receive_buffers: u16,
+    /// The links by which NICs recover from lost packets, as those that a design drops on a miss; `None` where nothing is lost.
+    /// Epoch and size of datagrams are filled in.
+    pub links: Option<LinkConfig>,
 }
 
 impl Default for Shape {
@@ -97,6 +103,7 @@ impl Default for Shape {
             short_bytes: SHORT_BYTES as u64,
             send_buffers: 2,
             receive_buffers: 4,
+            links: None,
         }
     }
 }
