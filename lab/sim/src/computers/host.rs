@@ -2,16 +2,18 @@
 
 use std::collections::VecDeque;
 
-use mapwire_translation::{PAGE_BYTES, PageRange};
-use mapwire_wire::{CommandRepr, INLINE_BYTES, ProcessId, SHORT_BYTES, SHORT_SIGNAL_BYTES};
+use mapwire_node::{Node, Told};
+use mapwire_translation::{AnyDesign, HostRequest, PAGE_BYTES, Page, PageRange, TranslationDesign};
+use mapwire_wire::{
+    CommandRepr, Endpoint, INLINE_BYTES, ProcessId, SHORT_BYTES, SHORT_SIGNAL_BYTES,
+};
 
 use super::nic::Command;
-use super::pins::Pins;
+use super::pins::{Calls, Pins};
 use super::program::{After, Do, Fetch, Moment, Program, Runner, Send, Wait, Word, word};
 use super::run::Event;
 use super::{Computers, ComputersError};
 use crate::hardware::{Cost, Lane, Ps};
-use mapwire_wire::Endpoint;
 
 /// What an interrupt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +61,25 @@ impl Host {
     }
 }
 
+/// The pages that the NIC's misses want pinned.
+fn expected(node: &Node<AnyDesign>) -> Calls {
+    let mut calls = Calls::default();
+    for request in node.misses() {
+        if let HostRequest::Fill { process, pages, .. } = *request {
+            let design = node.nic().translation();
+            let absent = |page: &Page| design.installed(process, *page).is_garbage();
+            calls.note(pages.into_iter().filter(absent).count() as u64);
+        }
+    }
+    calls
+}
+
 /// The pages of a range of memory.
 fn pages(address: u64, length: u64) -> PageRange {
     let page_bytes = PAGE_BYTES as u64;
     let first = address / page_bytes;
     PageRange {
-        first: mapwire_translation::Page(first),
+        first: Page(first),
         count: (address + length.max(1)).div_ceil(page_bytes) - first,
     }
 }
@@ -182,8 +197,8 @@ impl Computers {
     }
 
     /// A command that is complete as soon as it is posted needs its word no more.
-    pub(super) fn free_word(&mut self, node: usize, told: &mapwire_node::Told) {
-        let mapwire_node::Told::Done {
+    pub(super) fn free_word(&mut self, node: usize, told: &Told) {
+        let Told::Done {
             process,
             completion,
         } = *told
@@ -407,8 +422,8 @@ impl Computers {
     /// The NIC asks the host for what its firmware misses.
     pub(super) fn ask_host(&mut self, node: usize) {
         let computer = &mut self.computers[node];
-        if computer.node.has_misses() && !computer.nic.is_served {
-            computer.nic.is_served = true;
+        let is_asked = computer.host.handlers.contains(&Handler::Misses);
+        if computer.node.has_misses() && !is_asked {
             self.interrupt(node, Handler::Misses);
         }
     }
@@ -430,7 +445,7 @@ impl Computers {
     /// A handler takes the first processor for so long.
     fn take_from_program(&mut self, node: usize, takes_ps: Ps) {
         let host = &mut self.computers[node].host;
-        host.handled_until_ps = self.now_ps + takes_ps;
+        host.handled_until_ps = host.handled_until_ps.max(self.now_ps + takes_ps);
         if let Some(running) = &mut host.processors[0] {
             host.plan += 1;
             running.plan = host.plan;
@@ -444,37 +459,21 @@ impl Computers {
         }
     }
 
-    /// The interrupt has got to its handler, which does its work; what comes of it is there when it is done.
+    /// The interrupt has got to its handler, which works for as long as its pages are to be pinned. What comes of it is there when
+    /// that is over.
     pub(super) fn run_handler(&mut self, node: usize) {
+        let computer = &self.computers[node];
         let mut takes_ps = self.profile.of(Cost::HostHandler);
         let mut waits_ps = 0;
-        let computer = &mut self.computers[node];
-        match computer.host.handlers.front() {
-            Some(Handler::Misses) => match self.links.draw() {
-                Some((delay_ps, processing_ps)) => (waits_ps, takes_ps) = (delay_ps, processing_ps),
-                None => takes_ps += self.serve_misses(node),
-            },
-            Some(Handler::Messages) => {}
-            None => return,
+        if computer.host.handlers.front() == Some(&Handler::Misses) {
+            match self.resends.draw() {
+                Some(drawn) => (waits_ps, takes_ps) = drawn,
+                None => takes_ps += expected(&computer.node).of_handler(&self.profile),
+            }
         }
         self.take_from_program(node, takes_ps);
         self.agenda
             .enter(self.now_ps + waits_ps + takes_ps, Event::Handled(node));
-    }
-
-    /// The host brings in what its NIC misses. How long pinning takes it.
-    fn serve_misses(&mut self, node: usize) -> Ps {
-        let computer = &mut self.computers[node];
-        let mut pins = Pins::of(&mut computer.memory);
-        let mut failed = None;
-        computer.node.serve_misses(&mut pins, |error| {
-            failed.get_or_insert(error.to_string());
-        });
-        let took_ps = pins.calls.of_handler(&self.profile);
-        if let Some(text) = failed {
-            self.fail_host(node, text);
-        }
-        took_ps
     }
 
     pub(super) fn end_handler(&mut self, node: usize) {
@@ -482,9 +481,21 @@ impl Computers {
         let computer = &mut self.computers[node];
         match computer.host.handlers.pop_front() {
             Some(Handler::Misses) => {
-                computer.nic.is_served = false;
-                // If its time was drawn, it has not done it yet.
-                self.serve_misses(node);
+                let expected = expected(&computer.node).of_handler(&self.profile);
+                let mut pins = Pins::of(&mut computer.memory);
+                let mut failed = None;
+                computer.node.serve_misses(&mut pins, |error| {
+                    failed.get_or_insert(error.to_string());
+                });
+                let took = pins.calls.of_handler(&self.profile);
+                computer.nic.lacks = false;
+                // Pages given back on the way keep the host, and not the NIC.
+                if self.shape.miss_times.is_none() {
+                    self.take_from_program(node, took.saturating_sub(expected));
+                }
+                if let Some(text) = failed {
+                    self.fail_host(node, text);
+                }
                 self.ask_for_dropped(node);
             }
             Some(Handler::Messages) => {

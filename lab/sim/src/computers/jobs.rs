@@ -7,17 +7,18 @@
 
 use std::collections::VecDeque;
 
-use mapwire_nic::{BufferId, Source, Verdict};
-use mapwire_node::{NoPayload, Told};
-use mapwire_translation::{Counters, DesignConfig, TranslationDesign};
-use mapwire_wire::{NodeId, ProcessId};
+use mapwire_nic::{BufferId, Verdict};
+use mapwire_node::{NoPayload, Node, Told};
+use mapwire_translation::{AnyDesign, Counters, DesignConfig, TranslationDesign};
+use mapwire_wire::{Header, NodeId, ProcessId};
+use zerocopy::FromBytes;
 
 use super::engine::{Then, Transfer};
 use super::links::Turn;
-use super::network::Parcel;
+use super::network::{Form, Parcel};
 use super::nic::{Command, Step};
+use super::outgoing::next_outgoing;
 use super::{Computers, ComputersError};
-use crate::cluster::packets::read_source;
 use crate::hardware::{Cost, Ps};
 
 /// Bytes of an entry of a translation table in host memory (UTLB §4.2: 8 K entries are 32 KB).
@@ -47,14 +48,13 @@ impl Computers {
         if computer.engine.can_begin() {
             return Some([Step::Program].into());
         }
-        if let Some(steps) = self.links.next_steps(node) {
+        if let Some(steps) = self.resends.next_steps(node) {
             return Some(steps);
         }
         let computer = &mut self.computers[node];
-        let is_free = !computer.nic.is_served || !self.links.waits();
         let has_room = computer.engine.waiting.len() < MOST_WAITING;
         if has_room
-            && is_free
+            && !computer.nic.lacks
             && let Some(slot) = computer.nic.inbox.pop_front()
         {
             let mut steps = Steps::new();
@@ -90,9 +90,8 @@ impl Computers {
     fn cut(&mut self, node: usize, from_main_loop: bool) -> Option<Steps> {
         let computer = &mut self.computers[node];
         let nic = &computer.nic;
-        let is_held = nic.is_served && self.links.waits();
         let is_full = computer.port.leaving >= self.shape.send_buffers;
-        if is_held || is_full || !self.links.has_room(node) {
+        if is_full || !self.resends.has_room(node) {
             return None;
         }
         let is_long = computer.node.nic().has_uncut();
@@ -102,45 +101,39 @@ impl Computers {
             return None;
         }
         let before = computer.node.nic().translation().counters();
-        let taken = computer.node.poll_transmit().map(|transmit| {
-            let source = transmit.source.clone();
-            (transmit.to, transmit.header, source)
-        });
+        let now_ns = self.now_ps / 1000 + 1;
+        let taken = next_outgoing(&mut computer.node, self.shape.links.is_some(), now_ns);
         let after = computer.node.nic().translation().counters();
         let mut steps = Steps::new();
         if from_main_loop && !is_ahead {
             steps.push_back(self.pass());
         }
         self.translate(node, after - before, Cost::NicTranslate, &mut steps);
-        let Some((to, header, source)) = taken else {
+        let Some(outgoing) = taken else {
             self.ask_host(node);
             return (after != before).then_some(steps);
         };
-        let mut payload = Vec::new();
+        let from = NodeId(node as u16);
         let computer = &mut self.computers[node];
-        if let Err(bad) = read_source(&mut computer.memory, &source, &mut payload) {
-            self.fail_host(node, bad.0);
-            return None;
-        }
-        let computer = &mut self.computers[node];
+        let (parcel, process) = match outgoing.load(from, &mut computer.memory) {
+            Ok(loaded) => loaded,
+            Err(bad) => {
+                self.fail_host(node, bad.0);
+                return None;
+            }
+        };
         computer.port.leaving += 1;
-        computer.node.handle_transmitted(to);
+        let is_quiet = computer.port.coming == 0;
         let told = self.told(node);
         steps.push_back(Step::Work(self.cost(Cost::NicHeader), "header"));
-        let parcel = Parcel {
-            from: NodeId(node as u16),
-            to,
-            header,
-            payload,
-            number: None,
-        };
-        let bytes = parcel.payload.len() as u64;
+        let bytes = parcel.payload().len() as u64;
         let nic = &mut self.computers[node].nic;
-        match source {
-            Source::Memory { process, .. } if !nic.copied[usize::from(process.0)] => {
+        match process {
+            Some(process) if !nic.copied[usize::from(process.0)] => {
                 nic.loading += 1;
                 if !is_ahead {
-                    nic.is_tight = nic.inbox.is_empty();
+                    nic.is_tight = is_quiet && !nic.has_heard;
+                    nic.has_heard = false;
                 }
                 steps.push_back(Step::Queue(Transfer {
                     bytes,
@@ -233,15 +226,19 @@ impl Computers {
         };
         let computer = &mut self.computers[node];
         let before = computer.node.nic().translation().counters();
-        let payload = &parcel.payload[..];
+        let payload = parcel.payload();
         let from = parcel.from;
         let buffer = BufferId(slot as u32);
-        let verdict = computer
-            .node
-            .handle_packet(from, &parcel.header, &payload, buffer);
-        let after = computer.node.nic().translation().counters();
-        let mut told = Vec::new();
         let now_ns = self.now_ps / 1000 + 1;
+        let inner = &mut computer.node;
+        let verdict = match &parcel.form {
+            Form::Plain(header) | Form::Early(header) => {
+                inner.handle_packet(from, header, &payload, buffer)
+            }
+            Form::Datagram(_) => inner.handle_datagram(now_ns, from, &parcel.bytes, buffer),
+        };
+        let after = inner.nic().translation().counters();
+        let mut told = Vec::new();
         if verdict == Verdict::Taken {
             while let Some(this) = computer.node.poll_told(&payload, || now_ns) {
                 told.push(this);
@@ -252,13 +249,17 @@ impl Computers {
         self.translate(node, after - before, Cost::NicTranslateReceive, &mut steps);
         let computer = &mut self.computers[node];
         if verdict == Verdict::Wait {
-            match self.links.waits() {
-                true => computer.nic.inbox.push_front(slot),
+            match self.resends.waits() {
+                true => {
+                    computer.nic.inbox.push_front(slot);
+                    computer.nic.lacks = true;
+                }
                 false => self.drop_packet(node, slot),
             }
             self.ask_host(node);
             return steps;
         }
+        let is_datagram = matches!(parcel.form, Form::Datagram(_));
         self.packet_taken(node, slot);
         let computer = &mut self.computers[node];
         let mut moves = Vec::new();
@@ -295,8 +296,32 @@ impl Computers {
             steps.extend(report(&told));
             self.note_told(node, told);
         }
+        if is_datagram {
+            self.take_early(node, from);
+        }
+        self.ask_host(node);
         self.settle_asks(node);
         steps
+    }
+
+    /// Puts the packets that came before their turn, and whose turn has come, before all others.
+    fn take_early(&mut self, node: usize, from: NodeId) {
+        let mut at = 0;
+        while let Some(early) = self.computers[node].node.poll_early(from) {
+            // It was checked as it came.
+            let Ok((header, _)) = Header::read_from_prefix(&early) else {
+                continue;
+            };
+            let slot = self.keep(Parcel {
+                from,
+                to: NodeId(node as u16),
+                form: Form::Early(header),
+                bytes: early.into_vec(),
+                number: None,
+            });
+            self.computers[node].nic.inbox.insert(at, slot);
+            at += 1;
+        }
     }
 
     /// What the node tells: failures end the run.
@@ -327,10 +352,7 @@ impl Computers {
 }
 
 /// The bytes of a message that waits for a thread of the host, if one does.
-fn payload_for_host(
-    node: &mapwire_node::Node<mapwire_translation::AnyDesign>,
-    bytes: usize,
-) -> Option<u64> {
+fn payload_for_host(node: &Node<AnyDesign>, bytes: usize) -> Option<u64> {
     let waits = (0..16).any(|process| node.has_host_work(ProcessId(process)));
     waits.then_some(bytes as u64)
 }

@@ -158,15 +158,15 @@ impl Computers {
     /// The packets that missed, in the order in which they did.
     #[must_use]
     pub fn missed(&self) -> &[Missed] {
-        &self.links.missed
+        &self.resends.missed
     }
 
     /// A packet gets its number, and is kept for as long as it may have to be sent again.
     pub(super) fn enlist(&mut self, node: usize, parcel: &mut Parcel) {
-        if self.links.waits() || parcel.number.is_some() {
+        if self.resends.waits() || parcel.number.is_some() {
             return;
         }
-        let link = self.links.link(node, usize::from(parcel.to.0));
+        let link = self.resends.link(node, usize::from(parcel.to.0));
         parcel.number = Some(link.next);
         link.next += 1;
         link.unacked.push_back(parcel.clone());
@@ -177,10 +177,10 @@ impl Computers {
 
     /// Starts the sender's time anew.
     fn arm(&mut self, from: usize, to: usize) {
-        let OnMiss::TimesOut(after_ps) = self.links.on_miss else {
+        let OnMiss::TimesOut(after_ps) = self.resends.on_miss else {
             return;
         };
-        let link = self.links.link(from, to);
+        let link = self.resends.link(from, to);
         link.plan += 1;
         if !link.unacked.is_empty() {
             let plan = link.plan;
@@ -199,8 +199,8 @@ impl Computers {
             return Turn::Now;
         };
         let from = usize::from(parcel.from.0);
-        let keeps = self.links.on_miss == OnMiss::AsksForOne;
-        let link = self.links.link(from, node);
+        let keeps = self.resends.on_miss == OnMiss::AsksForOne;
+        let link = self.resends.link(from, node);
         match number.cmp(&link.expects) {
             core::cmp::Ordering::Equal => Turn::Now,
             core::cmp::Ordering::Greater if keeps && !link.early.contains_key(&number) => {
@@ -219,11 +219,11 @@ impl Computers {
             return;
         };
         let from = usize::from(parcel.from.0);
-        let record = self.links.missed.len();
-        let link = self.links.link(from, node);
+        let record = self.resends.missed.len();
+        let link = self.resends.link(from, node);
         if link.dropped.is_none() {
             link.dropped = Some(record);
-            self.links.missed.push(Missed {
+            self.resends.missed.push(Missed {
                 node: NodeId(node as u16),
                 at_ps: self.now_ps,
                 filled_ps: None,
@@ -242,12 +242,12 @@ impl Computers {
             return;
         };
         let now_ps = self.now_ps;
-        let link = self.links.link(from, node);
+        let link = self.resends.link(from, node);
         link.expects = number + 1;
         let early = link.early.remove(&link.expects);
         let dropped = link.dropped.take();
         if let Some(record) = dropped {
-            self.links.missed[record].taken_ps = Some(now_ps);
+            self.resends.missed[record].taken_ps = Some(now_ps);
         }
         if let Some(slot) = early {
             self.computers[node].port.coming += 1;
@@ -270,19 +270,22 @@ impl Computers {
 
     /// The host has brought in what a NIC missed: it asks for what it dropped, if it is one that asks.
     pub(super) fn ask_for_dropped(&mut self, node: usize) {
-        for from in 0..self.links.nodes {
-            let link = self.links.link(from, node);
+        for from in 0..self.resends.nodes {
+            let link = self.resends.link(from, node);
             let (Some(record), first) = (link.dropped, link.expects) else {
                 continue;
             };
             let now_ps = self.now_ps;
-            self.links.missed[record].filled_ps.get_or_insert(now_ps);
-            if matches!(self.links.on_miss, OnMiss::AsksForAll | OnMiss::AsksForOne) {
+            self.resends.missed[record].filled_ps.get_or_insert(now_ps);
+            if matches!(
+                self.resends.on_miss,
+                OnMiss::AsksForAll | OnMiss::AsksForOne
+            ) {
                 let work =
                     self.profile.of(Cost::NicHeader) + self.profile.of(Cost::NicStartNetwork);
                 let ask = Step::Ask { from, first };
                 let steps = [Step::Work(work, "asks again"), ask].into();
-                self.links.steps[node].push_back(steps);
+                self.resends.steps[node].push_back(steps);
             }
         }
     }
@@ -297,7 +300,7 @@ impl Computers {
     pub(super) fn link_event(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Acked { from, to, next } => {
-                let link = self.links.link(from, to);
+                let link = self.resends.link(from, to);
                 let before = link.unacked.len();
                 link.unacked
                     .retain(|parcel| parcel.number.is_some_and(|number| number >= next));
@@ -308,14 +311,14 @@ impl Computers {
             }
             LinkEvent::Asked { from, to, first } => {
                 let takes = self.profile.of(Cost::NicTakePacket);
-                let most = match self.links.on_miss {
+                let most = match self.resends.on_miss {
                     OnMiss::AsksForOne => 1,
                     _ => usize::MAX,
                 };
                 self.send_again(from, to, first, most, takes);
             }
             LinkEvent::TimedOut { from, to, plan } => {
-                if self.links.link(from, to).plan == plan {
+                if self.resends.link(from, to).plan == plan {
                     self.send_again(from, to, 0, usize::MAX, 0);
                     self.arm(from, to);
                 }
@@ -327,7 +330,7 @@ impl Computers {
     fn send_again(&mut self, from: usize, to: usize, first: u64, most: usize, before_ps: Ps) {
         let resend = Step::Resend { to, first, most };
         let steps = [Step::Work(before_ps, "is asked again"), resend].into();
-        self.links.steps[from].push_back(steps);
+        self.resends.steps[from].push_back(steps);
         self.wake_nic(from);
     }
 
@@ -340,7 +343,7 @@ impl Computers {
         most: usize,
     ) -> VecDeque<Step> {
         let start_ps = self.profile.of(Cost::NicStartNetwork);
-        let kept = self.links.link(from, to).unacked.iter();
+        let kept = self.resends.link(from, to).unacked.iter();
         let again = kept.filter(|parcel| parcel.number.is_some_and(|number| number >= first));
         let steps = again.take(most).flat_map(|parcel| {
             let start = Step::Work(start_ps, "sends again");

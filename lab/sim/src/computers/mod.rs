@@ -18,7 +18,8 @@
 //! | `jobs` | what the NIC does next, and the steps of that |
 //! | `engine` | the DMA engine between host memory and NIC memory |
 //! | `network` | packets on wires |
-//! | `links` | packets that are dropped, and sent again |
+//! | `links` | links of other kinds, which drop what misses and send it again |
+//! | `outgoing` | what a node has to send next |
 //! | `setup` | exports and imports, before time begins |
 //! | `run` | events |
 
@@ -28,6 +29,7 @@ mod jobs;
 mod links;
 mod network;
 mod nic;
+mod outgoing;
 mod pins;
 mod program;
 mod run;
@@ -36,6 +38,7 @@ mod setup;
 mod tests;
 
 use mapwire_nic::NicError;
+use mapwire_nic::link::LinkConfig;
 use mapwire_node::{Node, Told};
 use mapwire_translation::{
     AnyDesign, CacheError, Counters, DesignConfig, InterruptConfig, PinRules,
@@ -83,9 +86,12 @@ pub struct Shape {
     pub send_buffers: u16,
     /// Packets that it has room for on their way in.
     pub receive_buffers: u16,
-    /// What becomes of packets whose pages a NIC cannot translate.
+    /// The links by which NICs recover from lost packets, as those that a design drops on a miss; `None` where nothing is lost.
+    /// Epoch and size of datagrams are filled in.
+    pub links: Option<LinkConfig>,
+    /// What becomes of packets whose pages a NIC cannot translate, where it has no such links.
     pub on_miss: OnMiss,
-    /// Packets that a link sends before the first of them is acked, where packets may be dropped.
+    /// Packets that are sent before the first of them is acked, where `on_miss` drops some.
     pub window: u16,
     /// How long hosts take to serve misses; `None` if the profile says it, by interrupts and pins.
     pub miss_times: Option<MissTimes>,
@@ -106,6 +112,7 @@ impl Default for Shape {
             short_bytes: SHORT_BYTES as u64,
             send_buffers: 2,
             receive_buffers: 4,
+            links: None,
             on_miss: OnMiss::Waits,
             window: 16,
             miss_times: None,
@@ -204,7 +211,7 @@ pub struct Computers {
     programs: Vec<Runner>,
     marks: Vec<Mark>,
     timeline: Timeline,
-    links: links::Links,
+    resends: links::Links,
     failed: Option<ComputersError>,
 }
 

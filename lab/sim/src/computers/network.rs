@@ -8,15 +8,47 @@ use super::Computers;
 use super::run::Event;
 use crate::hardware::{Cost, Lane, Ps};
 
-/// A packet.
+/// A packet, or a datagram of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Parcel {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
-    /// Its number on its link, where packets may be dropped.
+    pub(super) form: Form,
+    /// All that is on the wire but the header of [`Form::Plain`].
+    pub(super) bytes: Vec<u8>,
+    /// Its number, where packets are dropped and sent again without a link of the firmware.
     pub(super) number: Option<u64>,
+}
+
+/// What is on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// A packet of a network that loses nothing.
+    Plain(Header),
+    /// A datagram, with the bytes of the headers before the payload.
+    Datagram(usize),
+    /// A packet that came in a datagram before its turn. It is in no receive buffer.
+    Early(Header),
+}
+
+impl Parcel {
+    /// What is behind the headers.
+    pub(super) fn payload(&self) -> &[u8] {
+        let start = match self.form {
+            Form::Plain(_) => 0,
+            Form::Datagram(headers) => headers,
+            Form::Early(_) => HEADER_BYTES,
+        };
+        self.bytes.get(start..).unwrap_or_default()
+    }
+
+    fn wire_bytes(&self) -> u64 {
+        let header = match self.form {
+            Form::Plain(_) => HEADER_BYTES,
+            _ => 0,
+        };
+        (header + self.bytes.len()) as u64
+    }
 }
 
 /// The network side of a NIC.
@@ -55,7 +87,7 @@ impl Computers {
             return;
         };
         let to = usize::from(parcel.to.0);
-        let bytes = (HEADER_BYTES + parcel.payload.len()) as u64;
+        let bytes = parcel.wire_bytes();
         if self.computers[to].port.coming >= self.shape.receive_buffers {
             let computer = &mut self.computers[node];
             computer.load.blocked += u64::from(!computer.port.is_blocked);
@@ -114,7 +146,7 @@ impl Computers {
         let nic = &mut self.computers[node].nic;
         nic.inbox.push_back(slot);
         // The sending loop is left for whatever comes (VMMC §5.3).
-        nic.is_tight = false;
+        (nic.is_tight, nic.has_heard) = (false, true);
         self.wake_nic(node);
     }
 
@@ -123,6 +155,9 @@ impl Computers {
         let Some(parcel) = self.flights[slot].take() else {
             return;
         };
+        if matches!(parcel.form, Form::Early(_)) {
+            return;
+        }
         self.give_buffer(usize::from(parcel.to.0));
     }
 

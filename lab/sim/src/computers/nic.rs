@@ -79,12 +79,16 @@ pub(super) struct Nic {
     pub(super) free_ps: Option<Ps>,
     /// It is in the tight sending loop (VMMC §5.3).
     pub(super) is_tight: bool,
+    /// A packet has come since the last of a long send was begun from the main loop.
+    pub(super) has_heard: bool,
     /// Packets of long sends that are being loaded.
     pub(super) loading: u16,
     /// Table entries have not come yet.
     pub(super) awaits_table: bool,
-    /// The host serves its misses.
-    pub(super) is_served: bool,
+    /// The first packet that came lacks a translation, which the host is asked for.
+    pub(super) lacks: bool,
+    /// When its links or services want to be called.
+    pub(super) timer_ps: Option<Ps>,
     /// Packets of processes' sends that are charged as short ones, by process.
     pub(super) copied: Vec<bool>,
     /// Transfers of the network, in and out.

@@ -52,6 +52,11 @@ impl PinPages for Pins<'_> {
 }
 
 impl Calls {
+    /// Adds a call that pins so many pages.
+    pub(super) fn note(&mut self, pages: u64) {
+        self.pinned.push(pages);
+    }
+
     /// What they take a program, which calls the system for each.
     pub(super) fn of_program(&self, profile: &Profile) -> Ps {
         let pins: Ps = self.pinned.iter().map(|&pages| profile.pin(pages)).sum();

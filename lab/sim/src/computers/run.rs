@@ -12,7 +12,7 @@ use super::nic::Step;
 use super::program::Wait;
 use super::{Computers, ComputersError};
 use crate::cluster::BadAccess;
-use crate::hardware::{Cost, Lane};
+use crate::hardware::{Cost, Lane, US};
 
 /// Something that happens at a node.
 #[derive(Clone, Copy, Debug)]
@@ -93,10 +93,14 @@ impl Computers {
             Event::Program(program) => self.run_program(program),
             Event::Link(event) => self.link_event(event),
             Event::Timer(node) => {
-                let now_ns = self.now_ps / 1000 + 1;
-                self.computers[node].node.handle_time(now_ns);
-                self.settle_asks(node);
-                self.wake_nic(node);
+                let computer = &mut self.computers[node];
+                if computer.nic.timer_ps == Some(self.now_ps) {
+                    computer.nic.timer_ps = None;
+                    computer.node.handle_time(self.now_ps / 1000 + 1);
+                    self.told(node);
+                    self.settle_asks(node);
+                    self.wake_nic(node);
+                }
             }
         }
     }
@@ -114,6 +118,7 @@ impl Computers {
             let Some(step) = job.pop_front() else {
                 let nic = &mut self.computers[node].nic;
                 (nic.job, nic.free_ps) = (None, Some(self.now_ps));
+                self.set_timer(node);
                 continue;
             };
             match step {
@@ -235,7 +240,7 @@ impl Computers {
         let Some(parcel) = &self.flights[slot] else {
             return;
         };
-        let moved = move_data(&mut computer.memory, &parcel.payload, dma);
+        let moved = move_data(&mut computer.memory, parcel.payload(), dma);
         let old = moved.unwrap_or_else(|BadAccess(text)| {
             let node = NodeId(node as u16);
             self.failed
@@ -263,8 +268,19 @@ impl Computers {
                 self.fail_host(node, text);
             }
         }
-        if let Some(at_ns) = self.computers[node].node.poll_at() {
-            let at_ps = (at_ns * 1000).max(self.now_ps);
+        self.set_timer(node);
+    }
+
+    /// Notes when links and services of a node want to be called.
+    pub(super) fn set_timer(&mut self, node: usize) {
+        let computer = &mut self.computers[node];
+        let Some(at_ns) = computer.node.poll_at() else {
+            return;
+        };
+        // What is late already waits for the NIC's processor, and needs no further call at once.
+        let at_ps = (at_ns * 1000).max(self.now_ps + US);
+        if computer.nic.timer_ps.is_none_or(|set_ps| set_ps > at_ps) {
+            computer.nic.timer_ps = Some(at_ps);
             self.agenda.enter(at_ps, Event::Timer(node));
         }
     }

@@ -2,25 +2,27 @@
 
 use std::collections::VecDeque;
 
-use mapwire_nic::{BufferId, Config, Delivery, Source, Verdict};
+use mapwire_nic::link::LinkConfig;
+use mapwire_nic::{BufferId, Config, Delivery, Verdict};
 use mapwire_node::{Act, ExportRequest, NoPayload, Node, NodeConfig};
 use mapwire_translation::AnyDesign;
 use mapwire_vmmc::Importers;
+use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{
-    Endpoint, ExportId, Header, ImportId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, Rights,
+    Endpoint, ExportId, HEADER_BYTES, ImportId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, Rights,
     SIGNAL_TRAILER_BYTES,
 };
 
 use super::engine::Engine;
 use super::host::Host;
 use super::links::Links;
-use super::network::Port;
+use super::network::{Form, Parcel, Port};
 use super::nic::Nic;
+use super::outgoing::next_outgoing;
 use super::pins::Pins;
 use super::{Computer, Computers, ComputersError, Load, Shape};
 use crate::cluster::Memory;
 use crate::cluster::agenda::Agenda;
-use crate::cluster::packets::read_source;
 use crate::hardware::{Profile, Timeline};
 
 /// Time that an import may take, which passes in none.
@@ -61,7 +63,7 @@ impl Computers {
         let computers = (0..shape.nodes).map(|node| computer(&shape, node));
         Ok(Self {
             computers: computers.collect::<Result<_, _>>()?,
-            links: Links::new(&shape),
+            resends: Links::new(&shape),
             profile,
             shape,
             now_ps: 0,
@@ -141,26 +143,39 @@ impl Computers {
     /// Delivers what nodes have to say to each other at once. Nothing else may be under way.
     fn settle_at_once(&mut self, node: usize) -> Result<(), ComputersError> {
         let mut open = VecDeque::from([node]);
+        let mut hastened = self.shape.links.is_none();
         let now_ns = self.now_ps / 1000 + 1;
-        while let Some(node) = open.pop_front() {
+        loop {
+            let Some(node) = open.pop_front() else {
+                if hastened {
+                    return Ok(());
+                }
+                // No ack of the set-up is left for the run.
+                hastened = true;
+                for (node, computer) in self.computers.iter_mut().enumerate() {
+                    computer.node.hasten_acks();
+                    open.push_back(node);
+                }
+                continue;
+            };
             while let Some(ask) = self.computers[node].node.poll_ask() {
                 if let Act::Store { .. } = ask.act {
                     self.computers[node].node.handle_stored(ask.process, false);
                 }
             }
-            while let Some((to, header, source)) = self.next_packet(node) {
-                let mut payload = Vec::new();
-                let memory = &mut self.computers[node].memory;
-                let text = |bad: crate::cluster::BadAccess| ComputersError::Host {
-                    node: NodeId(node as u16),
-                    text: bad.0,
-                };
-                read_source(memory, &source, &mut payload).map_err(text)?;
-                let (from, payload) = (NodeId(node as u16), &payload[..]);
-                let peer = usize::from(to.0);
+            while let Some(parcel) = self.next_parcel(node, now_ns)? {
+                let (from, peer) = (parcel.from, usize::from(parcel.to.0));
                 let other = &mut self.computers[peer].node;
-                let taken = other.handle_packet(from, &header, &payload, BufferId(0));
-                while taken == Verdict::Taken && other.poll_told(&payload, || now_ns).is_some() {}
+                let payload = parcel.payload();
+                let verdict = match &parcel.form {
+                    Form::Datagram(_) => {
+                        other.handle_datagram(now_ns, from, &parcel.bytes, BufferId(0))
+                    }
+                    Form::Plain(header) | Form::Early(header) => {
+                        other.handle_packet(from, header, &payload, BufferId(0))
+                    }
+                };
+                while verdict == Verdict::Taken && other.poll_told(&payload, || now_ns).is_some() {}
                 other.end_packet(from);
                 open.push_back(peer);
             }
@@ -170,15 +185,22 @@ impl Computers {
                 .is_some()
             {}
         }
-        Ok(())
     }
 
-    fn next_packet(&mut self, node: usize) -> Option<(NodeId, Header, Source)> {
-        let node = &mut self.computers[node].node;
-        let transmit = node.poll_transmit()?;
-        let packet = (transmit.to, transmit.header, transmit.source.clone());
-        node.handle_transmitted(packet.0);
-        Some(packet)
+    fn next_parcel(&mut self, node: usize, now_ns: u64) -> Result<Option<Parcel>, ComputersError> {
+        let has_links = self.shape.links.is_some();
+        let computer = &mut self.computers[node];
+        let Some(outgoing) = next_outgoing(&mut computer.node, has_links, now_ns) else {
+            return Ok(None);
+        };
+        let from = NodeId(node as u16);
+        let parcel = outgoing.load(from, &mut computer.memory);
+        parcel
+            .map(|parcel| Some(parcel.0))
+            .map_err(|bad| ComputersError::Host {
+                node: from,
+                text: bad.0,
+            })
     }
 }
 
@@ -194,12 +216,20 @@ fn computer(shape: &Shape, number: u16) -> Result<Computer, ComputersError> {
         bytes[2..4].copy_from_slice(&peer.to_le_bytes());
         Key(bytes)
     };
+    let payload_bytes = shape.chunk_bytes + SIGNAL_TRAILER_BYTES;
     let nic = Config {
         node: NodeId(number),
         reply_keys: (0..shape.nodes).map(key).collect(),
         memory_bytes: shape.nic_memory_bytes,
-        max_payload_bytes: shape.chunk_bytes + SIGNAL_TRAILER_BYTES,
-        delivery: Delivery::Lossless,
+        max_payload_bytes: payload_bytes,
+        delivery: match shape.links {
+            None => Delivery::Lossless,
+            Some(config) => Delivery::Lossy(LinkConfig {
+                epoch: u64::from(number) + 1,
+                max_datagram_bytes: (payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES) as u32,
+                ..config
+            }),
+        },
     };
     let design = AnyDesign::new(&shape.design)?;
     let mut node = Node::new(NodeConfig { nic, uid: 1000 }, design)?;

@@ -1,5 +1,6 @@
 //! Speed-ups and normalised times (Figures 6 and 7): computing, fetching pages, and misses at what they cost on the machine.
 
+use super::bench::Link;
 use super::figure_5::{LARGE, Ratios};
 use super::micro::Micro;
 use super::misses::{BEST, Misses, SMALL, Shape};
@@ -41,12 +42,15 @@ impl<'a> Times<'a> {
         applications: &'a [Application],
         ratios: &'a Ratios,
     ) -> Result<Self, ComputersError> {
-        let link = OnMiss::TimesOut(micro.profile.of(Cost::LinkTimeout));
+        let link = Link::Other(OnMiss::TimesOut(micro.profile.of(Cost::LinkTimeout)));
         let page_ps = micro.latency(link, REQUEST, 0)? + micro.latency(link, 4096, 0)?;
         let misses = [
             ("times out", micro.penalty(link)?),
-            ("asks for all", micro.penalty(OnMiss::AsksForAll)?),
-            ("asks for one", micro.penalty(OnMiss::AsksForOne)?),
+            (
+                "asks for all",
+                micro.penalty(Link::Other(OnMiss::AsksForAll))?,
+            ),
+            ("the firmware's", micro.penalty(Link::Firmware)?),
         ];
         Ok(Self {
             applications,
@@ -156,7 +160,7 @@ impl<'a> Times<'a> {
             table.row(&[application.name], cells);
         }
         table.note(&format!(
-            "§V.C: at most 3 % for all but Radix with the best cache of each. Here so many of {} are within 3 %: {} if misses time out, {} if the link asks for all, {} if it asks for one.",
+            "§V.C: at most 3 % for all but Radix with the best cache of each. Here so many of {} are within 3 %: {} if misses time out, {} if the link asks for all, {} with the firmware's own link.",
             self.applications.len(),
             within[0],
             within[1],

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use mapwire_nic::link::LinkConfig;
 use mapwire_translation::{CacheConfig, DesignConfig, DynamicHandleConfig};
 use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
 
@@ -23,8 +24,17 @@ const WARM: u64 = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Bench {
     pub(super) profile: Profile,
-    pub(super) on_miss: OnMiss,
+    pub(super) link: Link,
     pub(super) seed: u64,
+}
+
+/// What sends packets again that were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// A link of another kind than the firmware's.
+    Other(OnMiss),
+    /// The firmware's own, with acks, timers and a window of its own.
+    Firmware,
 }
 
 /// What a run gives.
@@ -92,7 +102,15 @@ impl Bench {
         Shape {
             processors: 2,
             design: DesignConfig::DynamicHandle(design),
-            on_miss: self.on_miss,
+            links: match self.link {
+                // The number of the node and the size of datagrams are set by the computers.
+                Link::Firmware => Some(LinkConfig::new(1, 0)),
+                Link::Other(_) => None,
+            },
+            on_miss: match self.link {
+                Link::Firmware => OnMiss::Waits,
+                Link::Other(on_miss) => on_miss,
+            },
             window: (of(Cost::LinkWindow) / 4096).max(1) as u16,
             miss_times: Some(MissTimes {
                 delay_ps: (of(Cost::MissDelayLeast), of(Cost::MissDelayMost)),
@@ -307,7 +325,7 @@ mod tests {
     fn bench(on_miss: OnMiss) -> Bench {
         Bench {
             profile: testbed(),
-            on_miss,
+            link: Link::Other(on_miss),
             seed: 1,
         }
     }
@@ -325,6 +343,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_firmwares_link_brings_everything_and_is_asked_for_each_miss() {
+        let bench = Bench {
+            link: Link::Firmware,
+            ..bench(OnMiss::Waits)
+        };
+        let without = bench.stream(MOST_BYTES, 10, 0).unwrap();
+        let with = bench.stream(MOST_BYTES, 10, 50).unwrap();
+        assert!(with.took_ps > without.took_ps + 80 * 50_000_000);
+        let pings = bench.ping_pong(4096, 20, 100).unwrap();
+        assert!(pings.took_ps > bench.ping_pong(4096, 20, 0).unwrap().took_ps);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The micro-benchmarks (Figure 4), the miss penalty (§V.C), and what other answers to a miss would win.
 
-use super::bench::{Bench, MOST_BYTES};
+use super::bench::{Bench, Link, MOST_BYTES};
 use crate::computers::{ComputersError, Missed, OnMiss};
 use crate::hardware::{Cost, Profile, Ps, US};
 use crate::paper::{Cell, Figure, Line, Plot, Table};
@@ -22,12 +22,13 @@ pub(super) struct Micro {
 }
 
 /// What a link does about a miss, and what it is called.
-fn answers(timeout_ps: Ps) -> [(&'static str, OnMiss); 4] {
+fn answers(timeout_ps: Ps) -> [(&'static str, Link); 5] {
     [
-        ("times out", OnMiss::TimesOut(timeout_ps)),
-        ("asks for all", OnMiss::AsksForAll),
-        ("asks for one", OnMiss::AsksForOne),
-        ("waits on the NIC", OnMiss::Waits),
+        ("times out", Link::Other(OnMiss::TimesOut(timeout_ps))),
+        ("asks for all", Link::Other(OnMiss::AsksForAll)),
+        ("asks for one", Link::Other(OnMiss::AsksForOne)),
+        ("the firmware's", Link::Firmware),
+        ("waits on the NIC", Link::Other(OnMiss::Waits)),
     ]
 }
 
@@ -49,15 +50,15 @@ fn mean(spans: &[Ps]) -> Ps {
 }
 
 impl Micro {
-    fn bench(&self, on_miss: OnMiss) -> Bench {
+    fn bench(&self, link: Link) -> Bench {
         Bench {
             profile: self.profile.clone(),
-            on_miss,
+            link,
             seed: self.seed,
         }
     }
 
-    fn answers(&self) -> [(&'static str, OnMiss); 4] {
+    fn answers(&self) -> [(&'static str, Link); 5] {
         answers(self.profile.of(Cost::LinkTimeout))
     }
 
@@ -67,17 +68,17 @@ impl Micro {
     /// The firmware refuses something.
     pub(super) fn latency(
         &self,
-        on_miss: OnMiss,
+        link: Link,
         bytes: u64,
         percent: u64,
     ) -> Result<Ps, ComputersError> {
-        let timed = self.bench(on_miss).ping_pong(bytes, MESSAGES, percent)?;
+        let timed = self.bench(link).ping_pong(bytes, MESSAGES, percent)?;
         Ok(timed.took_ps / (2 * MESSAGES))
     }
 
     /// Thousandths of MB/s one way.
-    fn bandwidth(&self, on_miss: OnMiss, bytes: u64, percent: u64) -> Result<i64, ComputersError> {
-        let timed = self.bench(on_miss).stream(bytes, MESSAGES, percent)?;
+    fn bandwidth(&self, link: Link, bytes: u64, percent: u64) -> Result<i64, ComputersError> {
+        let timed = self.bench(link).stream(bytes, MESSAGES, percent)?;
         // Bytes a microsecond are MB/s.
         let moved = u128::from(MESSAGES * bytes) * u128::from(US) * 1000;
         Ok((moved / u128::from(timed.took_ps.max(1))) as i64)
@@ -87,9 +88,9 @@ impl Micro {
     ///
     /// # Errors
     /// The firmware refuses something.
-    pub(super) fn penalty(&self, on_miss: OnMiss) -> Result<Ps, ComputersError> {
-        let with = self.bench(on_miss).ping_pong(4096, MESSAGES, 100)?;
-        let without = self.bench(on_miss).ping_pong(4096, MESSAGES, 0)?;
+    pub(super) fn penalty(&self, link: Link) -> Result<Ps, ComputersError> {
+        let with = self.bench(link).ping_pong(4096, MESSAGES, 100)?;
+        let without = self.bench(link).ping_pong(4096, MESSAGES, 0)?;
         Ok((with.took_ps - without.took_ps) / MESSAGES)
     }
 
@@ -98,7 +99,7 @@ impl Micro {
     /// # Errors
     /// The firmware refuses something.
     pub(super) fn figure_4(&self) -> Result<(Vec<Table>, Vec<Figure>), ComputersError> {
-        let on_miss = OnMiss::TimesOut(self.profile.of(Cost::LinkTimeout));
+        let link = Link::Other(OnMiss::TimesOut(self.profile.of(Cost::LinkTimeout)));
         let columns = RATIOS.map(|percent| format!("{percent} %"));
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let table = |name, caption, unit| Table::new(name, caption, unit, &["bytes"], &columns);
@@ -114,10 +115,10 @@ impl Micro {
         );
         let (mut latencies, mut bandwidths) = (Vec::new(), Vec::new());
         for bytes in SIZES {
-            let times = RATIOS.map(|percent| self.latency(on_miss, bytes, percent));
+            let times = RATIOS.map(|percent| self.latency(link, bytes, percent));
             let times = times.into_iter().collect::<Result<Vec<_>, _>>()?;
             let times: Vec<i64> = times.into_iter().map(us).collect();
-            let rates = RATIOS.map(|percent| self.bandwidth(on_miss, bytes, percent));
+            let rates = RATIOS.map(|percent| self.bandwidth(link, bytes, percent));
             let rates = rates.into_iter().collect::<Result<Vec<_>, _>>()?;
             let name = bytes.to_string();
             latency.row(&[&name], times.iter().copied().map(Cell::new).collect());
@@ -156,11 +157,11 @@ impl Micro {
                     let (bytes, percent) = (bytes.to_string(), format!("{percent} %"));
                     table.row(&[&bytes, &percent, what], cells);
                 };
-                let times = answers.map(|(_, on_miss)| self.latency(on_miss, bytes, percent));
+                let times = answers.map(|(_, link)| self.latency(link, bytes, percent));
                 let times = times.into_iter().collect::<Result<Vec<_>, _>>()?;
                 let times = times.into_iter().map(|ps| Cell::new(us(ps)));
                 of("us", times.collect(), &mut table);
-                let rates = answers.map(|(_, on_miss)| self.bandwidth(on_miss, bytes, percent));
+                let rates = answers.map(|(_, link)| self.bandwidth(link, bytes, percent));
                 let rates = rates.into_iter().collect::<Result<Vec<_>, _>>()?;
                 of(
                     "MB/s",
@@ -169,7 +170,7 @@ impl Micro {
                 );
             }
         }
-        table.note("The paper's link times out. A link that asks for all sends a request as soon as the host has acted, and drops what comes meanwhile. One that asks for one packet keeps what came behind it, as this project's links do (`LinkKind::Again`). The last keeps the packet itself in a buffer of the NIC, and takes nothing else meanwhile.");
+        table.note("The paper's link times out. A link that asks for all sends a request as soon as the host has acted, and drops what comes meanwhile. One that asks for one packet keeps what came behind it. The firmware's own link does the same (`LinkKind::Again`); its windows, acks and probes take their time besides. The last keeps the packet itself in a buffer of the NIC, and takes nothing else meanwhile.");
         Ok(table)
     }
 
@@ -189,12 +190,12 @@ impl Micro {
                 profile,
                 ..self.clone()
             };
-            let on_miss = OnMiss::TimesOut(timeout_ps);
+            let link = Link::Other(OnMiss::TimesOut(timeout_ps));
             let cells = [
-                us(micro.latency(on_miss, 4096, 5)?),
-                us(micro.latency(on_miss, MOST_BYTES, 5)?),
-                micro.bandwidth(on_miss, 4096, 5)?,
-                micro.bandwidth(on_miss, MOST_BYTES, 5)?,
+                us(micro.latency(link, 4096, 5)?),
+                us(micro.latency(link, MOST_BYTES, 5)?),
+                micro.bandwidth(link, 4096, 5)?,
+                micro.bandwidth(link, MOST_BYTES, 5)?,
             ];
             table.row(&[name, value], cells.map(Cell::new).to_vec());
             Ok(())
@@ -233,8 +234,8 @@ impl Micro {
         let caption =
             "from a miss to what ends it: how long the shortest take, a tenth of all, half, …";
         let mut table = Table::new("Miss penalty", caption, "us", &["until", "link"], &columns);
-        for (at, (name, on_miss)) in self.answers().into_iter().take(3).enumerate() {
-            let timed = self.bench(on_miss).ping_pong(64, SAMPLES, 100)?;
+        for (at, (name, link)) in self.answers().into_iter().take(3).enumerate() {
+            let timed = self.bench(link).ping_pong(64, SAMPLES, 100)?;
             let mut row = |what: &str, link: &str, spans: &[Ps]| {
                 let place = |percent: usize| {
                     let at = (spans.len() * percent / 100).min(spans.len().saturating_sub(1));

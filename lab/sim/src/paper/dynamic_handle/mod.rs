@@ -73,6 +73,7 @@ pub fn run(options: &Options) -> Result<Report, PaperError> {
 mod tests {
     use super::*;
     use crate::hardware::Cost;
+    use bench::Link;
 
     /// The value of the row that begins so.
     fn value(report: &Report, table: &str, begins: &str) -> (String, i64) {
@@ -101,13 +102,14 @@ mod tests {
                 "LUContiguous's speed-up varies by more than 100 %",
             ]
         );
-        // What documents say: a miss costs FFT 3 % and Radix 3 %.
+        // What documents say: what a miss may cost FFT and Radix for 3 %, in nanoseconds.
         let table = "Figures 6 and 7, as described";
         let (fft, radix) = (
             value(&report, table, "at most 3 %").1,
             value(&report, table, "Radix becomes").1,
         );
-        assert_eq!((fft, radix), (627_585, 161_317));
+        assert!((600_000..650_000).contains(&fft), "{fft}");
+        assert!((150_000..170_000).contains(&radix), "{radix}");
     }
 
     #[test]
@@ -117,11 +119,12 @@ mod tests {
             seed: 1,
         };
         use crate::computers::OnMiss;
-        let took = |timeout_us: u64, on_miss| micro(timeout_us).penalty(on_miss).unwrap();
-        let timed_out = |us: u64| took(us, OnMiss::TimesOut(us * 1_000_000));
+        let took = |timeout_us: u64, link| micro(timeout_us).penalty(link).unwrap();
+        let timed_out = |us: u64| took(us, Link::Other(OnMiss::TimesOut(us * 1_000_000)));
         assert!(timed_out(1000) < timed_out(2000));
-        let asked = took(1000, OnMiss::AsksForAll);
+        let asked = took(1000, Link::Other(OnMiss::AsksForAll));
         assert!(4 * asked < timed_out(1000), "{asked}");
-        assert!(took(1000, OnMiss::AsksForOne) <= asked);
+        assert!(took(1000, Link::Other(OnMiss::AsksForOne)) <= asked);
+        assert!(4 * took(1000, Link::Firmware) < timed_out(1000));
     }
 }
