@@ -97,7 +97,7 @@ impl Computers {
         let is_long = computer.node.nic().has_uncut();
         let is_free = computer.engine.current.is_none() && computer.engine.waiting.is_empty();
         let is_ahead = nic.is_tight && nic.loading == 1 && computer.port.is_idle();
-        if is_long && !is_ahead && (!is_free || nic.loading > 0) {
+        if is_long && !is_ahead && (!is_free || nic.loading >= self.shape.loads) {
             return None;
         }
         let before = computer.node.nic().translation().counters();

@@ -84,6 +84,8 @@ pub struct Shape {
     pub short_bytes: u64,
     /// Packets that a NIC has room for on their way out: at least 2, so that one is sent while the next is loaded.
     pub send_buffers: u16,
+    /// Packets whose data are read from host memory at a time: 1, but for buses that have many transfers under way.
+    pub loads: u16,
     /// Packets that it has room for on their way in.
     pub receive_buffers: u16,
     /// The links by which NICs recover from lost packets, as those that a design drops on a miss; `None` where nothing is lost.
@@ -111,6 +113,7 @@ impl Default for Shape {
             chunk_bytes: 4096,
             short_bytes: SHORT_BYTES as u64,
             send_buffers: 2,
+            loads: 1,
             receive_buffers: 4,
             links: None,
             on_miss: OnMiss::Waits,

@@ -41,6 +41,7 @@ impl Computers {
             ("processors", u64::from(shape.processors), 1, 16),
             ("send buffers", u64::from(shape.send_buffers), 2, 64),
             ("receive buffers", u64::from(shape.receive_buffers), 2, 64),
+            ("loads at a time", u64::from(shape.loads), 1, 64),
             ("packets of a window", u64::from(shape.window), 1, 1024),
             ("completion words", u64::from(shape.words), 1, 4096),
             (

@@ -147,6 +147,10 @@ pub enum Cost {
     LinkTimeout,
     /// Bytes that a link has under way without an ack at most.
     LinkWindow,
+
+    // Where a bus has many transfers under way: see `DmaLatency` for reads.
+    /// From the end of a write of host memory to where its processors see it.
+    DmaStoreLatency,
 }
 
 /// What the value of a constant counts.

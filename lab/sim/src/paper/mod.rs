@@ -7,6 +7,7 @@ pub mod dynamic_handle;
 mod error;
 pub mod gms_np;
 mod report;
+pub mod today;
 pub mod vmmc;
 
 use mapwire_gms::RowSize;
@@ -54,4 +55,9 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER, dynamic_handle::PAPER];
+pub const PAPERS: &[Paper] = &[
+    gms_np::PAPER,
+    vmmc::PAPER,
+    dynamic_handle::PAPER,
+    today::PAPER,
+];

@@ -12,7 +12,7 @@ use crate::computers::{
 use crate::hardware::{Cost, Profile, Ps};
 
 /// Bytes of the longest message, and from one place of a message to the next.
-pub(super) const MOST_BYTES: u64 = 64 << 10;
+pub(in crate::paper) const MOST_BYTES: u64 = 64 << 10;
 /// Where each process has what it sends.
 const SOURCE: u64 = FIRST_ADDRESS;
 /// What it receives.
@@ -22,15 +22,19 @@ const WARM: u64 = 2;
 
 /// The machine, and what its links do about misses.
 #[derive(Clone, Debug)]
-pub(super) struct Bench {
-    pub(super) profile: Profile,
-    pub(super) link: Link,
-    pub(super) seed: u64,
+pub(in crate::paper) struct Bench {
+    pub(in crate::paper) profile: Profile,
+    pub(in crate::paper) link: Link,
+    pub(in crate::paper) design: DesignConfig,
+    /// Packets whose data NICs read at a time, and may have on their way out.
+    pub(in crate::paper) loads: u16,
+    /// Seed of the times that the host takes for misses; `None` if the profile says them.
+    pub(in crate::paper) drawn_by: Option<u64>,
 }
 
 /// What sends packets again that were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
+pub(in crate::paper) enum Link {
     /// A link of another kind than the firmware's.
     Other(OnMiss),
     /// The firmware's own, with acks, timers and a window of its own.
@@ -39,10 +43,20 @@ pub(super) enum Link {
 
 /// What a run gives.
 #[derive(Clone, Debug)]
-pub(super) struct Timed {
+pub(in crate::paper) struct Timed {
     /// From the first timed message to the end of the last.
-    pub(super) took_ps: Ps,
-    pub(super) missed: Vec<Missed>,
+    pub(in crate::paper) took_ps: Ps,
+    pub(in crate::paper) missed: Vec<Missed>,
+}
+
+/// Dynamic handles with lines of one entry, so that as many lookups miss as are wanted, whatever the size of messages.
+pub(super) fn dynamic_handles() -> DesignConfig {
+    let cache = CacheConfig::default()
+        .with_entries(16 << 10)
+        .with_ways(4)
+        .with_line_entries(1)
+        .with_offset_per_process(false);
+    DesignConfig::DynamicHandle(DynamicHandleConfig::default().with_cache(cache))
 }
 
 const fn at(node: u16) -> Endpoint {
@@ -92,16 +106,16 @@ impl Messages {
 impl Bench {
     fn shape(&self) -> Shape {
         let of = |cost| self.profile.of(cost);
-        // Lines of one entry, so that as many lookups miss as are wanted, whatever the size of messages.
-        let cache = CacheConfig::default()
-            .with_entries(16 << 10)
-            .with_ways(4)
-            .with_line_entries(1)
-            .with_offset_per_process(false);
-        let design = DynamicHandleConfig::default().with_cache(cache);
+        let times = |seed| MissTimes {
+            delay_ps: (of(Cost::MissDelayLeast), of(Cost::MissDelayMost)),
+            processing_ps: (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost)),
+            seed,
+        };
         Shape {
             processors: 2,
-            design: DesignConfig::DynamicHandle(design),
+            design: self.design,
+            loads: self.loads,
+            send_buffers: (2 * self.loads).max(2),
             links: match self.link {
                 // The number of the node and the size of datagrams are set by the computers.
                 Link::Firmware => Some(LinkConfig::new(1, 0)),
@@ -112,11 +126,7 @@ impl Bench {
                 Link::Other(on_miss) => on_miss,
             },
             window: (of(Cost::LinkWindow) / 4096).max(1) as u16,
-            miss_times: Some(MissTimes {
-                delay_ps: (of(Cost::MissDelayLeast), of(Cost::MissDelayMost)),
-                processing_ps: (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost)),
-                seed: self.seed,
-            }),
+            miss_times: self.drawn_by.map(times),
             ..Shape::default()
         }
     }
@@ -139,7 +149,7 @@ impl Bench {
     ///
     /// # Errors
     /// The firmware refuses something, or the cache cannot be built.
-    pub(super) fn ping_pong(
+    pub(in crate::paper) fn ping_pong(
         &self,
         bytes: u64,
         count: u64,
@@ -163,7 +173,7 @@ impl Bench {
     ///
     /// # Errors
     /// As [`ping_pong`](Self::ping_pong).
-    pub(super) fn stream(
+    pub(in crate::paper) fn stream(
         &self,
         bytes: u64,
         count: u64,
@@ -326,7 +336,9 @@ mod tests {
         Bench {
             profile: testbed(),
             link: Link::Other(on_miss),
-            seed: 1,
+            design: dynamic_handles(),
+            loads: 1,
+            drawn_by: Some(1),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The micro-benchmarks (Figure 4), the miss penalty (§V.C), and what other answers to a miss would win.
 
-use super::bench::{Bench, Link, MOST_BYTES};
+use super::bench::{Bench, Link, MOST_BYTES, dynamic_handles};
 use crate::computers::{ComputersError, Missed, OnMiss};
 use crate::hardware::{Cost, Profile, Ps, US};
 use crate::paper::{Cell, Figure, Line, Plot, Table};
@@ -54,7 +54,9 @@ impl Micro {
         Bench {
             profile: self.profile.clone(),
             link,
-            seed: self.seed,
+            design: dynamic_handles(),
+            loads: 1,
+            drawn_by: Some(self.seed),
         }
     }
 

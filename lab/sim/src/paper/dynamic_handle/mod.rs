@@ -10,7 +10,7 @@
 //! | `applications` | Figures 6 and 7 |
 
 mod applications;
-mod bench;
+pub(super) mod bench;
 mod constants;
 mod figure_5;
 mod memory;
