@@ -40,6 +40,7 @@ impl Outgoing {
         let parcel = Parcel {
             from,
             to,
+            number: 0,
             form,
             bytes,
         };

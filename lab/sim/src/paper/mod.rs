@@ -5,6 +5,7 @@
 
 mod error;
 pub mod gms_np;
+mod numbers;
 mod report;
 pub mod vmmc;
 
