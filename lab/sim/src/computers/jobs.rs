@@ -115,14 +115,14 @@ impl Computers {
         };
         let from = NodeId(node as u16);
         let computer = &mut self.computers[node];
-        let (parcel, process) = match outgoing.load(from, &mut computer.memory) {
+        let (mut parcel, process) = match outgoing.load(from, &mut computer.memory) {
             Ok(loaded) => loaded,
             Err(bad) => {
                 self.fail_host(node, bad.0);
                 return None;
             }
         };
-        computer.port.leaving += 1;
+        parcel.number = computer.port.number();
         let is_quiet = computer.port.coming == 0;
         let told = self.told(node);
         steps.push_back(Step::Work(self.cost(Cost::NicHeader), "header"));
@@ -315,9 +315,10 @@ impl Computers {
             let slot = self.keep(Parcel {
                 from,
                 to: NodeId(node as u16),
+                number: 0,
                 form: Form::Early(header),
                 bytes: early.into_vec(),
-                number: None,
+                sequence: None,
             });
             self.computers[node].nic.inbox.insert(at, slot);
             at += 1;

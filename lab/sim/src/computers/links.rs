@@ -163,11 +163,11 @@ impl Computers {
 
     /// A packet gets its number, and is kept for as long as it may have to be sent again.
     pub(super) fn enlist(&mut self, node: usize, parcel: &mut Parcel) {
-        if self.resends.waits() || parcel.number.is_some() {
+        if self.resends.waits() || parcel.sequence.is_some() {
             return;
         }
         let link = self.resends.link(node, usize::from(parcel.to.0));
-        parcel.number = Some(link.next);
+        parcel.sequence = Some(link.next);
         link.next += 1;
         link.unacked.push_back(parcel.clone());
         if link.unacked.len() == 1 {
@@ -195,7 +195,7 @@ impl Computers {
         let Some(parcel) = &self.flights[slot] else {
             return Turn::Never;
         };
-        let Some(number) = parcel.number else {
+        let Some(number) = parcel.sequence else {
             return Turn::Now;
         };
         let from = usize::from(parcel.from.0);
@@ -238,7 +238,7 @@ impl Computers {
         let Some(parcel) = &self.flights[slot] else {
             return;
         };
-        let (from, Some(number)) = (usize::from(parcel.from.0), parcel.number) else {
+        let (from, Some(number)) = (usize::from(parcel.from.0), parcel.sequence) else {
             return;
         };
         let now_ps = self.now_ps;
@@ -303,7 +303,7 @@ impl Computers {
                 let link = self.resends.link(from, to);
                 let before = link.unacked.len();
                 link.unacked
-                    .retain(|parcel| parcel.number.is_some_and(|number| number >= next));
+                    .retain(|parcel| parcel.sequence.is_some_and(|number| number >= next));
                 if link.unacked.len() < before {
                     self.arm(from, to);
                     self.wake_nic(from);
@@ -344,17 +344,11 @@ impl Computers {
     ) -> VecDeque<Step> {
         let start_ps = self.profile.of(Cost::NicStartNetwork);
         let kept = self.resends.link(from, to).unacked.iter();
-        let again = kept.filter(|parcel| parcel.number.is_some_and(|number| number >= first));
+        let again = kept.filter(|parcel| parcel.sequence.is_some_and(|number| number >= first));
         let steps = again.take(most).flat_map(|parcel| {
             let start = Step::Work(start_ps, "sends again");
             [start, Step::Again(parcel.clone())]
         });
         steps.collect()
-    }
-
-    /// A packet that is sent again takes a buffer until it is out.
-    pub(super) fn transmit_again(&mut self, node: usize, parcel: Parcel) {
-        self.computers[node].port.leaving += 1;
-        self.transmit(node, parcel);
     }
 }

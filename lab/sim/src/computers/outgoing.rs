@@ -40,9 +40,10 @@ impl Outgoing {
         let parcel = Parcel {
             from,
             to,
+            number: 0,
             form,
             bytes,
-            number: None,
+            sequence: None,
         };
         Ok((parcel, process))
     }

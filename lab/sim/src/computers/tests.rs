@@ -390,6 +390,24 @@ fn a_send_that_the_firmware_refuses_ends_the_run() {
 }
 
 #[test]
+fn a_short_send_does_not_overtake_a_long_one() {
+    let (mut computers, imports) = pair(Shape::default(), 30 * PAGE);
+    let import = imports[0];
+    let mut left = 6;
+    computers.start(at(0), move |_: &mut Moment<'_>| {
+        left -= 1;
+        let bytes = if left % 2 == 0 { 8 } else { 9 * PAGE };
+        match left {
+            0 => Do::End,
+            _ => Do::Send(Send::new(import, 0, SOURCE, bytes)),
+        }
+    });
+    computers.run().unwrap();
+    let received = computers.node(NodeId(1)).nic().counters();
+    assert_eq!(received.rejected.total(), 0);
+}
+
+#[test]
 fn a_shape_out_of_range_is_refused() {
     let shape = Shape {
         send_buffers: 1,

@@ -6,6 +6,7 @@
 pub mod dynamic_handle;
 mod error;
 pub mod gms_np;
+mod numbers;
 mod report;
 pub mod today;
 pub mod vmmc;

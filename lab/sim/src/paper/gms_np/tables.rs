@@ -4,31 +4,11 @@ use mapwire_gms::RowSize;
 
 use super::bench::{Bench, Busy};
 use crate::hardware::{Cost, HostState, MachineError, Placement, Profile, Ps};
-use crate::paper::{Cell, Published, Role, Table};
+use crate::paper::numbers::{tenths, us, whole};
+use crate::paper::{Cell, Role, Table};
 
 use Placement::{Host, NicHostMemory, NicMemory};
 use Role::{Input, Predicted};
-
-/// Thousandths of a microsecond.
-pub(super) const fn us(ps: Ps) -> i64 {
-    ((ps + 500) / 1000) as i64
-}
-
-/// A published figure of so many thousandths, printed to one decimal.
-pub(super) const fn tenths(milli: i64) -> Published {
-    Published {
-        milli,
-        digit_milli: 100,
-    }
-}
-
-/// A published whole number.
-pub(super) const fn whole(number: i64) -> Published {
-    Published {
-        milli: 1000 * number,
-        digit_milli: 1000,
-    }
-}
 
 pub(super) const fn letter(state: HostState) -> &'static str {
     match state {
