@@ -7,6 +7,7 @@ mod error;
 pub mod gms_np;
 mod numbers;
 mod report;
+pub mod utlb;
 pub mod vmmc;
 
 use mapwire_gms::RowSize;
@@ -54,4 +55,4 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER];
+pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER, utlb::PAPER];
