@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use mapwire_node::{Node, Told};
-use mapwire_translation::{AnyDesign, HostRequest, PAGE_BYTES, Page, PageRange, TranslationDesign};
+use mapwire_translation::{
+    AnyDesign, HostRequest, PAGE_BYTES, Page, PageRange, Pinning, TranslationDesign,
+};
 use mapwire_wire::{
     CommandRepr, Endpoint, INLINE_BYTES, ProcessId, SHORT_BYTES, SHORT_SIGNAL_BYTES,
 };
@@ -243,7 +245,13 @@ impl Computers {
             node: of.node,
             text: error.to_string(),
         })?;
-        Ok(self.profile.of(Cost::HostCheck) + calls.of_program(&self.profile))
+        let check_ps = match computer.node.nic().translation().pinning() {
+            Pinning::BeforeTransfer => self.profile.of(Cost::HostCheck),
+            Pinning::OnMiss => 0,
+        };
+        let takes_ps = check_ps + calls.of_program(&self.profile);
+        computer.load.checks_ps += takes_ps;
+        Ok(takes_ps)
     }
 
     fn post_send(&mut self, program: usize, send: Send) -> Result<(), ComputersError> {
@@ -491,7 +499,9 @@ impl Computers {
                 computer.nic.lacks = false;
                 // Pages given back on the way keep the host, and not the NIC.
                 if self.shape.miss_times.is_none() {
-                    self.take_from_program(node, took.saturating_sub(expected));
+                    let late_ps = took.saturating_sub(expected);
+                    computer.load.handlers_ps += late_ps;
+                    self.take_from_program(node, late_ps);
                 }
                 if let Some(text) = failed {
                     self.fail_host(node, text);

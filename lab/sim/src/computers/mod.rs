@@ -182,6 +182,10 @@ pub struct Load {
     pub engine_ps: Ps,
     /// How long packets were on the wire out.
     pub wire_ps: Ps,
+    /// How long programs checked pages, pinned them and gave others back, before they posted.
+    pub checks_ps: Ps,
+    /// How long the NIC's processor translated, tables that it read by DMA included.
+    pub lookups_ps: Ps,
     /// How long handlers of interrupts took the host, interrupts included.
     pub handlers_ps: Ps,
     /// Interrupts.
