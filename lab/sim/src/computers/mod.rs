@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `program` | what programs can do |
 //! | `host` | processors, and the interrupts that take them away from programs |
+//! | `posts` | how programs post commands |
 //! | `pins` | pages pinned and given back, as they are to be charged |
 //! | `nic` | the NIC's processor, slowed by DMA; what waits in the NIC |
 //! | `jobs` | what the NIC does next, and the steps of that |
@@ -31,6 +32,7 @@ mod network;
 mod nic;
 mod outgoing;
 mod pins;
+mod posts;
 mod program;
 mod run;
 mod setup;
