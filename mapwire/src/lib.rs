@@ -53,6 +53,7 @@ mod far;
 mod files;
 pub mod global;
 mod import;
+pub mod meeting;
 mod node;
 mod opening;
 #[allow(unsafe_code)]

@@ -123,7 +123,7 @@ impl Client {
             }
         }
         let broker = sockopt::socket_peercred(&socket).map_err(os("getsockopt(SO_PEERCRED)"))?;
-        if broker.uid != rustix::process::geteuid() && !broker.uid.is_root() {
+        if !address.trusts(broker.uid.as_raw()) {
             return Err(RendezvousError::ForeignBroker(broker.uid.as_raw()));
         }
         let hello = ToBroker::Hello {
