@@ -94,8 +94,7 @@ impl Door {
     /// The name of the socket, without the zero that makes it abstract.
     #[must_use]
     pub fn socket(&self) -> String {
-        self.name
-            .socket_of(rustix::process::geteuid().as_raw())
+        self.name.socket_of(rustix::process::geteuid().as_raw())
     }
 
     /// The next who knocks.

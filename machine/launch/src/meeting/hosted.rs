@@ -111,7 +111,10 @@ impl HostedJob {
 
     /// When it wants to be [served](Self::serve) though its descriptor is not readable.
     pub(super) fn poll_at(&self, now: Instant) -> Option<Instant> {
-        let joining = self.guests.iter().filter(|g| !self.broker.has_joined(g.rank));
+        let joining = self
+            .guests
+            .iter()
+            .filter(|g| !self.broker.has_joined(g.rank));
         let joining = joining.map(|guest| guest.since + JOINING);
         joining.chain(self.broker.poll_at(now)).min()
     }

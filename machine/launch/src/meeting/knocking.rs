@@ -74,10 +74,9 @@ fn connect(
     deadline: Instant,
 ) -> Result<Option<OwnedFd>, MeetingError> {
     let kind = SocketType::SEQPACKET;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-            .and_then(above_stdio)
-            .map_err(os("socket"))?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+        .and_then(above_stdio)
+        .map_err(os("socket"))?;
     // A full queue of knocks makes connect wait; this bounds it.
     let limit = timeout.max(Duration::from_millis(1));
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))

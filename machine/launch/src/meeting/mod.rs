@@ -27,8 +27,6 @@ mod knocking;
 mod knocks;
 mod reception;
 mod record;
-#[cfg(test)]
-mod tests;
 
 pub use door::{Door, DoorName};
 pub use error::MeetingError;

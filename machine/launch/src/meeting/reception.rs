@@ -210,7 +210,10 @@ impl Desk {
             };
             job.stage = Stage::Open;
             if let Err(why) = outcome {
-                tracing::warn!("a job for clients of user {} could not be opened: {why}", job.user);
+                tracing::warn!(
+                    "a job for clients of user {} could not be opened: {why}",
+                    job.user
+                );
                 job.stage = Stage::Over;
                 for knock in self.knocks.take_waiting() {
                     if knock.who.user == job.user {
@@ -275,7 +278,10 @@ impl Desk {
             return;
         }
         let user = who.user;
-        let found = self.jobs.iter_mut().find(|job| job.user == user && job.has_room());
+        let found = self
+            .jobs
+            .iter_mut()
+            .find(|job| job.user == user && job.has_room());
         let Some(job) = found else {
             if let Err(why) = self.begin_job(user) {
                 knock.answer(&Answer::Refused(why));
@@ -311,7 +317,10 @@ impl Desk {
         let of_user = self.jobs.iter().filter(|job| job.user == who.user);
         let guests: usize = of_user.map(HostedJob::guests).sum();
         if guests >= most {
-            return Err(format!("user {} has {guests} clients there already", who.user));
+            return Err(format!(
+                "user {} has {guests} clients there already",
+                who.user
+            ));
         }
         Ok(())
     }
