@@ -37,6 +37,7 @@ pub const ORDER: &[Place] = &[
     place("mapwire-study", "lab/study"),
     place("mapwire-c", "bindings/c"),
     place("mapwire-far", "bindings/far"),
+    place("mapwire-rpc-c", "bindings/rpc"),
     place("mapwire-python", "bindings/python"),
     place("mapwire-cli", "cli"),
     place("mapwire-apps", "apps"),
