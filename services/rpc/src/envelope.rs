@@ -23,6 +23,9 @@ const ONE_WAY: u8 = 2;
 /// Bytes before a record, and before the record's xid, which is its first word.
 pub const ENVELOPE_BYTES: usize = 32;
 
+/// Where a call's procedure is: behind its xid, kind, version of the protocol, program, and version.
+const PROCEDURE_AT: usize = ENVELOPE_BYTES + 20;
+
 /// Nothing is released.
 const NOTHING: u64 = u64::MAX;
 
@@ -41,7 +44,7 @@ pub struct Offer {
 
 /// Where a body lies in the receiver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub(crate) struct Stored {
     /// First byte, counted from the begin of the memory.
     pub at: u64,
     /// How many.
@@ -233,6 +236,18 @@ impl Draft {
         Self {
             body_at: message.len(),
             message,
+        }
+    }
+
+    /// Another call that differs in its procedure only, without a body.
+    #[must_use]
+    pub fn repeated(&self, procedure: u32, mut memory: Vec<u8>) -> Self {
+        memory.clear();
+        memory.extend_from_slice(&self.message[..self.body_at]);
+        memory[PROCEDURE_AT..PROCEDURE_AT + 4].copy_from_slice(&procedure.to_be_bytes());
+        Self {
+            message: memory,
+            body_at: self.body_at,
         }
     }
 
