@@ -66,6 +66,7 @@ pub(crate) struct TimeVal {
 
 /// `struct netbuf`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub(crate) struct NetBuf {
     pub(crate) most: c_uint,
     pub(crate) length: c_uint,
@@ -164,6 +165,14 @@ pub(crate) struct Transport {
     pub(crate) p2: *mut c_void,
     pub(crate) p3: *mut c_void,
     pub(crate) kind: c_int,
+}
+
+/// `SVCXPRT_EXT`, which libtirpc has at `xp_p3`: where it notes how a caller was authenticated.
+#[repr(C)]
+pub(crate) struct TransportExtension {
+    pub(crate) flags: c_int,
+    pub(crate) auth_ops: *mut c_void,
+    pub(crate) auth_private: *mut c_void,
 }
 
 /// `enum xprt_stat`.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use mapwire::meeting::trusted_users;
 
-use crate::abi::{Client, NetConfig, RpcError, Status, TimeVal, XdrProc};
-use crate::client::{self, Failure};
+use crate::abi::{Client, NetConfig, Status, TimeVal, XdrProc};
+use crate::client;
+use crate::failure::Failure;
 use crate::names::{Served, Whereabouts, locate};
 use crate::rpcbind::{self, NETWORK};
 use crate::settings::{MEETING, Use, usage};
@@ -33,7 +34,11 @@ unsafe fn maker(network: *const c_char) -> Maker {
 }
 
 /// A client of a server on this host.
-unsafe fn meet(host: *const c_char, served: Served, wait: Duration) -> Result<*mut Client, Failure> {
+unsafe fn meet(
+    host: *const c_char,
+    served: Served,
+    wait: Duration,
+) -> Result<*mut Client, Failure> {
     let host = if host.is_null() {
         ""
     } else {
@@ -190,9 +195,13 @@ pub unsafe extern "C" fn clnt_tp_create_timed(
     let (served, network, timeout) = (Served { program, version }, network.cast(), timeout.cast());
     // SAFETY: the caller's arguments, as in C.
     unsafe {
-        create(host, served, network_of(network), patience(timeout), |library| {
-            (library.clnt_tp_create_timed)(host, program, version, network, timeout)
-        })
+        create(
+            host,
+            served,
+            network_of(network),
+            patience(timeout),
+            |library| (library.clnt_tp_create_timed)(host, program, version, network, timeout),
+        )
     }
     .cast()
 }
@@ -330,7 +339,15 @@ pub unsafe extern "C" fn rpc_call(
             micros: 0,
         };
         let call = (*(*client).ops).call;
-        let status = call(client, procedure, encode, arguments, decode, results.cast(), wait);
+        let status = call(
+            client,
+            procedure,
+            encode,
+            arguments,
+            decode,
+            results.cast(),
+            wait,
+        );
         client::destroy(client);
         status.0
     }
@@ -407,13 +424,5 @@ pub unsafe extern "C" fn rpc_broadcast_exp(
             }
             (_, None) => Status::SYSTEM_ERROR.0,
         }
-    }
-}
-
-/// What a client without more to say of an error has.
-pub(crate) fn plain(status: Status) -> RpcError {
-    RpcError {
-        status,
-        words: [0; 2],
     }
 }

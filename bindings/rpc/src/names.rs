@@ -14,7 +14,9 @@ pub(crate) struct Served {
 impl Served {
     /// The door of this version.
     pub(crate) fn door(self) -> Option<DoorName> {
-        format!("rpc-{}-{}", self.program, self.version).parse().ok()
+        format!("rpc-{}-{}", self.program, self.version)
+            .parse()
+            .ok()
     }
 
     /// The door of all versions, by which who asks for a wrong one learns so.

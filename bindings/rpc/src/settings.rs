@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use mapwire::NodeConfig;
+use mapwire::rpc::RpcConfig;
 
 /// How the calls of a program go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,36 @@ pub(crate) fn node_config() -> Result<NodeConfig, String> {
     };
     NodeConfig::from_variables(variable).map_err(|error| error.to_string())
 }
+
+/// What this process lends its peers: records of `MAPWIRE_RPC_RECORD` bytes, of which two fit at a time.
+pub(crate) fn rpc_config() -> RpcConfig {
+    let mut config = RpcConfig::default();
+    if let Some(bytes) = record_bytes() {
+        config.max_record_bytes = bytes;
+        config.area_bytes = 2 * bytes;
+    }
+    config
+}
+
+/// The longest record, if the user says.
+fn record_bytes() -> Option<u64> {
+    static BYTES: OnceLock<Option<u64>> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let value = std::env::var("MAPWIRE_RPC_RECORD").ok()?;
+        match mapwire_settings::size::parse(&value) {
+            Ok(bytes) if (4096..=MOST_BYTES).contains(&bytes) => Some(bytes),
+            _ => {
+                crate::log::warn(&format!(
+                    "MAPWIRE_RPC_RECORD=`{value}`: expected a size from 4K to 1G; the longest record stays 4 MiB"
+                ));
+                None
+            }
+        }
+    })
+}
+
+/// The longest record that can be asked for.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// How long a client waits for its server when it is created, unless it says so.
 pub(crate) const MEETING: Duration = Duration::from_secs(25);

@@ -67,7 +67,6 @@ functions! {
     xdr_bool: fn(*mut Xdr, *mut Bool) -> Bool;
     xdr_rpcb: fn(*mut Xdr, *mut c_void) -> Bool;
     xdr_rpcblist_ptr: fn(*mut Xdr, *mut c_void) -> Bool;
-    xdr_sizeof: fn(XdrProc, *mut c_void) -> core::ffi::c_ulong;
     xdr_void: fn() -> Bool;
     xdrmem_create: fn(*mut Xdr, *mut c_char, c_uint, c_uint);
     xprt_register: fn(*mut Transport);

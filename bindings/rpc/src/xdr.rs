@@ -47,19 +47,6 @@ pub(crate) unsafe fn encode(
     (position as usize <= room).then_some(position as usize)
 }
 
-/// How many bytes the value at `value` takes; `None`: it cannot be encoded.
-///
-/// # Safety
-/// `encode` fits the value.
-pub(crate) unsafe fn size(encode: XdrProc, value: *mut c_void) -> Option<usize> {
-    let library = tirpc()?;
-    encode?;
-    // SAFETY: by this function's own contract.
-    let bytes = unsafe { (library.xdr_sizeof)(encode, value) };
-    // A value that cannot be encoded has size 0, and so has one of no bytes.
-    usize::try_from(bytes).ok()
-}
-
 /// Decodes `bytes` bytes at `at` into `place`. Whether that was done; if not, what was allocated on the way is to be [freed](free).
 ///
 /// # Safety

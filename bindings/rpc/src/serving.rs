@@ -1,0 +1,300 @@
+//! What a server process offers, and the calls that come to it.
+//!
+//! Nothing here runs before somebody knocks: a server may register its programs and become a daemon by `fork` after that. The descriptor
+//! that libtirpc polls for this network is an epoll of the doors at first, and of the jobs' events once the reception has begun.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mapwire::WaitStrategy;
+use mapwire::meeting::{Door, DoorName, MeetingError, Reception, ReceptionLimits};
+use mapwire::rpc::Request;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+
+use crate::forks::generation;
+use crate::guests::{Guests, Job};
+use crate::names::Served;
+use crate::settings;
+
+/// How long a thread looks for the next call after one that it has answered, while it may poll.
+const LOOKING: Duration = Duration::from_micros(50);
+/// The same while it should sleep soon.
+const LOOKING_SHORTLY: Duration = Duration::from_micros(20);
+/// Calls that are served before other networks get their turn.
+const BURST: u32 = 64;
+
+/// The numbers of events that are no job's.
+const RING: u64 = u64::MAX;
+const DOOR: u64 = u64::MAX - 1;
+
+/// The offer of a process.
+pub(crate) struct Serving {
+    watch: OwnedFd,
+    ring: Arc<OwnedFd>,
+    doors: BTreeMap<DoorName, Arc<Door>>,
+    served: Vec<Served>,
+    open: Option<Open>,
+    /// The process that has the reception and the ring.
+    generation: u32,
+    /// A call that was found before it was asked for.
+    next: Option<Request>,
+    /// The call in hand.
+    pub(crate) current: Option<Request>,
+    in_burst: u32,
+}
+
+/// What there is once somebody has knocked.
+struct Open {
+    reception: Reception,
+    guests: Arc<Guests>,
+    jobs: Vec<Arc<Job>>,
+    /// As many changes of the guests' jobs were seen.
+    seen: u64,
+    wait: WaitStrategy,
+    /// The job that is looked at first.
+    turn: usize,
+}
+
+fn new_epoll() -> Result<OwnedFd, Errno> {
+    epoll::create(epoll::CreateFlags::CLOEXEC)
+}
+
+fn add(watch: &OwnedFd, fd: BorrowedFd<'_>, number: u64) -> Result<(), Errno> {
+    let data = epoll::EventData::new_u64(number);
+    epoll::add(watch, fd, data, epoll::EventFlags::IN)
+}
+
+impl Serving {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let watch = new_epoll()?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let ring = Arc::new(eventfd(0, flags)?);
+        add(&watch, ring.as_fd(), RING)?;
+        Ok(Self {
+            watch,
+            ring,
+            doors: BTreeMap::new(),
+            served: Vec::new(),
+            open: None,
+            generation: generation(),
+            next: None,
+            current: None,
+            in_burst: 0,
+        })
+    }
+
+    /// The descriptor that is readable while there may be calls.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.watch.as_raw_fd()
+    }
+
+    /// Offers a version of a program. Gives the socket at which clients knock.
+    pub(crate) fn offer(&mut self, served: Served) -> Result<String, MeetingError> {
+        let name = served.door().ok_or(MeetingError::Name(String::new()))?;
+        if let Some(door) = self.doors.get(&name) {
+            return Ok(door.socket());
+        }
+        let socket = self.open_door(name)?;
+        // Another process may serve other versions, and have this one.
+        if let Some(name) = served.door_of_program()
+            && !self.doors.contains_key(&name)
+        {
+            let _ = self.open_door(name);
+        }
+        self.served.push(served);
+        if let Some(open) = &self.open {
+            open.guests.serve(served);
+        }
+        Ok(socket)
+    }
+
+    fn open_door(&mut self, name: DoorName) -> Result<String, MeetingError> {
+        let door = Arc::new(Door::open(name.clone())?);
+        match &self.open {
+            Some(open) => open.reception.add(Arc::clone(&door)),
+            None => {
+                let added = add(&self.watch, door.as_fd(), DOOR);
+                added.map_err(|errno| MeetingError::Os {
+                    call: "epoll_ctl",
+                    errno,
+                })?;
+            }
+        }
+        let socket = door.socket();
+        self.doors.insert(name, door);
+        Ok(socket)
+    }
+
+    /// Whether it is offered.
+    pub(crate) fn offers(&self, served: Served) -> bool {
+        self.served.contains(&served)
+    }
+
+    /// Ends an offer.
+    pub(crate) fn withdraw(&mut self, served: Served) {
+        self.served.retain(|one| *one != served);
+        let has_others = (self.served.iter()).any(|one| one.program == served.program);
+        let mut names = vec![served.door()];
+        if !has_others {
+            names.push(served.door_of_program());
+        }
+        for name in names.into_iter().flatten() {
+            if let Some(open) = &self.open {
+                open.reception.remove(&name);
+            }
+            // Closing takes it off the epoll, unless a child of `fork` has it too.
+            if let Some(door) = self.doors.remove(&name) {
+                let _ = epoll::delete(&self.watch, door.as_fd());
+            }
+        }
+        if let Some(open) = &self.open {
+            open.guests.end(served);
+        }
+    }
+
+    /// Begins the reception, if it has not begun in this process.
+    fn begin(&mut self) -> Result<(), String> {
+        if self.generation != generation() {
+            self.leave_to_parent().map_err(|errno| errno.to_string())?;
+        }
+        if self.open.is_some() {
+            return Ok(());
+        }
+        let config = settings::node_config()?;
+        let wait = config.driver.wait;
+        let watch = self.watch.try_clone().map_err(|error| error.to_string())?;
+        let guests = Arc::new(Guests::new(
+            self.served.clone(),
+            watch,
+            Arc::clone(&self.ring),
+        ));
+        let limits = ReceptionLimits::default();
+        let greet = Arc::clone(&guests);
+        let reception =
+            Reception::start(config, greet, limits).map_err(|error| error.to_string())?;
+        for door in self.doors.values() {
+            let _ = epoll::delete(&self.watch, door.as_fd());
+            reception.add(Arc::clone(door));
+        }
+        self.open = Some(Open {
+            reception,
+            guests,
+            jobs: Vec::new(),
+            seen: 0,
+            wait,
+            turn: 0,
+        });
+        Ok(())
+    }
+
+    /// In a child of `fork`: the reception, its jobs and their calls are the parent's. The doors are both's.
+    fn leave_to_parent(&mut self) -> Result<(), Errno> {
+        core::mem::forget((self.open.take(), self.next.take(), self.current.take()));
+        let watch = new_epoll()?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let ring = Arc::new(eventfd(0, flags)?);
+        add(&watch, ring.as_fd(), RING)?;
+        for door in self.doors.values() {
+            add(&watch, door.as_fd(), DOOR)?;
+        }
+        // libtirpc polls the number that it knows.
+        rustix::io::dup3(&watch, &mut self.watch, rustix::io::DupFlags::CLOEXEC)?;
+        self.ring = ring;
+        self.generation = generation();
+        Ok(())
+    }
+
+    /// The next call, if there is one.
+    pub(crate) fn take(&mut self) -> Option<&mut Request> {
+        // Rung or not: what it was rung for is looked at now.
+        let _ = rustix::io::read(&self.ring, &mut [0; 8]);
+        if let Err(why) = self.begin() {
+            crate::log::warn(&format!("clients of mapwire are not served: {why}"));
+            return None;
+        }
+        let next = self.next.take();
+        self.current = next.or_else(|| self.open.as_mut()?.look(Duration::ZERO));
+        self.current.as_mut()
+    }
+
+    /// Ends the call in hand, and looks for the next: whether there is one. If not, the descriptor becomes readable when one comes.
+    pub(crate) fn has_next(&mut self) -> bool {
+        let has_served = self.current.take().is_some();
+        let Some(open) = self.open.as_mut() else {
+            return false;
+        };
+        let looking = match open.wait {
+            WaitStrategy::Poll => LOOKING,
+            WaitStrategy::Event => Duration::ZERO,
+            _ if has_served => LOOKING_SHORTLY,
+            _ => Duration::ZERO,
+        };
+        self.next = self.next.take().or_else(|| open.look(looking));
+        if self.next.is_none() {
+            self.next = open.arm();
+        }
+        let is_polling = open.wait == WaitStrategy::Poll && !open.jobs.is_empty();
+        let is_over = self.in_burst >= BURST;
+        match &self.next {
+            Some(_) if !is_over => {
+                self.in_burst += 1;
+                return true;
+            }
+            Some(_) => self.ring_again(),
+            // Other networks are looked at, and then this one again.
+            None if is_polling => self.ring_again(),
+            None => {}
+        }
+        self.in_burst = 0;
+        false
+    }
+
+    fn ring_again(&self) {
+        // It fails only when it has been rung 2^64 times.
+        let _ = rustix::io::write(&self.ring, &1u64.to_ne_bytes());
+    }
+}
+
+impl Open {
+    fn refresh(&mut self) {
+        let changes = self.guests.changes();
+        if changes != self.seen {
+            self.seen = changes;
+            self.jobs = self.guests.jobs();
+        }
+    }
+
+    /// Looks for a call, for so long at most. Jobs take turns, and in them their guests.
+    fn look(&mut self, time: Duration) -> Option<Request> {
+        self.refresh();
+        if let [job] = &self.jobs[..] {
+            return job.server.next(Some(time)).ok().flatten();
+        }
+        let begun = Instant::now();
+        loop {
+            for _ in 0..self.jobs.len() {
+                self.turn = (self.turn + 1) % self.jobs.len();
+                let job = &self.jobs[self.turn];
+                if let Ok(Some(request)) = job.server.poll() {
+                    return Some(request);
+                }
+            }
+            if self.jobs.is_empty() || begun.elapsed() >= time {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Has the descriptor become readable when a call comes. A call that has come before that.
+    fn arm(&mut self) -> Option<Request> {
+        for job in &self.jobs {
+            // It fails when the job is over, which its reception sees to.
+            let _ = job.events.arm();
+        }
+        self.look(Duration::ZERO)
+    }
+}
