@@ -99,7 +99,7 @@ impl Rpc {
     }
 
     /// Whether room is in memory that the peer still lends.
-    fn check_room(&self, to: NodeId, placed: Option<Placed>) -> Result<(), Refusal> {
+    pub(crate) fn check_room(&self, to: NodeId, placed: Option<Placed>) -> Result<(), Refusal> {
         let theirs = self.peer(to).and_then(|peer| peer.theirs);
         match placed {
             Some(placed) if theirs.is_none_or(|it| it.session != placed.room.session) => {
