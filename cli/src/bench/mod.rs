@@ -19,6 +19,7 @@ mod placement;
 #[allow(unsafe_code)]
 mod raw;
 pub(crate) mod row;
+mod rpc;
 mod sends;
 mod shared;
 mod sim;
@@ -156,6 +157,11 @@ const BENCHES: &[Bench] = &[
         name: "directory",
         summary: "lookups and getpages with the page directory on the host and on the NIC, beside a raw message there and back (GMS-NP Tables 1, 2, 4, 5)",
         run: directory::directory,
+    },
+    Bench {
+        name: "rpc",
+        summary: "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers",
+        run: rpc::rpc,
     },
     Bench {
         name: "study",

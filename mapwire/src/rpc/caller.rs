@@ -85,7 +85,10 @@ impl Caller {
             .inner
             .call(|service| service.connection(self.pair.peer));
         connection.is_ok_and(|now| {
-            now.is_open && now.mine.is_some_and(|mine| mine.session == self.pair.session)
+            now.is_open
+                && now
+                    .mine
+                    .is_some_and(|mine| mine.session == self.pair.session)
         })
     }
 
@@ -265,10 +268,12 @@ impl Caller {
     ) -> Result<T, Error> {
         let begun = match self.inner.call(&mut begin)? {
             Err(Refusal::NoWindow(_)) => {
-                let waited = self.inner.wait(deadline.left(), |service| match begin(service) {
-                    Err(Refusal::NoWindow(_)) => None,
-                    other => Some(other),
-                })?;
+                let waited = self
+                    .inner
+                    .wait(deadline.left(), |service| match begin(service) {
+                        Err(Refusal::NoWindow(_)) => None,
+                        other => Some(other),
+                    })?;
                 waited.unwrap_or(Err(Refusal::NoWindow(self.pair.peer)))
             }
             begun => begun,

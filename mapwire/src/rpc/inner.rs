@@ -276,7 +276,10 @@ impl Drop for Inner {
             }
         }
         drop(self.node.deregister_service(self.config.handler));
-        let imports = self.imports.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let imports = self
+            .imports
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         for (_, request) in imports.drain(..) {
             engine.lock().abandon_import(request);
         }

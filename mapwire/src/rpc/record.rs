@@ -132,9 +132,11 @@ impl Record {
     pub fn as_ptr(&self) -> *const u8 {
         match &self.place {
             Place::Inline { bytes, at } => bytes[*at..].as_ptr(),
-            Place::Lent { pair, lent, .. } => {
-                pair.own.as_ptr().wrapping_add(lent.at as usize).cast_const()
-            }
+            Place::Lent { pair, lent, .. } => pair
+                .own
+                .as_ptr()
+                .wrapping_add(lent.at as usize)
+                .cast_const(),
         }
     }
 

@@ -123,7 +123,10 @@ impl Inner {
     pub(super) fn send_deferred(&self) -> Result<(), Error> {
         let waiting = {
             let deferred = &self.deferred;
-            let mut replies = deferred.replies.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut replies = deferred
+                .replies
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             deferred.count.store(0, Ordering::Relaxed);
             core::mem::take(&mut *replies)
         };

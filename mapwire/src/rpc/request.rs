@@ -175,11 +175,7 @@ impl Request {
         self.check()?;
         let pair = self.inner.pair(self.id.peer);
         let pair = pair.ok_or(mapwire_rpc::Refusal::NotAwaited(self.id.xid))?;
-        let draft = Draft::reply(
-            self.id.xid,
-            ReplyStatus::Success,
-            Vec::with_capacity(256),
-        );
+        let draft = Draft::reply(self.id.xid, ReplyStatus::Success, Vec::with_capacity(256));
         let inner = Arc::clone(&self.inner);
         let writer = Writer::new(&inner, &pair, draft, bytes, Patience::Later);
         match write(writer)? {

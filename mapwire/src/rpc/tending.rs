@@ -33,7 +33,8 @@ impl Inner {
                     return Some(None);
                 }
                 let mine = connection.mine.filter(|_| connection.is_open)?;
-                self.is_ready(peer, mine.session).then_some(Some(mine.session))
+                self.is_ready(peer, mine.session)
+                    .then_some(Some(mine.session))
             })?;
             match found {
                 Some(None) => return Err(Error::Gone(rank)),
@@ -199,7 +200,9 @@ impl Inner {
         local: Result<LocalImport, DriverError>,
     ) -> Result<(), Error> {
         let tending = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_current = self.pair(pair.peer).is_some_and(|now| Arc::ptr_eq(&now, pair));
+        let is_current = self
+            .pair(pair.peer)
+            .is_some_and(|now| Arc::ptr_eq(&now, pair));
         let entered = local.map_err(Error::from).and_then(|local| {
             if !is_current {
                 let mut driver = self.node.inner.engine.lock();

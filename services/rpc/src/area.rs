@@ -81,6 +81,7 @@ impl Area {
     }
 
     /// Bytes that records have.
+    #[cfg(test)]
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken.values().sum()
     }

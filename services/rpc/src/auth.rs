@@ -139,14 +139,14 @@ impl Credential {
     }
 
     /// Reads an `opaque_auth`. The inner error is for the caller: its credential is refused.
-    pub(crate) fn decode(
-        from: &mut Decoder<'_>,
-    ) -> Result<Result<Self, AuthProblem>, XdrError> {
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Result<Self, AuthProblem>, XdrError> {
         let flavour = from.word()?;
         let body = from.opaque(MAX_AUTH_BYTES)?;
         Ok(match flavour {
             NONE => Ok(Self::None),
-            SYS => sys(&body).map(Self::Sys).map_err(|_| AuthProblem::BadCredential),
+            SYS => sys(&body)
+                .map(Self::Sys)
+                .map_err(|_| AuthProblem::BadCredential),
             _ => Err(AuthProblem::RejectedCredential),
         })
     }
@@ -163,7 +163,9 @@ fn sys(mut body: &[u8]) -> Result<AuthSys, XdrError> {
         gid: from.word()?,
         gids: {
             let count = from.length(MAX_GROUPS, 4)?;
-            (0..count).map(|_| u32::decode(&mut from)).collect::<Result<_, _>>()?
+            (0..count)
+                .map(|_| u32::decode(&mut from))
+                .collect::<Result<_, _>>()?
         },
     };
     from.finish()?;

@@ -99,10 +99,7 @@ impl Calls {
                     self.deadlines.remove(&(at, *xid));
                 }
                 // What lies in memory of the connection goes with it.
-                let is_safe = matches!(
-                    call.outcome,
-                    Some(Ok(crate::Body::Inline { .. }) | Err(_))
-                );
+                let is_safe = matches!(call.outcome, Some(Ok(crate::Body::Inline { .. }) | Err(_)));
                 if !is_safe {
                     call.outcome = Some(Err(error));
                 }

@@ -26,10 +26,13 @@ mod calls;
 mod config;
 mod counters;
 mod envelope;
+mod incoming;
 mod message;
 mod outcome;
+mod outgoing;
 mod peer;
 mod rpc;
+mod sending;
 mod service;
 pub mod xdr;
 

@@ -194,7 +194,8 @@ fn read_reply(from: &mut Decoder<'_>) -> Result<ReplyStatus, XdrError> {
             1 => {
                 let number = from.word()?;
                 let problem = AuthProblem::of(number);
-                return problem.map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
+                return problem
+                    .map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
             }
             other => return unknown(other),
         }),

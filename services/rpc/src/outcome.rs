@@ -113,7 +113,9 @@ pub enum CallError {
     #[error("the program does not have the procedure")]
     ProcedureUnavailable,
     /// The server could not read the arguments.
-    #[error("the server cannot read the arguments: they are of another type, or longer than it takes")]
+    #[error(
+        "the server cannot read the arguments: they are of another type, or longer than it takes"
+    )]
     GarbageArguments,
     /// The server failed.
     #[error("the server failed (SYSTEM_ERR)")]

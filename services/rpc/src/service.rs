@@ -19,12 +19,7 @@ struct Record<'a> {
 }
 
 impl Service for Rpc {
-    fn handle_message(
-        &mut self,
-        _: u64,
-        from: Endpoint,
-        message: &[u8],
-    ) -> Result<(), Broken> {
+    fn handle_message(&mut self, _: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         let taken = self.take_message(from.node, message);
         if taken.is_err() {
             self.counters.broken_messages += 1;
