@@ -28,6 +28,8 @@ mod failure;
 #[allow(unsafe_code)]
 mod forks;
 mod guests;
+#[cfg(test)]
+mod layout;
 mod log;
 mod names;
 #[allow(unsafe_code)]
