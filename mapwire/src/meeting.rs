@@ -73,7 +73,7 @@ impl Reception {
         greet: Arc<dyn Greet>,
         limits: ReceptionLimits,
     ) -> Result<Self> {
-        let config = without_records(config);
+        let config = of_guests(config);
         let host = Arc::new(Joiner { config, greet });
         let reception = mapwire_launch::meeting::Reception::start(host, limits)?;
         Ok(Self(reception))
@@ -149,7 +149,7 @@ pub fn visit(
     timeout: Duration,
 ) -> Result<Visit> {
     let admission = knock(name, users, timeout)?;
-    let mut config = without_records(config);
+    let mut config = of_guests(config);
     config.job = Some(admission.address.to_string());
     config.rank = admission.rank;
     Ok(Visit {
@@ -158,8 +158,9 @@ pub fn visit(
     })
 }
 
-/// A launcher that has this process write down what it does wants that of its own job.
-fn without_records(mut config: NodeConfig) -> NodeConfig {
+/// For a job in which ranks come and go. A launcher that has this process write down what it does wants that of its own job.
+fn of_guests(mut config: NodeConfig) -> NodeConfig {
+    config.driver.is_open = true;
     config.driver.trace = None;
     config.driver.net.capture = None;
     config

@@ -1,17 +1,54 @@
 //! The jobs of a server and its guests, each with its queue of calls.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mapwire::meeting::{Credentials, Greet, JobId};
 use mapwire::rpc::{PeerCredentials, Rpc, Server};
 use mapwire::{EventFd, Node};
-use rustix::event::epoll;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
 
 use crate::names::Served;
 use crate::settings;
+
+/// A bell that makes the server's descriptor readable until it is cleared.
+pub(crate) struct Ring {
+    fd: OwnedFd,
+    is_rung: AtomicBool,
+}
+
+impl Ring {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self {
+            fd: eventfd(0, flags)?,
+            is_rung: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn ring(&self) {
+        // It fails only when it has been rung 2^64 times.
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+        // After that: who sees the mark finds the descriptor readable.
+        self.is_rung.store(true, Ordering::Release);
+    }
+
+    /// No system call unless it was rung.
+    pub(crate) fn clear(&self) {
+        if self.is_rung.load(Ordering::Relaxed) && self.is_rung.swap(false, Ordering::Acquire) {
+            let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
 
 /// The server's end of one job.
 pub(crate) struct Job {
@@ -30,7 +67,7 @@ pub(crate) struct Guests {
     /// Readable when any of the jobs has something.
     watch: OwnedFd,
     /// Rung when `jobs` has changed.
-    ring: Arc<OwnedFd>,
+    ring: Arc<Ring>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -38,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Guests {
-    pub(crate) fn new(served: Vec<Served>, watch: OwnedFd, ring: Arc<OwnedFd>) -> Self {
+    pub(crate) fn new(served: Vec<Served>, watch: OwnedFd, ring: Arc<Ring>) -> Self {
         Self {
             jobs: Mutex::default(),
             served: Mutex::new(served),
@@ -81,8 +118,7 @@ impl Guests {
 
     fn note_change(&self) {
         self.changes.fetch_add(1, Ordering::Release);
-        // It fails only when it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.ring, &1u64.to_ne_bytes());
+        self.ring.ring();
     }
 }
 

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use mapwire::WaitStrategy;
 use mapwire::meeting::{Door, DoorName, MeetingError, Reception, ReceptionLimits};
 use mapwire::rpc::Request;
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::forks::generation;
-use crate::guests::{Guests, Job};
+use crate::guests::{Guests, Job, Ring};
 use crate::names::Served;
 use crate::settings;
 
@@ -33,7 +33,7 @@ const DOOR: u64 = u64::MAX - 1;
 /// The offer of a process.
 pub(crate) struct Serving {
     watch: OwnedFd,
-    ring: Arc<OwnedFd>,
+    ring: Arc<Ring>,
     doors: BTreeMap<DoorName, Arc<Door>>,
     served: Vec<Served>,
     open: Option<Open>,
@@ -70,8 +70,7 @@ fn add(watch: &OwnedFd, fd: BorrowedFd<'_>, number: u64) -> Result<(), Errno> {
 impl Serving {
     pub(crate) fn new() -> Result<Self, Errno> {
         let watch = new_epoll()?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let ring = Arc::new(eventfd(0, flags)?);
+        let ring = Arc::new(Ring::new()?);
         add(&watch, ring.as_fd(), RING)?;
         Ok(Self {
             watch,
@@ -194,8 +193,7 @@ impl Serving {
     fn leave_to_parent(&mut self) -> Result<(), Errno> {
         core::mem::forget((self.open.take(), self.next.take(), self.current.take()));
         let watch = new_epoll()?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let ring = Arc::new(eventfd(0, flags)?);
+        let ring = Arc::new(Ring::new()?);
         add(&watch, ring.as_fd(), RING)?;
         for door in self.doors.values() {
             add(&watch, door.as_fd(), DOOR)?;
@@ -209,8 +207,8 @@ impl Serving {
 
     /// The next call, if there is one.
     pub(crate) fn take(&mut self) -> Option<&mut Request> {
-        // Rung or not: what it was rung for is looked at now.
-        let _ = rustix::io::read(&self.ring, &mut [0; 8]);
+        // What it was rung for is looked at now.
+        self.ring.clear();
         if let Err(why) = self.begin() {
             crate::log::warn(&format!("clients of mapwire are not served: {why}"));
             return None;
@@ -243,18 +241,13 @@ impl Serving {
                 self.in_burst += 1;
                 return true;
             }
-            Some(_) => self.ring_again(),
+            Some(_) => self.ring.ring(),
             // Other networks are looked at, and then this one again.
-            None if is_polling => self.ring_again(),
+            None if is_polling => self.ring.ring(),
             None => {}
         }
         self.in_burst = 0;
         false
-    }
-
-    fn ring_again(&self) {
-        // It fails only when it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.ring, &1u64.to_ne_bytes());
     }
 }
 

@@ -129,7 +129,10 @@ impl<F: Fabric> Engine<F> {
         let look = || {
             driver.poll();
         };
-        let patience = Patience::new(config.wait, size as usize, look);
+        let patience = match config.is_open {
+            true => Patience::of_open_job(config.wait, size as usize, look),
+            false => Patience::new(config.wait, size as usize, look),
+        };
         mapwire_host::barrier::register();
         let engine = Arc::new(Self {
             driver: SpinLock::new(driver),

@@ -258,6 +258,16 @@ impl Patience {
             true => Habit::CROWDED,
             false => Habit::ROOMY,
         };
+        Self::by_habit(strategy, ranks, habit, look)
+    }
+
+    /// As [`new`](Self::new), for a job of whose ranks most have not come or have gone: two that speak with each other are taken to have a
+    /// processor each, until a look at the load shows otherwise.
+    pub fn of_open_job(strategy: WaitStrategy, ranks: usize, look: impl FnMut()) -> Self {
+        Self::by_habit(strategy, ranks, Habit::ROOMY, look)
+    }
+
+    fn by_habit(strategy: WaitStrategy, ranks: usize, habit: Habit, look: impl FnMut()) -> Self {
         let looks = match strategy {
             WaitStrategy::Poll => u32::MAX,
             WaitStrategy::Event => 0,

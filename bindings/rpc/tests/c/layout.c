@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#undef rpc_createerr
+
 #define SIZE(type) printf("%s %zu\n", #type, sizeof(type))
 #define FIELD(type, field) printf("%s.%s %zu\n", #type, #field, offsetof(type, field))
 

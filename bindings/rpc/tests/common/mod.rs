@@ -206,7 +206,13 @@ impl Programs {
         }
         run(clean("cc")
             .args(["-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror"])
-            .args(["-Wno-unused-variable", "-I/usr/include/tirpc", "-o", name])
+            .args([
+                "-Wno-unused-variable",
+                "-Wno-cast-function-type",
+                "-I/usr/include/tirpc",
+                "-o",
+                name,
+            ])
             .arg(format!("{name}.c"))
             .args(parts)
             .args(self.libraries(linking).split(' '))
