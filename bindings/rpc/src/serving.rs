@@ -21,8 +21,9 @@ use crate::settings;
 
 /// How long a thread looks for the next call after one that it has answered, while it may poll.
 const LOOKING: Duration = Duration::from_micros(50);
-/// The same while it should sleep soon.
-const LOOKING_SHORTLY: Duration = Duration::from_micros(20);
+/// The same while it should sleep soon: longer than a client takes that had to be woken for its reply, or both would send each other to
+/// sleep from then on. How much of it is spun is decided as in all waits.
+const LOOKING_BEFORE_SLEEP: Duration = Duration::from_micros(150);
 /// Calls that are served before other networks get their turn.
 const BURST: u32 = 64;
 
@@ -227,7 +228,7 @@ impl Serving {
         let looking = match open.wait {
             WaitStrategy::Poll => LOOKING,
             WaitStrategy::Event => Duration::ZERO,
-            _ if has_served => LOOKING_SHORTLY,
+            _ if has_served => LOOKING_BEFORE_SLEEP,
             _ => Duration::ZERO,
         };
         self.next = self.next.take().or_else(|| open.look(looking));

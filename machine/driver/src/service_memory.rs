@@ -136,12 +136,16 @@ impl<F: Fabric> Driver<F> {
         memory: Option<(Arc<Mutex<SharedBuffer>>, ImportId)>,
     ) {
         let is_storing = self.node.is_storing(PROCESS);
-        let found = self.service_memories.iter().position(|(id, _)| *id == handler);
+        let found = self
+            .service_memories
+            .iter()
+            .position(|(id, _)| *id == handler);
         let at = match found {
             Some(at) => at,
             None if memory.is_none() => return,
             None => {
-                self.service_memories.push((handler, ServiceMemory::of_pairs()));
+                self.service_memories
+                    .push((handler, ServiceMemory::of_pairs()));
                 self.service_memories.len() - 1
             }
         };

@@ -240,6 +240,14 @@ impl Client {
         }
     }
 
+    /// Whether the socket has something: a message, or the end of a broker that could not say so any more. A system call.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&Timespec::default()));
+        !self.reported_end && ready.is_ok_and(|ready| ready > 0)
+    }
+
     /// Like [`Client::poll`], but always looks at the socket: for a loop that sleeps in the kernel
     /// on [`Client::as_fd`].
     pub fn poll_socket(&mut self) -> Option<Event> {
