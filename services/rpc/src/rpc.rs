@@ -10,7 +10,7 @@ use crate::auth::PeerCredentials;
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::envelope::{self, Offer};
+use crate::envelope::{self, Offer, tag_of};
 use crate::outcome::CallError;
 use crate::peer::{Message, Peer};
 
@@ -194,7 +194,7 @@ impl Rpc {
     /// Ends a connection: calls under way by it end with an error here and there.
     pub fn close(&mut self, to: NodeId) {
         if let Some(mine) = self.peer(to).and_then(|peer| peer.mine) {
-            self.post(to, envelope::bye(mine.session));
+            self.post(to, envelope::bye(tag_of(mine.session)));
             self.reset(to, CallError::Closed);
         }
     }
