@@ -32,7 +32,7 @@ pub(crate) struct Peer {
     pub(crate) theirs: Option<Offer>,
     /// Both have told.
     pub(crate) is_open: bool,
-    /// Its process is gone for good.
+    /// Its process is gone. Only one of a node that has started anew says hello again.
     pub(crate) is_gone: bool,
     /// The host has not looked since something changed.
     pub(crate) has_news: bool,

@@ -50,7 +50,7 @@ pub struct Connection {
     pub theirs: Option<Offer>,
     /// Records may pass.
     pub is_open: bool,
-    /// The peer is gone for good.
+    /// The peer is gone, and has not said hello since.
     pub is_gone: bool,
 }
 
@@ -148,7 +148,7 @@ impl Rpc {
     pub fn connect(&mut self, to: NodeId, session: u64, area_bytes: u64) {
         let offer = self.offer(session, area_bytes);
         let peer = self.known(to);
-        if peer.mine.is_some() || peer.is_gone {
+        if peer.mine.is_some() {
             return;
         }
         peer.mine = Some(offer);

@@ -144,6 +144,7 @@ impl Rpc {
         }
         let peer = self.known(from);
         peer.theirs = Some(offer);
+        peer.is_gone = false;
         let mine = peer.mine;
         match mine {
             Some(mine) => self.send_welcome(from, mine, offer),
