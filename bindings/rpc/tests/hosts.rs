@@ -88,7 +88,8 @@ impl Place {
             let output = self.check(host, what);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let errors = String::from_utf8_lossy(&output.stderr);
-            let is_early = errors.contains("not registered");
+            let is_early =
+                errors.contains("not registered") || text.contains("rpc_call: status 15");
             if is_early && begun.elapsed() < Duration::from_secs(20) {
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
