@@ -9,7 +9,9 @@ use std::time::Instant;
 use mapwire_driver::DriverError;
 use mapwire_driver::imports::LocalImport;
 use mapwire_host::waiting::now_ns;
-use mapwire_rpc::{Config, Counters, PeerCredentials, Rpc as Service};
+use mapwire_rpc::{
+    Config, Counters, ENVELOPE_BYTES, MAX_AUTH_BYTES, PeerCredentials, Rpc as Service,
+};
 use mapwire_transport::job::JobFabric;
 use mapwire_vmmc::RequestId;
 use mapwire_wire::NodeId;
@@ -27,6 +29,9 @@ const CLOSING: Duration = Duration::from_secs(2);
 
 /// Most bytes of a body in a message to a rank of another host: with what stands before them they fit a datagram of most networks.
 const INLINE_BYTES_APART: usize = 1024;
+
+/// Bytes of a message besides its body at most: its envelope, six words, a credential and a verifier.
+const MOST_HEADER_BYTES: usize = ENVELOPE_BYTES + 24 + 2 * (8 + MAX_AUTH_BYTES);
 
 /// This rank's end of calls. Cheap to clone; connections close with the last clone, and calls that are under way then end with an error.
 #[derive(Clone, Debug)]
@@ -64,13 +69,16 @@ impl Rpc {
     ///
     /// # Errors
     /// Settings that do not fit each other; a handler id that is not from 16 to 255 or taken.
-    pub fn open(node: &Node, config: RpcConfig) -> Result<Self, Error> {
+    pub fn open(node: &Node, mut config: RpcConfig) -> Result<Self, Error> {
         if config.area_bytes < config.max_record_bytes {
             return Err(Error::ShortArea {
                 area_bytes: config.area_bytes,
                 max_record_bytes: config.max_record_bytes,
             });
         }
+        let longest = node.inner.engine.lock().nic().max_message_bytes();
+        let most = longest.saturating_sub(MOST_HEADER_BYTES);
+        config.inline_bytes = config.inline_bytes.min(most);
         let service = Service::new(Config {
             max_record_bytes: config.max_record_bytes,
             cache_bytes: config.cache_bytes,

@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 
-use mapwire_service::Broken;
 use mapwire_wire::NodeId;
 
 use crate::envelope::Draft;
@@ -35,21 +34,13 @@ impl Rpc {
     }
 
     /// Sends a reply that was kept.
-    pub(crate) fn post_again(&mut self, to: NodeId, reply: Vec<u8>) -> Result<(), Broken> {
-        let window = self.config.window as usize;
-        let Some(peer) = self.peer_mut(to) else {
-            return Ok(());
-        };
-        if peer.waiting.len() >= window {
-            return Err(Broken);
-        }
-        peer.waiting.push_back(Message {
+    pub(crate) fn post_again(&mut self, to: NodeId, reply: Vec<u8>) {
+        let message = Message {
             bytes: reply,
             moves: None,
             is_record: true,
             keeps: None,
-        });
-        self.resume(to);
-        Ok(())
+        };
+        self.outbox.push_back((to, message));
     }
 }

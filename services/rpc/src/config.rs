@@ -5,13 +5,13 @@
 pub struct Config {
     /// Bytes of the longest arguments or results that this node takes.
     pub max_record_bytes: u64,
-    /// Records that a peer may have under way here before they are taken: calls that no thread has asked for.
+    /// Calls that a peer may have under way here before a thread takes them.
     pub window: u32,
     /// Calls of a peer that threads may have in hand before the others wait.
     pub max_in_progress: usize,
     /// Bytes of replies that are kept for each peer, which may ask again.
     pub cache_bytes: usize,
-    /// Calls of this node that may wait for their replies.
+    /// Calls of this node that may wait for their replies; at most [`MOST_IN_FLIGHT`].
     pub max_in_flight: usize,
     /// Answers hellos itself, with no memory for records: where nobody stands behind the service that could supply it.
     pub welcomes: bool,
@@ -21,6 +21,9 @@ pub struct Config {
 
 /// Bytes of the longest arguments or results unless told otherwise.
 pub const DEFAULT_MAX_RECORD_BYTES: u64 = 4 << 20;
+
+/// Calls of a node that may wait for their replies at most: so many replies may come to it at once.
+pub const MOST_IN_FLIGHT: usize = 4096;
 
 impl Default for Config {
     fn default() -> Self {

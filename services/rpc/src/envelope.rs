@@ -38,7 +38,7 @@ pub struct Offer {
     pub area_bytes: u64,
     /// Bytes of the longest arguments or results that the node takes.
     pub max_record_bytes: u64,
-    /// Records that the peer may have under way here before it is told that they were taken.
+    /// Calls that the peer may have under way here before it is told that they were taken.
     pub window: u32,
 }
 
@@ -76,10 +76,15 @@ pub struct Placed {
 /// What the peer has done with earlier records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// How many it has taken since the connection began, modulo 2^32.
+    /// How many calls it has taken since the connection began, modulo 2^32.
     pub(crate) taken: u32,
     /// Where one lay that it is done with.
     pub(crate) released: Option<u64>,
+}
+
+/// Says which of a node's sessions a message belongs to: sessions that follow each other differ in it.
+pub(crate) const fn tag_of(session: u64) -> u16 {
+    session as u16
 }
 
 /// A message, read.
@@ -89,14 +94,20 @@ pub(crate) enum Envelope<'a> {
     /// The offer, and the session of the hello that it answers.
     Welcome(Offer, u64),
     Record {
+        tag: u16,
         progress: Progress,
         stored: Option<Stored>,
         is_one_way: bool,
         record: &'a [u8],
     },
-    Release(Progress),
-    /// The session that is over.
-    Bye(u64),
+    Release {
+        tag: u16,
+        progress: Progress,
+    },
+    /// The session of the sender that is over.
+    Bye {
+        tag: u16,
+    },
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -120,9 +131,8 @@ fn offer(bytes: &[u8]) -> Option<Offer> {
 
 /// Reads a message; `None`: it is none.
 pub(crate) fn read(bytes: &[u8]) -> Option<Envelope<'_>> {
-    let [kind, flags, _, _, ..] = *bytes else {
-        return None;
-    };
+    let &[kind, flags, low, high] = bytes.first_chunk()?;
+    let tag = u16::from_le_bytes([low, high]);
     let progress = || {
         let released = u64_at(bytes, 8)?;
         Some(Progress {
@@ -145,14 +155,18 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Envelope<'_>> {
                 }),
             };
             Envelope::Record {
+                tag,
                 progress: progress()?,
                 stored,
                 is_one_way: flags & ONE_WAY != 0,
                 record: bytes.get(ENVELOPE_BYTES..)?,
             }
         }
-        RELEASE if is_long(16) && flags == 0 => Envelope::Release(progress()?),
-        BYE if is_long(16) && flags == 0 => Envelope::Bye(u64_at(bytes, 8)?),
+        RELEASE if is_long(16) && flags == 0 => Envelope::Release {
+            tag,
+            progress: progress()?,
+        },
+        BYE if is_long(4) && flags == 0 => Envelope::Bye { tag },
         _ => return None,
     })
 }
@@ -177,18 +191,23 @@ pub(crate) fn welcome(offer: &Offer, echo: u64) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn release(progress: Progress) -> Vec<u8> {
+pub(crate) fn release(session: u64, progress: Progress) -> Vec<u8> {
     let mut bytes = alloc::vec![0; 16];
     bytes[0] = RELEASE;
+    address(&mut bytes, session);
     patch(&mut bytes, progress);
     bytes
 }
 
-pub(crate) fn bye(session: u64) -> Vec<u8> {
-    let mut bytes = alloc::vec![0; 16];
-    bytes[0] = BYE;
-    bytes[8..].copy_from_slice(&session.to_le_bytes());
-    bytes
+/// Says that a session of the sender is over.
+pub(crate) fn bye(tag: u16) -> Vec<u8> {
+    let [low, high] = tag.to_le_bytes();
+    alloc::vec![BYE, 0, low, high]
+}
+
+/// Writes for which session of the receiver a record or a release is.
+pub(crate) fn address(message: &mut [u8], session: u64) {
+    message[2..4].copy_from_slice(&tag_of(session).to_le_bytes());
 }
 
 /// Writes the newest progress into a record or a release.

@@ -2,6 +2,7 @@
 
 use mapwire_wire::NodeId;
 
+use crate::config::MOST_IN_FLIGHT;
 use crate::envelope::{Draft, Offer, Placed, Room};
 use crate::outcome::{Body, Lent, Outcome, Refusal, Xid};
 use crate::peer::Peer;
@@ -52,9 +53,10 @@ impl Rpc {
     /// # Errors
     /// [`Refusal::NotOpen`]; [`Refusal::NoWindow`] for now; [`Refusal::TooMany`].
     pub fn may_begin(&mut self, to: NodeId) -> Result<(), Refusal> {
-        let (under_way, limit) = (self.calls.len(), self.config.max_in_flight);
+        let limit = self.config.max_in_flight.min(MOST_IN_FLIGHT);
+        let under_way = self.calls.len();
         let (peer, _) = self.open_peer(to)?;
-        if !peer.has_window() || !peer.waiting.is_empty() {
+        if !peer.has_window() {
             return Err(Refusal::NoWindow(to));
         }
         if under_way >= limit {
@@ -119,6 +121,9 @@ impl Rpc {
     ) {
         if let Some(mut draft) = draft.take() {
             self.counters.calls_made += 1;
+            if let Some(peer) = self.peer_mut(to) {
+                peer.note_sent();
+            }
             draft.set_xid(xid);
             if is_one_way {
                 draft.set_one_way();

@@ -8,7 +8,7 @@ use mapwire_service::Broken;
 use crate::answers::Answers;
 use crate::area::Area;
 use crate::auth::PeerCredentials;
-use crate::envelope::{Offer, Progress, Stored};
+use crate::envelope::{Offer, Progress, Stored, tag_of};
 use crate::outcome::Incoming;
 
 /// A message that waits to be sent.
@@ -17,7 +17,7 @@ pub(crate) struct Message {
     pub(crate) bytes: Vec<u8>,
     /// The body is moved into the peer's memory first.
     pub(crate) moves: Option<Stored>,
-    /// Progress is written into it, and it takes from the window.
+    /// Progress is written into it.
     pub(crate) is_record: bool,
     /// It answers this call, and is kept.
     pub(crate) keeps: Option<u32>,
@@ -32,7 +32,7 @@ pub(crate) struct Peer {
     pub(crate) theirs: Option<Offer>,
     /// Both have told.
     pub(crate) is_open: bool,
-    /// Its process is gone for good.
+    /// Its process is gone. Only one of a node that has started anew says hello again.
     pub(crate) is_gone: bool,
     /// The host has not looked since something changed.
     pub(crate) has_news: bool,
@@ -40,12 +40,10 @@ pub(crate) struct Peer {
     pub(crate) credentials: Option<PeerCredentials>,
     /// The peer's memory.
     pub(crate) area: Area,
-    /// Records sent, and how many of them the peer has taken.
+    /// Calls sent, and how many of them the peer has taken. Replies are not counted: who calls has room for the reply.
     sent: u32,
     taken_there: u32,
-    /// Records that wait for the peer to take others.
-    pub(crate) waiting: VecDeque<Message>,
-    /// Records that came, how many of them were taken, and how many the peer knows of.
+    /// Calls that came, how many of them were taken, and how many the peer knows of.
     received: u32,
     taken: u32,
     told: u32,
@@ -85,7 +83,18 @@ impl Peer {
         }
     }
 
-    /// Whether the peer takes another record.
+    /// The peer's session.
+    pub(crate) fn their_session(&self) -> u64 {
+        self.theirs.map_or(0, |theirs| theirs.session)
+    }
+
+    /// Whether a message is of this connection. One that ends is heard of behind what was on its way before.
+    pub(crate) fn is_addressed(&self, tag: u16) -> bool {
+        let mine = self.mine.filter(|_| self.is_open);
+        mine.is_some_and(|mine| tag_of(mine.session) == tag)
+    }
+
+    /// Whether the peer takes another call.
     pub(crate) fn has_window(&self) -> bool {
         let window = self.theirs.map_or(0, |theirs| theirs.window);
         self.sent.wrapping_sub(self.taken_there) < window
@@ -108,16 +117,10 @@ impl Peer {
         }
     }
 
-    /// Counts a record that came.
-    pub(crate) fn note_received(&mut self, stored: Option<Stored>) -> Result<(), Broken> {
+    /// Notes where a record lies that came.
+    pub(crate) fn note_stored(&mut self, stored: Stored) -> Result<(), Broken> {
         let mine = self.mine.ok_or(Broken)?;
-        self.received = self.received.wrapping_add(1);
-        if self.received.wrapping_sub(self.told) > mine.window {
-            return Err(Broken);
-        }
-        let Some(Stored { at, bytes }) = stored else {
-            return Ok(());
-        };
+        let Stored { at, bytes } = stored;
         let end = at.checked_add(bytes).ok_or(Broken)?;
         if end > mine.area_bytes || bytes > mine.max_record_bytes {
             return Err(Broken);
@@ -129,7 +132,17 @@ impl Peer {
         }
     }
 
-    /// Counts a record that was taken.
+    /// Counts a call that came.
+    pub(crate) fn note_received(&mut self) -> Result<(), Broken> {
+        let window = self.mine.map_or(0, |mine| mine.window);
+        self.received = self.received.wrapping_add(1);
+        match self.received.wrapping_sub(self.told) > window {
+            true => Err(Broken),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a call that was taken.
     pub(crate) fn note_taken(&mut self) {
         self.taken = self.taken.wrapping_add(1);
     }

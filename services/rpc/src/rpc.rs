@@ -10,7 +10,7 @@ use crate::auth::PeerCredentials;
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::envelope::{self, Offer};
+use crate::envelope::{self, Offer, tag_of};
 use crate::outcome::CallError;
 use crate::peer::{Message, Peer};
 
@@ -50,7 +50,7 @@ pub struct Connection {
     pub theirs: Option<Offer>,
     /// Records may pass.
     pub is_open: bool,
-    /// The peer is gone for good.
+    /// The peer is gone, and has not said hello since.
     pub is_gone: bool,
 }
 
@@ -148,7 +148,7 @@ impl Rpc {
     pub fn connect(&mut self, to: NodeId, session: u64, area_bytes: u64) {
         let offer = self.offer(session, area_bytes);
         let peer = self.known(to);
-        if peer.mine.is_some() || peer.is_gone {
+        if peer.mine.is_some() {
             return;
         }
         peer.mine = Some(offer);
@@ -194,7 +194,7 @@ impl Rpc {
     /// Ends a connection: calls under way by it end with an error here and there.
     pub fn close(&mut self, to: NodeId) {
         if let Some(mine) = self.peer(to).and_then(|peer| peer.mine) {
-            self.post(to, envelope::bye(mine.session));
+            self.post(to, envelope::bye(tag_of(mine.session)));
             self.reset(to, CallError::Closed);
         }
     }

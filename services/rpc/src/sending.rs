@@ -60,28 +60,16 @@ impl Rpc {
             peer.area.shrink(stored.at, stored.bytes);
         }
         let message = Message {
-            bytes: draft.into_message(),
+            bytes: {
+                let mut bytes = draft.into_message();
+                envelope::address(&mut bytes, peer.their_session());
+                bytes
+            },
             moves: stored.filter(|_| placed.is_some_and(|placed| placed.moves)),
             is_record: true,
             keeps,
         };
-        if peer.waiting.is_empty() && peer.has_window() {
-            peer.note_sent();
-            self.outbox.push_back((to, message));
-        } else {
-            peer.waiting.push_back(message);
-        }
-    }
-
-    /// The peer has taken records: those that wait may go.
-    pub(crate) fn resume(&mut self, node: NodeId) {
-        while let Some(peer) = self.peer_mut(node)
-            && peer.has_window()
-            && let Some(message) = peer.waiting.pop_front()
-        {
-            peer.note_sent();
-            self.outbox.push_back((node, message));
-        }
+        self.outbox.push_back((to, message));
     }
 
     pub(crate) fn note_owed(&mut self, node: NodeId) {
@@ -122,7 +110,7 @@ impl Rpc {
             match peer {
                 Some(peer) if peer.owes_word() => {
                     let message = Message {
-                        bytes: envelope::release(peer.tell()),
+                        bytes: envelope::release(peer.their_session(), peer.tell()),
                         moves: None,
                         is_record: false,
                         keeps: None,

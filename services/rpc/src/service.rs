@@ -4,7 +4,7 @@ use mapwire_service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use crate::answers::Known;
-use crate::envelope::{self, Draft, Envelope, Offer, Stored};
+use crate::envelope::{self, Draft, Envelope, Offer, Stored, tag_of};
 use crate::message::{self, CallHeader, Header, ReplyStatus};
 use crate::outcome::{Body, CallError, Incoming, Lent, RequestId};
 use crate::rpc::Rpc;
@@ -39,7 +39,7 @@ impl Service for Rpc {
         // Both sides would count differently from here on.
         if let Some(mine) = self.peer(to.node).and_then(|peer| peer.mine) {
             self.reset(to.node, CallError::Lost);
-            self.post(to.node, envelope::bye(mine.session));
+            self.post(to.node, envelope::bye(tag_of(mine.session)));
         }
     }
 
@@ -83,35 +83,38 @@ impl Rpc {
         match envelope::read(message).ok_or(Broken)? {
             Envelope::Hello(offer) => self.handle_hello(from, offer),
             Envelope::Welcome(offer, echo) => self.handle_welcome(from, offer, echo),
-            Envelope::Bye(session) => {
+            Envelope::Bye { tag } => {
                 let theirs = self.peer(from).and_then(|peer| peer.theirs);
-                if theirs.is_some_and(|theirs| theirs.session == session) {
+                if theirs.is_some_and(|theirs| tag_of(theirs.session) == tag) {
                     self.reset(from, CallError::Closed);
                 }
             }
-            Envelope::Release(progress) => {
-                let Some(peer) = self.peer_mut(from).filter(|peer| peer.is_open) else {
+            Envelope::Release { tag, progress } => {
+                let peer = self.peer_mut(from);
+                let Some(peer) = peer.filter(|peer| peer.is_addressed(tag)) else {
+                    self.handle_stray(from, tag);
                     return Ok(());
                 };
                 peer.handle_progress(progress)?;
-                self.resume(from);
             }
             Envelope::Record {
+                tag,
                 progress,
                 stored,
                 is_one_way,
                 record,
             } => {
-                let Some(peer) = self.peer_mut(from).filter(|peer| peer.is_open) else {
+                let peer = self.peer_mut(from);
+                let Some(peer) = peer.filter(|peer| peer.is_addressed(tag)) else {
                     self.counters.stray_records += 1;
+                    self.handle_stray(from, tag);
                     return Ok(());
                 };
                 peer.handle_progress(progress)?;
-                peer.note_received(stored)?;
-                let session = peer.mine.map_or(0, |mine| mine.session);
-                if !peer.waiting.is_empty() {
-                    self.resume(from);
+                if let Some(stored) = stored {
+                    peer.note_stored(stored)?;
                 }
+                let session = peer.mine.map_or(0, |mine| mine.session);
                 self.handle_record(&Record {
                     from,
                     session,
@@ -124,6 +127,15 @@ impl Rpc {
         Ok(())
     }
 
+    /// A message for a session that is over. The peer may not have heard of that: where both end a connection and begin another at the same
+    /// time, they can take each other's messages in such an order.
+    fn handle_stray(&mut self, from: NodeId, tag: u16) {
+        let mine = self.peer(from).and_then(|peer| peer.mine);
+        if mine.is_none_or(|mine| tag_of(mine.session) != tag) {
+            self.post(from, envelope::bye(tag));
+        }
+    }
+
     fn handle_hello(&mut self, from: NodeId, offer: Offer) {
         let peer = self.known(from);
         if peer.theirs.is_some_and(|theirs| theirs != offer) {
@@ -132,6 +144,7 @@ impl Rpc {
         }
         let peer = self.known(from);
         peer.theirs = Some(offer);
+        peer.is_gone = false;
         let mine = peer.mine;
         match mine {
             Some(mine) => self.send_welcome(from, mine, offer),
@@ -146,10 +159,16 @@ impl Rpc {
     fn handle_welcome(&mut self, from: NodeId, offer: Offer, echo: u64) {
         let peer = self.known(from);
         // An answer to a hello of a connection that is over says nothing.
-        if peer.mine.is_some_and(|mine| mine.session == echo) && !peer.is_open {
+        if peer.mine.is_none_or(|mine| mine.session != echo) {
+            return;
+        }
+        if !peer.is_open {
             peer.theirs = Some(offer);
             peer.open();
             self.note_news(from);
+        } else if peer.theirs != Some(offer) {
+            // Both have called first, and the peer has ended that meanwhile.
+            self.close(from);
         }
     }
 
@@ -162,10 +181,21 @@ impl Rpc {
         }
         match header {
             Header::Reply { xid, status } => self.handle_reply(record, rest, xid, status),
-            Header::Refused((xid, status)) => self.refuse(record, xid, status)?,
-            Header::Call(header) => self.handle_call(record, rest, header)?,
+            Header::Refused((xid, status)) => {
+                self.note_received(record)?;
+                self.refuse(record, xid, status);
+            }
+            Header::Call(header) => {
+                self.note_received(record)?;
+                self.handle_call(record, rest, header);
+            }
         }
         Ok(())
+    }
+
+    fn note_received(&mut self, record: &Record<'_>) -> Result<(), Broken> {
+        let peer = self.peer_mut(record.from).ok_or(Broken)?;
+        peer.note_received()
     }
 
     /// Where the body of a record is from here on: what came in a message is copied out of it, once.
@@ -188,33 +218,33 @@ impl Rpc {
         }
     }
 
-    /// The record is over.
-    fn drop_record(&mut self, record: &Record<'_>) {
+    /// The body of a record is not needed.
+    fn drop_body(&mut self, record: &Record<'_>) {
+        if let (Some(stored), Some(peer)) = (record.stored, self.peer_mut(record.from)) {
+            peer.release(stored.at);
+            self.note_owed(record.from);
+        }
+    }
+
+    /// A call is over.
+    fn drop_call(&mut self, record: &Record<'_>) {
         if let Some(peer) = self.peer_mut(record.from) {
             peer.note_taken();
-            if let Some(stored) = record.stored {
-                peer.release(stored.at);
-            }
         }
+        self.drop_body(record);
         self.note_owed(record.from);
     }
 
     fn handle_reply(&mut self, record: &Record<'_>, rest: &[u8], xid: u32, status: ReplyStatus) {
         if !self.calls.awaits(xid, record.from) {
             self.counters.late_replies += 1;
-            self.drop_record(record);
+            self.drop_body(record);
             return;
         }
         let outcome = match status.outcome() {
-            Ok(()) => {
-                if let Some(peer) = self.peer_mut(record.from) {
-                    peer.note_taken();
-                }
-                self.note_owed(record.from);
-                Ok(self.body(record, rest))
-            }
+            Ok(()) => Ok(self.body(record, rest)),
             Err(error) => {
-                self.drop_record(record);
+                self.drop_body(record);
                 Err(error)
             }
         };
@@ -222,63 +252,55 @@ impl Rpc {
     }
 
     /// Answers a call of which only the header was looked at.
-    fn refuse(&mut self, record: &Record<'_>, xid: u32, status: ReplyStatus) -> Result<(), Broken> {
+    fn refuse(&mut self, record: &Record<'_>, xid: u32, status: ReplyStatus) {
         self.counters.calls_refused += 1;
-        if let Some(peer) = self.peer_mut(record.from) {
-            // Replies that nobody takes would pile up here.
-            if peer.waiting.len() >= self.config.window as usize {
-                return Err(Broken);
-            }
-        }
-        self.drop_record(record);
+        self.drop_call(record);
         if !record.is_one_way {
             let draft = Draft::reply(xid, status, self.take_spare());
             self.post_record(record.from, draft, None, None);
         }
-        Ok(())
     }
 
-    fn handle_call(
-        &mut self,
-        record: &Record<'_>,
-        rest: &[u8],
-        mut header: CallHeader,
-    ) -> Result<(), Broken> {
+    fn handle_call(&mut self, record: &Record<'_>, rest: &[u8], mut header: CallHeader) {
         let xid = header.xid;
         let credentials = self.peer(record.from).and_then(|peer| peer.credentials);
         if let Some(status) = self.refusal(&header) {
-            return self.refuse(record, xid, status);
+            self.refuse(record, xid, status);
+            return;
         }
         if let Some(credentials) = credentials
             && let Err(problem) = credentials.check(&mut header.credential)
         {
-            return self.refuse(record, xid, ReplyStatus::AuthError(problem));
+            self.refuse(record, xid, ReplyStatus::AuthError(problem));
+            return;
         }
         let Some(peer) = self.peer(record.from) else {
-            return Ok(());
+            return;
         };
         match peer.answers.look_up(xid) {
             Known::New => {}
             Known::InHand => {
                 self.counters.repeated_calls += 1;
-                self.drop_record(record);
-                return Ok(());
+                self.drop_call(record);
+                return;
             }
             Known::Answered(reply) => {
                 let reply = reply.to_vec();
                 self.counters.repeated_calls += 1;
-                self.drop_record(record);
-                return self.post_again(record.from, reply);
+                self.drop_call(record);
+                self.post_again(record.from, reply);
+                return;
             }
             Known::Forgotten => {
                 self.counters.repeated_calls += 1;
-                return self.refuse(record, xid, ReplyStatus::SystemError);
+                self.refuse(record, xid, ReplyStatus::SystemError);
+                return;
             }
         }
         let body = self.body(record, rest);
         self.counters.calls_taken += 1;
         let Some(peer) = self.peer_mut(record.from) else {
-            return Ok(());
+            return;
         };
         peer.answers.begin(xid, record.is_one_way);
         peer.calls.push_back(Incoming {
@@ -296,7 +318,6 @@ impl Rpc {
             body,
         });
         self.note_ready(record.from);
-        Ok(())
     }
 
     /// Why nobody here can look at a call.
