@@ -62,9 +62,15 @@ fn a_chapter_tells_how_many_predictions_are_within_a_tenth() {
         row["table"] == "Figure 2" && row["keys"]["bytes"] == "4" && row["column"] == "latency"
     });
     let word = word.unwrap();
-    assert_eq!((&word["published"], &word["value"]), (&9.8.into(), &10.29.into()));
+    assert_eq!(
+        (&word["published"], &word["value"]),
+        (&9.8.into(), &10.29.into())
+    );
     let said = place.run(&["sim", "paper", "vmmc"]).code(0).out();
-    assert!(said.ends_with("\nPredicted figures: 8, within 10 %: 7\n"), "{said}");
+    assert!(
+        said.ends_with("\nPredicted figures: 8, within 10 %: 7\n"),
+        "{said}"
+    );
     let drawn = std::fs::read_to_string(place.folder.join("figures.svg")).unwrap();
     assert!(drawn.contains("Figure 4: ") && drawn.contains("a word, receiver"));
 }
