@@ -302,12 +302,16 @@ impl Computers {
     pub(super) fn run_handler(&mut self, node: usize) {
         let computer = &self.computers[node];
         let mut takes_ps = self.profile.of(Cost::HostHandler);
+        let mut waits_ps = 0;
         if computer.host.handlers.front() == Some(&Handler::Misses) {
-            takes_ps += expected(&computer.node).of_handler(&self.profile);
+            match self.resends.draw() {
+                Some(drawn) => (waits_ps, takes_ps) = drawn,
+                None => takes_ps += expected(&computer.node).of_handler(&self.profile),
+            }
         }
         self.take_from_program(node, takes_ps);
         self.agenda
-            .enter(self.now_ps + takes_ps, Event::Handled(node));
+            .enter(self.now_ps + waits_ps + takes_ps, Event::Handled(node));
     }
 
     pub(super) fn end_handler(&mut self, node: usize) {
@@ -324,12 +328,15 @@ impl Computers {
                 let took = pins.calls.of_handler(&self.profile);
                 computer.nic.lacks = false;
                 // Pages given back on the way keep the host, and not the NIC.
-                let late_ps = took.saturating_sub(expected);
-                computer.load.handlers_ps += late_ps;
-                self.take_from_program(node, late_ps);
+                if self.shape.miss_times.is_none() {
+                    let late_ps = took.saturating_sub(expected);
+                    computer.load.handlers_ps += late_ps;
+                    self.take_from_program(node, late_ps);
+                }
                 if let Some(text) = failed {
                     self.fail_host(node, text);
                 }
+                self.ask_for_dropped(node);
             }
             Some(Handler::Messages) => {
                 for process in 0..self.shape.processes {

@@ -9,7 +9,7 @@ use super::run::Event;
 use crate::hardware::{Cost, Lane, Ps};
 
 /// A packet, or a datagram of a link.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parcel {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
@@ -18,6 +18,8 @@ pub(super) struct Parcel {
     pub(super) form: Form,
     /// All that is on the wire but the header of [`Form::Plain`].
     pub(super) bytes: Vec<u8>,
+    /// Its number, where packets are dropped and sent again without a link of the firmware.
+    pub(super) sequence: Option<u64>,
 }
 
 /// What is on the wire.
@@ -88,10 +90,23 @@ impl Computers {
     pub(super) fn transmit(&mut self, node: usize, parcel: Parcel) {
         let port = &mut self.computers[node].port;
         port.ready.insert(parcel.number, parcel);
-        while let Some(parcel) = port.ready.remove(&(port.begun + 1)) {
+        loop {
+            let port = &mut self.computers[node].port;
+            let Some(mut parcel) = port.ready.remove(&(port.begun + 1)) else {
+                break;
+            };
             port.begun += 1;
-            port.out.push_back(parcel);
+            self.enlist(node, &mut parcel);
+            self.computers[node].port.out.push_back(parcel);
         }
+        self.begin_wire(node);
+    }
+
+    /// Gives a packet to the network DMA that has left before.
+    pub(super) fn transmit_again(&mut self, node: usize, parcel: Parcel) {
+        let port = &mut self.computers[node].port;
+        port.leaving += 1;
+        port.out.push_back(parcel);
         self.begin_wire(node);
     }
 
@@ -173,7 +188,12 @@ impl Computers {
         if matches!(parcel.form, Form::Early(_)) {
             return;
         }
-        self.computers[usize::from(parcel.to.0)].port.coming -= 1;
+        self.give_buffer(usize::from(parcel.to.0));
+    }
+
+    /// A buffer for what comes to a node is free.
+    pub(super) fn give_buffer(&mut self, node: usize) {
+        self.computers[node].port.coming -= 1;
         for node in 0..self.computers.len() {
             self.begin_wire(node);
         }

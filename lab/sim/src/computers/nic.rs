@@ -41,6 +41,19 @@ pub(super) enum Step {
     Command(Command),
     Transmit(Parcel),
     Take(usize),
+    /// Packets are sent again, so many at most, from a number on.
+    Resend {
+        to: usize,
+        first: u64,
+        most: usize,
+    },
+    /// A packet is sent again.
+    Again(Parcel),
+    /// A peer is asked for packets, from a number on.
+    Ask {
+        from: usize,
+        first: u64,
+    },
 }
 
 /// Work in progress.

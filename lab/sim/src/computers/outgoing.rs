@@ -43,6 +43,7 @@ impl Outgoing {
             number: 0,
             form,
             bytes,
+            sequence: None,
         };
         Ok((parcel, process))
     }

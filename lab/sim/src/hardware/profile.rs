@@ -135,6 +135,24 @@ pub enum Cost {
     HostDma4K,
     /// The same of 64 KB.
     HostDma64K,
+
+    // Where misses of translations are served by a thread of the host, and drop what missed.
+    /// The least time from a miss to the thread that serves it.
+    MissDelayLeast,
+    /// The most time.
+    MissDelayMost,
+    /// The least time that this thread takes.
+    MissProcessingLeast,
+    /// The most time.
+    MissProcessingMost,
+    /// How long a sender waits for an ack before it sends again.
+    LinkTimeout,
+    /// Bytes that a link has under way without an ack at most.
+    LinkWindow,
+
+    // Where a bus has many transfers under way: see `DmaLatency` for reads.
+    /// From the end of a write of host memory to where its processors see it.
+    DmaStoreLatency,
 }
 
 /// What the value of a constant counts.
@@ -191,7 +209,7 @@ impl Cost {
     #[must_use]
     pub const fn unit(self) -> Unit {
         match self {
-            Self::PulseBytes | Self::HeaderBytes => Unit::Bytes,
+            Self::PulseBytes | Self::HeaderBytes | Self::LinkWindow => Unit::Bytes,
             Self::CommandWords => Unit::Words,
             Self::NicSlowedByDma | Self::NicSlowedByTwo => Unit::Percent,
             _ => Unit::Time,

@@ -14,6 +14,9 @@ pub enum PaperError {
     /// Computers that run whole nodes.
     #[error(transparent)]
     Computers(#[from] ComputersError),
+    /// A translation cache that cannot be built.
+    #[error(transparent)]
+    Cache(#[from] mapwire_translation::CacheError),
     /// A row size for a machine without a page directory.
     #[error(
         "invalid row size for `{paper}`: its machine has no page directory; leave the row size out, or run `gms-np`"

@@ -3,10 +3,12 @@
 //!
 //! [`PAPERS`] lists what can be run. A [`Report`] says of each figure whether it went into the machine or came out of it.
 
+pub mod dynamic_handle;
 mod error;
 pub mod gms_np;
 mod numbers;
 mod report;
+pub mod today;
 pub mod utlb;
 pub mod vmmc;
 
@@ -55,4 +57,10 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER, utlb::PAPER];
+pub const PAPERS: &[Paper] = &[
+    gms_np::PAPER,
+    vmmc::PAPER,
+    utlb::PAPER,
+    dynamic_handle::PAPER,
+    today::PAPER,
+];
