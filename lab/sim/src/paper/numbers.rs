@@ -14,6 +14,13 @@ pub(super) fn mb_s(bytes: u64, ps: Ps) -> i64 {
     (per_s / u128::from(ps.max(1))) as i64
 }
 
+/// Thousandths as text with one decimal.
+pub(super) fn one_decimal(milli: i64) -> String {
+    let tenths = (milli.abs() + 50) / 100;
+    let sign = if milli < 0 && tenths > 0 { "-" } else { "" };
+    format!("{sign}{}.{}", tenths / 10, tenths % 10)
+}
+
 /// A published figure of so many thousandths, printed to one decimal.
 pub(super) const fn tenths(milli: i64) -> Published {
     Published {
@@ -43,5 +50,7 @@ mod tests {
     fn bytes_in_microseconds_are_megabytes_a_second() {
         assert_eq!(mb_s(4096, 37_236_364), 110_000);
         assert_eq!(us(9_800_499), 9_800);
+        let texts = [105_799, 10_290, -49, -50].map(one_decimal);
+        assert_eq!(texts, ["105.8", "10.3", "0.0", "-0.1"]);
     }
 }

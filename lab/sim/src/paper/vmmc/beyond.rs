@@ -4,7 +4,7 @@ use super::bench::Bench;
 use super::tables::Tables;
 use crate::computers::ComputersError;
 use crate::hardware::{Cost, Origin, Profile};
-use crate::paper::numbers::us;
+use crate::paper::numbers::{one_decimal, us};
 use crate::paper::{Cell, Table};
 
 /// Thresholds of short sends that are tried (§5.3).
@@ -79,21 +79,20 @@ impl Tables {
             table.row(&[name], cells.to_vec());
         }
         let [word, one_way, both_ways] = all[0];
-        let tenth = |milli: i64| format!("{}.{}", milli / 1000, milli % 1000 / 100);
         table.note(&format!(
             "One way, {} MB/s: in the tight loop the DMA from the host is programmed while the network's is active, which slows it; with a processor that DMA does not slow, {} MB/s.",
-            tenth(one_way),
-            tenth(all[1][1])
+            one_decimal(one_way),
+            one_decimal(all[1][1])
         ));
         table.note(&format!(
             "Both ways, {} MB/s: two DMAs of 37.2 us share the engine in each pair of packets, and the passes through the main loop lie between them. Without the passes it would be {} MB/s, without DMA that slows them {} MB/s.",
-            tenth(both_ways),
-            tenth(all[2][2]),
-            tenth(all[1][2])
+            one_decimal(both_ways),
+            one_decimal(all[2][2]),
+            one_decimal(all[1][2])
         ));
         table.note(&format!(
             "A word, {} us: that a program sees a change later than it happens is assumed (0.2 us), and the library's 2.4 us lie before the post in full.",
-            tenth(word)
+            one_decimal(word)
         ));
         Ok(table)
     }

@@ -4,7 +4,7 @@ use super::bench::Rpc;
 use super::tables::Tables;
 use crate::computers::ComputersError;
 use crate::hardware::{Cost, US};
-use crate::paper::numbers::{about, mb_s, us, whole};
+use crate::paper::numbers::{about, mb_s, one_decimal, us, whole};
 use crate::paper::{Cell, Role, Table};
 
 use Role::Predicted;
@@ -67,17 +67,14 @@ impl Tables {
         })?;
         let slow = mb_s(LARGE_BYTES, slow_ps);
         table.note(&format!(
-            "At bcopy's 20 MB/s the bandwidth would be {}.{} MB/s.",
-            slow / 1000,
-            slow % 1000 / 100
+            "At bcopy's 20 MB/s the bandwidth would be {} MB/s.",
+            one_decimal(slow)
         ));
         let rest = 66_000 - null;
         table.note(&format!(
-            "What the library takes (19 us) is derived from SHRIMP, whose call takes 33 us with messages of 7 us. A null call of two messages is then {}.{} us below the paper's. vRPC was tuned for SHRIMP, where the words that tell how much is written and read are stored into the peer's memory by automatic update and cost next to nothing; this NIC has none, and each is a send of its own. With both words the call takes {}.{} us.",
-            rest / 1000,
-            rest % 1000 / 100,
-            ours[2].0 / 1000,
-            ours[2].0 % 1000 / 100
+            "What the library takes (19 us) is derived from SHRIMP, whose call takes 33 us with messages of 7 us. A null call of two messages is then {} us below the paper's. vRPC was tuned for SHRIMP, where the words that tell how much is written and read are stored into the peer's memory by automatic update and cost next to nothing; this NIC has none, and each is a send of its own. With both words the call takes {} us.",
+            one_decimal(rest),
+            one_decimal(ours[2].0)
         ));
         Ok(table)
     }
