@@ -18,6 +18,7 @@ pub mod paper;
 pub mod pump;
 pub mod random;
 pub mod replay;
+pub mod rpc;
 pub mod rules;
 pub mod scenario;
 mod segments;
