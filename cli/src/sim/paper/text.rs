@@ -1,18 +1,20 @@
 //! A report as text.
 
-use mapwire_sim::hardware::Profile;
-use mapwire_sim::paper::{Cell, Paper, Report, Role, Table};
+use mapwire_sim::hardware::{Constant, Profile, Unit};
+use mapwire_sim::paper::{Cell, Paper, Report, Summary, Table};
 
 use crate::lab::output::fitted;
 use crate::stdio::wrapped;
 
+/// How to read it.
+pub(crate) const ABOUT: &str = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
+
 /// All of it, no line longer than `columns` where that can be.
 pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
-    let about = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
     let mut text = format!(
         "{}\n\n{}\n",
         wrapped(paper.title, 0, columns),
-        wrapped(about, 0, columns)
+        wrapped(ABOUT, 0, columns)
     );
     for profile in &report.profiles {
         text.push('\n');
@@ -22,17 +24,17 @@ pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
         text.push('\n');
         text.push_str(&one(table, columns));
     }
+    let Summary { predicted, within } = report.summary();
+    text.push_str(&format!(
+        "\nPredicted figures: {predicted}, within 10 %: {within}\n"
+    ));
     text
 }
 
 fn machine(profile: &Profile, columns: usize) -> String {
     let rows = profile.constants().iter().map(|row| {
-        let value = match row.cost.is_bytes() {
-            true => format!("{} bytes", row.value),
-            false => format!("{} us", decimal(row.value, 1_000_000)),
-        };
         let origin = row.origin.word().to_owned();
-        vec![format!("{:?}", row.cost), value, origin]
+        vec![format!("{:?}", row.cost), value(row), origin]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     let headings = ["constant", "value", "origin"];
@@ -41,13 +43,26 @@ fn machine(profile: &Profile, columns: usize) -> String {
     let width = width.unwrap_or(0) + 2;
     let kilobytes = profile.nic_table_bytes >> 10;
     let name = profile.name;
-    let mut text = format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n");
+    let mut text = match kilobytes {
+        0 => format!("Machine: {name}\n"),
+        _ => format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n"),
+    };
     let sources = profile.constants().iter().map(|row| row.source);
     for (line, source) in table.lines().zip(["source"].into_iter().chain(sources)) {
         let source = wrapped(source, width, columns);
         text.push_str(&format!("{line:<width$}{source}\n"));
     }
     text
+}
+
+/// A constant with its unit.
+pub(crate) fn value(row: &Constant) -> String {
+    match row.cost.unit() {
+        Unit::Time => format!("{} us", decimal(row.value, 1_000_000)),
+        Unit::Bytes => format!("{} bytes", row.value),
+        Unit::Words => format!("{} words", row.value),
+        Unit::Percent => format!("{} %", row.value),
+    }
 }
 
 /// A number of parts, of which so many are one, without zeros at the end.
@@ -58,7 +73,7 @@ fn decimal(parts: u64, of: u64) -> String {
 }
 
 /// Thousandths, to two decimals, or none if it is whole.
-fn thousandths(milli: i64) -> String {
+pub(crate) fn thousandths(milli: i64) -> String {
     match milli % 1000 {
         0 => (milli / 1000).to_string(),
         _ => {
@@ -69,19 +84,22 @@ fn thousandths(milli: i64) -> String {
     }
 }
 
-fn ours(cell: &Cell) -> String {
+/// Our figure, or a dash.
+pub(crate) fn ours(cell: &Cell) -> String {
     cell.milli.map_or_else(|| "-".to_owned(), thousandths)
 }
 
 /// The difference, with a star where a prediction is off by more than 10 %.
-fn difference(cell: &Cell) -> String {
+pub(crate) fn difference(cell: &Cell) -> String {
     let Some(tenths) = cell.difference() else {
         return String::new();
     };
     let sign = if tenths < 0 { '-' } else { '+' };
     let size = tenths.abs();
-    let is_off = size > 100 && cell.role == Role::Predicted && !cell.is_same();
-    let star = if is_off { "*" } else { "" };
+    let star = match cell.is_within() {
+        Some(false) => "*",
+        _ => "",
+    };
     format!("{star}{sign}{}.{} %", size / 10, size % 10)
 }
 
@@ -153,7 +171,7 @@ fn grid(table: &Table, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mapwire_sim::paper::Published;
+    use mapwire_sim::paper::{Published, Role};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 //! Processing takes time of a computer's processor, and what comes meanwhile waits. Within one event nothing else happens: moves of
 //! memory are done at once, and their time is charged.
 
-mod agenda;
+pub(crate) mod agenda;
 mod arrivals;
 mod datagrams;
 mod departures;
@@ -11,7 +11,7 @@ mod faults;
 mod host;
 mod link;
 mod memory;
-mod packets;
+pub(crate) mod packets;
 mod sealing;
 mod settling;
 
