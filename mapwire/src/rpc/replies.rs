@@ -10,6 +10,9 @@ use mapwire_wire::NodeId;
 use super::error::Error;
 use super::inner::Inner;
 
+/// How much may wait for one caller, in areas: a caller that takes no replies takes no memory without end.
+const MOST_AREAS: u64 = 4;
+
 #[derive(Debug)]
 struct Reply {
     id: RequestId,
@@ -76,7 +79,8 @@ impl Inner {
         let Some(reply) = self.try_reply(reply)? else {
             return Ok(());
         };
-        if waiting.saturating_add(reply.body.len() as u64) > self.config.area_bytes {
+        let limit = MOST_AREAS.saturating_mul(self.config.area_bytes);
+        if waiting.saturating_add(reply.body.len() as u64) > limit {
             let status = ReplyStatus::SystemError;
             self.call(|service| {
                 let draft = Draft::reply(id.xid, status, service.take_spare());
