@@ -37,7 +37,10 @@ fn an_installation_has_libraries_pkg_config_and_manual_and_can_be_taken_back() {
     run(&mut make("install", &variables));
     let at = |name: &str| folder.path().join("opt/mapwire").join(name);
     let link = |name: &str| std::fs::read_link(at(name)).unwrap();
-    assert_eq!(link("lib64/libmapwire_rpc.so"), Path::new("libmapwire_rpc.so.0"));
+    assert_eq!(
+        link("lib64/libmapwire_rpc.so"),
+        Path::new("libmapwire_rpc.so.0")
+    );
     let real = format!("libmapwire_rpc.so.{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(link("lib64/libmapwire_rpc.so.0"), Path::new(&real));
     assert!(at("lib64/libmapwire_rpc.a").exists());
