@@ -300,6 +300,35 @@ fn who_knocks_and_goes_or_is_silent_or_talks_nonsense_keeps_nobody_out() {
     drop(silent);
 }
 
+/// Knocks, and does not join. What the server has answered.
+fn knock_only(serving: &Serving) -> String {
+    let knocks = stranger(serving);
+    let release = env!("CARGO_PKG_VERSION");
+    say(&knocks, format!("mapwire-knock {release}").as_bytes());
+    let mut bytes = [0; 512];
+    let flags = rustix::net::RecvFlags::empty();
+    let (_, length) = rustix::net::recv(&knocks, &mut bytes[..], flags).unwrap();
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+#[test]
+fn a_process_that_takes_ranks_and_does_not_join_leaves_some_to_others() {
+    let limits = ReceptionLimits {
+        own_guests: 300,
+        ..ReceptionLimits::default()
+    };
+    let serving = serve("hoard", limits);
+    let answers: Vec<String> = (0..400).map(|_| knock_only(&serving)).collect();
+    assert!(answers[0].starts_with("admitted\n"), "{}", answers[0]);
+    assert!(
+        answers[399].contains("of this process have not joined"),
+        "{}",
+        answers[399]
+    );
+    let mut child = serving.process("process_that_greets").spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn another_release_is_refused_in_words() {
     let serving = serve("release", ReceptionLimits::default());

@@ -233,6 +233,10 @@ impl State {
 
     /// Calls another program or version of the server from here on.
     fn turn_to(&mut self, served: Served) -> bool {
+        // In a child of `fork` the session is the parent's.
+        if self.generation != generation() {
+            return false;
+        }
         let Ok(caller) = self.session.caller(served) else {
             return false;
         };

@@ -1,6 +1,6 @@
 //! The names by which clients find servers.
 
-use std::net::{ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use mapwire::meeting::DoorName;
 
@@ -50,11 +50,20 @@ pub(crate) fn locate(host: &str) -> Whereabouts {
     let Ok(mut addresses) = (host, 0).to_socket_addrs() else {
         return Whereabouts::Unknown;
     };
-    if addresses.any(|address| UdpSocket::bind(address).is_ok()) {
+    if addresses.any(is_own) {
         Whereabouts::Here
     } else {
         Whereabouts::Elsewhere
     }
+}
+
+/// Whether this host has an address. Sockets can be given those of many hosts too.
+fn is_own(address: SocketAddr) -> bool {
+    let is_of_many = match address.ip() {
+        IpAddr::V4(address) => address.is_broadcast() || address.is_multicast(),
+        IpAddr::V6(address) => address.is_multicast(),
+    };
+    !is_of_many && UdpSocket::bind(address).is_ok()
 }
 
 #[cfg(test)]
@@ -68,7 +77,9 @@ mod tests {
         for here in ["localhost", "127.0.0.1", "127.8.9.1", "::1", "", own] {
             assert_eq!(locate(here), Whereabouts::Here, "{here}");
         }
-        assert_eq!(locate("192.0.2.7"), Whereabouts::Elsewhere);
+        for elsewhere in ["192.0.2.7", "255.255.255.255", "224.0.0.1", "ff02::1"] {
+            assert_eq!(locate(elsewhere), Whereabouts::Elsewhere, "{elsewhere}");
+        }
         assert_eq!(locate("no host has this name"), Whereabouts::Unknown);
     }
 

@@ -166,11 +166,8 @@ impl Serving {
         }
     }
 
-    /// Begins the reception, if it has not begun in this process.
+    /// Begins the reception, if it has not begun.
     fn begin(&mut self) -> Result<(), String> {
-        if self.generation != generation() {
-            self.leave_to_parent().map_err(|errno| errno.to_string())?;
-        }
         if self.open.is_some() {
             return Ok(());
         }
@@ -204,8 +201,12 @@ impl Serving {
         Ok(())
     }
 
-    /// In a child of `fork`: the reception, its jobs and their calls are the parent's. The doors are both's.
-    fn leave_to_parent(&mut self) -> Result<(), Errno> {
+    /// In a child of `fork`, to be called before anything else: the reception, its jobs and their calls are the parent's. The doors are
+    /// both's.
+    pub(crate) fn leave_to_parent(&mut self) -> Result<(), Errno> {
+        if self.generation == generation() {
+            return Ok(());
+        }
         core::mem::forget((self.open.take(), self.next.take(), self.current.take()));
         let watch = new_epoll()?;
         let ring = Arc::new(Ring::new()?);

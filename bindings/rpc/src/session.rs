@@ -1,8 +1,8 @@
 //! A process's places in the jobs of its servers: one for each server, which all its clients share.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use mapwire::meeting::{DoorName, NamedStore, visit, visit_far};
 use mapwire::rpc::{Caller, Rpc};
@@ -26,10 +26,74 @@ pub(crate) struct Session {
 /// The process, the door, and the host if it is another one.
 type Key = (u32, DoorName, Option<String>);
 
-static SESSIONS: Mutex<BTreeMap<Key, Weak<Session>>> = Mutex::new(BTreeMap::new());
+/// How far a process is with its place in a server's job.
+enum Place {
+    /// A thread makes it; others wait.
+    Opening,
+    Open(Weak<Session>),
+}
 
-fn sessions() -> MutexGuard<'static, BTreeMap<Key, Weak<Session>>> {
-    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+static PLACES: Mutex<BTreeMap<Key, Place>> = Mutex::new(BTreeMap::new());
+/// Something has changed there.
+static CHANGED: Condvar = Condvar::new();
+
+fn places() -> MutexGuard<'static, BTreeMap<Key, Place>> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to open a place, of one thread at a time.
+struct Opening(Key);
+
+impl Opening {
+    fn end(self, session: &Arc<Session>) {
+        let mut places = places();
+        places.retain(|_, place| match place {
+            Place::Opening => true,
+            Place::Open(session) => session.strong_count() > 0,
+        });
+        places.insert(self.0.clone(), Place::Open(Arc::downgrade(session)));
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut places = places();
+        if let Some(Place::Opening) = places.get(&self.0) {
+            places.remove(&self.0);
+        }
+        drop(places);
+        CHANGED.notify_all();
+    }
+}
+
+/// The place that is open, unless it is `ended`; else the right to open it. Waits until `deadline` for another thread that opens it, and
+/// gives `None` then.
+fn enter(
+    key: &Key,
+    ended: Option<&Arc<Session>>,
+    deadline: Instant,
+) -> Option<Result<Arc<Session>, Opening>> {
+    let mut places = places();
+    loop {
+        match places.get(key) {
+            Some(Place::Opening) => {
+                let left = deadline.checked_duration_since(Instant::now())?;
+                let waited = CHANGED.wait_timeout(places, left);
+                places = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            Some(Place::Open(session)) => {
+                if let Some(session) = session.upgrade()
+                    && ended.is_none_or(|ended| !Arc::ptr_eq(ended, &session))
+                {
+                    return Some(Ok(session));
+                }
+            }
+            None => {}
+        }
+        places.insert(key.clone(), Place::Opening);
+        return Some(Err(Opening(key.clone())));
+    }
 }
 
 impl Session {
@@ -57,10 +121,15 @@ impl Session {
         users: &[u32],
         wait: Duration,
     ) -> Result<(Arc<Self>, Caller), Failure> {
-        Self::known_or((generation(), door.clone(), None), served, wait, |config| {
-            let visit = visit(door, users, config, wait);
-            visit.map(|visit| Some(visit.node))
-        })
+        Self::known_or(
+            (generation(), door.clone(), None),
+            served,
+            wait,
+            |config, wait| {
+                let visit = visit(door, users, config, wait);
+                visit.map(|visit| Some(visit.node))
+            },
+        )
     }
 
     /// The same on another host, by the store of names that `MAPWIRE_NAMES` says.
@@ -75,7 +144,7 @@ impl Session {
         for door in [served.door(), served.door_of_program()] {
             let Some(door) = door else { continue };
             let key = (generation(), door.clone(), Some(host.to_owned()));
-            let found = Self::known_or(key, served, wait, |config| {
+            let found = Self::known_or(key, served, wait, |config, wait| {
                 visit_far(&store, &door, host, config, wait)
             });
             match found {
@@ -91,20 +160,27 @@ impl Session {
         key: Key,
         served: Served,
         wait: Duration,
-        join: impl FnOnce(NodeConfig) -> Result<Option<Node>, mapwire::Error>,
+        join: impl FnOnce(NodeConfig, Duration) -> Result<Option<Node>, mapwire::Error>,
     ) -> Result<(Arc<Self>, Caller), Failure> {
-        let known = sessions().get(&key).and_then(Weak::upgrade);
-        if let Some(session) = known {
-            // A server that has ended since may have a successor.
-            if let Ok(caller) = session.caller(served) {
-                return Ok((session, caller));
+        let deadline = Instant::now() + wait;
+        let mut ended = None;
+        let opening = loop {
+            match enter(&key, ended.as_ref(), deadline) {
+                None => return Err(Failure::of(Status::TIMED_OUT, 0)),
+                Some(Err(opening)) => break opening,
+                Some(Ok(session)) => match session.caller(served) {
+                    Ok(caller) => return Ok((session, caller)),
+                    // A server that has ended may have a successor.
+                    Err(_) => ended = Some(session),
+                },
             }
-        }
+        };
+        let wait = deadline.saturating_duration_since(Instant::now());
         let config = settings::node_config().map_err(|why| {
             crate::log::warn(&why);
             Failure::of(Status::SYSTEM_ERROR, libc::EINVAL)
         })?;
-        let node = join(config).map_err(|error| Failure::of_meeting(&error))?;
+        let node = join(config, wait).map_err(|error| Failure::of_meeting(&error))?;
         let node = node.ok_or(Failure::of(Status::PROG_NOT_REGISTERED, 0))?;
         let mut config = settings::rpc_config();
         config.timeout = Some(wait);
@@ -112,11 +188,12 @@ impl Session {
         let session = Arc::new(Self { rpc });
         let caller = session.caller(served).map_err(|error| {
             crate::log::warn(&error.to_string());
-            Failure::of(Status::SYSTEM_ERROR, libc::ECONNREFUSED)
+            match error {
+                mapwire::rpc::Error::NoAnswer { .. } => Failure::of(Status::TIMED_OUT, 0),
+                _ => Failure::of(Status::SYSTEM_ERROR, libc::ECONNREFUSED),
+            }
         })?;
-        let mut sessions = sessions();
-        sessions.retain(|_, session| session.strong_count() > 0);
-        sessions.insert(key, Arc::downgrade(&session));
+        opening.end(&session);
         Ok((session, caller))
     }
 

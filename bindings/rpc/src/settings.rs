@@ -42,6 +42,7 @@ fn parse(value: &str) -> Option<Use> {
 
 /// What nodes are made with. A rank of a job that `mapwire run` started is no rank of a server's job.
 pub(crate) fn node_config() -> Result<NodeConfig, String> {
+    crate::log::start();
     let variable = |name: &str| match name {
         "MAPWIRE_JOB" | "MAPWIRE_RANK" => None,
         _ => std::env::var(name).ok(),

@@ -40,8 +40,19 @@ struct Offer {
     transport: usize,
 }
 
+/// In a child of `fork` without what is its parent's: the jobs, their calls, and the call in hand.
 fn lock() -> MutexGuard<'static, Option<Offer>> {
-    SERVING.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut offers = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(offer) = offers.as_mut()
+        && let Err(errno) = offer.serving.leave_to_parent()
+    {
+        crate::log::warn(&format!(
+            "this child of a server serves no clients of mapwire: {errno}"
+        ));
+        // It must not touch what it has of its parent's.
+        core::mem::forget(offers.take());
+    }
+    offers
 }
 
 /// The handle of this network, made at first.

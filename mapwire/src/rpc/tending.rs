@@ -164,8 +164,16 @@ impl Inner {
             _ => Ok(()),
         };
         if let Err(error) = done {
-            tracing::warn!(%error, "no calls from or to rank {}", peer.0);
+            self.note_failed(peer, &error);
             let _ = self.call(|service| service.close(peer));
+        }
+    }
+
+    /// That a peer goes while it connects is nothing to warn of: clients come and go.
+    fn note_failed(&self, peer: NodeId, error: &Error) {
+        match self.node.inner.engine.lock().is_gone(peer) {
+            true => tracing::debug!(%error, "no calls from or to rank {}", peer.0),
+            false => tracing::warn!(%error, "no calls from or to rank {}", peer.0),
         }
     }
 
@@ -229,7 +237,7 @@ impl Inner {
         if let Err(error) = entered
             && is_current
         {
-            tracing::warn!(%error, "no calls from or to rank {}", pair.peer.0);
+            self.note_failed(pair.peer, &error);
             self.call(|service| service.close(pair.peer))?;
         }
         Ok(())

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -350,6 +351,48 @@ static int threads(void)
 	return 0;
 }
 
+static pthread_barrier_t together;
+
+static void *one_of_many(void *number)
+{
+	pthread_barrier_wait(&together);
+	CLIENT *client = create(CALC_VERS_1);
+	pthread_barrier_wait(&together);
+	pthread_barrier_wait(&together);
+	calc_pair pair = { (intptr_t)number, 1 };
+	calc_result result = { 0 };
+	enum clnt_stat status = clnt_call(client, CALC_ADD, (xdrproc_t)xdr_calc_pair, (caddr_t)&pair,
+					  (xdrproc_t)xdr_calc_result, (caddr_t)&result, seconds(20));
+
+	if (status != RPC_SUCCESS || result.calc_result_u.value != (intptr_t)number + 1) {
+		printf("WRONG: status %d\n", status);
+		exit(1);
+	}
+	clnt_destroy(client);
+	return NULL;
+}
+
+/* Threads make clients at the same time: how many descriptors that takes. */
+static int crowd(void)
+{
+	enum { THREADS = 100 };
+	pthread_t ids[THREADS];
+	int descriptors = 0;
+
+	pthread_barrier_init(&together, NULL, THREADS + 1);
+	for (intptr_t i = 0; i < THREADS; i++)
+		pthread_create(&ids[i], NULL, one_of_many, (void *)i);
+	pthread_barrier_wait(&together);
+	pthread_barrier_wait(&together);
+	for (int fd = 0; fd < 1024; fd++)
+		descriptors += fcntl(fd, F_GETFD) >= 0;
+	pthread_barrier_wait(&together);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(ids[i], NULL);
+	printf("%d descriptors\n", descriptors);
+	return 0;
+}
+
 /* A child does not use its parent's client, and makes its own. */
 static int forks(void)
 {
@@ -369,6 +412,24 @@ static int forks(void)
 	int status = -1;
 	waitpid(child, &status, 0);
 	printf("child ended with %d; sum %lld\n", status, add(client, 3, 4));
+	return 0;
+}
+
+/* A server's children try what is their parent's to do. */
+static int children(void)
+{
+	static const char *const what[] = { "replies", "reads", "destroys", "unregisters", "serves" };
+	CLIENT *client = create(CALC_VERS_1);
+	CLIENT *second = create(CALC_VERS_2);
+
+	for (u_int i = 0; i < sizeof what / sizeof what[0]; i++) {
+		u_int ended = 0;
+		enum clnt_stat status = clnt_call(client, CALC_WAIT, (xdrproc_t)xdr_u_int, (caddr_t)&i,
+						  (xdrproc_t)xdr_u_int, (caddr_t)&ended, seconds(25));
+		printf("%s: status %d, child ended with %u;", what[i], status, ended);
+		printf(" sum %lld;", add(client, 1, 2));
+		printf(" version 2: %lld\n", add(second, 2, 2));
+	}
 	return 0;
 }
 
@@ -442,8 +503,12 @@ int main(int argc, char **argv)
 		return count_calls(more);
 	if (strcmp(what, "threads") == 0)
 		return threads();
+	if (strcmp(what, "crowd") == 0)
+		return crowd();
 	if (strcmp(what, "forks") == 0)
 		return forks();
+	if (strcmp(what, "children") == 0)
+		return children();
 	if (strcmp(what, "again") == 0)
 		return again(more);
 	if (strcmp(what, "port") == 0 && argc > 3)

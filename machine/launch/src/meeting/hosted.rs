@@ -24,6 +24,8 @@ pub(super) enum Stage {
 #[derive(Debug)]
 struct Guest {
     rank: u32,
+    /// The process that knocked.
+    process: u32,
     since: Instant,
 }
 
@@ -69,6 +71,15 @@ impl HostedJob {
         self.guests.len()
     }
 
+    /// Guests that this process has knocked for, and that have not joined yet.
+    pub(super) fn joining_of(&self, process: u32) -> usize {
+        let joining = self
+            .guests
+            .iter()
+            .filter(|guest| guest.process == process && !self.broker.has_joined(guest.rank));
+        joining.count()
+    }
+
     /// Whether all ranks were used, and all guests are gone.
     pub(super) fn is_used_up(&self) -> bool {
         self.next == self.size && self.guests.is_empty()
@@ -81,7 +92,11 @@ impl HostedJob {
         if who.process != 0 {
             self.broker.set_process(rank, who.process);
         }
-        self.guests.push(Guest { rank, since: now });
+        self.guests.push(Guest {
+            rank,
+            process: who.process,
+            since: now,
+        });
         rank
     }
 

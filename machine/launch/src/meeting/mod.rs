@@ -17,6 +17,7 @@
 //! | a client | claim to be another user or process | user, group and process are the kernel's word, taken at the knock, before the client says anything |
 //! | a client | join in place of another | the broker admits to a rank the process that knocked for it, and its descendants, once |
 //! | a client | hold the reception up | no read or write waits, a silent knock ends after 2 s, and of too many the oldest of the user who has most goes first |
+//! | a client | take ranks and join by none of them | a process has at most 256 such ranks, each for 10 s |
 //! | another user | use up memory or ranks | guests are limited in number for each user, jobs in all |
 //! | a client | send rubbish | it is closed; nothing else changes |
 

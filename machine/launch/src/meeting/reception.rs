@@ -22,8 +22,12 @@ use super::{Credentials, Door, DoorName, MeetingError};
 
 /// Knocks taken from one door before the others get their turn.
 const ACCEPT_BURST: usize = 64;
+/// Ranks that a process may have without having joined: what it does not use is given up after some time, and others need ranks meanwhile.
+const MOST_JOINING: usize = 256;
 /// While no descriptor is left, try again after this time.
 const SHORT_RETRY: Duration = Duration::from_millis(50);
+/// And say so again after this.
+const SHORT_SILENCE: Duration = Duration::from_secs(10);
 
 /// A job's number at its server, from 1; none is used twice.
 pub type JobId = u64;
@@ -116,6 +120,7 @@ impl Reception {
                     jobs: Vec::new(),
                     last_job: 0,
                     short_until: None,
+                    short_told: None,
                 };
                 desk.serve(&heard);
             });
@@ -179,6 +184,8 @@ struct Desk {
     last_job: JobId,
     /// Until then nobody is let in: no descriptor is left.
     short_until: Option<Instant>,
+    /// That was said then.
+    short_told: Option<Instant>,
 }
 
 impl Desk {
@@ -258,10 +265,14 @@ impl Desk {
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     Err(Errno::AGAIN) => break,
                     Err(errno) => {
-                        tracing::error!(
-                            "a client waits at the door of {}: {errno}; raise the limit (`ulimit -n`)",
-                            door.name()
-                        );
+                        let told = self.short_told;
+                        if told.is_none_or(|told| now >= told + SHORT_SILENCE) {
+                            self.short_told = Some(now);
+                            tracing::error!(
+                                "a client waits at the door of {}: {errno}; raise the limit (`ulimit -n`)",
+                                door.name()
+                            );
+                        }
                         self.short_until = Some(now + SHORT_RETRY);
                         return;
                     }
@@ -314,12 +325,18 @@ impl Desk {
         if most == 0 {
             return Err(format!("it admits no clients of user {}", who.user));
         }
-        let of_user = self.jobs.iter().filter(|job| job.user == who.user);
-        let guests: usize = of_user.map(HostedJob::guests).sum();
+        let of_user = || self.jobs.iter().filter(|job| job.user == who.user);
+        let guests: usize = of_user().map(HostedJob::guests).sum();
         if guests >= most {
             return Err(format!(
                 "user {} has {guests} clients there already",
                 who.user
+            ));
+        }
+        let joining: usize = of_user().map(|job| job.joining_of(who.process)).sum();
+        if joining >= MOST_JOINING {
+            return Err(format!(
+                "{joining} clients of this process have not joined yet"
             ));
         }
         Ok(())
@@ -327,7 +344,10 @@ impl Desk {
 
     fn begin_job(&mut self, user: u32) -> Result<(), String> {
         if self.jobs.len() >= self.limits.jobs {
-            return Err(format!("it serves {} users already", self.jobs.len()));
+            return Err(format!(
+                "it has {} jobs already, none with a rank left for this user",
+                self.jobs.len()
+            ));
         }
         self.last_job += 1;
         let job = HostedJob::new(self.last_job, user, self.limits.ranks);
