@@ -1,11 +1,11 @@
 //! How clients are made: the functions of libtirpc that name a network, for which `mapwire` is one more.
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use std::time::Duration;
 
 use mapwire::meeting::trusted_users;
 
-use crate::abi::{Client, NetConfig, Status, TimeVal, XdrProc};
+use crate::abi::{Client, NetConfig, Status, TimeVal};
 use crate::client;
 use crate::failure::Failure;
 use crate::names::{Served, Whereabouts, locate};
@@ -14,7 +14,7 @@ use crate::settings::{MEETING, Use, usage};
 use crate::tirpc::{Tirpc, tirpc};
 
 /// Which library makes a client.
-enum Maker {
+pub(crate) enum Maker {
     Mapwire,
     /// Mapwire if it can, else libtirpc.
     Either,
@@ -22,7 +22,7 @@ enum Maker {
 }
 
 /// Which network a program has named.
-unsafe fn maker(network: *const c_char) -> Maker {
+pub(crate) unsafe fn maker(network: *const c_char) -> Maker {
     // SAFETY: null, or a string that ends with zero.
     if !network.is_null() && unsafe { CStr::from_ptr(network) } == NETWORK {
         return Maker::Mapwire;
@@ -298,133 +298,5 @@ unsafe fn highest(
         }
         Err(failure) if may_fail => Some(fail(&failure)),
         Err(_) => None,
-    }
-}
-
-/// Makes a client, calls once, and destroys it.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpc_call(
-    host: *const c_char,
-    program: u32,
-    version: u32,
-    procedure: u32,
-    encode: *const c_void,
-    arguments: *const c_char,
-    decode: *const c_void,
-    results: *mut c_char,
-    network: *const c_char,
-) -> c_uint {
-    let (encode, decode) = (procedure_of(encode), procedure_of(decode));
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        match (maker(network), tirpc()) {
-            (Maker::Mapwire, _) => {}
-            (_, Some(library)) => {
-                return (library.rpc_call)(
-                    host, program, version, procedure, encode, arguments, decode, results, network,
-                );
-            }
-            (_, None) => return Status::SYSTEM_ERROR.0,
-        }
-        let client: *mut Client = clnt_create(host, program, version, network).cast();
-        if client.is_null() {
-            return tirpc().map_or(Status::SYSTEM_ERROR.0, |library| {
-                (*(library.__rpc_createerr)()).status.0
-            });
-        }
-        let arguments: *mut c_void = arguments.cast_mut().cast();
-        let wait = TimeVal {
-            seconds: 25,
-            micros: 0,
-        };
-        let call = (*(*client).ops).call;
-        let status = call(
-            client,
-            procedure,
-            encode,
-            arguments,
-            decode,
-            results.cast(),
-            wait,
-        );
-        client::destroy(client);
-        status.0
-    }
-}
-
-fn procedure_of(function: *const c_void) -> XdrProc {
-    // SAFETY: null is `None`; others are functions of this type, as in C.
-    unsafe { core::mem::transmute::<*const c_void, XdrProc>(function) }
-}
-
-const BROADCAST: &str = "mapwire reaches one server at a time and has no broadcast: name a host in clnt_create(), or broadcast by udp";
-
-/// Calls all servers of a network. Mapwire is none that can: `RPC_NOBROADCAST`.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpc_broadcast(
-    program: u32,
-    version: u32,
-    procedure: u32,
-    encode: *const c_void,
-    arguments: *mut c_char,
-    decode: *const c_void,
-    results: *mut c_char,
-    each: *const c_void,
-    network: *const c_char,
-) -> c_uint {
-    let (encode, decode) = (procedure_of(encode), procedure_of(decode));
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        match (maker(network), tirpc()) {
-            (Maker::Tirpc | Maker::Either, Some(library)) => (library.rpc_broadcast)(
-                program, version, procedure, encode, arguments, decode, results, each, network,
-            ),
-            (Maker::Mapwire, _) => {
-                crate::log::warn(BROADCAST);
-                Status::NO_BROADCAST.0
-            }
-            (_, None) => Status::SYSTEM_ERROR.0,
-        }
-    }
-}
-
-/// As [`rpc_broadcast`], with times.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpc_broadcast_exp(
-    program: u32,
-    version: u32,
-    procedure: u32,
-    encode: *const c_void,
-    arguments: *mut c_char,
-    decode: *const c_void,
-    results: *mut c_char,
-    each: *const c_void,
-    first: c_int,
-    last: c_int,
-    network: *const c_char,
-) -> c_uint {
-    let (encode, decode) = (procedure_of(encode), procedure_of(decode));
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        match (maker(network), tirpc()) {
-            (Maker::Tirpc | Maker::Either, Some(library)) => (library.rpc_broadcast_exp)(
-                program, version, procedure, encode, arguments, decode, results, each, first, last,
-                network,
-            ),
-            (Maker::Mapwire, _) => {
-                crate::log::warn(BROADCAST);
-                Status::NO_BROADCAST.0
-            }
-            (_, None) => Status::SYSTEM_ERROR.0,
-        }
     }
 }

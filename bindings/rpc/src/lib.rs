@@ -7,7 +7,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `create` | the functions that make clients |
+//! | `create`, `once` | the functions that make clients; calls without a handle |
 //! | `client`, `session` | `CLIENT` handles; a process's place in a server's job |
 //! | `register` | the functions that make and register servers |
 //! | `transport`, `serving`, `guests` | the `SVCXPRT`; what a process offers; the jobs of its guests |
@@ -32,6 +32,8 @@ mod guests;
 mod layout;
 mod log;
 mod names;
+#[allow(unsafe_code)]
+pub mod once;
 #[allow(unsafe_code)]
 pub mod register;
 #[allow(unsafe_code)]

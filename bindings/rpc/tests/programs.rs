@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -204,7 +206,7 @@ fn another_users_lie_about_itself_is_refused() {
         return;
     }
     // The programs lie in a folder that only its owner enters.
-    let open = std::fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    let open = Permissions::from_mode(0o755);
     let folder = calculator.programs.path("");
     std::fs::set_permissions(folder, open).unwrap();
     let output = run(calculator.command(&["credentials"]).uid(65_534).gid(65_534));

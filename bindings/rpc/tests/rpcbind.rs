@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -87,7 +89,7 @@ fn a_server_of_another_user_is_found_by_rpcbind_alone() {
     let programs = Programs::new();
     programs.make("calc_server", Linking::Shared);
     programs.make("calc_client", Linking::Shared);
-    let open = std::fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    let open = Permissions::from_mode(0o755);
     std::fs::set_permissions(programs.path(""), open).unwrap();
     let calc = programs.calc;
     let output = run(&mut script(

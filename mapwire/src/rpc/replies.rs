@@ -1,7 +1,7 @@
 //! Replies that wait for room in their caller's memory: no server waits for a caller.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use mapwire_rpc::{Draft, Placed, Refusal, ReplyStatus, RequestId, Rpc as Service};
@@ -9,6 +9,9 @@ use mapwire_wire::NodeId;
 
 use super::error::Error;
 use super::inner::Inner;
+
+/// How much may wait for one caller, in areas: a caller that takes no replies takes no memory without end.
+const MOST_AREAS: u64 = 4;
 
 #[derive(Debug)]
 struct Reply {
@@ -35,7 +38,10 @@ impl Deferred {
         let Ok(replies) = self.replies.try_lock() else {
             return false;
         };
-        replies.iter().any(|reply| {
+        let mut seen = BTreeSet::new();
+        // Those of one caller go in their order.
+        let mut first = replies.iter().filter(|reply| seen.insert(reply.id.peer.0));
+        first.any(|reply| {
             let peer = reply.id.peer;
             match service.reserve(peer, reply.body.len() as u64) {
                 Ok(room) => {
@@ -55,6 +61,11 @@ impl Deferred {
         self.count.store(replies.len(), Ordering::Relaxed);
     }
 
+    /// Whether replies wait: later ones go behind them, since a caller may wait for the first and leave the others where they lie.
+    pub(super) fn are_any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
     fn bytes_for(&self, peer: NodeId) -> u64 {
         let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         let of_peer = replies.iter().filter(|reply| reply.id.peer == peer);
@@ -64,6 +75,12 @@ impl Deferred {
     fn push(&self, reply: Reply) {
         let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         replies.push_back(reply);
+        self.count.fetch_max(replies.len(), Ordering::Relaxed);
+    }
+
+    /// Those that were taken out to be sent have been sent, or are back.
+    fn note_count(&self) {
+        let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         self.count.store(replies.len(), Ordering::Relaxed);
     }
 }
@@ -73,10 +90,15 @@ impl Inner {
     pub(super) fn reply_later(&self, id: RequestId, body: Vec<u8>) -> Result<(), Error> {
         let reply = Reply { id, body };
         let waiting = self.deferred.bytes_for(id.peer);
-        let Some(reply) = self.try_reply(reply)? else {
-            return Ok(());
+        let reply = match self.deferred.are_any() {
+            false => match self.try_reply(reply)? {
+                Some(reply) => reply,
+                None => return Ok(()),
+            },
+            true => reply,
         };
-        if waiting.saturating_add(reply.body.len() as u64) > self.config.area_bytes {
+        let limit = MOST_AREAS.saturating_mul(self.config.area_bytes);
+        if waiting.saturating_add(reply.body.len() as u64) > limit {
             let status = ReplyStatus::SystemError;
             self.call(|service| {
                 let draft = Draft::reply(id.xid, status, service.take_spare());
@@ -127,18 +149,27 @@ impl Inner {
                 .replies
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            deferred.count.store(0, Ordering::Relaxed);
             core::mem::take(&mut *replies)
         };
+        let mut blocked = BTreeSet::new();
         for reply in waiting {
+            let peer = reply.id.peer;
+            if blocked.contains(&peer.0) {
+                self.deferred.push(reply);
+                continue;
+            }
             match self.try_reply(reply) {
                 Ok(None) => {}
-                Ok(Some(reply)) => self.deferred.push(reply),
+                Ok(Some(reply)) => {
+                    blocked.insert(peer.0);
+                    self.deferred.push(reply);
+                }
                 // Its caller is gone.
                 Err(Error::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
         }
+        self.deferred.note_count();
         Ok(())
     }
 }

@@ -137,7 +137,8 @@ impl Request {
     /// rank waits for calls.
     ///
     /// # Errors
-    /// A caller that is gone, or that waits for no answer; a result that is longer than the caller takes: the call then fails there.
+    /// A caller that is gone, or that waits for no answer; a result that is longer than the caller takes, or one too many that waits for room:
+    /// the call then fails there.
     pub fn reply(&mut self, result: &impl Xdr) -> Result<(), Error> {
         let bytes = result.encoded_bytes();
         self.reply_with(Some(bytes), |to| result.encode(to))

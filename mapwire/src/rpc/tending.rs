@@ -17,17 +17,19 @@ use super::inner::Inner;
 use super::pair::Pair;
 use crate::buffer::Buffer;
 
-/// How long a rank waits for an answer before it asks again: one that has not opened its end hears nothing.
-const ASKING_AGAIN: Duration = Duration::from_millis(20);
+/// How long a rank waits for an answer before it asks again, at first and at most: one that has not opened its end hears nothing.
+const ASKING_AGAIN: Duration = Duration::from_millis(10);
+const MOST_PATIENT: Duration = Duration::from_millis(500);
 
 impl Inner {
     /// Connects to a peer, or finds the connection.
     pub(super) fn connect(&self, peer: NodeId) -> Result<Arc<Pair>, Error> {
         let begun = Instant::now();
         let rank = usize::from(peer.0);
+        let mut patience = ASKING_AGAIN;
         loop {
             self.begin(peer)?;
-            let found = self.wait(Some(ASKING_AGAIN), |service| {
+            let found = self.wait(Some(patience), |service| {
                 let connection = service.connection(peer);
                 if connection.is_gone {
                     return Some(None);
@@ -55,6 +57,7 @@ impl Inner {
                 });
             }
             self.call(|service| service.hello(peer))?;
+            patience = (patience * 2).min(MOST_PATIENT);
         }
     }
 

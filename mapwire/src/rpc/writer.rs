@@ -159,6 +159,12 @@ impl<'a> Writer<'a> {
 
     fn find_room(&self, bytes: u64) -> Result<Place, Error> {
         let peer = self.pair.peer;
+        if matches!(self.patience, Patience::Later) && self.inner.deferred.are_any() {
+            return Ok(Place::Heap {
+                body: Vec::new(),
+                limit: bytes,
+            });
+        }
         let reserved = self.inner.call(|service| service.reserve(peer, bytes))?;
         let room = match (reserved, self.patience) {
             (Ok(room), _) => room,

@@ -59,7 +59,7 @@ pub struct Room {
     /// How many.
     pub bytes: u64,
     /// The peer's session: the memory of another is another.
-    pub(crate) session: u64,
+    pub session: u64,
 }
 
 /// A body that was written into room of a peer's memory, or is to be moved there.
@@ -77,9 +77,9 @@ pub struct Placed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// How many calls it has taken since the connection began, modulo 2^32.
-    pub(crate) taken: u32,
+    pub taken: u32,
     /// Where one lay that it is done with.
-    pub(crate) released: Option<u64>,
+    pub released: Option<u64>,
 }
 
 /// Says which of a node's sessions a message belongs to: sessions that follow each other differ in it.

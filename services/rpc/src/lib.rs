@@ -18,7 +18,6 @@
 
 extern crate alloc;
 
-mod again;
 mod answers;
 mod area;
 mod auth;
@@ -26,14 +25,9 @@ mod calls;
 mod config;
 mod counters;
 mod envelope;
-mod incoming;
 mod message;
 mod outcome;
-mod outgoing;
-mod peer;
 mod rpc;
-mod sending;
-mod service;
 pub mod xdr;
 
 pub use area::LINE;

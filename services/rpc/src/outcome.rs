@@ -54,7 +54,7 @@ pub struct RequestId {
     /// Who calls.
     pub peer: NodeId,
     /// The connection that the call came by.
-    pub(crate) session: u64,
+    pub session: u64,
     /// Its number at the caller.
     pub xid: u32,
     /// Nobody waits for a reply.

@@ -1,18 +1,26 @@
 //! The calls of a node, in both roles.
 
+mod again;
+mod incoming;
+mod outgoing;
+mod peer;
+mod sending;
+mod service;
+
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use mapwire_wire::NodeId;
 
+use crate::answers::Answers;
+use crate::area::Area;
 use crate::auth::PeerCredentials;
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::envelope::{self, Offer, tag_of};
-use crate::outcome::CallError;
-use crate::peer::{Message, Peer};
+use crate::envelope::{self, Offer, Stored, tag_of};
+use crate::outcome::{CallError, Incoming};
 
 /// The remote procedure calls of a node: it calls, and is called.
 ///
@@ -24,21 +32,72 @@ use crate::peer::{Message, Peer};
 /// * Everything else comes by [`Service`](mapwire_service::Service).
 #[derive(Debug)]
 pub struct Rpc {
-    pub(crate) config: Config,
-    pub(crate) peers: Vec<Option<Box<Peer>>>,
-    pub(crate) programs: Vec<(u32, u32)>,
-    pub(crate) calls: Calls,
+    config: Config,
+    peers: Vec<Option<Box<Peer>>>,
+    programs: Vec<(u32, u32)>,
+    calls: Calls,
     /// Peers with calls that can be taken: each call puts its peer last.
-    pub(crate) ready: VecDeque<NodeId>,
+    ready: VecDeque<NodeId>,
     /// Peers that are owed a word of progress.
-    pub(crate) owed: VecDeque<NodeId>,
+    owed: VecDeque<NodeId>,
     news: VecDeque<NodeId>,
-    pub(crate) outbox: VecDeque<(NodeId, Message)>,
+    outbox: VecDeque<(NodeId, Message)>,
     /// What was given to be sent last.
-    pub(crate) sending: Option<(NodeId, Message)>,
-    pub(crate) spare: Vec<Vec<u8>>,
+    sending: Option<(NodeId, Message)>,
+    spare: Vec<Vec<u8>>,
     next_session: u64,
-    pub(crate) counters: Counters,
+    counters: Counters,
+}
+
+/// A message that waits to be sent.
+#[derive(Debug)]
+struct Message {
+    bytes: Vec<u8>,
+    /// The body is moved into the peer's memory first.
+    moves: Option<Stored>,
+    /// Progress is written into it.
+    is_record: bool,
+    /// It answers this call, and is kept.
+    keeps: Option<u32>,
+}
+
+/// A peer, as far as it has to do with calls.
+#[derive(Debug, Default)]
+struct Peer {
+    /// What this node has told of itself, in this session.
+    mine: Option<Offer>,
+    /// What the peer has told.
+    theirs: Option<Offer>,
+    /// Both have told.
+    is_open: bool,
+    /// Its process is gone. Only one of a node that has started anew says hello again.
+    is_gone: bool,
+    /// The host has not looked since something changed.
+    has_news: bool,
+    /// The kernel's word.
+    credentials: Option<PeerCredentials>,
+    /// The peer's memory.
+    area: Area,
+    /// Calls sent, and how many of them the peer has taken. Replies are not counted: who calls has room for the reply.
+    sent: u32,
+    taken_there: u32,
+    /// Calls that came, how many of them were taken, and how many the peer knows of.
+    received: u32,
+    taken: u32,
+    told: u32,
+    /// Memory of this node that the peer may use again.
+    released: VecDeque<u64>,
+    /// Waits in the queue of those that are owed a word.
+    is_owed: bool,
+    /// Calls that nobody has taken.
+    calls: VecDeque<Incoming>,
+    /// Waits in the queue of those whose calls can be taken.
+    is_ready: bool,
+    answers: Answers,
+    /// Calls that were taken and wait for their replies.
+    in_progress: usize,
+    /// Where records lie here that are not given back, and how long they are.
+    lent: BTreeMap<u64, u64>,
 }
 
 /// A connection, as a host sees it.
@@ -86,16 +145,16 @@ impl Rpc {
         &self.config
     }
 
-    pub(crate) fn peer(&self, node: NodeId) -> Option<&Peer> {
+    fn peer(&self, node: NodeId) -> Option<&Peer> {
         self.peers.get(usize::from(node.0))?.as_deref()
     }
 
-    pub(crate) fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
+    fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
         self.peers.get_mut(usize::from(node.0))?.as_deref_mut()
     }
 
     /// The peer, also if nothing is known of it yet.
-    pub(crate) fn known(&mut self, node: NodeId) -> &mut Peer {
+    fn known(&mut self, node: NodeId) -> &mut Peer {
         let index = usize::from(node.0);
         if index >= self.peers.len() {
             self.peers.resize_with(index + 1, || None);
@@ -130,7 +189,7 @@ impl Rpc {
         !self.news.is_empty()
     }
 
-    pub(crate) fn note_news(&mut self, node: NodeId) {
+    fn note_news(&mut self, node: NodeId) {
         let peer = self.known(node);
         if !core::mem::replace(&mut peer.has_news, true) {
             self.news.push_back(node);
@@ -182,7 +241,7 @@ impl Rpc {
         self.connect(to, session, area_bytes);
     }
 
-    pub(crate) fn send_welcome(&mut self, to: NodeId, mine: Offer, theirs: Offer) {
+    fn send_welcome(&mut self, to: NodeId, mine: Offer, theirs: Offer) {
         self.post(to, envelope::welcome(&mine, theirs.session));
         let peer = self.known(to);
         if !peer.is_open {
@@ -206,7 +265,7 @@ impl Rpc {
         }
     }
 
-    pub(crate) fn reset(&mut self, node: NodeId, error: CallError) {
+    fn reset(&mut self, node: NodeId, error: CallError) {
         self.calls.end_all(node, error);
         self.outbox
             .retain(|(to, message)| *to != node || !message.is_record);

@@ -144,6 +144,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/rpc/src/lib.rs", "mod client"),
     ("bindings/rpc/src/lib.rs", "mod create"),
     ("bindings/rpc/src/lib.rs", "mod forks"),
+    ("bindings/rpc/src/lib.rs", "mod once"),
     ("bindings/rpc/src/lib.rs", "mod register"),
     ("bindings/rpc/src/lib.rs", "mod rpcbind"),
     ("bindings/rpc/src/lib.rs", "mod tirpc"),

@@ -146,7 +146,7 @@ impl<'a> Encoder<'a> {
     /// # Errors
     /// [`XdrError::Full`], [`XdrError::Sink`].
     #[inline]
-    pub fn value(&mut self, value: &(impl Xdr + ?Sized)) -> Result<(), XdrError> {
+    pub fn value(&mut self, value: &impl Xdr) -> Result<(), XdrError> {
         value.encode(self)
     }
 

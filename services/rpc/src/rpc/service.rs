@@ -3,11 +3,11 @@
 use mapwire_service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
+use super::Rpc;
 use crate::answers::Known;
 use crate::envelope::{self, Draft, Envelope, Offer, Stored, tag_of};
 use crate::message::{self, CallHeader, Header, ReplyStatus};
 use crate::outcome::{Body, CallError, Incoming, Lent, RequestId};
-use crate::rpc::Rpc;
 
 /// A record that came.
 struct Record<'a> {

@@ -2,11 +2,10 @@
 
 use mapwire_wire::NodeId;
 
+use super::{Peer, Rpc};
 use crate::config::MOST_IN_FLIGHT;
 use crate::envelope::{Draft, Offer, Placed, Room};
 use crate::outcome::{Body, Lent, Outcome, Refusal, Xid};
-use crate::peer::Peer;
-use crate::rpc::Rpc;
 
 impl Rpc {
     /// The connection's limits, if it is open.
@@ -101,7 +100,7 @@ impl Rpc {
     }
 
     /// Whether room is in memory that the peer still lends.
-    pub(crate) fn check_room(&self, to: NodeId, placed: Option<Placed>) -> Result<(), Refusal> {
+    pub(super) fn check_room(&self, to: NodeId, placed: Option<Placed>) -> Result<(), Refusal> {
         let theirs = self.peer(to).and_then(|peer| peer.theirs);
         match placed {
             Some(placed) if theirs.is_none_or(|it| it.session != placed.room.session) => {
@@ -111,7 +110,7 @@ impl Rpc {
         }
     }
 
-    pub(crate) fn send_call(
+    pub(super) fn send_call(
         &mut self,
         to: NodeId,
         draft: &mut Option<Draft>,

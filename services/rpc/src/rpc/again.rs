@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 
 use mapwire_wire::NodeId;
 
+use super::{Message, Rpc};
 use crate::envelope::Draft;
 use crate::outcome::{Refusal, Xid};
-use crate::peer::Message;
-use crate::rpc::Rpc;
 
 impl Rpc {
     /// Sends a call once more that still waits. The server answers with the reply that it gave, if it keeps that; it drops the call while
@@ -34,7 +33,7 @@ impl Rpc {
     }
 
     /// Sends a reply that was kept.
-    pub(crate) fn post_again(&mut self, to: NodeId, reply: Vec<u8>) {
+    pub(super) fn post_again(&mut self, to: NodeId, reply: Vec<u8>) {
         let message = Message {
             bytes: reply,
             moves: None,

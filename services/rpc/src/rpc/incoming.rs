@@ -1,8 +1,8 @@
 //! Calls of others to this node.
 
+use super::Rpc;
 use crate::envelope::{Draft, Placed};
 use crate::outcome::{Incoming, Refusal, RequestId};
-use crate::rpc::Rpc;
 use mapwire_wire::NodeId;
 
 impl Rpc {
@@ -50,7 +50,7 @@ impl Rpc {
         !self.ready.is_empty()
     }
 
-    pub(crate) fn note_ready(&mut self, node: NodeId) {
+    pub(super) fn note_ready(&mut self, node: NodeId) {
         let most = self.config.max_in_progress;
         if let Some(peer) = self.peer_mut(node)
             && !peer.is_ready

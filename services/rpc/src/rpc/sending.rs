@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 
 use mapwire_wire::{Endpoint, NodeId};
 
+use super::{Message, Rpc};
 use crate::envelope::{self, Draft, Placed, Stored};
-use crate::peer::Message;
-use crate::rpc::Rpc;
 
 /// Messages whose memory is kept to be used again.
 const SPARE: usize = 64;
@@ -20,7 +19,7 @@ impl Rpc {
         self.spare.pop().unwrap_or_default()
     }
 
-    pub(crate) fn recycle(&mut self, memory: Vec<u8>) {
+    pub(super) fn recycle(&mut self, memory: Vec<u8>) {
         if self.spare.len() < SPARE && (1..=SPARE_BYTES).contains(&memory.capacity()) {
             self.spare.push(memory);
         }
@@ -31,7 +30,7 @@ impl Rpc {
         self.recycle(memory);
     }
 
-    pub(crate) fn post(&mut self, to: NodeId, bytes: Vec<u8>) {
+    pub(super) fn post(&mut self, to: NodeId, bytes: Vec<u8>) {
         let message = Message {
             bytes,
             moves: None,
@@ -41,7 +40,7 @@ impl Rpc {
         self.outbox.push_back((to, message));
     }
 
-    pub(crate) fn post_record(
+    pub(super) fn post_record(
         &mut self,
         to: NodeId,
         mut draft: Draft,
@@ -72,7 +71,7 @@ impl Rpc {
         self.outbox.push_back((to, message));
     }
 
-    pub(crate) fn note_owed(&mut self, node: NodeId) {
+    pub(super) fn note_owed(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node)
             && !peer.is_owed
             && peer.owes_word()
@@ -82,12 +81,12 @@ impl Rpc {
         }
     }
 
-    pub(crate) fn has_messages(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         self.sending.is_some() || !self.outbox.is_empty() || !self.owed.is_empty()
     }
 
     /// The next message, with the newest progress in it.
-    pub(crate) fn next_message(&mut self) -> Option<(Endpoint, &Message)> {
+    pub(super) fn next_message(&mut self) -> Option<(Endpoint, &Message)> {
         self.end_sending();
         let (to, mut message) = match self.outbox.pop_front() {
             Some(next) => next,
