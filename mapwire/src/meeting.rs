@@ -1,7 +1,8 @@
-//! Servers and clients of one host that come and go, without a launcher.
+//! Servers and clients that come and go, without a launcher.
 //!
 //! A server opens [`Door`]s and starts a [`Reception`]; a client [`visit`]s by the door's name. Both then have a [`Node`] in a job of the
-//! server, in which the server is rank 0. How they meet, and what protects whom from whom, is said in [`mapwire_launch::meeting`].
+//! server, in which the server is rank 0. How they meet, and what protects whom from whom, is said in [`mapwire_launch::meeting`]. Those of different hosts meet by a store of names
+//! ([`FarReception`], [`visit_far`]), in a job of two; who has the store's secret may come.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -37,6 +38,9 @@ use crate::config::NodeConfig;
 use crate::error::Result;
 use crate::node::Node;
 
+mod far;
+
+pub use far::{FarReception, NamedStore, visit_far};
 pub use mapwire_launch::meeting::{
     Credentials, Door, DoorName, JobId, MeetingError, ReceptionLimits,
 };

@@ -73,8 +73,20 @@ impl TimeVal {
 
 /// Makes a client of a server on this host that one of these users runs.
 pub(crate) fn open(served: Served, users: &[u32], wait: Duration) -> Result<*mut Client, Failure> {
-    let library = tirpc().ok_or(Failure::of(Status::SYSTEM_ERROR, libc::ENOSYS))?;
-    let (session, caller) = Session::open(served, users, wait)?;
+    Ok(with(served, Session::open(served, users, wait)?))
+}
+
+/// Makes a client of a server on another host.
+pub(crate) fn open_far(served: Served, host: &str, wait: Duration) -> Result<*mut Client, Failure> {
+    Ok(with(served, Session::open_far(served, host, wait)?))
+}
+
+fn with(served: Served, (session, caller): (Arc<Session>, Caller)) -> *mut Client {
+    let auth = match tirpc() {
+        // SAFETY: libtirpc's function without arguments.
+        Some(library) => unsafe { (library.authnone_create)() },
+        None => core::ptr::null_mut(),
+    };
     let address = libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: 0,
@@ -97,14 +109,13 @@ pub(crate) fn open(served: Served, users: &[u32], wait: Duration) -> Result<*mut
         }),
         address,
     });
-    Ok(Box::into_raw(Box::new(Client {
-        // SAFETY: libtirpc's function without arguments.
-        auth: unsafe { (library.authnone_create)() },
+    Box::into_raw(Box::new(Client {
+        auth,
         ops: &raw const OPS,
         private: Box::into_raw(handle).cast(),
         netid: network(),
         device: core::ptr::null_mut(),
-    })))
+    }))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

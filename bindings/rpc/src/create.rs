@@ -33,7 +33,7 @@ unsafe fn maker(network: *const c_char) -> Maker {
     }
 }
 
-/// A client of a server on this host.
+/// A client of a server, on this host or another one.
 unsafe fn meet(
     host: *const c_char,
     served: Served,
@@ -47,9 +47,11 @@ unsafe fn meet(
     };
     match locate(host) {
         Whereabouts::Here => {}
-        Whereabouts::Unknown => return Err(Failure::of(Status::UNKNOWN_HOST, 0)),
-        Whereabouts::Elsewhere => {
-            return Err(Failure::of(Status::SYSTEM_ERROR, libc::EHOSTUNREACH));
+        Whereabouts::Elsewhere => return client::open_far(served, host, wait),
+        // The store may know a host by its name.
+        Whereabouts::Unknown => {
+            return client::open_far(served, host, wait)
+                .map_err(|_| Failure::of(Status::UNKNOWN_HOST, 0));
         }
     }
     let mut users = trusted_users();

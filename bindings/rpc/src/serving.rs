@@ -8,9 +8,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mapwire::WaitStrategy;
-use mapwire::meeting::{Door, DoorName, MeetingError, Reception, ReceptionLimits};
+use mapwire::meeting::{
+    Door, DoorName, FarReception, MeetingError, NamedStore, Reception, ReceptionLimits,
+};
 use mapwire::rpc::Request;
+use mapwire::{NodeConfig, WaitStrategy};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -50,6 +52,8 @@ pub(crate) struct Serving {
 /// What there is once somebody has knocked.
 struct Open {
     reception: Reception,
+    /// That of clients of other hosts, if there is a store of names.
+    far: Option<FarReception>,
     guests: Arc<Guests>,
     jobs: Vec<Arc<Job>>,
     /// As many changes of the guests' jobs were seen.
@@ -105,8 +109,14 @@ impl Serving {
             let _ = self.open_door(name);
         }
         self.served.push(served);
-        if let Some(open) = &self.open {
-            open.guests.serve(served);
+        match &self.open {
+            Some(open) => {
+                open.guests.serve(served);
+                open.set_far_names(&self.doors);
+            }
+            // Nobody knocks from another host: the thread that serves is called to begin.
+            None if has_store() => self.ring.ring(),
+            None => {}
         }
         Ok(socket)
     }
@@ -152,6 +162,7 @@ impl Serving {
         }
         if let Some(open) = &self.open {
             open.guests.end(served);
+            open.set_far_names(&self.doors);
         }
     }
 
@@ -169,6 +180,7 @@ impl Serving {
             Arc::clone(&self.ring),
         ));
         let limits = ReceptionLimits::default();
+        let far = begin_far(&config, &guests);
         let greet = Arc::clone(&guests);
         let reception =
             Reception::start(config, greet, limits).map_err(|error| error.to_string())?;
@@ -176,14 +188,16 @@ impl Serving {
             let _ = epoll::delete(&self.watch, door.as_fd());
             reception.add(Arc::clone(door));
         }
-        self.open = Some(Open {
+        let open = self.open.insert(Open {
             reception,
+            far,
             guests,
             jobs: Vec::new(),
             seen: 0,
             wait,
             turn: 0,
         });
+        open.set_far_names(&self.doors);
         Ok(())
     }
 
@@ -253,7 +267,30 @@ impl Serving {
     }
 }
 
+fn has_store() -> bool {
+    std::env::var_os("MAPWIRE_NAMES").is_some_and(|value| !value.is_empty())
+}
+
+/// The reception of clients of other hosts. Without it those of this host are served all the same.
+fn begin_far(config: &NodeConfig, guests: &Arc<Guests>) -> Option<FarReception> {
+    let begun = NamedStore::from_env().and_then(|store| {
+        store
+            .map(|store| FarReception::start(store, config.clone(), Arc::clone(guests) as _))
+            .transpose()
+    });
+    begun.unwrap_or_else(|error| {
+        crate::log::warn(&format!("clients of other hosts are not served: {error}"));
+        None
+    })
+}
+
 impl Open {
+    fn set_far_names(&self, doors: &BTreeMap<DoorName, Arc<Door>>) {
+        if let Some(far) = &self.far {
+            far.set_names(doors.keys().cloned().collect());
+        }
+    }
+
     fn refresh(&mut self) {
         let changes = self.guests.changes();
         if changes != self.seen {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mapwire::meeting::{DoorName, visit};
+use mapwire::meeting::{DoorName, NamedStore, visit, visit_far};
 use mapwire::rpc::{Caller, Rpc};
+use mapwire::{Node, NodeConfig};
 
 use crate::abi::Status;
 use crate::failure::Failure;
@@ -22,7 +23,8 @@ pub(crate) struct Session {
     rpc: Rpc,
 }
 
-type Key = (u32, DoorName);
+/// The process, the door, and the host if it is another one.
+type Key = (u32, DoorName, Option<String>);
 
 /// How far a process is with its place in a server's job.
 enum Place {
@@ -119,7 +121,43 @@ impl Session {
         users: &[u32],
         wait: Duration,
     ) -> Result<(Arc<Self>, Caller), Failure> {
-        let key = (generation(), door.clone());
+        let key = (generation(), door.clone(), None);
+        Self::known_or(key, served, wait, |config, left| {
+            let visit = visit(door, users, config, left);
+            visit.map(|visit| Some(visit.node))
+        })
+    }
+
+    /// The same on another host, by the store of names that `MAPWIRE_NAMES` says.
+    pub(crate) fn open_far(
+        served: Served,
+        host: &str,
+        wait: Duration,
+    ) -> Result<(Arc<Self>, Caller), Failure> {
+        let store = NamedStore::from_env().map_err(|error| Failure::of_meeting(&error))?;
+        let store = store.ok_or(Failure::of(Status::SYSTEM_ERROR, libc::EHOSTUNREACH))?;
+        let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
+        for door in [served.door(), served.door_of_program()] {
+            let Some(door) = door else { continue };
+            let key = (generation(), door.clone(), Some(host.to_owned()));
+            let found = Self::known_or(key, served, wait, |config, left| {
+                visit_far(&store, &door, host, config, left)
+            });
+            match found {
+                Err(failure) if failure.is_nobody() => nobody = failure,
+                outcome => return outcome,
+            }
+        }
+        Err(nobody)
+    }
+
+    /// A place that this process has already, or the one that `join` gives in the time that is left; `None`: nobody serves there.
+    fn known_or(
+        key: Key,
+        served: Served,
+        wait: Duration,
+        join: impl FnOnce(NodeConfig, Duration) -> Result<Option<Node>, mapwire::Error>,
+    ) -> Result<(Arc<Self>, Caller), Failure> {
         let deadline = Instant::now() + wait;
         let mut ended = None;
         let opening = loop {
@@ -138,11 +176,11 @@ impl Session {
             crate::log::warn(&why);
             Failure::of(Status::SYSTEM_ERROR, libc::EINVAL)
         })?;
-        let visit =
-            visit(door, users, config, wait).map_err(|error| Failure::of_meeting(&error))?;
+        let node = join(config, wait).map_err(|error| Failure::of_meeting(&error))?;
+        let node = node.ok_or(Failure::of(Status::PROG_NOT_REGISTERED, 0))?;
         let mut config = settings::rpc_config();
         config.timeout = Some(wait);
-        let rpc = Rpc::open(&visit.node, config).map_err(|error| Failure::of_call(&error))?;
+        let rpc = Rpc::open(&node, config).map_err(|error| Failure::of_call(&error))?;
         let session = Arc::new(Self { rpc });
         let caller = session.caller(served).map_err(|error| {
             crate::log::warn(&error.to_string());

@@ -223,9 +223,10 @@ pub(crate) fn command(args: &BenchArgs) -> ExitCode {
         (Transport::Udp, "fault") => shared::fault,
         (Transport::Udp, "traffic") => traffic::traffic,
         (Transport::Udp, "far-fault") => far::remote_fault,
+        (Transport::Udp, "rpc") => rpc::rpc,
         (Transport::Udp | Transport::Ofi, _) => {
             eprintln!(
-                "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic and far-fault run over udp, the first two over ofi",
+                "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic, far-fault and rpc run over udp, the first two over ofi",
                 args.transport
             );
             return ExitCode::from(2);

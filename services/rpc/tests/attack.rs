@@ -8,6 +8,7 @@
 #[path = "../../../tests/random.rs"]
 pub(crate) mod random;
 
+#[path = "network/mod.rs"]
 mod network;
 
 use std::collections::BTreeMap;

@@ -474,6 +474,8 @@ int main(int argc, char **argv)
 	const char *what = argc > 1 ? argv[1] : "";
 	const char *more = argc > 2 ? argv[2] : "0";
 
+	if (getenv("CHECK_HOST"))
+		host = getenv("CHECK_HOST");
 
 	if (strcmp(what, "version") == 0)
 		return wrong_version();

@@ -100,6 +100,24 @@ pub fn built() -> PathBuf {
     BUILD.get_or_init(build).clone()
 }
 
+/// The command `mapwire`; built if it is not there.
+pub fn mapwire() -> PathBuf {
+    static BUILD: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let (target, folder) = target();
+        let path = target.join(folder).join("mapwire");
+        if !path.exists() {
+            run(clean(env!("CARGO"))
+                .args(["build", "--package", "mapwire-cli", "--profile"])
+                .arg(profile())
+                .current_dir(here())
+                .env("CARGO_TARGET_DIR", target));
+        }
+        path
+    };
+    BUILD.get_or_init(build).clone()
+}
+
 /// `make -C bindings/rpc`, for what this test run has built.
 pub fn make(goal: &str, variables: &[&str]) -> Command {
     built();

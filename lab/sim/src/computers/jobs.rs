@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 use super::engine::{Then, Transfer};
 use super::links::Turn;
 use super::network::{Form, Parcel};
-use super::nic::{Command, Step};
+use super::nic::{Command, FINDS_TABLE, Step, TRANSLATES};
 use super::outgoing::next_outgoing;
 use super::{Computers, ComputersError};
 use crate::hardware::{Cost, Ps};
@@ -108,7 +108,7 @@ impl Computers {
         if from_main_loop && !is_ahead {
             steps.push_back(self.pass());
         }
-        self.translate(node, after - before, Cost::NicTranslate, &mut steps);
+        self.translate(after - before, Cost::NicTranslate, &mut steps);
         let Some(outgoing) = taken else {
             self.ask_host(node);
             return (after != before).then_some(steps);
@@ -160,17 +160,21 @@ impl Computers {
     }
 
     /// What lookups cost: those in NIC memory, and the tables of host memory that were read.
-    pub(super) fn translate(&self, _node: usize, met: Counters, hit: Cost, steps: &mut Steps) {
+    pub(super) fn translate(&self, met: Counters, hit: Cost, steps: &mut Steps) {
         // A lookup that needs the host counts only once the host has acted.
         let looked = met.lookups + met.interrupts;
-        steps.push_back(Step::Work(looked * self.cost(hit), "translates"));
+        steps.push_back(Step::Work(looked * self.cost(hit), TRANSLATES));
         let line_entries = match self.shape.design {
-            DesignConfig::Hierarchical(config) => config.cache.line_entries as u64,
+            DesignConfig::Hierarchical(config) => {
+                (config.cache.line_entries as u64).max(config.prefetch.into())
+            }
             _ => 1,
         };
+        let others = line_entries - 1;
+        let finds_ps = self.cost(Cost::NicMiss) + others * self.cost(Cost::NicMissEntry);
         for _ in 0..met.nic_misses.saturating_sub(met.interrupts) {
             steps.extend([
-                Step::Work(self.cost(Cost::NicMiss), "finds table"),
+                Step::Work(finds_ps, FINDS_TABLE),
                 Step::Table(line_entries * ENTRY_BYTES),
                 Step::AwaitTable,
             ]);
@@ -246,7 +250,7 @@ impl Computers {
             computer.node.end_packet(from);
         }
         let payload_bytes = payload.len();
-        self.translate(node, after - before, Cost::NicTranslateReceive, &mut steps);
+        self.translate(after - before, Cost::NicTranslateReceive, &mut steps);
         let computer = &mut self.computers[node];
         if verdict == Verdict::Wait {
             match self.resends.waits() {

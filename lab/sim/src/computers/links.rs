@@ -352,3 +352,6 @@ impl Computers {
         steps.collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

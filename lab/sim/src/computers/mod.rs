@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `program` | what programs can do |
 //! | `host` | processors, and the interrupts that take them away from programs |
+//! | `posts` | how programs post commands |
 //! | `pins` | pages pinned and given back, as they are to be charged |
 //! | `nic` | the NIC's processor, slowed by DMA; what waits in the NIC |
 //! | `jobs` | what the NIC does next, and the steps of that |
@@ -31,6 +32,7 @@ mod network;
 mod nic;
 mod outgoing;
 mod pins;
+mod posts;
 mod program;
 mod run;
 mod setup;
@@ -182,6 +184,10 @@ pub struct Load {
     pub engine_ps: Ps,
     /// How long packets were on the wire out.
     pub wire_ps: Ps,
+    /// How long programs checked pages, pinned them and gave others back, before they posted.
+    pub checks_ps: Ps,
+    /// How long the NIC's processor translated, tables that it read by DMA included.
+    pub lookups_ps: Ps,
     /// How long handlers of interrupts took the host, interrupts included.
     pub handlers_ps: Ps,
     /// Interrupts.

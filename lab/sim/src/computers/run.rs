@@ -136,6 +136,7 @@ impl Computers {
                 Step::Table(bytes) => {
                     let computer = &mut self.computers[node];
                     computer.nic.awaits_table = true;
+                    computer.nic.table_since_ps = self.now_ps;
                     computer.engine.waiting.push_front(Transfer {
                         bytes,
                         label: "table from host",
@@ -150,6 +151,9 @@ impl Computers {
                             return;
                         }
                         self.put_back(node, Step::Program);
+                    } else {
+                        let since_ps = computer.nic.table_since_ps;
+                        computer.load.lookups_ps += self.now_ps - since_ps;
                     }
                 }
                 Step::Program => {

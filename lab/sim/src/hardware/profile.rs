@@ -113,6 +113,8 @@ pub enum Cost {
     NicTranslateReceive,
     /// NIC processor: what a miss that reads a table in host memory takes besides the DMA.
     NicMiss,
+    /// NIC processor: what such a miss takes besides for each entry behind the first.
+    NicMissEntry,
     /// NIC processor: percent of its speed that it loses while one DMA is active.
     NicSlowedByDma,
     /// NIC processor: percent of its speed that it loses while both a wire and the host are transferred.
@@ -256,6 +258,14 @@ impl Profile {
             nic_table_bytes,
             constants: constants.to_vec(),
         }
+    }
+
+    /// The same machine with more constants, under another name.
+    #[must_use]
+    pub fn and(mut self, name: &'static str, constants: &[Constant]) -> Self {
+        self.name = name;
+        self.constants.extend_from_slice(constants);
+        self
     }
 
     /// All constants.

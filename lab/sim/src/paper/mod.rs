@@ -9,6 +9,7 @@ pub mod gms_np;
 mod numbers;
 mod report;
 pub mod today;
+pub mod utlb;
 pub mod vmmc;
 
 use mapwire_gms::RowSize;
@@ -59,6 +60,7 @@ pub struct Paper {
 pub const PAPERS: &[Paper] = &[
     gms_np::PAPER,
     vmmc::PAPER,
+    utlb::PAPER,
     dynamic_handle::PAPER,
     today::PAPER,
 ];

@@ -7,12 +7,14 @@ use crate::computers::{
 };
 use crate::hardware::{Profile, Ps, Span, US};
 
-/// Where each process has what it sends, what it receives, and what it copies that to.
+/// Where each process has what it sends, what it receives, and what it copies that to: apart also in a cache of 8 K pages.
 const SOURCE: u64 = FIRST_ADDRESS;
-const TARGET: u64 = FIRST_ADDRESS + (32 << 20);
-const COPY: u64 = FIRST_ADDRESS + (64 << 20);
+const TARGET: u64 = FIRST_ADDRESS + (40 << 20);
+const COPY: u64 = FIRST_ADDRESS + (80 << 20);
 /// Rounds of a run; the first finds no translation and is not counted.
 const ROUNDS: u64 = 4;
+/// Rounds of a run whose sources change; the first two are not counted.
+const ROUNDS_OF_SOURCES: u64 = 6;
 
 pub(in crate::paper) const fn at(node: u16) -> Endpoint {
     Endpoint {
@@ -26,6 +28,30 @@ pub(in crate::paper) const fn at(node: u16) -> Endpoint {
 pub(in crate::paper) struct Bench {
     pub(in crate::paper) profile: Profile,
     pub(in crate::paper) shape: Shape,
+}
+
+/// What a program sends from, round after round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::paper) enum Sources {
+    /// The same memory.
+    Same,
+    /// Two pieces of memory, in turn.
+    InTurn,
+    /// Memory that was not used before.
+    Fresh,
+}
+
+impl Sources {
+    /// Where a message of a round lies.
+    const fn address(self, bytes: u64, round: u64) -> u64 {
+        // One interrupt fills no more than 32 pages.
+        let step = bytes.next_multiple_of(32 << 12);
+        match self {
+            Self::Same => SOURCE,
+            Self::InTurn => SOURCE + round % 2 * step,
+            Self::Fresh => SOURCE + round * step,
+        }
+    }
 }
 
 /// How a remote procedure call goes (VMMC §5.4).
@@ -61,6 +87,24 @@ impl Bench {
         computers.start(at(1), exchange(imports[1], bytes, false));
         computers.run()?;
         Ok(per_round(computers.marks()) / 2)
+    }
+
+    /// The same of messages that come from changing memory, once the first two rounds are over. The rounds are few, so that sources
+    /// and targets lie apart.
+    pub(in crate::paper) fn one_way_from(
+        &self,
+        bytes: u64,
+        sources: Sources,
+    ) -> Result<Ps, ComputersError> {
+        let (mut computers, imports) = self.pair(bytes)?;
+        let rounds = ROUNDS_OF_SOURCES;
+        for (node, import) in (0..).zip(imports) {
+            let program = exchange_from(import, bytes, node == 0, (sources, rounds));
+            computers.start(at(node), program);
+        }
+        computers.run()?;
+        let marks = computers.marks();
+        Ok((mark(marks, rounds) - mark(marks, 2)) / (2 * (rounds - 2)))
     }
 
     /// What both computers do while a message goes one way.
@@ -169,6 +213,16 @@ fn watch(bytes: u64, round: u64) -> Do {
 
 /// Sends, synchronously, and waits for the other's message, or the other way round. Node 0 marks the begin of each round.
 fn exchange(import: ImportId, bytes: u64, begins: bool) -> impl Program {
+    exchange_from(import, bytes, begins, (Sources::Same, ROUNDS))
+}
+
+/// The same of messages from such sources, in so many rounds.
+fn exchange_from(
+    import: ImportId,
+    bytes: u64,
+    begins: bool,
+    (sources, rounds): (Sources, u64),
+) -> impl Program {
     let (mut round, mut phase) = (0, 0);
     move |moment: &mut Moment<'_>| loop {
         phase += 1;
@@ -176,7 +230,7 @@ fn exchange(import: ImportId, bytes: u64, begins: bool) -> impl Program {
             1 => {
                 moment.mark(round);
                 round += 1;
-                if round > ROUNDS {
+                if round > rounds {
                     return Do::End;
                 }
                 if !begins {
@@ -185,8 +239,9 @@ fn exchange(import: ImportId, bytes: u64, begins: bool) -> impl Program {
             }
             2 => {
                 let (at, value) = last(bytes, round);
-                moment.write(SOURCE + at, &value.to_le_bytes());
-                return Do::Send(Send::new(import, 0, SOURCE, bytes));
+                let source = sources.address(bytes, round);
+                moment.write(source + at, &value.to_le_bytes());
+                return Do::Send(Send::new(import, 0, source, bytes));
             }
             3 => {
                 if let Some(word) = moment.posted() {
