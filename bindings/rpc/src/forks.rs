@@ -1,6 +1,7 @@
 //! Whether this process is still the one that made a thing: after `fork` the child has the memory of its parent's nodes, and none of their
 //! threads.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,13 +9,20 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    crate::transport::leave_in_child();
+}
+
+/// Closes what this child has of its parent. Its owners are the parent's: the child must forget its copies of them.
+pub(crate) fn close_inherited(fd: BorrowedFd<'_>) {
+    // SAFETY: the descriptor is open, and by this function's own contract nobody in this process uses or closes it after this.
+    unsafe { libc::close(fd.as_raw_fd()) };
 }
 
 /// A number that is another one in each child.
 pub(crate) fn generation() -> u32 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: the function adds to a counter, and may run in a child of a process with threads.
+        // SAFETY: the function may run in a child of a process with threads: it waits for no lock, and the C library's memory is in order.
         if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
             crate::log::warn(
                 "no memory to watch for fork(): children must not use clients of their parents",

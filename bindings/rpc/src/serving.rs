@@ -16,7 +16,7 @@ use mapwire::{NodeConfig, WaitStrategy};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::forks::generation;
+use crate::forks::{close_inherited, generation};
 use crate::guests::{Guests, Job, Ring};
 use crate::names::Served;
 use crate::settings;
@@ -202,12 +202,21 @@ impl Serving {
     }
 
     /// In a child of `fork`, to be called before anything else: the reception, its jobs and their calls are the parent's. The doors are
-    /// both's.
+    /// both's until the reception has begun, as a daemon forks before that. Then they are the parent's too: a child that outlived it would
+    /// keep them open, with nobody behind them.
     pub(crate) fn leave_to_parent(&mut self) -> Result<(), Errno> {
         if self.generation == generation() {
             return Ok(());
         }
-        core::mem::forget((self.open.take(), self.next.take(), self.current.take()));
+        if let Some(open) = self.open.take() {
+            let doors = core::mem::take(&mut self.doors);
+            doors
+                .values()
+                .for_each(|door| close_inherited(door.as_fd()));
+            core::mem::forget((open, doors));
+            self.served.clear();
+        }
+        core::mem::forget((self.next.take(), self.current.take()));
         let watch = new_epoll()?;
         let ring = Arc::new(Ring::new()?);
         add(&watch, ring.as_fd(), RING)?;

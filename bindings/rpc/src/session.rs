@@ -121,15 +121,11 @@ impl Session {
         users: &[u32],
         wait: Duration,
     ) -> Result<(Arc<Self>, Caller), Failure> {
-        Self::known_or(
-            (generation(), door.clone(), None),
-            served,
-            wait,
-            |config, wait| {
-                let visit = visit(door, users, config, wait);
-                visit.map(|visit| Some(visit.node))
-            },
-        )
+        let key = (generation(), door.clone(), None);
+        Self::known_or(key, served, wait, |config, left| {
+            let visit = visit(door, users, config, left);
+            visit.map(|visit| Some(visit.node))
+        })
     }
 
     /// The same on another host, by the store of names that `MAPWIRE_NAMES` says.
@@ -144,8 +140,8 @@ impl Session {
         for door in [served.door(), served.door_of_program()] {
             let Some(door) = door else { continue };
             let key = (generation(), door.clone(), Some(host.to_owned()));
-            let found = Self::known_or(key, served, wait, |config, wait| {
-                visit_far(&store, &door, host, config, wait)
+            let found = Self::known_or(key, served, wait, |config, left| {
+                visit_far(&store, &door, host, config, left)
             });
             match found {
                 Err(failure) if failure.is_nobody() => nobody = failure,
@@ -155,7 +151,7 @@ impl Session {
         Err(nobody)
     }
 
-    /// A place that this process has already, or the one that `join` gives; `None`: nobody serves there.
+    /// A place that this process has already, or the one that `join` gives in the time that is left; `None`: nobody serves there.
     fn known_or(
         key: Key,
         served: Served,

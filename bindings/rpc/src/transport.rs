@@ -55,6 +55,16 @@ fn lock() -> MutexGuard<'static, Option<Offer>> {
     offers
 }
 
+/// In a new child of `fork`: leaves to the parent what is the parent's, unless another thread was about it. It is left later then, when it
+/// is asked for.
+pub(crate) fn leave_in_child() {
+    if let Ok(mut offers) = SERVING.try_lock()
+        && let Some(offer) = offers.as_mut()
+    {
+        let _ = offer.serving.leave_to_parent();
+    }
+}
+
 /// The handle of this network, made at first.
 fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
     if offer.is_none() {

@@ -3,8 +3,9 @@
 mod common;
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use common::{Linking, Programs, Server, clean, is_equipped, limited, run};
+use common::{Linking, Programs, Server, clean, is_equipped, limited, run, wait_for_door};
 
 #[test]
 fn a_servers_child_neither_answers_nor_ends_what_is_its_parents() {
@@ -24,4 +25,23 @@ fn a_servers_child_neither_answers_nor_ends_what_is_its_parents() {
     assert_eq!(output, wanted);
     // Neither side has lost count of messages.
     assert_eq!(run(limited(&check).args(["again", "20"])), "ok\n");
+}
+
+#[test]
+fn a_child_that_outlives_its_server_keeps_no_door_open() {
+    if !is_equipped() {
+        return;
+    }
+    let programs = Programs::new();
+    let server = programs.compile("children", &["calc_xdr.c"], Linking::Shared);
+    let check = programs.check();
+    let mut server = Server::start(clean(server).stderr(Stdio::null()), programs.calc);
+    let output = run(limited(&check).arg("stays"));
+    let child = output.strip_prefix("status 0\n").unwrap().trim();
+    server.kill();
+    let begun = Instant::now();
+    wait_for_door(programs.calc, false);
+    // The child ends by itself after 20 s.
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    run(clean("kill").args(["-KILL", child]));
 }

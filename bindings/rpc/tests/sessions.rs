@@ -1,4 +1,4 @@
-//! A process's place in a server's job: one for all its clients.
+//! A process's place in a server's job: one for all its clients, of use from the first call on.
 
 mod common;
 
@@ -19,4 +19,25 @@ fn threads_that_make_clients_at_the_same_time_share_a_place() {
     let descriptors = output.strip_suffix(" descriptors\n").unwrap();
     // A place takes fewer than ten, and the program has three.
     assert!(descriptors.parse::<u32>().unwrap() < 30, "{output}");
+}
+
+#[test]
+fn the_first_call_of_a_client_may_have_a_long_result() {
+    if !is_equipped() {
+        return;
+    }
+    let programs = Programs::new();
+    let first = programs.compile("first", &["calc_xdr.c"], Linking::Shared);
+    let mut server = clean(&first);
+    let _server = Server::start(server.args(["serve", "20000"]), programs.calc);
+    // Several at once, so that the server is behind with what it imports.
+    let start = |_| {
+        let mut client = limited(&first);
+        client.args(["call", "60", "20000"]).stdout(Stdio::piped());
+        client.spawn().unwrap()
+    };
+    for client in (0..4).map(start).collect::<Vec<_>>() {
+        let output = client.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0 wrong\n");
+    }
 }

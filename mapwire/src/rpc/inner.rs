@@ -212,7 +212,7 @@ impl Inner {
                     if service.has_news() {
                         return Some(Step::Tend);
                     }
-                    let has_room = self.deferred.may_go(service);
+                    let has_room = self.deferred.may_go(service, |peer| self.knows(peer));
                     has_room.then_some(Step::Replies)
                 });
                 match looked {

@@ -27,14 +27,14 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    /// Whether one of them may go now.
+    /// Whether one of them may go now, to a peer whose memory `is_ready`.
     #[inline]
-    pub(super) fn may_go(&self, service: &mut Service) -> bool {
-        self.count.load(Ordering::Relaxed) > 0 && self.finds_room(service)
+    pub(super) fn may_go(&self, service: &mut Service, is_ready: impl Fn(NodeId) -> bool) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.finds_room(service, is_ready)
     }
 
     #[cold]
-    fn finds_room(&self, service: &mut Service) -> bool {
+    fn finds_room(&self, service: &mut Service, is_ready: impl Fn(NodeId) -> bool) -> bool {
         let Ok(replies) = self.replies.try_lock() else {
             return false;
         };
@@ -46,7 +46,7 @@ impl Deferred {
             match service.reserve(peer, reply.body.len() as u64) {
                 Ok(room) => {
                     service.cancel(peer, room);
-                    true
+                    is_ready(peer)
                 }
                 Err(Refusal::NoRoom(_)) => false,
                 Err(_) => true,

@@ -68,6 +68,12 @@ impl Inner {
         pair.is_some_and(|pair| pair.session == session && pair.is_ready())
     }
 
+    /// Whether it is known what a peer lends in the present connection. To be asked as [`is_ready`](Self::is_ready).
+    pub(super) fn knows(&self, peer: NodeId) -> bool {
+        let pairs = self.pairs.read().unwrap_or_else(PoisonError::into_inner);
+        pairs.get(&peer.0).is_some_and(|pair| pair.is_ready())
+    }
+
     /// Begins a connection unless there is one.
     fn begin(&self, peer: NodeId) -> Result<(), Error> {
         let tending = self.tending.lock().unwrap_or_else(PoisonError::into_inner);

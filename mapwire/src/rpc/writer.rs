@@ -15,7 +15,7 @@ use super::pair::Pair;
 pub(super) enum Patience {
     /// Wait.
     Until(Deadline),
-    /// Write into memory of this process, and find room later.
+    /// Write into memory of this process, and find room later. So do records for memory that is not imported yet.
     Later,
 }
 
@@ -166,14 +166,18 @@ impl<'a> Writer<'a> {
             });
         }
         let reserved = self.inner.call(|service| service.reserve(peer, bytes))?;
+        let later = Place::Heap {
+            body: Vec::new(),
+            limit: bytes,
+        };
         let room = match (reserved, self.patience) {
-            (Ok(room), _) => room,
-            (Err(Refusal::NoRoom(_)), Patience::Later) => {
-                return Ok(Place::Heap {
-                    body: Vec::new(),
-                    limit: bytes,
-                });
+            // A peer may call before its memory is imported here.
+            (Ok(room), Patience::Later) if !self.pair.is_ready() => {
+                self.inner.call(|service| service.cancel(peer, room))?;
+                return Ok(later);
             }
+            (Ok(room), _) => room,
+            (Err(Refusal::NoRoom(_)), Patience::Later) => return Ok(later),
             (Err(Refusal::NoRoom(_)), Patience::Until(deadline)) => {
                 let waited = self.inner.wait(deadline.left(), |service| {
                     match service.reserve(peer, bytes) {

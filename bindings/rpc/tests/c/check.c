@@ -433,6 +433,18 @@ static int children(void)
 	return 0;
 }
 
+/* A server makes a child that stays. */
+static int stays(void)
+{
+	CLIENT *client = create(CALC_VERS_1);
+	u_int what = 5, process = 0;
+	enum clnt_stat status = clnt_call(client, CALC_WAIT, (xdrproc_t)xdr_u_int, (caddr_t)&what,
+					  (xdrproc_t)xdr_u_int, (caddr_t)&process, seconds(25));
+
+	printf("status %d\n%u\n", status, process);
+	return 0;
+}
+
 /* Clients come and go in one process. */
 static int again(const char *times)
 {
@@ -509,6 +521,8 @@ int main(int argc, char **argv)
 		return forks();
 	if (strcmp(what, "children") == 0)
 		return children();
+	if (strcmp(what, "stays") == 0)
+		return stays();
 	if (strcmp(what, "again") == 0)
 		return again(more);
 	if (strcmp(what, "port") == 0 && argc > 3)

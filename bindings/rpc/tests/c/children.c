@@ -8,7 +8,7 @@
 
 #include "calc.h"
 
-enum { CHILD_REPLIES, CHILD_READS, CHILD_DESTROYS, CHILD_UNREGISTERS, CHILD_SERVES };
+enum { CHILD_REPLIES, CHILD_READS, CHILD_DESTROYS, CHILD_UNREGISTERS, CHILD_SERVES, CHILD_STAYS };
 
 static void child(u_int what, SVCXPRT *transport)
 {
@@ -26,6 +26,9 @@ static void child(u_int what, SVCXPRT *transport)
 	case CHILD_UNREGISTERS:
 		svc_unreg(CALC_PROG, CALC_VERS_2);
 		_exit(0);
+	case CHILD_STAYS:
+		pause();
+		_exit(1);
 	default:
 		_exit(SVC_STAT(transport) == XPRT_IDLE ? 0 : 1);
 	}
@@ -58,8 +61,9 @@ static void dispatch(struct svc_req *request, SVCXPRT *transport)
 		pid_t process = fork();
 		if (process == 0)
 			child(what, transport);
-		waitpid(process, &status, 0);
-		what = WIFEXITED(status) ? (u_int)WEXITSTATUS(status) : 1000 + (u_int)WTERMSIG(status);
+		if (what != CHILD_STAYS)
+			waitpid(process, &status, 0);
+		what = what == CHILD_STAYS ? (u_int)process : WIFEXITED(status) ? (u_int)WEXITSTATUS(status) : 1000 + (u_int)WTERMSIG(status);
 		svc_sendreply(transport, (xdrproc_t)xdr_u_int, (char *)&what);
 		return;
 	default:
