@@ -13,6 +13,7 @@ pub mod checks;
 pub mod cluster;
 pub mod global;
 pub mod hardware;
+pub mod hosts;
 pub mod paper;
 pub mod pump;
 pub mod random;

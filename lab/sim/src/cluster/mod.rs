@@ -3,7 +3,7 @@
 //! Processing takes time of a computer's processor, and what comes meanwhile waits. Within one event nothing else happens: moves of
 //! memory are done at once, and their time is charged.
 
-mod agenda;
+pub(crate) mod agenda;
 mod arrivals;
 mod datagrams;
 mod departures;
