@@ -7,9 +7,11 @@
 //! | [`global`] | the same of global memory |
 //! | [`vopr`] | `mapwire sim vopr`: new seeds for a time |
 //! | [`paper`] | `mapwire sim paper`: the machines that papers measured |
+//! | [`replay`] | `mapwire sim replay`: a traced program of the shared memory on another machine |
 
 mod global;
 pub(crate) mod paper;
+mod replay;
 mod run;
 mod shared;
 mod vopr;
@@ -55,6 +57,15 @@ pub(crate) enum SimCommand {
         after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg"
     )]
     Paper(paper::PaperArgs),
+    /// Replay a traced program of the shared memory on another machine, and predict its time
+    ///
+    /// The trace says what each thread asked of the shared memory and how long it computed in between. The protocol runs anew, at the costs
+    /// of the machine. What the program did in between takes as long as in the trace, times --speed. Beside the predicted times stand those
+    /// of the traced run.
+    #[command(
+        after_help = "Examples:\n  mapwire run -n 8 --trace lu.mwt -- lu 1024 --no-check\n  mapwire sim replay lu.mwt --machine 1997\n  mapwire bench fault lock --json > here.jsonl\n  mapwire sim replay lu.mwt --machine here --measured here.jsonl\n  mapwire sim replay lu.mwt --machine today --json"
+    )]
+    Replay(replay::ReplayArgs),
 }
 
 /// What both commands draw runs by.
@@ -279,6 +290,7 @@ pub(crate) fn command(command: &SimCommand) -> ExitCode {
         SimCommand::Run(args) => run::command(args),
         SimCommand::Vopr(args) => vopr::command(args),
         SimCommand::Paper(args) => paper::command(args),
+        SimCommand::Replay(args) => replay::command(args),
     };
     done.unwrap_or_else(|error| {
         let code = if error.is::<mapwire_sim::RuleError>() {

@@ -37,7 +37,7 @@ pub use captured::Scale;
 pub use captured::{Captured, CapturedError, Live};
 pub use machine::{Machine, Notice};
 pub use made::{Water, barriers, locks, reads, water, writes};
-pub use profiles::{millipage, today};
+pub use profiles::{Measured, here, millipage, today};
 pub use program::{Deed, Entry, Program, Script};
 pub use run::run;
 

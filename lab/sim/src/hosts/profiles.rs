@@ -1,6 +1,6 @@
-//! Machines: Millipage's cluster of 1997, and one of today.
+//! Machines: Millipage's cluster of 1997, one of today, and a computer that was measured.
 
-use crate::hardware::{Constant, Cost, Origin, Profile, US};
+use crate::hardware::{Constant, Cost, Origin, Profile, Ps, US};
 
 use Origin::{Assumed, Derived, Input};
 
@@ -198,6 +198,113 @@ pub fn today() -> Machine {
         profile: Profile::new("Servers of today, 100 Gb/s with remote DMA", 0, TODAY),
         processors: 2,
         ranks_per_host: 1,
+        notice: Notice::Waiters,
+        hold_ns: 5_000,
+    }
+}
+
+/// What `mapwire bench fault` and `mapwire bench lock` measure of a computer, in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// A minipage of 128 bytes is read from a rank that polls.
+    pub read_ps: Ps,
+    /// The raw parts of that: a fault, a change of protection, a round trip of a flag and a copy.
+    pub parts_ps: Ps,
+    /// The round trip of a flag.
+    pub round_trip_ps: Ps,
+    /// A minipage of 4 KiB is read from a rank that polls.
+    pub read_page_ps: Ps,
+    /// A minipage of 128 bytes is read from a rank that computes.
+    pub read_from_busy_ps: Ps,
+    /// A lock is taken where it was last, and given back.
+    pub lock_unlock_ps: Ps,
+}
+
+/// The computer that `measured` was measured on: all ranks on one host with so many processors.
+#[must_use]
+pub fn here(measured: &Measured, processors: u16) -> Machine {
+    let Measured {
+        read_ps,
+        parts_ps,
+        round_trip_ps,
+        read_page_ps,
+        read_from_busy_ps,
+        lock_unlock_ps,
+    } = *measured;
+    // A change of protection is part of the parts, and one more is made by the owner.
+    let protect_ps = parts_ps / 5;
+    let fault_ps = parts_ps.saturating_sub(protect_ps + round_trip_ps);
+    // Two messages about the minipage are handled.
+    let handle_ps = read_ps.saturating_sub(parts_ps + protect_ps) / 2;
+    let byte_ps = read_page_ps.saturating_sub(read_ps) / (4096 - 128);
+    let busy_ps = read_from_busy_ps.saturating_sub(read_ps);
+    let constants = [
+        is(
+            Cost::AccessFault,
+            fault_ps,
+            Derived,
+            "bench fault: the raw parts, without the other constants",
+        ),
+        is(
+            Cost::SetProtection,
+            protect_ps,
+            Assumed,
+            "a fifth of the raw parts",
+        ),
+        is(
+            Cost::HandleRequest,
+            handle_ps,
+            Derived,
+            "bench fault: what a read takes besides its raw parts, shared by two messages",
+        ),
+        is(Cost::HandleSync, handle_ps, Assumed, "as HandleRequest"),
+        is(
+            Cost::LocalCall,
+            lock_unlock_ps / 2,
+            Derived,
+            "bench lock: half of lock and unlock",
+        ),
+        is(
+            Cost::WireLatency,
+            round_trip_ps / 2,
+            Derived,
+            "bench fault: half of a flag's round trip",
+        ),
+        is(
+            Cost::SendByte,
+            byte_ps.max(20),
+            Derived,
+            "bench fault: 4 KiB beside 128 bytes",
+        ),
+        is(
+            Cost::Signal,
+            busy_ps / 4,
+            Assumed,
+            "a quarter of what a read from a busy rank takes longer",
+        ),
+        is(Cost::WakeDelay, busy_ps / 2, Assumed, "a half of the same"),
+        is(
+            Cost::ThreadSwitch,
+            busy_ps / 4,
+            Assumed,
+            "a quarter of the same",
+        ),
+        is(Cost::ThreadTurn, 3_000 * US, Assumed, "Linux's slice"),
+        is(
+            Cost::Spin,
+            2 * busy_ps,
+            Assumed,
+            "ranks poll for the price of a wake-up, once or twice",
+        ),
+    ];
+    Machine {
+        profile: Profile::new(
+            "This computer, as `mapwire bench` measured it",
+            0,
+            &constants,
+        ),
+        processors,
+        ranks_per_host: 0,
         notice: Notice::Waiters,
         hold_ns: 5_000,
     }
