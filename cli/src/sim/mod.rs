@@ -51,10 +51,10 @@ pub(crate) enum SimCommand {
     Vopr(vopr::VoprArgs),
     /// Run the machine that a paper measured, and put our tables and figures beside the published ones
     ///
-    /// The machine runs the protocol of mapwire; processors, DMA and wires take the time that the paper states. Each constant is told with its
+    /// The machine runs the protocols and firmware of mapwire; processors, DMA and wires take the time that the paper states. Each constant is told with its
     /// source, and of each published figure whether it went into the machine (input) or came out of it (predicted).
     #[command(
-        after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg"
+        after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg\n  mapwire sim paper vmmc --json"
     )]
     Paper(paper::PaperArgs),
     /// Replay a traced program of the shared memory on another machine, and predict its time

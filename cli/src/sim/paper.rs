@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use mapwire_gms::RowSize;
-use mapwire_sim::hardware::Profile;
+use mapwire_sim::hardware::{Profile, Unit};
 use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Plot, Report, Table, gms_np};
 use serde_json::{Map, Value, json};
 
@@ -21,16 +21,17 @@ pub(crate) struct PaperArgs {
     /// Which paper's machine
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     name: String,
-    /// Entries in a row of the page directory; the paper's prototype has 32
-    #[arg(long, value_name = "ENTRIES", default_value = "32", value_parser = row_size)]
-    row_size: RowSize,
+    /// Entries in a row of the page directory (gms-np only): 8, 32 or 64 (default: 32, as the paper's prototype)
+    #[arg(long, value_name = "ENTRIES", value_parser = row_size)]
+    row_size: Option<RowSize>,
     /// Seed of what is drawn: intervals between getpages, where the paper does not state them
     #[arg(long, value_name = "S", default_value = "1", value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
     /// Draw the paper's figures, ours, into this file (SVG)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// One JSON object a line: each constant, each cell of each table, each note, each line and span of the figures
+    /// One JSON object a line: each constant, each cell of each table, each note, each line and span of the figures, and how many
+    /// predictions are within 10 %
     #[arg(long)]
     json: bool,
 }
@@ -84,8 +85,13 @@ fn in_json(paper: &str, report: &Report) -> String {
     let constants = report.profiles.iter().flat_map(constants);
     let cells = report.tables.iter().flat_map(cells);
     let drawn = report.figures.iter().flat_map(drawn);
+    let summary = report.summary();
+    let summary = object(json!({
+        "predicted": summary.predicted,
+        "within_10_percent": summary.within,
+    }));
     let mut text = String::new();
-    for mut object in constants.chain(cells).chain(drawn) {
+    for mut object in constants.chain(cells).chain(drawn).chain([summary]) {
         object.insert("paper".to_owned(), json!(paper));
         text.push_str(&format!("{}\n", Value::Object(object)));
     }
@@ -103,9 +109,11 @@ fn object(value: Value) -> Map<String, Value> {
 fn constants(profile: &Profile) -> Vec<Map<String, Value>> {
     let rows = profile.constants().iter();
     let rows = rows.map(|row| {
-        let (value, unit) = match row.cost.is_bytes() {
-            true => (row.value as f64, "bytes"),
-            false => (row.value as f64 / 1e6, "us"),
+        let (value, unit) = match row.cost.unit() {
+            Unit::Time => (row.value as f64 / 1e6, "us"),
+            Unit::Bytes => (row.value as f64, "bytes"),
+            Unit::Words => (row.value as f64, "words"),
+            Unit::Percent => (row.value as f64, "percent"),
         };
         object(json!({
             "machine": profile.name,

@@ -5,12 +5,13 @@
 //! and [checks] what the project promises; a run that fails can be [shrunk](shrink).
 //!
 //! [`hardware`] is another kind of cluster: computers whose every step takes the time that a [profile](hardware::Profile) states, to run
-//! the machines that [papers](paper) measured.
+//! the machines that [papers](paper) measured; [`computers`] run whole nodes in that manner.
 #![forbid(unsafe_code)]
 
 pub mod canary;
 pub mod checks;
 pub mod cluster;
+pub mod computers;
 pub mod global;
 pub mod hardware;
 pub mod hosts;

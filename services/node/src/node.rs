@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use mapwire_nic::{BufferId, Config, Dma, HandlerTarget, Nic, NicError, Source, Transmit, Verdict};
 use mapwire_service::Service;
 use mapwire_translation::{
-    ChooseVictims, Counters, PageRange, PinPages, PinRules, TranslationDesign,
+    ChooseVictims, Counters, HostRequest, PageRange, PinPages, PinRules, TranslationDesign,
 };
 use mapwire_vmmc::Action as VmmcAction;
 use mapwire_wire::{
@@ -460,6 +460,11 @@ impl<D: TranslationDesign> Node<D> {
     #[must_use]
     pub fn has_misses(&self) -> bool {
         self.nic.has_misses()
+    }
+
+    /// What the NIC asks of the host, oldest first.
+    pub fn misses(&self) -> impl Iterator<Item = &HostRequest> {
+        self.nic.misses()
     }
 
     /// Serves what the NIC asks for, and lets it go on; each failure is given to `failed`, and what asked for it meets the garbage

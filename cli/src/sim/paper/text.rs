@@ -1,7 +1,7 @@
 //! A report as text.
 
-use mapwire_sim::hardware::Profile;
-use mapwire_sim::paper::{Cell, Paper, Report, Role, Table};
+use mapwire_sim::hardware::{Profile, Unit};
+use mapwire_sim::paper::{Cell, Paper, Report, Summary, Table};
 
 use crate::lab::output::fitted;
 use crate::stdio::wrapped;
@@ -22,14 +22,20 @@ pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
         text.push('\n');
         text.push_str(&one(table, columns));
     }
+    let Summary { predicted, within } = report.summary();
+    text.push_str(&format!(
+        "\nPredicted figures: {predicted}, within 10 %: {within}\n"
+    ));
     text
 }
 
 fn machine(profile: &Profile, columns: usize) -> String {
     let rows = profile.constants().iter().map(|row| {
-        let value = match row.cost.is_bytes() {
-            true => format!("{} bytes", row.value),
-            false => format!("{} us", decimal(row.value, 1_000_000)),
+        let value = match row.cost.unit() {
+            Unit::Time => format!("{} us", decimal(row.value, 1_000_000)),
+            Unit::Bytes => format!("{} bytes", row.value),
+            Unit::Words => format!("{} words", row.value),
+            Unit::Percent => format!("{} %", row.value),
         };
         let origin = row.origin.word().to_owned();
         vec![format!("{:?}", row.cost), value, origin]
@@ -41,7 +47,10 @@ fn machine(profile: &Profile, columns: usize) -> String {
     let width = width.unwrap_or(0) + 2;
     let kilobytes = profile.nic_table_bytes >> 10;
     let name = profile.name;
-    let mut text = format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n");
+    let mut text = match kilobytes {
+        0 => format!("Machine: {name}\n"),
+        _ => format!("Machine: {name}, {kilobytes} KB of NIC memory for the directory\n"),
+    };
     let sources = profile.constants().iter().map(|row| row.source);
     for (line, source) in table.lines().zip(["source"].into_iter().chain(sources)) {
         let source = wrapped(source, width, columns);
@@ -80,8 +89,10 @@ fn difference(cell: &Cell) -> String {
     };
     let sign = if tenths < 0 { '-' } else { '+' };
     let size = tenths.abs();
-    let is_off = size > 100 && cell.role == Role::Predicted && !cell.is_same();
-    let star = if is_off { "*" } else { "" };
+    let star = match cell.is_within() {
+        Some(false) => "*",
+        _ => "",
+    };
     format!("{star}{sign}{}.{} %", size / 10, size % 10)
 }
 
@@ -153,7 +164,7 @@ fn grid(table: &Table, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mapwire_sim::paper::Published;
+    use mapwire_sim::paper::{Published, Role};
 
     use super::*;
 

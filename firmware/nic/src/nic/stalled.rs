@@ -134,6 +134,11 @@ impl<D: TranslationDesign> Nic<D> {
         self.stalled.requests.pop_front()
     }
 
+    /// What [`poll_miss`](Self::poll_miss) will give, oldest first.
+    pub fn misses(&self) -> impl Iterator<Item = &HostRequest> {
+        self.stalled.requests.iter()
+    }
+
     /// Whether the host is asked anything.
     #[inline]
     #[must_use]

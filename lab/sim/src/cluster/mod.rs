@@ -11,7 +11,7 @@ mod faults;
 mod host;
 mod link;
 mod memory;
-mod packets;
+pub(crate) mod packets;
 mod sealing;
 mod settling;
 

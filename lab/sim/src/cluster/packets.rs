@@ -100,7 +100,7 @@ impl Cluster {
 }
 
 /// Appends what a packet carries.
-pub(super) fn read_source(
+pub(crate) fn read_source(
     memory: &mut Memory,
     source: &Source,
     payload: &mut Vec<u8>,

@@ -30,12 +30,13 @@ use flight::{Flight, Orders, Outgoing};
 use host::Host;
 use jobs::Jobs;
 use nic::Nic;
-use timeline::Timeline;
 use wire::Port;
 
 pub use call::Call;
 pub use host::HostState;
-pub use profile::{Constant, Cost, Origin, Profile, Ps, US};
+pub(crate) use timeline::Timeline;
+
+pub use profile::{Constant, Cost, Origin, Profile, Ps, US, Unit};
 pub use timeline::{Lane, Span};
 
 /// Where directory operations are carried out, and where the table lies.

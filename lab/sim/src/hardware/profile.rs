@@ -101,6 +101,89 @@ pub enum Cost {
     PollNothing,
     /// How long a thread that waits polls before it sleeps.
     Spin,
+
+    // What computers cost whose NIC runs VMMC: see `computers`.
+    /// Host: writes a word of NIC memory.
+    HostWrite,
+    /// Host: what the library does before it writes a command.
+    HostPost,
+    /// Words of a command besides its data; a short one has a word less, as it names no source.
+    CommandWords,
+    /// Host: sees that a word which it watches has changed.
+    HostNotice,
+    /// Host: the library checks whether the pages of a transfer are pinned.
+    HostCheck,
+    /// Host: copies a byte of memory.
+    HostCopyByte,
+    /// Host: a call that pins a page.
+    HostPin1,
+    /// Host: a call that pins 2 pages.
+    HostPin2,
+    /// Host: a call that pins 4 pages.
+    HostPin4,
+    /// Host: a call that pins 8 pages.
+    HostPin8,
+    /// Host: a call that pins 16 pages.
+    HostPin16,
+    /// Host: a call that pins 32 pages.
+    HostPin32,
+    /// Host: a call that unpins a page.
+    HostUnpin1,
+    /// Host: pins a page while it serves the NIC.
+    HostPinServing,
+    /// Host: unpins a page while it serves the NIC.
+    HostUnpinServing,
+    /// NIC processor: goes once around its main loop, and scans the command queues.
+    NicLoop,
+    /// NIC processor: takes a command out of its queue.
+    NicPickUp,
+    /// NIC processor: prepares the header of a packet.
+    NicHeader,
+    /// NIC processor: starts the network DMA of a packet.
+    NicStartNetwork,
+    /// NIC processor: takes a packet that came, up to where its data go.
+    NicTakePacket,
+    /// NIC processor: copies a word within its memory.
+    NicCopyWord,
+    /// NIC processor: translates a page of a source, or of the destination of a fetch.
+    NicTranslate,
+    /// NIC processor: translates a page of an export.
+    NicTranslateReceive,
+    /// NIC processor: what a miss that reads a table in host memory takes besides the DMA.
+    NicMiss,
+    /// NIC processor: percent of its speed that it loses while one DMA is active.
+    NicSlowedByDma,
+    /// NIC processor: percent of its speed that it loses while both a wire and the host are transferred.
+    NicSlowedByTwo,
+    /// A transfer of 4 bytes between host memory and NIC memory, `DmaSetup` included.
+    HostDma4,
+    /// The same of 8 bytes.
+    HostDma8,
+    /// The same of 16 bytes.
+    HostDma16,
+    /// The same of 32 bytes.
+    HostDma32,
+    /// The same of 64 bytes.
+    HostDma64,
+    /// The same of 128 bytes.
+    HostDma128,
+    /// The same of 4 KB.
+    HostDma4K,
+    /// The same of 64 KB.
+    HostDma64K,
+}
+
+/// What the value of a constant counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Picoseconds.
+    Time,
+    /// Bytes.
+    Bytes,
+    /// Words of four bytes.
+    Words,
+    /// Percent.
+    Percent,
 }
 
 /// How a constant came about.
@@ -140,12 +223,39 @@ pub struct Constant {
 }
 
 impl Cost {
-    /// Whether the value is a number of bytes rather than a time.
+    /// What its value counts.
     #[must_use]
-    pub const fn is_bytes(self) -> bool {
-        matches!(self, Self::PulseBytes | Self::HeaderBytes)
+    pub const fn unit(self) -> Unit {
+        match self {
+            Self::PulseBytes | Self::HeaderBytes => Unit::Bytes,
+            Self::CommandWords => Unit::Words,
+            Self::NicSlowedByDma | Self::NicSlowedByTwo => Unit::Percent,
+            _ => Unit::Time,
+        }
     }
 }
+
+/// Bytes of the transfers that `HostDma` constants state.
+const HOST_DMA: &[(u64, Cost)] = &[
+    (4, Cost::HostDma4),
+    (8, Cost::HostDma8),
+    (16, Cost::HostDma16),
+    (32, Cost::HostDma32),
+    (64, Cost::HostDma64),
+    (128, Cost::HostDma128),
+    (4 << 10, Cost::HostDma4K),
+    (64 << 10, Cost::HostDma64K),
+];
+
+/// Pages of the calls that `HostPin` constants state.
+const HOST_PIN: &[(u64, Cost)] = &[
+    (1, Cost::HostPin1),
+    (2, Cost::HostPin2),
+    (4, Cost::HostPin4),
+    (8, Cost::HostPin8),
+    (16, Cost::HostPin16),
+    (32, Cost::HostPin32),
+];
 
 /// A machine's constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,9 +306,67 @@ impl Profile {
         bytes.div_ceil(32) * self.of(Cost::DmaBlock)
     }
 
+    /// A cost of so many bytes, pages or whatever `points` count: on the straight line between the two nearest of them that the profile
+    /// states, before the first and behind the last as between the nearest two, and never less than nothing.
+    #[must_use]
+    pub fn along(&self, points: &[(u64, Cost)], at: u64) -> Ps {
+        let stated =
+            |&(x, cost): &(u64, Cost)| Some((x, self.of(cost))).filter(|point| point.1 > 0);
+        let mut stated = points.iter().filter_map(stated);
+        let Some(mut low) = stated.next() else {
+            return 0;
+        };
+        let Some(mut high) = stated.next() else {
+            return low.1;
+        };
+        for next in stated {
+            if high.0 >= at {
+                break;
+            }
+            (low, high) = (high, next);
+        }
+        let signed = |value: u64| i128::from(value);
+        let rise = signed(high.1) - signed(low.1);
+        let run = signed(high.0) - signed(low.0);
+        let value = signed(low.1) + rise * (signed(at) - signed(low.0)) / run.max(1);
+        u64::try_from(value).unwrap_or(0)
+    }
+
+    /// How long a transfer of so many bytes between host memory and NIC memory takes by the `HostDma` constants, `DmaSetup` included.
+    #[must_use]
+    pub fn host_dma(&self, bytes: u64) -> Ps {
+        self.along(HOST_DMA, bytes.max(4))
+    }
+
+    /// How long a call takes that pins so many pages.
+    #[must_use]
+    pub fn pin(&self, pages: u64) -> Ps {
+        self.along(HOST_PIN, pages)
+    }
+
     /// How long so many bytes take on a wire.
     #[must_use]
     pub fn wire(&self, bytes: u64) -> Ps {
         bytes * self.of(Cost::WireByte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_lie_on_the_lines_between_what_is_stated() {
+        let is = |cost, value| Constant {
+            cost,
+            value,
+            origin: Origin::Assumed,
+            source: "test",
+        };
+        let constants = [is(Cost::HostPin1, 100), is(Cost::HostPin4, 160)];
+        let profile = Profile::new("test", 0, &constants);
+        let pins = [1, 2, 4, 6].map(|pages| profile.pin(pages));
+        assert_eq!(pins, [100, 120, 160, 200]);
+        assert_eq!(profile.host_dma(4096), 0, "nothing is stated");
     }
 }

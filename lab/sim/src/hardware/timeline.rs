@@ -57,18 +57,18 @@ pub struct Span {
 
 /// Spans in the order of their ends, while they are wanted.
 #[derive(Debug, Default)]
-pub(super) struct Timeline(Option<Vec<Span>>);
+pub(crate) struct Timeline(Option<Vec<Span>>);
 
 impl Timeline {
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.0 = Some(Vec::new());
     }
 
-    pub(super) fn take(&mut self) -> Vec<Span> {
+    pub(crate) fn take(&mut self) -> Vec<Span> {
         self.0.take().unwrap_or_default()
     }
 
-    pub(super) fn note(&mut self, node: usize, lane: Lane, label: &'static str, span: (Ps, Ps)) {
+    pub(crate) fn note(&mut self, node: usize, lane: Lane, label: &'static str, span: (Ps, Ps)) {
         if let Some(spans) = &mut self.0 {
             spans.push(Span {
                 node: node as u16,

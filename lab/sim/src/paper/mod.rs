@@ -3,28 +3,39 @@
 //!
 //! [`PAPERS`] lists what can be run. A [`Report`] says of each figure whether it went into the machine or came out of it.
 
+mod error;
 pub mod gms_np;
 mod report;
+pub mod vmmc;
 
 use mapwire_gms::RowSize;
 
-use crate::hardware::MachineError;
-
-pub use report::{Cell, Figure, Group, Line, Plot, Published, Report, Role, Row, Table};
+pub use error::PaperError;
+pub use report::{Cell, Figure, Group, Line, Plot, Published, Report, Role, Row, Summary, Table};
 
 /// What can be chosen for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Entries in a row of the page directory.
-    pub row_size: RowSize,
+    /// Entries in a row of the page directory, of a machine that has one; `None`: those of the paper.
+    pub row_size: Option<RowSize>,
     /// Seed of what is drawn: intervals between getpages, where a paper does not state them.
     pub seed: u64,
+}
+
+impl Options {
+    /// Refuses a row size, on behalf of a machine without a page directory.
+    pub(crate) fn without_rows(&self, paper: &'static str) -> Result<(), PaperError> {
+        match self.row_size {
+            Some(_) => Err(PaperError::NoRows { paper }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            row_size: RowSize::default(),
+            row_size: None,
             seed: 1,
         }
     }
@@ -38,8 +49,8 @@ pub struct Paper {
     /// Authors, title and place.
     pub title: &'static str,
     /// Runs everything.
-    pub run: fn(&Options) -> Result<Report, MachineError>,
+    pub run: fn(&Options) -> Result<Report, PaperError>,
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[gms_np::PAPER];
+pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER];

@@ -83,6 +83,21 @@ impl Cell {
         })
     }
 
+    /// Whether it is a prediction, and if so whether it is within a tenth of the published figure, or the same in as many digits as the
+    /// paper prints.
+    #[must_use]
+    pub fn is_within(&self) -> Option<bool> {
+        let difference = self.difference();
+        let is_prediction = self.role == Role::Predicted && self.milli.is_some();
+        match (is_prediction, self.published) {
+            (true, Some(_)) => {
+                let is_near = difference.is_some_and(|tenths| tenths.abs() <= 100);
+                Some(is_near || self.is_same())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether ours, in as many digits as the paper prints, is the same.
     #[must_use]
     pub fn is_same(&self) -> bool {
@@ -219,7 +234,27 @@ pub struct Report {
     pub figures: Vec<Figure>,
 }
 
+/// How well predictions agree with what was published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Published figures that are predicted.
+    pub predicted: usize,
+    /// Of those, how many are within a tenth.
+    pub within: usize,
+}
+
 impl Report {
+    /// How well its predictions agree.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let rows = self.tables.iter().flat_map(|table| &table.rows);
+        let verdicts = rows.flat_map(|row| &row.cells).filter_map(Cell::is_within);
+        verdicts.fold(Summary::default(), |sum, is_within| Summary {
+            predicted: sum.predicted + 1,
+            within: sum.within + usize::from(is_within),
+        })
+    }
+
     /// The table of this name.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {

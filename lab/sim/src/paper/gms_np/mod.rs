@@ -23,7 +23,7 @@ mod tests;
 
 use mapwire_gms::RowSize;
 
-use super::{Options, Paper, Report};
+use super::{Options, Paper, PaperError, Report};
 use crate::hardware::MachineError;
 use tables::Tables;
 
@@ -44,7 +44,7 @@ pub fn directory_tables() -> Result<Vec<super::Table>, MachineError> {
     let options = Options::default();
     let tables = Tables {
         profile: testbed(),
-        row_size: options.row_size,
+        row_size: RowSize::default(),
         seed: options.seed,
     };
     let mut all = tables.all()?;
@@ -56,15 +56,16 @@ pub fn directory_tables() -> Result<Vec<super::Table>, MachineError> {
 ///
 /// # Errors
 /// The global memory refuses what a run does.
-pub fn run(options: &Options) -> Result<Report, MachineError> {
+pub fn run(options: &Options) -> Result<Report, PaperError> {
+    let row_size = options.row_size.unwrap_or_default();
     let tables = Tables {
         profile: testbed(),
-        row_size: options.row_size,
+        row_size,
         seed: options.seed,
     };
     let mut all = tables.all()?;
-    let entries = options.row_size.entries();
-    if options.row_size != RowSize::default() {
+    let entries = row_size.entries();
+    if row_size != RowSize::default() {
         all[0].note(&format!(
             "Rows have {entries} entries here and in all tables that do not say otherwise; the published figures are of rows of 32."
         ));

@@ -1,0 +1,354 @@
+//! What the NIC does next, and the steps of that.
+//!
+//! The main loop sees to transfers that are over first, then to packets that came, then to sends, then to commands (VMMC §4.5, §5.3). A
+//! pass through it costs [`Cost::NicLoop`]: before a command, before whatever follows a job at once, and before each step of a long
+//! send, unless that is in the tight loop. There the next packet is prepared while one is loaded, and nothing lies between two loads but
+//! the start of the network DMA; a packet that comes ends that.
+
+use std::collections::VecDeque;
+
+use mapwire_nic::{BufferId, Verdict};
+use mapwire_node::{NoPayload, Node, Told};
+use mapwire_translation::{AnyDesign, Counters, DesignConfig, TranslationDesign};
+use mapwire_wire::{Header, NodeId, ProcessId};
+use zerocopy::FromBytes;
+
+use super::engine::{Then, Transfer};
+use super::network::{Form, Parcel};
+use super::nic::{Command, Step};
+use super::outgoing::next_outgoing;
+use super::{Computers, ComputersError};
+use crate::hardware::{Cost, Ps};
+
+/// Bytes of an entry of a translation table in host memory (UTLB §4.2: 8 K entries are 32 KB).
+const ENTRY_BYTES: u64 = 4;
+/// Transfers that wait before no more packets are taken.
+const MOST_WAITING: usize = 2;
+
+type Steps = VecDeque<Step>;
+
+impl Computers {
+    fn cost(&self, cost: Cost) -> Ps {
+        self.profile.of(cost)
+    }
+
+    /// A pass through the main loop.
+    fn pass(&self) -> Step {
+        Step::Work(self.cost(Cost::NicLoop), "main loop")
+    }
+
+    /// The next job of a processor that has none.
+    pub(super) fn next_job(&mut self, node: usize) -> Option<Steps> {
+        let computer = &mut self.computers[node];
+        let follows = computer.nic.free_ps == Some(self.now_ps);
+        if let Some(then) = computer.nic.ended.pop_front() {
+            return Some(self.follow(node, then));
+        }
+        if computer.engine.can_begin() {
+            return Some([Step::Program].into());
+        }
+        let has_room = computer.engine.waiting.len() < MOST_WAITING;
+        if has_room
+            && !computer.nic.lacks
+            && let Some(slot) = computer.nic.inbox.pop_front()
+        {
+            let mut steps = Steps::new();
+            if follows {
+                steps.push_back(self.pass());
+            }
+            let takes = self.cost(Cost::NicTakePacket);
+            steps.extend([Step::Work(takes, "takes packet"), Step::Take(slot)]);
+            return Some(steps);
+        }
+        self.cut(node, true).or_else(|| self.pick_up(node))
+    }
+
+    /// What the processor does when a transfer is over.
+    fn follow(&mut self, node: usize, then: Then) -> Steps {
+        let mut steps = Steps::new();
+        let Then::Loaded(parcel, told) = then else {
+            return steps;
+        };
+        let nic = &mut self.computers[node].nic;
+        nic.loading -= 1;
+        if !nic.is_tight {
+            steps.push_back(self.pass());
+        }
+        let start = self.cost(Cost::NicStartNetwork);
+        steps.extend([Step::Work(start, "starts network"), Step::Transmit(parcel)]);
+        steps.extend(told.iter().filter_map(report));
+        steps
+    }
+
+    /// Takes the next packet that the firmware has to send, if there is a buffer for it and, for a long send, the engine is free or the
+    /// tight loop prepares ahead.
+    fn cut(&mut self, node: usize, from_main_loop: bool) -> Option<Steps> {
+        let computer = &mut self.computers[node];
+        let nic = &computer.nic;
+        if computer.port.leaving >= self.shape.send_buffers {
+            return None;
+        }
+        let is_long = computer.node.nic().has_uncut();
+        let is_free = computer.engine.current.is_none() && computer.engine.waiting.is_empty();
+        let is_ahead = nic.is_tight && nic.loading == 1 && computer.port.is_idle();
+        if is_long && !is_ahead && (!is_free || nic.loading > 0) {
+            return None;
+        }
+        let before = computer.node.nic().translation().counters();
+        let now_ns = self.now_ps / 1000 + 1;
+        let taken = next_outgoing(&mut computer.node, self.shape.links.is_some(), now_ns);
+        let after = computer.node.nic().translation().counters();
+        let mut steps = Steps::new();
+        if from_main_loop && !is_ahead {
+            steps.push_back(self.pass());
+        }
+        self.translate(node, after - before, Cost::NicTranslate, &mut steps);
+        let Some(outgoing) = taken else {
+            self.ask_host(node);
+            return (after != before).then_some(steps);
+        };
+        let from = NodeId(node as u16);
+        let computer = &mut self.computers[node];
+        let (parcel, process) = match outgoing.load(from, &mut computer.memory) {
+            Ok(loaded) => loaded,
+            Err(bad) => {
+                self.fail_host(node, bad.0);
+                return None;
+            }
+        };
+        computer.port.leaving += 1;
+        let is_quiet = computer.port.coming == 0;
+        let told = self.told(node);
+        steps.push_back(Step::Work(self.cost(Cost::NicHeader), "header"));
+        let bytes = parcel.payload().len() as u64;
+        let nic = &mut self.computers[node].nic;
+        match process {
+            Some(process) if !nic.copied[usize::from(process.0)] => {
+                nic.loading += 1;
+                if !is_ahead {
+                    nic.is_tight = is_quiet && !nic.has_heard;
+                    nic.has_heard = false;
+                }
+                steps.push_back(Step::Queue(Transfer {
+                    bytes,
+                    label: "data from host",
+                    then: Then::Loaded(parcel, told),
+                }));
+            }
+            _ => {
+                let words = bytes.div_ceil(4);
+                let copies = words * self.cost(Cost::NicCopyWord);
+                let start = self.cost(Cost::NicStartNetwork);
+                steps.extend([
+                    Step::Work(copies, "copies data"),
+                    Step::Work(start, "starts network"),
+                    Step::Transmit(parcel),
+                ]);
+                for told in told {
+                    self.free_word(node, &told);
+                }
+            }
+        }
+        self.ask_host(node);
+        Some(steps)
+    }
+
+    /// What lookups cost: those in NIC memory, and the tables of host memory that were read.
+    pub(super) fn translate(&self, _node: usize, met: Counters, hit: Cost, steps: &mut Steps) {
+        // A lookup that needs the host counts only once the host has acted.
+        let looked = met.lookups + met.interrupts;
+        steps.push_back(Step::Work(looked * self.cost(hit), "translates"));
+        let line_entries = match self.shape.design {
+            DesignConfig::Hierarchical(config) => config.cache.line_entries as u64,
+            _ => 1,
+        };
+        for _ in 0..met.nic_misses.saturating_sub(met.interrupts) {
+            steps.extend([
+                Step::Work(self.cost(Cost::NicMiss), "finds table"),
+                Step::Table(line_entries * ENTRY_BYTES),
+                Step::AwaitTable,
+            ]);
+        }
+    }
+
+    /// Takes the next command of the next process that may have one taken.
+    fn pick_up(&mut self, node: usize) -> Option<Steps> {
+        let computer = &mut self.computers[node];
+        let queues = computer.nic.commands.len();
+        let order = (0..queues).map(|at| (computer.nic.turn + at) % queues);
+        let is_ready = |&process: &usize| {
+            !computer.nic.commands[process].is_empty()
+                && computer.node.accepts_command(ProcessId(process as u16))
+        };
+        let process = order.into_iter().find(is_ready)?;
+        let command = computer.nic.commands[process].pop_front()?;
+        computer.nic.turn = process + 1;
+        let pick_up = self.cost(Cost::NicPickUp);
+        let steps = [
+            self.pass(),
+            Step::Work(pick_up, "picks up"),
+            Step::Command(command),
+        ];
+        Some(steps.into())
+    }
+
+    /// The firmware takes a command, and what that gives to send is begun at once.
+    pub(super) fn take_command(&mut self, node: usize, command: Command) -> Steps {
+        let computer = &mut self.computers[node];
+        let process = ProcessId(command.process);
+        computer.nic.copied[usize::from(command.process)] = command.is_copied;
+        computer
+            .node
+            .handle_command(process, &command.header, &command.inline);
+        self.told(node);
+        self.cut(node, false).unwrap_or_default()
+    }
+
+    /// The firmware takes a packet.
+    pub(super) fn take_packet(&mut self, node: usize, slot: usize) -> Steps {
+        let mut steps = Steps::new();
+        let Some(parcel) = &self.flights[slot] else {
+            return steps;
+        };
+        let computer = &mut self.computers[node];
+        let before = computer.node.nic().translation().counters();
+        let payload = parcel.payload();
+        let from = parcel.from;
+        let buffer = BufferId(slot as u32);
+        let now_ns = self.now_ps / 1000 + 1;
+        let inner = &mut computer.node;
+        let verdict = match &parcel.form {
+            Form::Plain(header) | Form::Early(header) => {
+                inner.handle_packet(from, header, &payload, buffer)
+            }
+            Form::Datagram(_) => inner.handle_datagram(now_ns, from, &parcel.bytes, buffer),
+        };
+        let after = inner.nic().translation().counters();
+        let mut told = Vec::new();
+        if verdict == Verdict::Taken {
+            while let Some(this) = computer.node.poll_told(&payload, || now_ns) {
+                told.push(this);
+            }
+            computer.node.end_packet(from);
+        }
+        self.translate(node, after - before, Cost::NicTranslateReceive, &mut steps);
+        let computer = &mut self.computers[node];
+        if verdict == Verdict::Wait {
+            computer.nic.inbox.push_front(slot);
+            computer.nic.lacks = true;
+            self.ask_host(node);
+            return steps;
+        }
+        let mut moves = Vec::new();
+        while let Some(dma) = computer.node.poll_move() {
+            moves.push(dma);
+        }
+        let message_bytes = payload_for_host(&computer.node, payload.len());
+        let is_datagram = matches!(parcel.form, Form::Datagram(_));
+        let count = moves.len();
+        for (at, dma) in moves.into_iter().enumerate() {
+            let signal_bytes = dma
+                .signal
+                .map_or(0, |signal| u64::from(signal.piece.length));
+            let bytes = u64::from(dma.piece.length) + signal_bytes;
+            steps.push_back(Step::Queue(Transfer {
+                bytes,
+                label: "data to host",
+                then: Then::Stored {
+                    parcel: slot,
+                    dma,
+                    is_last: at + 1 == count,
+                },
+            }));
+        }
+        if let Some(bytes) = message_bytes {
+            steps.push_back(Step::Queue(Transfer {
+                bytes,
+                label: "message to host",
+                then: Then::Message { parcel: slot },
+            }));
+        } else if count == 0 {
+            self.free_buffer(slot);
+        }
+        for told in told {
+            steps.extend(report(&told));
+            self.note_told(node, told);
+        }
+        if is_datagram {
+            self.take_early(node, from);
+        }
+        self.ask_host(node);
+        self.settle_asks(node);
+        steps
+    }
+
+    /// Puts the packets that came before their turn, and whose turn has come, before all others.
+    fn take_early(&mut self, node: usize, from: NodeId) {
+        let mut at = 0;
+        while let Some(early) = self.computers[node].node.poll_early(from) {
+            // It was checked as it came.
+            let Ok((header, _)) = Header::read_from_prefix(&early) else {
+                continue;
+            };
+            let slot = self.keep(Parcel {
+                from,
+                to: NodeId(node as u16),
+                form: Form::Early(header),
+                bytes: early.into_vec(),
+            });
+            self.computers[node].nic.inbox.insert(at, slot);
+            at += 1;
+        }
+    }
+
+    /// What the node tells: failures end the run.
+    pub(super) fn told(&mut self, node: usize) -> Vec<Told> {
+        let now_ns = self.now_ps / 1000 + 1;
+        let mut all = Vec::new();
+        while let Some(told) = self.computers[node].node.poll_told(&NoPayload, || now_ns) {
+            all.push(told);
+            self.note_told(node, told);
+        }
+        all
+    }
+
+    fn note_told(&mut self, node: usize, told: Told) {
+        match told {
+            Told::Done { .. } | Told::Notified { .. } => {}
+            told => self.fail(ComputersError::Told {
+                node: NodeId(node as u16),
+                told: Box::new(told),
+            }),
+        }
+    }
+
+    pub(super) fn fail_host(&mut self, node: usize, text: String) {
+        let node = NodeId(node as u16);
+        self.fail(ComputersError::Host { node, text });
+    }
+}
+
+/// The bytes of a message that waits for a thread of the host, if one does.
+fn payload_for_host(node: &Node<AnyDesign>, bytes: usize) -> Option<u64> {
+    let waits = (0..16).any(|process| node.has_host_work(ProcessId(process)));
+    waits.then_some(bytes as u64)
+}
+
+/// The completion word of a command that is over, written to host memory.
+pub(super) fn report(told: &Told) -> Option<Step> {
+    let Told::Done {
+        process,
+        completion,
+    } = *told
+    else {
+        return None;
+    };
+    Some(Step::Queue(Transfer {
+        bytes: 4,
+        label: "completion to host",
+        then: Then::Complete {
+            process: process.0,
+            word: completion,
+        },
+    }))
+}

@@ -1,0 +1,259 @@
+//! Computers of another time that run mapwire's own nodes, in virtual time: hosts with programs, an I/O bus, programmable NICs, wires.
+//!
+//! Each computer runs a real [`Node`]: NIC firmware, translation design, VMMC. What the firmware does decides what is charged: commands
+//! that it takes, pages that it looks up, packets that it cuts, moves that it asks for, words that it completes. The
+//! [`Profile`] says what each step costs. All time is whole picoseconds, and nothing is drawn, so a run repeats to the last digit on
+//! every platform.
+//!
+//! * [`Computers::new`], [`export`](Computers::export) and [`import`](Computers::import) set up, at no cost and in no time.
+//! * [`start`](Computers::start) gives a process its [`Program`]; [`run`](Computers::run) lets time pass until nothing happens any more.
+//! * [`marks`](Computers::marks) are what programs noted, and when; [`load`](Computers::load) is how busy each part was.
+//!
+//! | module | |
+//! |---|---|
+//! | `program` | what programs can do |
+//! | `host` | processors, and the interrupts that take them away from programs |
+//! | `pins` | pages pinned and given back, as they are to be charged |
+//! | `nic` | the NIC's processor, slowed by DMA; what waits in the NIC |
+//! | `jobs` | what the NIC does next, and the steps of that |
+//! | `engine` | the DMA engine between host memory and NIC memory |
+//! | `network` | packets on wires |
+//! | `outgoing` | what a node has to send next |
+//! | `setup` | exports and imports, before time begins |
+//! | `run` | events |
+
+mod engine;
+mod host;
+mod jobs;
+mod network;
+mod nic;
+mod outgoing;
+mod pins;
+mod program;
+mod run;
+mod setup;
+#[cfg(test)]
+mod tests;
+
+use mapwire_nic::NicError;
+use mapwire_nic::link::LinkConfig;
+use mapwire_node::{Node, Told};
+use mapwire_translation::{
+    AnyDesign, CacheError, Counters, DesignConfig, InterruptConfig, PinRules,
+};
+use mapwire_wire::{Endpoint, NodeId, ProcessId, SHORT_BYTES, WireError};
+use thiserror::Error;
+
+use crate::cluster::Memory;
+use crate::cluster::agenda::Agenda;
+use crate::hardware::{Profile, Ps, Span, Timeline};
+use engine::Engine;
+use host::Host;
+use network::{Parcel, Port};
+use nic::Nic;
+use program::Runner;
+use run::Event;
+
+pub use crate::cluster::FIRST_ADDRESS;
+pub use program::{Call, Do, Fetch, Mark, Moment, Program, Send, Word};
+
+/// What computers are like, besides their costs.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Computers: 1 to 64.
+    pub nodes: u16,
+    /// Processes of each: 1 to 16.
+    pub processes: u16,
+    /// Processors of each host: 1 to 16.
+    pub processors: u16,
+    /// How NICs translate.
+    pub design: DesignConfig,
+    /// What each process may pin.
+    pub pin_rules: PinRules,
+    /// Completion words of each process.
+    pub words: u32,
+    /// Memory of each NIC.
+    pub nic_memory_bytes: u64,
+    /// Data bytes of the longest packet.
+    pub chunk_bytes: usize,
+    /// Longest send whose data go into the command queue. Beyond 128 bytes, which is what a command of the firmware carries, the
+    /// send is carried out as a long one, and only charged as a short one.
+    pub short_bytes: u64,
+    /// Packets that a NIC has room for on their way out: at least 2, so that one is sent while the next is loaded.
+    pub send_buffers: u16,
+    /// Packets that it has room for on their way in.
+    pub receive_buffers: u16,
+    /// The links by which NICs recover from lost packets, as those that a design drops on a miss; `None` where nothing is lost.
+    /// Epoch and size of datagrams are filled in.
+    pub links: Option<LinkConfig>,
+}
+
+impl Default for Shape {
+    /// Two computers of one process and one processor, as in the first VMMC on Myrinet (VMMC §4, §5.1).
+    fn default() -> Self {
+        Self {
+            nodes: 2,
+            processes: 1,
+            processors: 1,
+            design: DesignConfig::Interrupt(InterruptConfig::VMMC),
+            pin_rules: PinRules::default(),
+            words: 64,
+            nic_memory_bytes: 16 << 20,
+            chunk_bytes: 4096,
+            short_bytes: SHORT_BYTES as u64,
+            send_buffers: 2,
+            receive_buffers: 4,
+            links: None,
+        }
+    }
+}
+
+/// Why computers cannot run, or stopped.
+#[derive(Debug, Error)]
+pub enum ComputersError {
+    /// A shape out of range.
+    #[error("invalid number of {what} `{given}`: expected {least} to {most}")]
+    Size {
+        /// Of what.
+        what: &'static str,
+        /// How many were asked for.
+        given: u64,
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A NIC refuses its configuration.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// A translation cache that cannot be built.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// A command that is none.
+    #[error(transparent)]
+    Command(#[from] WireError),
+    /// The host cannot do what a program or its NIC wants.
+    #[error("{at}: {text}", at = .node)]
+    Host {
+        /// Where.
+        node: NodeId,
+        /// What was wrong.
+        text: String,
+    },
+    /// A node told that something failed or was refused.
+    #[error("{node}: the run was to meet no failure, but the node tells {told:?}")]
+    Told {
+        /// Where.
+        node: NodeId,
+        /// What it told.
+        told: Box<Told>,
+    },
+    /// Nothing happens any more, and a program still waits.
+    #[error("{node}: the program of {process} waits for what never comes")]
+    Stuck {
+        /// Where.
+        node: NodeId,
+        /// Whose program.
+        process: ProcessId,
+    },
+}
+
+/// How busy a computer was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// How long the NIC's processor worked, slowed by DMA or standing still for it.
+    pub nic_ps: Ps,
+    /// How long the DMA engine between host memory and NIC memory transferred.
+    pub engine_ps: Ps,
+    /// How long packets were on the wire out.
+    pub wire_ps: Ps,
+    /// How long handlers of interrupts took the host, interrupts included.
+    pub handlers_ps: Ps,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Packets that found the NIC without a free buffer, and waited on the wire.
+    pub blocked: u64,
+}
+
+#[derive(Debug)]
+struct Computer {
+    node: Node<AnyDesign>,
+    memory: Memory,
+    host: Host,
+    nic: Nic,
+    engine: Engine,
+    port: Port,
+    load: Load,
+}
+
+/// The computers.
+#[derive(Debug)]
+pub struct Computers {
+    profile: Profile,
+    shape: Shape,
+    now_ps: Ps,
+    agenda: Agenda<Event>,
+    computers: Vec<Computer>,
+    /// Packets whose end is on a wire.
+    flights: Vec<Option<Parcel>>,
+    programs: Vec<Runner>,
+    marks: Vec<Mark>,
+    timeline: Timeline,
+    failed: Option<ComputersError>,
+}
+
+impl Computers {
+    /// The time.
+    #[must_use]
+    pub fn now_ps(&self) -> Ps {
+        self.now_ps
+    }
+
+    /// What they cost.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// What programs noted, in order of time.
+    #[must_use]
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// How busy a computer has been.
+    #[must_use]
+    pub fn load(&self, node: NodeId) -> Load {
+        self.computers[usize::from(node.0)].load
+    }
+
+    /// A computer's node.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> &Node<AnyDesign> {
+        &self.computers[usize::from(node.0)].node
+    }
+
+    /// What a process's pages have met: lookups of its NIC, and its own checks, pins and unpins.
+    #[must_use]
+    pub fn counters(&self, of: Endpoint) -> Counters {
+        let node = self.node(of.node);
+        let translation =
+            mapwire_translation::TranslationDesign::counters(node.nic().translation());
+        translation + node.page_counters(of.process)
+    }
+
+    /// Notes what all parts do from now on.
+    pub fn begin_timeline(&mut self) {
+        self.timeline.begin();
+    }
+
+    /// What they did.
+    pub fn take_timeline(&mut self) -> Vec<Span> {
+        self.timeline.take()
+    }
+
+    /// The first failure counts.
+    fn fail(&mut self, error: ComputersError) {
+        self.failed.get_or_insert(error);
+    }
+}

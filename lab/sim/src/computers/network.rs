@@ -1,0 +1,163 @@
+//! Packets on wires. A wire is held back while the NIC at its end has no buffer free: nothing is lost.
+
+use std::collections::VecDeque;
+
+use mapwire_wire::{HEADER_BYTES, Header, NodeId};
+
+use super::Computers;
+use super::run::Event;
+use crate::hardware::{Cost, Lane, Ps};
+
+/// A packet, or a datagram of a link.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) form: Form,
+    /// All that is on the wire but the header of [`Form::Plain`].
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// A packet of a network that loses nothing.
+    Plain(Header),
+    /// A datagram, with the bytes of the headers before the payload.
+    Datagram(usize),
+    /// A packet that came in a datagram before its turn. It is in no receive buffer.
+    Early(Header),
+}
+
+impl Parcel {
+    /// What is behind the headers.
+    pub(super) fn payload(&self) -> &[u8] {
+        let start = match self.form {
+            Form::Plain(_) => 0,
+            Form::Datagram(headers) => headers,
+            Form::Early(_) => HEADER_BYTES,
+        };
+        self.bytes.get(start..).unwrap_or_default()
+    }
+
+    fn wire_bytes(&self) -> u64 {
+        let header = match self.form {
+            Form::Plain(_) => HEADER_BYTES,
+            _ => 0,
+        };
+        (header + self.bytes.len()) as u64
+    }
+}
+
+/// The network side of a NIC.
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    /// Packets that are to go out; the first may be going.
+    out: VecDeque<Parcel>,
+    since_ps: Option<Ps>,
+    /// The first packet has found no buffer.
+    is_blocked: bool,
+    /// Buffers taken by packets on their way out.
+    pub(super) leaving: u16,
+    /// Buffers taken by packets that came, or come.
+    pub(super) coming: u16,
+}
+
+impl Port {
+    /// Whether nothing is on its way out.
+    pub(super) fn is_idle(&self) -> bool {
+        self.out.is_empty()
+    }
+}
+
+impl Computers {
+    /// Gives a packet to the network DMA.
+    pub(super) fn transmit(&mut self, node: usize, parcel: Parcel) {
+        self.computers[node].port.out.push_back(parcel);
+        self.begin_wire(node);
+    }
+
+    /// Begins to send the next packet, if its receiver has room.
+    fn begin_wire(&mut self, node: usize) {
+        let port = &self.computers[node].port;
+        let Some(parcel) = port.out.front().filter(|_| port.since_ps.is_none()) else {
+            return;
+        };
+        let to = usize::from(parcel.to.0);
+        let bytes = parcel.wire_bytes();
+        if self.computers[to].port.coming >= self.shape.receive_buffers {
+            let computer = &mut self.computers[node];
+            computer.load.blocked += u64::from(!computer.port.is_blocked);
+            computer.port.is_blocked = true;
+            return;
+        }
+        self.computers[to].port.coming += 1;
+        let port = &mut self.computers[node].port;
+        (port.since_ps, port.is_blocked) = (Some(self.now_ps), false);
+        let bytes = bytes + self.profile.of(Cost::HeaderBytes);
+        let latency_ps = self.profile.of(Cost::WireLatency);
+        let end_ps = self.now_ps + self.profile.wire(bytes);
+        self.change_dma(node, true, true);
+        self.agenda
+            .enter(self.now_ps + latency_ps, Event::Comes(to));
+        self.agenda.enter(end_ps, Event::Sent(node));
+    }
+
+    /// A packet is out.
+    pub(super) fn sent(&mut self, node: usize) {
+        self.change_dma(node, true, false);
+        let computer = &mut self.computers[node];
+        let since_ps = computer.port.since_ps.take().unwrap_or(self.now_ps);
+        computer.load.wire_ps += self.now_ps - since_ps;
+        computer.port.leaving -= 1;
+        let Some(parcel) = computer.port.out.pop_front() else {
+            return;
+        };
+        let span = (since_ps, self.now_ps);
+        self.timeline.note(node, Lane::SendWire, "sends", span);
+        let at_ps = self.now_ps + self.profile.of(Cost::WireLatency);
+        let slot = self.keep(parcel);
+        self.agenda.enter(at_ps, Event::Arrive(slot));
+        self.begin_wire(node);
+        self.wake_nic(node);
+    }
+
+    /// Keeps a packet until it is wanted by its number.
+    pub(super) fn keep(&mut self, parcel: Parcel) -> usize {
+        let free = self.flights.iter().position(Option::is_none);
+        let slot = free.unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() - 1
+        });
+        self.flights[slot] = Some(parcel);
+        slot
+    }
+
+    /// A packet is there, whole.
+    pub(super) fn arrive(&mut self, slot: usize) {
+        let Some(parcel) = &self.flights[slot] else {
+            return;
+        };
+        let node = usize::from(parcel.to.0);
+        self.change_dma(node, true, false);
+        let nic = &mut self.computers[node].nic;
+        nic.inbox.push_back(slot);
+        // The sending loop is left for whatever comes (VMMC §5.3).
+        (nic.is_tight, nic.has_heard) = (false, true);
+        self.wake_nic(node);
+    }
+
+    /// The buffer of a packet that came is free.
+    pub(super) fn free_buffer(&mut self, slot: usize) {
+        let Some(parcel) = self.flights[slot].take() else {
+            return;
+        };
+        if matches!(parcel.form, Form::Early(_)) {
+            return;
+        }
+        self.computers[usize::from(parcel.to.0)].port.coming -= 1;
+        for node in 0..self.computers.len() {
+            self.begin_wire(node);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Events.
+
+use mapwire_nic::Dma;
+use mapwire_node::{Act, Ask};
+use mapwire_wire::{NodeId, ProcessId, SignalOp};
+
+use super::engine::{Then, Transfer, takes};
+use super::host::Handler;
+use super::jobs::report;
+use super::nic::Step;
+use super::program::Wait;
+use super::{Computers, ComputersError};
+use crate::cluster::BadAccess;
+use crate::hardware::{Cost, Lane, US};
+
+/// Something that happens at a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// The NIC's processor ends a step of this plan, or looks for a job.
+    Nic { node: usize, plan: u32 },
+    /// The DMA engine has transferred.
+    Engine(usize),
+    /// A packet begins to come.
+    Comes(usize),
+    /// A packet is out.
+    Sent(usize),
+    /// A packet is there.
+    Arrive(usize),
+    /// A processor of the host ends what it does for a program.
+    Host {
+        node: usize,
+        processor: usize,
+        plan: u32,
+    },
+    /// An interrupt has got to its handler.
+    Handler(usize),
+    /// The handler is done.
+    Handled(usize),
+    /// A program goes on.
+    Program(usize),
+    /// A service's time has come.
+    Timer(usize),
+}
+
+impl Computers {
+    /// Lets time pass until nothing happens any more.
+    ///
+    /// # Errors
+    /// What went wrong first; a program that still waits.
+    pub fn run(&mut self) -> Result<(), ComputersError> {
+        while self.failed.is_none() {
+            let Some((at_ps, event)) = self.agenda.pop() else {
+                break;
+            };
+            self.now_ps = at_ps;
+            self.happen(event);
+        }
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut stuck = self.programs.iter();
+        match stuck.find(|runner| runner.wait != Wait::Ended) {
+            Some(runner) => Err(ComputersError::Stuck {
+                node: runner.of.node,
+                process: runner.of.process,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Nic { node, plan } => {
+                if self.is_planned(node, plan) {
+                    self.end_work(node);
+                    self.run_nic(node);
+                }
+            }
+            Event::Engine(node) => self.end_transfer(node),
+            Event::Comes(node) => self.change_dma(node, true, true),
+            Event::Sent(node) => self.sent(node),
+            Event::Arrive(slot) => self.arrive(slot),
+            Event::Host {
+                node,
+                processor,
+                plan,
+            } => self.end_step(node, processor, plan),
+            Event::Handler(node) => self.run_handler(node),
+            Event::Handled(node) => self.end_handler(node),
+            Event::Program(program) => self.run_program(program),
+            Event::Timer(node) => {
+                let computer = &mut self.computers[node];
+                if computer.nic.timer_ps == Some(self.now_ps) {
+                    computer.nic.timer_ps = None;
+                    computer.node.handle_time(self.now_ps / 1000 + 1);
+                    self.told(node);
+                    self.settle_asks(node);
+                    self.wake_nic(node);
+                }
+            }
+        }
+    }
+
+    /// Does the steps that take no time, up to one that does.
+    fn run_nic(&mut self, node: usize) {
+        loop {
+            let Some(job) = &mut self.computers[node].nic.job else {
+                let Some(steps) = self.next_job(node) else {
+                    return;
+                };
+                self.computers[node].nic.job = Some(steps);
+                continue;
+            };
+            let Some(step) = job.pop_front() else {
+                let nic = &mut self.computers[node].nic;
+                (nic.job, nic.free_ps) = (None, Some(self.now_ps));
+                self.set_timer(node);
+                continue;
+            };
+            match step {
+                Step::Work(ps, label) => {
+                    if self.begin_work(node, ps, label) {
+                        return;
+                    }
+                }
+                Step::Queue(transfer) => {
+                    self.computers[node].engine.waiting.push_back(transfer);
+                }
+                Step::Table(bytes) => {
+                    let computer = &mut self.computers[node];
+                    computer.nic.awaits_table = true;
+                    computer.engine.waiting.push_front(Transfer {
+                        bytes,
+                        label: "table from host",
+                        then: Then::Table,
+                    });
+                }
+                Step::AwaitTable => {
+                    let computer = &mut self.computers[node];
+                    if computer.nic.awaits_table {
+                        self.put_back(node, Step::AwaitTable);
+                        if !self.computers[node].engine.can_begin() {
+                            return;
+                        }
+                        self.put_back(node, Step::Program);
+                    }
+                }
+                Step::Program => {
+                    let setup_ps = self.profile.of(Cost::DmaSetup);
+                    self.put_back(node, Step::Begin);
+                    if self.begin_work(node, setup_ps, "programs DMA") {
+                        return;
+                    }
+                }
+                Step::Begin => self.begin_transfer(node),
+                Step::Command(command) => {
+                    let steps = self.take_command(node, command);
+                    self.append(node, steps);
+                }
+                Step::Transmit(parcel) => self.transmit(node, parcel),
+                Step::Take(slot) => {
+                    let steps = self.take_packet(node, slot);
+                    self.append(node, steps);
+                }
+            }
+        }
+    }
+
+    fn put_back(&mut self, node: usize, step: Step) {
+        if let Some(job) = &mut self.computers[node].nic.job {
+            job.push_front(step);
+        }
+    }
+
+    fn append(&mut self, node: usize, steps: impl IntoIterator<Item = Step>) {
+        if let Some(job) = &mut self.computers[node].nic.job {
+            job.extend(steps);
+        }
+    }
+
+    /// The engine begins the transfer that was programmed.
+    fn begin_transfer(&mut self, node: usize) {
+        let computer = &mut self.computers[node];
+        let Some(transfer) = computer.engine.waiting.pop_front() else {
+            return;
+        };
+        let takes_ps = takes(&self.profile, transfer.bytes);
+        computer.engine.current = Some((transfer, self.now_ps));
+        self.change_dma(node, false, true);
+        self.agenda
+            .enter(self.now_ps + takes_ps, Event::Engine(node));
+    }
+
+    /// The engine has transferred: what it moved is there.
+    fn end_transfer(&mut self, node: usize) {
+        self.change_dma(node, false, false);
+        let computer = &mut self.computers[node];
+        let Some((transfer, since_ps)) = computer.engine.current.take() else {
+            return;
+        };
+        computer.load.engine_ps += self.now_ps - since_ps;
+        let span = (since_ps, self.now_ps);
+        self.timeline
+            .note(node, Lane::HostDma, transfer.label, span);
+        match transfer.then {
+            loaded @ Then::Loaded(..) => self.computers[node].nic.ended.push_back(loaded),
+            Then::Stored {
+                parcel,
+                dma,
+                is_last,
+            } => self.stored(node, parcel, &dma, is_last),
+            Then::Complete { process, word } => self.completed(node, process, word),
+            Then::Message { parcel } => {
+                self.free_buffer(parcel);
+                self.interrupt(node, Handler::Messages);
+            }
+            Then::Table => self.computers[node].nic.awaits_table = false,
+        }
+        let nic = &self.computers[node].nic;
+        match nic.job {
+            // It waits for table entries.
+            Some(_) if !nic.works() => self.plan_nic(node, self.now_ps),
+            _ => self.wake_nic(node),
+        }
+    }
+
+    /// A move of a packet that came is done.
+    fn stored(&mut self, node: usize, slot: usize, dma: &Dma, is_last: bool) {
+        let computer = &mut self.computers[node];
+        let Some(parcel) = &self.flights[slot] else {
+            return;
+        };
+        let moved = move_data(&mut computer.memory, parcel.payload(), dma);
+        let old = moved.unwrap_or_else(|BadAccess(text)| {
+            let node = NodeId(node as u16);
+            self.failed
+                .get_or_insert(ComputersError::Host { node, text });
+            0
+        });
+        computer.node.handle_moved(dma, old);
+        if is_last {
+            self.free_buffer(slot);
+        }
+        for told in self.told(node) {
+            if let Some(Step::Queue(transfer)) = report(&told) {
+                self.computers[node].engine.waiting.push_back(transfer);
+            }
+        }
+        self.look_again(node, dma.process);
+    }
+
+    /// Carries out what services ask for, and notes when they want to be called.
+    pub(super) fn settle_asks(&mut self, node: usize) {
+        while let Some(Ask { process, act }) = self.computers[node].node.poll_ask() {
+            if let Act::Store { .. } = act {
+                self.computers[node].node.handle_stored(process, false);
+                let text = "a service stores memory, which computers do not carry out".to_owned();
+                self.fail_host(node, text);
+            }
+        }
+        self.set_timer(node);
+    }
+
+    /// Notes when links and services of a node want to be called.
+    pub(super) fn set_timer(&mut self, node: usize) {
+        let computer = &mut self.computers[node];
+        let Some(at_ns) = computer.node.poll_at() else {
+            return;
+        };
+        // What is late already waits for the NIC's processor, and needs no further call at once.
+        let at_ps = (at_ns * 1000).max(self.now_ps + US);
+        if computer.nic.timer_ps.is_none_or(|set_ps| set_ps > at_ps) {
+            computer.nic.timer_ps = Some(at_ps);
+            self.agenda.enter(at_ps, Event::Timer(node));
+        }
+    }
+
+    /// Programs of a process that watch memory look at it.
+    fn look_again(&mut self, node: usize, process: ProcessId) {
+        let notice_ps = self.profile.of(Cost::HostNotice);
+        for program in 0..self.programs.len() {
+            let runner = &self.programs[program];
+            let is_it = usize::from(runner.of.node.0) == node && runner.of.process == process;
+            if is_it && matches!(runner.wait, Wait::Watch { .. }) && self.is_over(program) {
+                self.resume(program, notice_ps);
+            }
+        }
+    }
+}
+
+/// Moves bytes of a packet to where they go, then writes its signal, then updates the word that it names. Gives what that held.
+fn move_data(
+    memory: &mut crate::cluster::Memory,
+    payload: &[u8],
+    dma: &Dma,
+) -> Result<u64, BadAccess> {
+    let process = dma.process.0;
+    let bytes = payload
+        .get(dma.at as usize..)
+        .and_then(|rest| rest.get(..dma.piece.length as usize));
+    let outside = || BadAccess(format!("a move of {dma:?} reads outside its packet"));
+    memory.scatter(process, dma.piece, bytes.ok_or_else(outside)?)?;
+    let word = |memory: &mut crate::cluster::Memory, piece| {
+        let mut bytes = Vec::with_capacity(8);
+        memory.gather(process, piece, &mut bytes)?;
+        bytes.resize(8, 0);
+        let bytes: [u8; 8] = bytes.try_into().unwrap_or_default();
+        Ok::<_, BadAccess>(u64::from_le_bytes(bytes))
+    };
+    if let Some(write) = dma.signal {
+        let old = word(memory, write.piece)?;
+        let new = match write.op {
+            SignalOp::Set => write.value,
+            SignalOp::Add => old.wrapping_add(write.value),
+            SignalOp::Or => old | write.value,
+        };
+        memory.scatter(process, write.piece, &new.to_le_bytes())?;
+    }
+    let Some(update) = dma.update else {
+        return Ok(0);
+    };
+    let old = word(memory, update.piece)?;
+    let new = update.atomic.result(old).to_le_bytes();
+    memory.scatter(process, update.piece, &new[..update.piece.length as usize])?;
+    Ok(old)
+}

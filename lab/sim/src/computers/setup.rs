@@ -1,0 +1,248 @@
+//! What is set up before time begins: computers, exports, imports.
+
+use std::collections::VecDeque;
+
+use mapwire_nic::link::LinkConfig;
+use mapwire_nic::{BufferId, Config, Delivery, Verdict};
+use mapwire_node::{Act, ExportRequest, NoPayload, Node, NodeConfig};
+use mapwire_translation::AnyDesign;
+use mapwire_vmmc::Importers;
+use mapwire_wire::link::LINK_HEADER_BYTES;
+use mapwire_wire::{
+    Endpoint, ExportId, HEADER_BYTES, ImportId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, Rights,
+    SIGNAL_TRAILER_BYTES,
+};
+
+use super::engine::Engine;
+use super::host::Host;
+use super::network::{Form, Parcel, Port};
+use super::nic::Nic;
+use super::outgoing::next_outgoing;
+use super::pins::Pins;
+use super::{Computer, Computers, ComputersError, Load, Shape};
+use crate::cluster::Memory;
+use crate::cluster::agenda::Agenda;
+use crate::hardware::{Profile, Timeline};
+
+/// Time that an import may take, which passes in none.
+const TIMEOUT_NS: u64 = 1_000_000_000;
+
+impl Computers {
+    /// Computers whose processes are open.
+    ///
+    /// # Errors
+    /// A shape out of range; a NIC or cache that cannot be built.
+    pub fn new(profile: Profile, shape: Shape) -> Result<Self, ComputersError> {
+        let least_chunk = (MAX_CONTROL_BYTES + SIGNAL_TRAILER_BYTES) as u64;
+        for (what, given, least, most) in [
+            ("computers", u64::from(shape.nodes), 1, 64),
+            ("processes", u64::from(shape.processes), 1, 16),
+            ("processors", u64::from(shape.processors), 1, 16),
+            ("send buffers", u64::from(shape.send_buffers), 2, 64),
+            ("receive buffers", u64::from(shape.receive_buffers), 2, 64),
+            ("completion words", u64::from(shape.words), 1, 4096),
+            (
+                "bytes of a packet",
+                shape.chunk_bytes as u64,
+                least_chunk,
+                64 << 10,
+            ),
+            ("bytes of a short send", shape.short_bytes, 0, 4096),
+        ] {
+            if !(least..=most).contains(&given) {
+                return Err(ComputersError::Size {
+                    what,
+                    given,
+                    least,
+                    most,
+                });
+            }
+        }
+        let computers = (0..shape.nodes).map(|node| computer(&shape, node));
+        Ok(Self {
+            computers: computers.collect::<Result<_, _>>()?,
+            profile,
+            shape,
+            now_ps: 0,
+            agenda: Agenda::new(),
+            flights: Vec::new(),
+            programs: Vec::new(),
+            marks: Vec::new(),
+            timeline: Timeline::default(),
+            failed: None,
+        })
+    }
+
+    /// Exports memory of a process, for all others, at no cost.
+    ///
+    /// # Errors
+    /// The node refuses it.
+    pub fn export(
+        &mut self,
+        of: Endpoint,
+        name: &str,
+        address: u64,
+        length: u64,
+    ) -> Result<ExportId, ComputersError> {
+        let mut key = [0x5a; 16];
+        key[..2].copy_from_slice(&of.node.0.to_le_bytes());
+        key[2..10].copy_from_slice(&address.to_le_bytes());
+        let request = ExportRequest {
+            name: name.to_owned(),
+            key: Key(key),
+            address,
+            length,
+            rights: Rights::ALL,
+            importers: Importers::Job,
+            direct: None,
+            pins_late: false,
+        };
+        let computer = &mut self.computers[usize::from(of.node.0)];
+        let mut pins = Pins::of(&mut computer.memory);
+        let exported = computer.node.export(of.process, &mut pins, request);
+        exported.map_err(|error| host(of, error.to_string()))
+    }
+
+    /// Imports what another process has exported under a name, at no cost.
+    ///
+    /// # Errors
+    /// It is not granted.
+    pub fn import(
+        &mut self,
+        of: Endpoint,
+        from: Endpoint,
+        name: &str,
+    ) -> Result<ImportId, ComputersError> {
+        let node = usize::from(of.node.0);
+        let now_ns = self.now_ps / 1000 + 1;
+        let asked = self.computers[node].node.ask_import(
+            now_ns,
+            of.process,
+            from,
+            name,
+            Rights::ALL,
+            None,
+            TIMEOUT_NS,
+        );
+        let request = asked.map_err(|error| host(of, error.to_string()))?;
+        self.settle_at_once(node)?;
+        let entered = self.computers[node].node.enter_import(of.process, request);
+        match entered {
+            Some(Ok((import, _))) => {
+                self.settle_at_once(node)?;
+                Ok(import)
+            }
+            Some(Err(error)) => Err(host(of, error.to_string())),
+            None => Err(host(of, format!("no answer to the import of `{name}`"))),
+        }
+    }
+
+    /// Delivers what nodes have to say to each other at once. Nothing else may be under way.
+    fn settle_at_once(&mut self, node: usize) -> Result<(), ComputersError> {
+        let mut open = VecDeque::from([node]);
+        let mut hastened = self.shape.links.is_none();
+        let now_ns = self.now_ps / 1000 + 1;
+        loop {
+            let Some(node) = open.pop_front() else {
+                if hastened {
+                    return Ok(());
+                }
+                // No ack of the set-up is left for the run.
+                hastened = true;
+                for (node, computer) in self.computers.iter_mut().enumerate() {
+                    computer.node.hasten_acks();
+                    open.push_back(node);
+                }
+                continue;
+            };
+            while let Some(ask) = self.computers[node].node.poll_ask() {
+                if let Act::Store { .. } = ask.act {
+                    self.computers[node].node.handle_stored(ask.process, false);
+                }
+            }
+            while let Some(parcel) = self.next_parcel(node, now_ns)? {
+                let (from, peer) = (parcel.from, usize::from(parcel.to.0));
+                let other = &mut self.computers[peer].node;
+                let payload = parcel.payload();
+                let verdict = match &parcel.form {
+                    Form::Datagram(_) => {
+                        other.handle_datagram(now_ns, from, &parcel.bytes, BufferId(0))
+                    }
+                    Form::Plain(header) | Form::Early(header) => {
+                        other.handle_packet(from, header, &payload, BufferId(0))
+                    }
+                };
+                while verdict == Verdict::Taken && other.poll_told(&payload, || now_ns).is_some() {}
+                other.end_packet(from);
+                open.push_back(peer);
+            }
+            while self.computers[node]
+                .node
+                .poll_told(&NoPayload, || now_ns)
+                .is_some()
+            {}
+        }
+    }
+
+    fn next_parcel(&mut self, node: usize, now_ns: u64) -> Result<Option<Parcel>, ComputersError> {
+        let has_links = self.shape.links.is_some();
+        let computer = &mut self.computers[node];
+        let Some(outgoing) = next_outgoing(&mut computer.node, has_links, now_ns) else {
+            return Ok(None);
+        };
+        let from = NodeId(node as u16);
+        let parcel = outgoing.load(from, &mut computer.memory);
+        parcel
+            .map(|parcel| Some(parcel.0))
+            .map_err(|bad| ComputersError::Host {
+                node: from,
+                text: bad.0,
+            })
+    }
+}
+
+fn host(of: Endpoint, text: String) -> ComputersError {
+    let node = of.node;
+    ComputersError::Host { node, text }
+}
+
+fn computer(shape: &Shape, number: u16) -> Result<Computer, ComputersError> {
+    let key = |peer: u16| {
+        let mut bytes = [0x3c; 16];
+        bytes[..2].copy_from_slice(&number.to_le_bytes());
+        bytes[2..4].copy_from_slice(&peer.to_le_bytes());
+        Key(bytes)
+    };
+    let payload_bytes = shape.chunk_bytes + SIGNAL_TRAILER_BYTES;
+    let nic = Config {
+        node: NodeId(number),
+        reply_keys: (0..shape.nodes).map(key).collect(),
+        memory_bytes: shape.nic_memory_bytes,
+        max_payload_bytes: payload_bytes,
+        delivery: match shape.links {
+            None => Delivery::Lossless,
+            Some(config) => Delivery::Lossy(LinkConfig {
+                epoch: u64::from(number) + 1,
+                max_datagram_bytes: (payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES) as u32,
+                ..config
+            }),
+        },
+    };
+    let design = AnyDesign::new(&shape.design)?;
+    let mut node = Node::new(NodeConfig { nic, uid: 1000 }, design)?;
+    for process in 0..shape.processes {
+        node.open_process(ProcessId(process), shape.pin_rules, shape.words as usize)?;
+    }
+    for peer in 0..shape.nodes {
+        node.make_room(NodeId(peer));
+    }
+    Ok(Computer {
+        node,
+        memory: Memory::new(shape.processes),
+        host: Host::new(shape.processors),
+        nic: Nic::new(shape.processes),
+        engine: Engine::default(),
+        port: Port::default(),
+        load: Load::default(),
+    })
+}

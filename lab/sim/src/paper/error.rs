@@ -1,0 +1,25 @@
+//! Why a paper's machine cannot be run.
+
+use thiserror::Error;
+
+use crate::computers::ComputersError;
+use crate::hardware::MachineError;
+
+/// Why a paper's machine cannot be run.
+#[derive(Debug, Error)]
+pub enum PaperError {
+    /// A machine that runs global memory.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// Computers that run whole nodes.
+    #[error(transparent)]
+    Computers(#[from] ComputersError),
+    /// A row size for a machine without a page directory.
+    #[error(
+        "invalid row size for `{paper}`: its machine has no page directory; leave the row size out, or run `gms-np`"
+    )]
+    NoRows {
+        /// Whose machine.
+        paper: &'static str,
+    },
+}
