@@ -87,6 +87,8 @@ pub enum Cost {
     ReceiveMessage,
     /// Host: a byte that is received.
     ReceiveByte,
+    /// Host: a byte of a minipage that is brought from where the network left it to its place.
+    PlaceByte,
     /// Host: tells a thread of its own that what it waits for is there, or another host's that a message has come.
     Signal,
     /// From a signal or an interrupt to the thread being ready to run.

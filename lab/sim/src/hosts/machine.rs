@@ -57,6 +57,7 @@ impl Machine {
     pub(super) fn receive_ps(&self, bytes: u64, data: u64) -> Ps {
         self.messages(data) * self.of(Cost::ReceiveMessage)
             + (bytes + data) * self.of(Cost::ReceiveByte)
+            + data * self.of(Cost::PlaceByte)
     }
 
     fn messages(&self, data: u64) -> u64 {

@@ -151,7 +151,7 @@ impl Processors {
             State::Ready => self.threads[thread].left_ps = left_ps,
             State::Asleep => {
                 self.threads[thread].left_ps = left_ps;
-                self.make_ready(thread, false);
+                self.make_ready(now_ps, thread, false);
                 self.dispatch(now_ps);
             }
         }
@@ -181,7 +181,7 @@ impl Processors {
             State::Ready => {
                 self.unready(thread);
                 self.threads[thread].current = to;
-                self.make_ready(thread, false);
+                self.make_ready(now_ps, thread, false);
             }
             State::Running(at) => {
                 self.threads[thread].current = to;
@@ -242,7 +242,7 @@ impl Processors {
             self.change(at);
         } else {
             self.take_off(at);
-            self.make_ready(thread, false);
+            self.make_ready(now_ps, thread, false);
             self.dispatch(now_ps);
         }
         Happened::Nothing
@@ -272,7 +272,7 @@ impl Processors {
         self.change(at);
     }
 
-    fn make_ready(&mut self, thread: ThreadId, first: bool) {
+    fn make_ready(&mut self, now_ps: Ps, thread: ThreadId, first: bool) {
         self.threads[thread].state = State::Ready;
         let queue = &mut self.ready[usize::from(self.threads[thread].current)];
         match first {
@@ -281,6 +281,12 @@ impl Processors {
         }
         // Others of its priority have turns from now on.
         for at in 0..self.processors.len() {
+            let ends_ps = self.processors[at].turn_ends_ps;
+            if ends_ps <= now_ps {
+                // It has had whole turns, one after the other, since nobody else wanted one.
+                let over_ps = (now_ps - ends_ps) % self.turn_ps;
+                self.processors[at].turn_ends_ps = now_ps + self.turn_ps - over_ps;
+            }
             self.change(at);
         }
     }
@@ -316,7 +322,7 @@ impl Processors {
                 self.account(now_ps, at);
                 self.take_off(at);
                 // It goes on before others of its priority.
-                self.make_ready(running, true);
+                self.make_ready(now_ps, running, true);
             }
             self.ready[usize::from(wanted)].pop_front();
             let processor = &mut self.processors[at];

@@ -57,6 +57,8 @@ pub(super) struct Rank {
     pub(super) memory: SharedMemory,
     pub(super) host: usize,
     pub(super) inbox: VecDeque<Incoming>,
+    /// The thread that is at a message.
+    pub(super) handler: Option<usize>,
     pub(super) workers: Vec<usize>,
     pub(super) server: usize,
     pub(super) poller: Option<usize>,
@@ -176,6 +178,7 @@ impl<'a> Run<'a> {
                 memory,
                 host,
                 inbox: VecDeque::new(),
+                handler: None,
                 workers: Vec::new(),
                 server,
                 poller,
@@ -250,7 +253,7 @@ impl<'a> Run<'a> {
     fn look(&mut self, agent: usize) -> Result<bool, HostsError> {
         let rank = usize::from(self.agents[agent].rank);
         let looks = !matches!(self.agents[agent].role, Role::Background | Role::Server);
-        if !looks || self.ranks[rank].inbox.is_empty() {
+        if !looks || self.ranks[rank].inbox.is_empty() || self.is_handled_by_another(rank, agent) {
             return Ok(false);
         }
         self.go(agent)?;

@@ -126,6 +126,9 @@ impl Run<'_> {
     /// A thread takes the next message of its rank. Whether there was one.
     pub(super) fn take(&mut self, agent: usize) -> bool {
         let rank = usize::from(self.agents[agent].rank);
+        if self.is_handled_by_another(rank, agent) {
+            return false;
+        }
         let (cost_ps, effect) = match self.ranks[rank].inbox.pop_front() {
             None => return false,
             Some(Incoming::Time) => {
@@ -140,8 +143,14 @@ impl Run<'_> {
             self.hosts[host].boost(self.now_ps, thread, Some(SERVER));
             self.ranks[rank].outcome.serving_ps += cost_ps;
         }
+        self.ranks[rank].handler = Some(agent);
         self.agents[agent].push(cost_ps, effect);
         true
+    }
+
+    /// Whether another thread is at a message of the rank: one is handled after the other.
+    pub(super) fn is_handled_by_another(&self, rank: usize, agent: usize) -> bool {
+        self.ranks[rank].handler.is_some_and(|other| other != agent)
     }
 
     /// What a message takes its receiver, up to the answer.
@@ -181,9 +190,11 @@ impl Run<'_> {
                     let rank = rank as u16;
                     return Err(HostsError::Ended { rank, end });
                 }
+                self.ranks[rank].handler = None;
                 self.drain(agent);
             }
             Effect::Time => {
+                self.ranks[rank].handler = None;
                 self.ranks[rank].memory.handle_time(now_ns);
                 self.drain(agent);
             }

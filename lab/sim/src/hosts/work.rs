@@ -38,6 +38,8 @@ impl Run<'_> {
                 let (rank, thread) = (usize::from(worker.rank), worker.thread);
                 if let Some(outcome) = self.ranks[rank].memory.take_outcome(thread) {
                     self.finish_call(agent, outcome)?;
+                    // Who leaves has others handle what has come meanwhile.
+                    self.notify(rank)?;
                     return Ok(true);
                 }
                 Ok(self.wait(agent))

@@ -5,6 +5,7 @@
 
 mod error;
 pub mod gms_np;
+pub mod millipage;
 mod report;
 pub mod vmmc;
 

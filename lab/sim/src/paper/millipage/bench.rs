@@ -1,0 +1,52 @@
+//! The measurements of the paper: reads, writes, locks and barriers between hosts.
+
+use crate::hardware::Ps;
+use crate::hosts::{self, HostsError, Machine, Outcome};
+
+/// Minipages, locks and barriers of a measurement.
+const TIMES: u32 = 200;
+
+/// Nodes of the cluster.
+pub(super) const NODES: u16 = 8;
+
+/// What one operation of `rank` takes, of so many.
+fn mean(spent_ps: Ps, times: u64) -> Ps {
+    spent_ps.checked_div(times).unwrap_or(0)
+}
+
+/// The mean time of a load of a minipage that another node has created, with or without a thread that computes there.
+pub(super) fn read(machine: &Machine, bytes: u64, is_busy: bool) -> Result<Ps, HostsError> {
+    let program = hosts::reads(NODES, TIMES, bytes, 0);
+    let backgrounds: &[u16] = if is_busy { &[0] } else { &[] };
+    let outcome = hosts::run(machine, &program, backgrounds)?;
+    let reader = &outcome.ranks[1];
+    Ok(mean(reader.spent.faults_ps, reader.faults))
+}
+
+/// The mean time of a store to a minipage of which so many others have copies.
+pub(super) fn write(machine: &Machine, bytes: u64, copies: u16) -> Result<Ps, HostsError> {
+    let program = hosts::writes(NODES, TIMES, bytes, copies);
+    let outcome = hosts::run(machine, &program, &[])?;
+    let writer = &outcome.ranks[usize::from(NODES) - 1];
+    Ok(mean(writer.spent.faults_ps, writer.faults))
+}
+
+/// The mean time of a lock and its unlock.
+pub(super) fn lock(machine: &Machine, nodes: u16, had_before: bool) -> Result<Ps, HostsError> {
+    let program = hosts::locks(nodes, TIMES, had_before);
+    let outcome = hosts::run(machine, &program, &[])?;
+    Ok(mean(outcome.ranks[1].spent.locks_ps, TIMES.into()))
+}
+
+/// The mean time of a barrier of so many nodes.
+pub(super) fn barrier(machine: &Machine, nodes: u16) -> Result<Ps, HostsError> {
+    let program = hosts::barriers(nodes, TIMES);
+    let outcome = hosts::run(machine, &program, &[])?;
+    Ok(mean(outcome.work_ps.unwrap_or(0), TIMES.into()))
+}
+
+/// A run of loads by a reader that computes for so long in between, with a thread that computes at the owner.
+pub(super) fn reads(machine: &Machine, bytes: u64, think_ps: Ps) -> Result<Outcome, HostsError> {
+    let program = hosts::reads(NODES, TIMES, bytes, think_ps);
+    hosts::run(machine, &program, &[0])
+}
