@@ -115,6 +115,8 @@ pub(super) struct Agent {
     pub(super) steps: VecDeque<Step>,
     /// The step that it is in.
     pub(super) current: Option<Effect>,
+    /// It goes on right now: it does not look for messages.
+    pub(super) goes: bool,
 }
 
 impl Agent {

@@ -108,6 +108,29 @@ impl Program {
         times.fold(0, Ps::saturating_add)
     }
 
+    /// The same program on processors that are so many times faster.
+    #[must_use]
+    pub fn faster(mut self, times: u64) -> Self {
+        let entries = self.scripts.iter_mut().flat_map(|it| &mut it.entries);
+        for entry in entries {
+            if let Deed::Compute(ps) = &mut entry.deed {
+                *ps /= times.max(1);
+            }
+        }
+        self
+    }
+
+    /// The same program up to each thread's last barrier. What follows belongs to no time that is measured.
+    #[must_use]
+    pub fn up_to_last_barrier(mut self) -> Self {
+        for script in &mut self.scripts {
+            let is_barrier = |entry: &Entry| matches!(entry.deed, Deed::Barrier(_));
+            let end = script.entries.iter().rposition(is_barrier);
+            script.entries.truncate(end.map_or(0, |at| at + 1));
+        }
+        self
+    }
+
     /// Appends a deed to the script of a rank's only thread, which errors name by its place there.
     pub(super) fn add(&mut self, rank: u16, deed: Deed) {
         let at = match self.scripts.iter().position(|script| script.rank == rank) {

@@ -219,6 +219,7 @@ impl<'a> Run<'a> {
             role,
             steps: VecDeque::new(),
             current: None,
+            goes: false,
         });
         self.agents.len() - 1
     }
@@ -301,6 +302,13 @@ impl<'a> Run<'a> {
 
     /// Lets a thread that has a processor go on, until it takes time or sleeps.
     pub(super) fn go(&mut self, agent: usize) -> Result<(), HostsError> {
+        self.agents[agent].goes = true;
+        let gone = self.go_on(agent);
+        self.agents[agent].goes = false;
+        gone
+    }
+
+    fn go_on(&mut self, agent: usize) -> Result<(), HostsError> {
         loop {
             if let Some(step) = self.agents[agent].steps.pop_front() {
                 if step.cost_ps == 0 {

@@ -38,7 +38,7 @@ impl Run<'_> {
 
     fn polls(&self, agent: usize) -> bool {
         let Agent { host, thread, .. } = self.agents[agent];
-        self.hosts[host].is_polling(thread)
+        self.hosts[host].is_polling(thread) && !self.agents[agent].goes
     }
 
     fn polling_worker(&self, rank: usize) -> Option<usize> {
@@ -165,11 +165,10 @@ impl Run<'_> {
                 Message::Refuse { .. }
                 | Message::Forward { .. }
                 | Message::Grant { .. }
-                | Message::Invalidate { .. }
-                | Message::InvalidateAck { .. }
-                | Message::Done { .. },
+                | Message::Invalidate { .. },
                 _,
             )) => machine.of(Cost::HandleRequest),
+            // Words that something is done, too.
             _ => machine.of(Cost::HandleSync),
         };
         receive_ps + handle_ps

@@ -302,3 +302,25 @@ fn threads_of_a_rank_begin_where_the_trace_has_them() {
     let outcome = run(&machine(Notice::Interrupts), &program, &[]).unwrap();
     assert!(outcome.total_ps >= 12 * US);
 }
+
+#[test]
+fn ranks_that_wait_by_polling_and_by_sleeping_lose_no_word() {
+    for computing_us in [10_000, 50_000, 200_000] {
+        let shape = Water {
+            ranks: 8,
+            molecules: 343,
+            bytes: 672,
+            chunk: 1,
+            steps: 1,
+            computing_ps: computing_us * US,
+        };
+        for ranks_per_host in [1, 4] {
+            let machine = Machine {
+                ranks_per_host,
+                ..today()
+            };
+            let outcome = run(&machine, &water(&shape), &[]).unwrap();
+            assert!(outcome.total_ps > computing_us * US / 8);
+        }
+    }
+}

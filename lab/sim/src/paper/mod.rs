@@ -54,4 +54,4 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER];
+pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER, millipage::PAPER];

@@ -126,6 +126,8 @@ impl<F: Fabric> Driver<F> {
             (TraceOp::Allocate, Some(Outcome::Allocated(at))) => {
                 address = layout.view_range(usize::from(at.view)).start as u64 + at.offset_bytes;
             }
+            // There is no room, so nothing is allocated.
+            (TraceOp::Allocate, _) => return,
             (TraceOp::ReadFault | TraceOp::WriteFault, _) => {
                 if let Some((view, page)) = port.locate(address as usize)
                     && let Some((minipage, _)) = self

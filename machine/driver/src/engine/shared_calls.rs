@@ -66,10 +66,9 @@ impl<F: Fabric> Engine<F> {
         let noted = self.begin_noting(thread, operation.is_borrowed());
         let outcome = self.run_operation(place, thread, noted, begin);
         if let Some(noted) = noted {
-            match &outcome {
-                Ok(outcome) => self.end_noting(noted, call(), *outcome),
-                Err(_) => self.leave_noting(noted),
-            }
+            // Also of a call that fails: the others have met this thread.
+            let outcome = outcome.as_ref().ok().copied().flatten();
+            self.end_noting(noted, call(), outcome);
         }
         outcome
     }

@@ -1,7 +1,7 @@
 //! The measurements of the paper: reads, writes, locks and barriers between hosts.
 
-use crate::hardware::Ps;
-use crate::hosts::{self, HostsError, Machine, Outcome};
+use crate::hardware::{Cost, Ps, US};
+use crate::hosts::{self, HostsError, Machine, Notice, Outcome};
 
 /// Minipages, locks and barriers of a measurement.
 const TIMES: u32 = 200;
@@ -49,4 +49,24 @@ pub(super) fn barrier(machine: &Machine, nodes: u16) -> Result<Ps, HostsError> {
 pub(super) fn reads(machine: &Machine, bytes: u64, think_ps: Ps) -> Result<Outcome, HostsError> {
     let program = hosts::reads(NODES, TIMES, bytes, think_ps);
     hosts::run(machine, &program, &[0])
+}
+
+/// The mean time of a load from a node that computes, at times that have nothing to do with the beat of its timer: the reader computes
+/// for 1.37 ms in between.
+pub(super) fn read_at_random(machine: &Machine) -> Result<Ps, HostsError> {
+    let outcome = reads(machine, 128, 1_370 * US)?;
+    let reader = &outcome.ranks[1];
+    Ok(mean(reader.spent.faults_ps, reader.faults))
+}
+
+/// The processor time that the threads of the owner which handle messages take for each read, empty looks of its timer included.
+pub(super) fn serving(machine: &Machine, think_ps: Ps) -> Result<Ps, HostsError> {
+    let outcome = reads(machine, 128, think_ps)?;
+    let looks = match machine.notice {
+        Notice::Polling => outcome.total_ps / machine.profile.of(Cost::PollPeriod).max(1),
+        _ => 0,
+    };
+    let looks_ps = looks * machine.profile.of(Cost::PollNothing);
+    let served_ps = outcome.ranks[0].serving_ps;
+    Ok(mean(served_ps + looks_ps, outcome.ranks[1].faults))
 }

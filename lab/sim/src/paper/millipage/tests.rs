@@ -1,31 +1,25 @@
-use super::bench::*;
-use crate::hosts::{Notice, millipage};
+use super::*;
+use crate::paper::Options;
 #[test]
 fn probe() {
-    let us = |ps: u64| ps as f64 / 1e6;
-    for notice in [Notice::Polling, Notice::Interrupts] {
-        let m = millipage(notice);
-        eprintln!("{notice:?}");
-        for b in [128, 512, 1024, 2048, 4096] {
-            eprintln!(
-                "read {b}: idle {:.1} busy {:.1}",
-                us(read(&m, b, false).unwrap()),
-                us(read(&m, b, true).unwrap())
-            );
-        }
-        for b in [128, 4096] {
-            for c in [0, 1, 3, 6] {
-                eprintln!("write {b} copies {c}: {:.1}", us(write(&m, b, c).unwrap()));
-            }
-        }
-        eprintln!(
-            "lock fresh {:.1} had {:.1} two {:.1}",
-            us(lock(&m, 8, false).unwrap()),
-            us(lock(&m, 8, true).unwrap()),
-            us(lock(&m, 2, true).unwrap())
-        );
-        for n in [1, 2, 4, 8] {
-            eprintln!("barrier {n}: {:.1}", us(barrier(&m, n).unwrap()));
+    let report = run(&Options::default()).unwrap();
+    for table in &report.tables {
+        eprintln!("== {} {:?}", table.name, table.columns);
+        for row in &table.rows {
+            let cells: Vec<String> = row
+                .cells
+                .iter()
+                .map(|c| {
+                    format!(
+                        "{:.3} ({} {:?})",
+                        c.milli.unwrap_or(0) as f64 / 1000.0,
+                        c.published.map_or(0.0, |p| p.milli as f64 / 1000.0),
+                        c.difference()
+                    )
+                })
+                .collect();
+            eprintln!("{:?} {}", row.keys, cells.join(" | "));
         }
     }
+    eprintln!("{:?}", report.summary());
 }
