@@ -63,7 +63,7 @@ pub(crate) enum SimCommand {
     /// of the machine. What the program did in between takes as long as in the trace, times --speed. Beside the predicted times stand those
     /// of the traced run.
     #[command(
-        after_help = "Examples:\n  mapwire run -n 8 --trace lu.mwt -- lu 1024 --no-check\n  mapwire sim replay lu.mwt --machine 1997\n  mapwire bench fault lock --json > here.jsonl\n  mapwire sim replay lu.mwt --machine here --measured here.jsonl\n  mapwire sim replay lu.mwt --machine today --json"
+        after_help = "Examples:\n  mapwire run -n 8 --trace lu.mwt -- lu --size 1024 --no-check\n  mapwire sim replay lu.mwt --machine 1997\n  (mapwire bench fault --json; mapwire bench lock --json) > here.jsonl\n  mapwire sim replay lu.mwt --machine here --measured here.jsonl\n  mapwire sim replay lu.mwt --machine today --json"
     )]
     Replay(replay::ReplayArgs),
 }

@@ -2,7 +2,7 @@
 
 mod measured;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -19,13 +19,14 @@ const SPEED_1997: f64 = 20.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The trace (.mwt) of a program that uses the shared memory
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
+    /// The trace (.mwt) of a program that uses the shared memory; or several of the same program: of each thread, the least computing
+    /// between two barriers counts
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
     /// The machine
     #[arg(long, value_enum)]
     machine: MachineArg,
-    /// For `here`: what `mapwire bench fault lock --json` printed on this computer
+    /// For `here`: what `mapwire bench fault --json` and `mapwire bench lock --json` printed on this computer
     #[arg(long, value_name = "FILE", required_if_eq("machine", "here"))]
     measured: Option<PathBuf>,
     /// Computing takes so many times as long as in the trace, 0.001 to 1000 (default: 20 for the machines of 1997, 1 for others)
@@ -95,17 +96,22 @@ impl ReplayArgs {
 
 /// `mapwire sim replay`.
 pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
-    let mut captured = Captured::default();
-    let path = args.trace.display();
-    let named = |error: &dyn std::fmt::Display| format!("cannot replay {path}: {error}");
-    for record in TraceReader::open(&args.trace)?.records() {
-        captured.push(&record?).map_err(|error| named(&error))?;
-    }
     let scale = Scale {
         speed_milli: (args.speed() * 1000.0).round() as u64,
         ..Scale::default()
     };
-    let (program, live) = captured.finish(&scale).map_err(|error| named(&error))?;
+    let mut programs = Vec::new();
+    let mut first_live = None;
+    for path in &args.traces {
+        let (program, live) = read(path, &scale)?;
+        programs.push(program);
+        first_live.get_or_insert(live);
+    }
+    let program = Program::least(&programs).ok_or(
+        "the traces have other threads or barriers each: give traces of one program with the same ranks, or one trace alone if it shares out its work while it runs",
+    )?;
+    let live = first_live.unwrap_or_default();
+    let named = |error: &dyn std::fmt::Display| format!("cannot replay the trace: {error}");
     let machine = args.machine(program.ranks)?;
     let outcome = hosts::run(&machine, &program, &[]).map_err(|error| named(&error))?;
     print(&match args.json {
@@ -113,6 +119,17 @@ pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
         false => text(args, &machine, &program, &live, &outcome),
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The program of a trace, and what the traced run took.
+fn read(path: &Path, scale: &Scale) -> Result<(Program, Live), SimError> {
+    let named =
+        |error: &dyn std::fmt::Display| format!("cannot replay {}: {error}", path.display());
+    let mut captured = Captured::default();
+    for record in TraceReader::open(path)?.records() {
+        captured.push(&record?).map_err(|error| named(&error))?;
+    }
+    Ok(captured.finish(scale).map_err(|error| named(&error))?)
 }
 
 fn seconds(ps: Ps) -> f64 {
@@ -129,8 +146,8 @@ fn difference(ours: f64, theirs: f64) -> Option<f64> {
 }
 
 /// What the program would take on one processor of the machine, if it computed as much: what speed-ups are measured by.
-fn alone(args: &ReplayArgs, live: &Live) -> f64 {
-    ns_to_seconds(live.work_computed_ns) * args.speed()
+fn alone(program: &Program) -> f64 {
+    seconds(program.work_computing_ps())
 }
 
 fn in_json(
@@ -160,7 +177,7 @@ fn in_json(
         "speed": args.speed(),
         "total_s": seconds(outcome.total_ps),
         "work_s": work,
-        "speedup": work.map(|work| alone(args, live) / work),
+        "speedup": work.map(|work| alone(program) / work),
         "messages": outcome.messages,
         "bytes": outcome.bytes,
         "faults": outcome.ranks.iter().map(|rank| rank.faults).sum::<u64>(),
@@ -237,7 +254,7 @@ fn text(
         text.push_str(&format!(
             "{:<34}{:>12.2}\n",
             "speed-up",
-            alone(args, live) / work
+            alone(program) / work
         ));
     }
     let faults: u64 = outcome.ranks.iter().map(|rank| rank.faults).sum();

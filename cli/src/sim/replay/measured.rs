@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::sim::SimError;
 
-/// Reads the rows of `mapwire bench fault lock --json`, one JSON object a line; rows of other benches, transports and numbers of ranks are
+/// Reads the rows of `mapwire bench fault --json` and `mapwire bench lock --json`, one JSON object a line; rows of other benches, transports and numbers of ranks are
 /// passed over. Of several rows of one case the fastest counts: a computer that does something else meanwhile makes the others longer.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<Measured, SimError> {
             .filter(|it| (0.0..1e6).contains(it))
             .reduce(f64::min);
         found.map(|it| (it * unit_ps) as u64).ok_or_else(|| {
-            format!("{file} has no row that tells {what}: give the output of `mapwire bench fault lock --json`")
+            format!("{file} has no row that tells {what}: give the output of `mapwire bench fault --json` and `mapwire bench lock --json`")
         })
     };
     let fault = |owner: &str, bytes: u64| {

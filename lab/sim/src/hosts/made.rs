@@ -16,14 +16,16 @@ fn empty(ranks: u16) -> Program {
 }
 
 /// Rank 0 creates `count` minipages of `bytes` bytes, and rank 1 loads from one after the other (Millipage Figure 3). It computes for
-/// `think_ps` between two loads.
+/// up to `think_ps` before each: times that are spread evenly.
 #[must_use]
 pub fn reads(ranks: u16, count: u32, bytes: u64, think_ps: Ps) -> Program {
     let mut program = empty(ranks);
     let minipages = program.allocate(0, count, bytes);
     program.add_to_all(Deed::Barrier(0));
     for minipage in minipages {
-        program.add(1, Deed::Compute(think_ps));
+        // Multiples of the golden ratio, less whole numbers.
+        let share = u64::from(minipage) * 618_034 % 1_000_000;
+        program.add(1, Deed::Compute(think_ps / 1_000_000 * share));
         program.add(
             1,
             Deed::Touch {

@@ -96,6 +96,37 @@ pub struct Program {
     pub scripts: Vec<Script>,
 }
 
+impl Script {
+    /// How long it computes before each barrier, and after the last.
+    fn phases(&self) -> Vec<Ps> {
+        let mut phases: Vec<Ps> = vec![0];
+        for entry in &self.entries {
+            match (entry.deed, phases.last_mut()) {
+                (Deed::Compute(ps), Some(phase)) => *phase = phase.saturating_add(ps),
+                (Deed::Barrier(_), _) => phases.push(0),
+                _ => {}
+            }
+        }
+        phases
+    }
+
+    /// Shortens what it computes to these sums.
+    fn shorten(&mut self, to: &[Ps]) {
+        let from = self.phases();
+        let mut phase = 0;
+        for entry in &mut self.entries {
+            match &mut entry.deed {
+                Deed::Compute(ps) => {
+                    let scaled = u128::from(*ps) * u128::from(to[phase]);
+                    *ps = (scaled / u128::from(from[phase].max(1))) as Ps;
+                }
+                Deed::Barrier(_) => phase += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
 impl Program {
     /// How long all threads compute together, as far as it can be counted.
     #[must_use]
@@ -108,13 +139,15 @@ impl Program {
         times.fold(0, Ps::saturating_add)
     }
 
-    /// The same program on processors that are so many times faster.
+    /// The same program with its computing times multiplied by `numerator / denominator`.
     #[must_use]
-    pub fn faster(mut self, times: u64) -> Self {
+    pub fn scaled(mut self, numerator: u64, denominator: u64) -> Self {
         let entries = self.scripts.iter_mut().flat_map(|it| &mut it.entries);
         for entry in entries {
             if let Deed::Compute(ps) = &mut entry.deed {
-                *ps /= times.max(1);
+                let scaled = u128::from(*ps) * u128::from(numerator);
+                let scaled = scaled / u128::from(denominator.max(1));
+                *ps = u64::try_from(scaled).unwrap_or(u64::MAX);
             }
         }
         self
@@ -129,6 +162,45 @@ impl Program {
             script.entries.truncate(end.map_or(0, |at| at + 1));
         }
         self
+    }
+
+    /// The program of the first of several traces of one program, with as little computing as any of them has between two barriers of a
+    /// thread: what a computer did besides made it longer. `None` if they do not have the same threads and barriers, as with a program
+    /// that shares out its work while it runs.
+    #[must_use]
+    pub fn least(programs: &[Self]) -> Option<Self> {
+        let mut least = programs.first()?.clone();
+        for (at, script) in least.scripts.iter_mut().enumerate() {
+            let mut phases: Option<Vec<Ps>> = None;
+            for program in programs {
+                let other = program.scripts.get(at)?;
+                let theirs = other.phases();
+                phases = Some(match phases {
+                    None => theirs,
+                    Some(ours) if ours.len() == theirs.len() && other.rank == script.rank => ours
+                        .into_iter()
+                        .zip(theirs)
+                        .map(|(one, two)| one.min(two))
+                        .collect(),
+                    Some(_) => return None,
+                });
+            }
+            script.shorten(&phases?);
+        }
+        Some(least)
+    }
+
+    /// How long all threads compute together between their first barriers and their last.
+    #[must_use]
+    pub fn work_computing_ps(&self) -> Ps {
+        let times = self.scripts.iter().map(|script| {
+            let phases = script.phases();
+            let inner = phases.len().saturating_sub(1).max(1);
+            phases[1.min(inner)..inner]
+                .iter()
+                .fold(0, |sum: Ps, ps| sum.saturating_add(*ps))
+        });
+        times.fold(0, Ps::saturating_add)
     }
 
     /// Appends a deed to the script of a rank's only thread, which errors name by its place there.

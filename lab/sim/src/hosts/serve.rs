@@ -165,10 +165,11 @@ impl Run<'_> {
                 Message::Refuse { .. }
                 | Message::Forward { .. }
                 | Message::Grant { .. }
-                | Message::Invalidate { .. },
+                | Message::Invalidate { .. }
+                | Message::InvalidateAck { .. }
+                | Message::Done { .. },
                 _,
             )) => machine.of(Cost::HandleRequest),
-            // Words that something is done, too.
             _ => machine.of(Cost::HandleSync),
         };
         receive_ps + handle_ps

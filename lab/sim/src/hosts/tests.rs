@@ -324,3 +324,32 @@ fn ranks_that_wait_by_polling_and_by_sleeping_lose_no_word() {
         }
     }
 }
+
+#[test]
+fn of_several_traces_the_least_computing_between_barriers_counts() {
+    let program = |times: [u64; 3]| {
+        let mut program = Program {
+            ranks: 1,
+            ..Program::default()
+        };
+        program.add(0, Deed::Compute(times[0]));
+        program.add(0, Deed::Barrier(0));
+        program.add(0, Deed::Compute(times[1]));
+        program.add(0, Deed::Lock(1));
+        program.add(0, Deed::Compute(times[2]));
+        program
+    };
+    let least = Program::least(&[program([50, 30, 90]), program([70, 20, 40])]).unwrap();
+    let computed = least.scripts[0]
+        .entries
+        .iter()
+        .filter_map(|it| match it.deed {
+            Deed::Compute(ps) => Some(ps),
+            _ => None,
+        });
+    // Of the second phase 60 instead of 120.
+    assert_eq!(computed.collect::<Vec<_>>(), [50, 15, 45]);
+    let mut other = program([1, 1, 1]);
+    other.add(0, Deed::Barrier(0));
+    assert_eq!(Program::least(&[program([1, 1, 1]), other]), None);
+}

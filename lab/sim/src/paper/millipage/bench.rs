@@ -45,28 +45,36 @@ pub(super) fn barrier(machine: &Machine, nodes: u16) -> Result<Ps, HostsError> {
     Ok(mean(outcome.work_ps.unwrap_or(0), TIMES.into()))
 }
 
-/// A run of loads by a reader that computes for so long in between, with a thread that computes at the owner.
-pub(super) fn reads(machine: &Machine, bytes: u64, think_ps: Ps) -> Result<Outcome, HostsError> {
-    let program = hosts::reads(NODES, TIMES, bytes, think_ps);
+/// A run of loads of 128 bytes by a reader that computes for up to so long before each, with a thread that computes at the owner.
+fn reads(machine: &Machine, count: u32, think_ps: Ps) -> Result<Outcome, HostsError> {
+    let program = hosts::reads(NODES, count, 128, think_ps);
     hosts::run(machine, &program, &[0])
 }
 
-/// The mean time of a load from a node that computes, at times that have nothing to do with the beat of its timer: the reader computes
-/// for 1.37 ms in between.
+/// The mean time of a load from a node that computes, at times that have nothing to do with the beat of its timer.
 pub(super) fn read_at_random(machine: &Machine) -> Result<Ps, HostsError> {
-    let outcome = reads(machine, 128, 1_370 * US)?;
+    let outcome = reads(machine, TIMES, 10_000 * US)?;
     let reader = &outcome.ranks[1];
     Ok(mean(reader.spent.faults_ps, reader.faults))
 }
 
 /// The processor time that the threads of the owner which handle messages take for each read, empty looks of its timer included.
 pub(super) fn serving(machine: &Machine, think_ps: Ps) -> Result<Ps, HostsError> {
-    let outcome = reads(machine, 128, think_ps)?;
+    // Without what they take before the first read.
+    let (few, many) = (
+        reads(machine, TIMES, think_ps)?,
+        reads(machine, 2 * TIMES, think_ps)?,
+    );
+    let more = |of: fn(&Outcome) -> u64| of(&many) - of(&few);
+    let period_ps = machine.profile.of(Cost::PollPeriod).max(1);
+    let reads = more(|it| it.ranks[1].faults);
+    let reading_ps = more(|it| it.ranks[1].spent.faults_ps + it.ranks[1].spent.computing_ps);
     let looks = match machine.notice {
-        Notice::Polling => outcome.total_ps / machine.profile.of(Cost::PollPeriod).max(1),
+        // The look that finds a request is counted already.
+        Notice::Polling => (reading_ps / period_ps).saturating_sub(reads),
         _ => 0,
     };
     let looks_ps = looks * machine.profile.of(Cost::PollNothing);
-    let served_ps = outcome.ranks[0].serving_ps;
-    Ok(mean(served_ps + looks_ps, outcome.ranks[1].faults))
+    let served_ps = more(|it| it.ranks[0].serving_ps);
+    Ok(mean(served_ps + looks_ps, reads))
 }

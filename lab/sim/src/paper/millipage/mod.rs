@@ -52,6 +52,7 @@ pub fn run(options: &Options) -> Result<Report, PaperError> {
         processor,
         table_1::table()?,
         basic::table()?,
+        beyond::costless()?,
         assumed::table()?,
         beyond::water()?,
         beyond::timers()?,

@@ -53,7 +53,7 @@ pub(super) fn table() -> Result<Table, PaperError> {
     }
     table.note("SOR, LU, IS and TSP are traces of mapwire's programs with 8 ranks. Their computing is scaled so that all nodes together compute as long as the paper's sequential run. SOR makes 100 iterations and IS 10: the paper does not say how many.");
     table.note(
-        "WATER is made up by its known pattern: 5 steps of time, a minipage for each molecule.",
+        "WATER is made up by its known pattern: 3 steps of time, a minipage for each molecule.",
     );
     Ok(table)
 }
