@@ -464,6 +464,7 @@ impl Captured {
                 }
             }
         }
+        let scripts = in_order_of_ranks(scripts);
         let work = self.barriers.filter(|(first, last)| last > first);
         let live = Live {
             total_ns: self.last_ns - self.first_ns.unwrap_or(self.last_ns).min(self.last_ns),
@@ -544,4 +545,20 @@ impl Captured {
         }
         Ok(())
     }
+}
+
+/// The scripts by rank, whoever came first in the trace.
+fn in_order_of_ranks(scripts: Vec<Script>) -> Vec<Script> {
+    let mut order: Vec<usize> = (0..scripts.len()).collect();
+    order.sort_by_key(|at| scripts[*at].rank);
+    let mut places = vec![0; scripts.len()];
+    for (place, at) in order.into_iter().enumerate() {
+        places[at] = place;
+    }
+    let mut sorted = vec![Script::default(); scripts.len()];
+    for (mut script, place) in scripts.into_iter().zip(&places) {
+        script.after = script.after.map(|(before, deeds)| (places[before], deeds));
+        sorted[*place] = script;
+    }
+    sorted
 }
