@@ -108,7 +108,16 @@ fn a_page_is_whole_or_not_there_and_asks_no_network() {
     let place = Place::new();
     let [zipf, transpose] = traces(&place);
     place
-        .run(&["lab", "report", zipf, transpose, "-o", "report.html"])
+        .run(&[
+            "lab",
+            "report",
+            zipf,
+            transpose,
+            "-o",
+            "report.html",
+            "--machines",
+            "none",
+        ])
         .code(0);
     let page = std::fs::read_to_string(place.folder.join("report.html")).unwrap();
     assert!(page.trim_end().ends_with("</html>"));
@@ -145,6 +154,34 @@ fn a_page_is_whole_or_not_there_and_asks_no_network() {
     place.write("cut.mwt", "MAPW");
     let error = place.run(&["lab", "tables", "cut.mwt"]).code(1).err();
     assert!(error.contains("cut.mwt"), "{error}");
+}
+
+#[test]
+fn the_report_has_a_chapter_for_each_machine_that_is_chosen() {
+    let place = Place::new();
+    let [zipf, _] = traces(&place);
+    let args = ["lab", "report", zipf, "-o", "report.html"];
+    let with = |machines| [args.as_slice(), &["--machines", machines]].concat();
+    place.run(&with("gms-np")).code(0);
+    let page = std::fs::read_to_string(place.folder.join("report.html")).unwrap();
+    for wanted in [
+        "<a href=\"#machine-gms-np\">gms-np",
+        "<small>mapwire sim paper gms-np</small></h2>",
+        "predicted figures are within 10 % of the published ones.",
+        "<h3>Table 1</h3>",
+        "<h3>Figure 6: ",
+        "<td class=\"paper\">predicted</td>",
+        "<svg ",
+        "<details><summary>Constants of GMS-NP testbed, 1999</summary>",
+        "§4.4: programming the registers",
+    ] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    place.run(&with("none")).code(0);
+    let page = std::fs::read_to_string(place.folder.join("report.html")).unwrap();
+    assert!(!page.contains("machine-"));
+    let said = place.run(&with("gms")).code(2).err();
+    assert!(said.contains("gms-np") && said.contains("none"), "{said}");
 }
 
 /// A browser without a window, which writes down the page `url` as its scripts have made it; for at most a minute and a half.
@@ -191,9 +228,17 @@ fn a_browser_draws_every_plot_of_the_page_without_an_error() {
         return;
     };
     let [zipf, transpose] = traces(&place);
-    place
-        .run(&["lab", "report", zipf, transpose, "-o", "report.html"])
-        .code(0);
+    let args = [
+        "lab",
+        "report",
+        zipf,
+        transpose,
+        "-o",
+        "report.html",
+        "--machines",
+        "gms-np",
+    ];
+    place.run(&args).code(0);
     let path = place.folder.join("report.html");
     let page = std::fs::read_to_string(&path).unwrap();
     let plots = page.matches("<div class=\"plot\">").count();

@@ -49,10 +49,40 @@ fn a_papers_figures_come_with_the_published_ones_and_are_drawn() {
 }
 
 #[test]
+fn a_chapter_tells_how_many_predictions_are_within_a_tenth() {
+    let place = Place::new();
+    let args = ["sim", "paper", "vmmc", "--json", "--plot", "figures.svg"];
+    let rows = json_rows(&place.run(&args).code(0));
+    let summary = rows.last().unwrap();
+    assert_eq!(
+        (&summary["predicted"], &summary["within_10_percent"]),
+        (&8.into(), &7.into())
+    );
+    let word = rows.iter().find(|row| {
+        row["table"] == "Figure 2" && row["keys"]["bytes"] == "4" && row["column"] == "latency"
+    });
+    let word = word.unwrap();
+    assert_eq!(
+        (&word["published"], &word["value"]),
+        (&9.8.into(), &10.29.into())
+    );
+    let said = place.run(&["sim", "paper", "vmmc"]).code(0).out();
+    assert!(
+        said.ends_with("\nPredicted figures: 8, within 10 %: 7\n"),
+        "{said}"
+    );
+    let drawn = std::fs::read_to_string(place.folder.join("figures.svg")).unwrap();
+    assert!(drawn.contains("Figure 4: ") && drawn.contains("a word, receiver"));
+}
+
+#[test]
 fn a_paper_or_row_size_that_is_not_known_is_refused_with_those_that_are() {
     let place = Place::new();
-    let said = place.run(&["sim", "paper", "vmmc"]).code(2).err();
-    assert!(said.contains("gms-np"), "{said}");
+    let said = place.run(&["sim", "paper", "shrimp"]).code(2).err();
+    assert!(said.contains("gms-np, vmmc, utlb"), "{said}");
+    let args = ["sim", "paper", "vmmc", "--row-size", "8"];
+    let said = place.run(&args).code(1).err();
+    assert!(said.contains("no page directory"), "{said}");
     let args = ["sim", "paper", "gms-np", "--row-size", "16"];
     let said = place.run(&args).code(2).err();
     assert!(said.contains("rows have 8, 32 or 64 entries"), "{said}");

@@ -133,8 +133,10 @@ pub(crate) enum LabCommand {
     Tables(tables::TablesArgs),
     /// Write one HTML page with the papers' tables and figures as interactive plots
     ///
-    /// What `mapwire lab tables` prints, with plots. The page needs no network.
-    #[command(after_help = "Example:\n  mapwire lab report fft.mwt lu.mwt -o report.html")]
+    /// What `mapwire lab tables` prints, with plots; then a chapter for each machine of `mapwire sim paper`. The page needs no network.
+    #[command(
+        after_help = "Examples:\n  mapwire lab report fft.mwt lu.mwt -o report.html\n  mapwire lab report fft.mwt --machines gms-np -o report.html"
+    )]
     Report(report::ReportArgs),
 }
 

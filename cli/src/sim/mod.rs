@@ -54,7 +54,7 @@ pub(crate) enum SimCommand {
     /// The machine runs the protocols and firmware of mapwire; processors, DMA and wires take the time that the paper states. Each constant is told with its
     /// source, and of each published figure whether it went into the machine (input) or came out of it (predicted).
     #[command(
-        after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg\n  mapwire sim paper vmmc --json"
+        after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg\n  mapwire sim paper vmmc --json\n  mapwire sim paper utlb\n  mapwire sim paper dynamic-handle --seed 7\n  mapwire sim paper today"
     )]
     Paper(paper::PaperArgs),
     /// Replay a traced program of the shared memory on another machine, and predict its time

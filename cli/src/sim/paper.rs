@@ -1,7 +1,7 @@
 //! `mapwire sim paper`: the machines that papers measured.
 
 mod plot;
-mod text;
+pub(crate) mod text;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,6 +79,11 @@ pub(crate) fn directory_tables() -> Result<String, SimError> {
         figures: Vec::new(),
     };
     Ok(text::report(&gms_np::PAPER, &report, known_columns()))
+}
+
+/// The figures, one below the other, as one SVG drawing.
+pub(crate) fn drawing(figures: &[Figure]) -> String {
+    plot::draw(figures)
 }
 
 fn in_json(paper: &str, report: &Report) -> String {

@@ -1,6 +1,7 @@
-//! `mapwire lab report`: one HTML page with the papers' tables and figures, ours beside the papers', as interactive plots. The page
-//! has everything in itself, the plotting library too (plotly.js, MIT licence), and asks no network.
+//! `mapwire lab report`: one HTML page with the papers' tables and figures, ours beside the papers', as interactive plots, and a chapter
+//! for each paper's machine. The page has everything in itself, the plotting library too (plotly.js, MIT licence), and asks no network.
 
+mod machines;
 mod plots;
 
 use std::fmt::Write;
@@ -16,11 +17,14 @@ use super::output::{Output, date};
 use super::study::TraceOptions;
 use super::tables::gathered;
 use super::{DamagedError, LabError};
+use machines::{Chapter, MachineOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     traces: TraceOptions,
+    #[command(flatten)]
+    machines: MachineOptions,
     /// The page; it appears when it is whole
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -32,9 +36,11 @@ pub(crate) fn command(args: &ReportArgs) -> Result<(), LabError> {
     let output = Output::begin(Some(&args.output), &args.traces.traces)?;
     let gathered = gathered(&args.traces)?;
     let tables = comparisons(&gathered, &profile);
+    let chapters = args.machines.run()?;
     let made = SystemTime::now().duration_since(UNIX_EPOCH);
     let made = date(made.map_or(0, |it| it.as_secs()));
-    output.write(page(&gathered, &tables, &profile.name, &made).as_bytes())?;
+    let page = page(&gathered, &tables, &chapters, &profile.name, &made);
+    output.write(page.as_bytes())?;
     DamagedError::tell(&gathered.damaged)
 }
 
@@ -42,7 +48,13 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The page, made at the time `made` with the costs of that profile.
-fn page(gathered: &Gathered, tables: &[Comparison], profile: &str, made: &str) -> String {
+fn page(
+    gathered: &Gathered,
+    tables: &[Comparison],
+    chapters: &[Chapter],
+    profile: &str,
+    made: &str,
+) -> String {
     let mut html = String::new();
     let title = format!("Address translation on {}", gathered.names.join(", "));
     let _ = write!(
@@ -88,9 +100,15 @@ fn page(gathered: &Gathered, tables: &[Comparison], profile: &str, made: &str) -
             table.name
         );
     }
+    for chapter in chapters {
+        html.push_str(&chapter.link());
+    }
     html.push_str("</nav>\n");
     for (at, table) in tables.iter().enumerate() {
         part(&mut html, at, table);
+    }
+    for chapter in chapters {
+        html.push_str(&chapter.html());
     }
     let _ = write!(html, "<script>{SCRIPT}</script>\n</body>\n</html>\n");
     html

@@ -139,6 +139,25 @@ fn lines(table: &Comparison) -> Vec<Plot> {
     vec![plot]
 }
 
+/// The lines of a machine's figure, over numbers.
+pub(super) fn machine_lines(lines: &[mapwire_sim::paper::Line], x: &str, y: &str) -> Plot {
+    let mut plot = Plot::new();
+    for (number, line) in lines.iter().enumerate() {
+        let points = line.points.iter();
+        let points = points.map(|&(x, milli)| (x as f64, milli as f64 / 1000.0));
+        let (xs, ys): (Vec<f64>, Vec<f64>) = points.unzip();
+        let drawn = Scatter::new(xs, ys)
+            .name(&line.name)
+            .mode(Mode::LinesMarkers)
+            .line(line_of(number, true));
+        plot.add_trace(drawn);
+    }
+    let layout = layout("", x, y);
+    plot.set_layout(layout.x_axis(axis(x).type_(AxisType::Linear).auto_margin(true)));
+    plot.set_configuration(Configuration::new().responsive(true).display_logo(false));
+    plot
+}
+
 fn line_of(number: usize, ours: bool) -> Line {
     let dash = if ours { DashType::Solid } else { DashType::Dot };
     Line::new().color(colour(number)).dash(dash)

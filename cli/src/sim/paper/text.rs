@@ -1,18 +1,20 @@
 //! A report as text.
 
-use mapwire_sim::hardware::{Profile, Unit};
+use mapwire_sim::hardware::{Constant, Profile, Unit};
 use mapwire_sim::paper::{Cell, Paper, Report, Summary, Table};
 
 use crate::lab::output::fitted;
 use crate::stdio::wrapped;
 
+/// How to read it.
+pub(crate) const ABOUT: &str = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
+
 /// All of it, no line longer than `columns` where that can be.
 pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
-    let about = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
     let mut text = format!(
         "{}\n\n{}\n",
         wrapped(paper.title, 0, columns),
-        wrapped(about, 0, columns)
+        wrapped(ABOUT, 0, columns)
     );
     for profile in &report.profiles {
         text.push('\n');
@@ -31,14 +33,8 @@ pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
 
 fn machine(profile: &Profile, columns: usize) -> String {
     let rows = profile.constants().iter().map(|row| {
-        let value = match row.cost.unit() {
-            Unit::Time => format!("{} us", decimal(row.value, 1_000_000)),
-            Unit::Bytes => format!("{} bytes", row.value),
-            Unit::Words => format!("{} words", row.value),
-            Unit::Percent => format!("{} %", row.value),
-        };
         let origin = row.origin.word().to_owned();
-        vec![format!("{:?}", row.cost), value, origin]
+        vec![format!("{:?}", row.cost), value(row), origin]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     let headings = ["constant", "value", "origin"];
@@ -59,6 +55,16 @@ fn machine(profile: &Profile, columns: usize) -> String {
     text
 }
 
+/// A constant with its unit.
+pub(crate) fn value(row: &Constant) -> String {
+    match row.cost.unit() {
+        Unit::Time => format!("{} us", decimal(row.value, 1_000_000)),
+        Unit::Bytes => format!("{} bytes", row.value),
+        Unit::Words => format!("{} words", row.value),
+        Unit::Percent => format!("{} %", row.value),
+    }
+}
+
 /// A number of parts, of which so many are one, without zeros at the end.
 fn decimal(parts: u64, of: u64) -> String {
     let digits = of.ilog10() as usize;
@@ -67,7 +73,7 @@ fn decimal(parts: u64, of: u64) -> String {
 }
 
 /// Thousandths, to two decimals, or none if it is whole.
-fn thousandths(milli: i64) -> String {
+pub(crate) fn thousandths(milli: i64) -> String {
     match milli % 1000 {
         0 => (milli / 1000).to_string(),
         _ => {
@@ -78,12 +84,13 @@ fn thousandths(milli: i64) -> String {
     }
 }
 
-fn ours(cell: &Cell) -> String {
+/// Our figure, or a dash.
+pub(crate) fn ours(cell: &Cell) -> String {
     cell.milli.map_or_else(|| "-".to_owned(), thousandths)
 }
 
 /// The difference, with a star where a prediction is off by more than 10 %.
-fn difference(cell: &Cell) -> String {
+pub(crate) fn difference(cell: &Cell) -> String {
     let Some(tenths) = cell.difference() else {
         return String::new();
     };

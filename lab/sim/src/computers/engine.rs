@@ -41,12 +41,27 @@ pub(super) struct Engine {
     pub(super) waiting: VecDeque<Transfer>,
     /// The one under way.
     pub(super) current: Option<(Transfer, Ps)>,
+    /// What follows transfers that the engine is done with, but whose data are still on the bus: by number, the first first.
+    pub(super) late: VecDeque<(u32, Then)>,
+    pub(super) numbers: u32,
 }
 
 impl Engine {
     /// Whether the next transfer can be programmed.
     pub(super) fn can_begin(&self) -> bool {
         self.current.is_none() && !self.waiting.is_empty()
+    }
+}
+
+impl Then {
+    /// How much later than the engine is done the data are there: buses of today have many transfers under way.
+    pub(super) fn late_ps(&self, profile: &Profile) -> Ps {
+        profile.of(match self {
+            Self::Loaded(..) | Self::Table => Cost::DmaLatency,
+            Self::Stored { .. } | Self::Complete { .. } | Self::Message { .. } => {
+                Cost::DmaStoreLatency
+            }
+        })
     }
 }
 

@@ -14,8 +14,9 @@ use mapwire_wire::{Header, NodeId, ProcessId};
 use zerocopy::FromBytes;
 
 use super::engine::{Then, Transfer};
+use super::links::Turn;
 use super::network::{Form, Parcel};
-use super::nic::{Command, Step};
+use super::nic::{Command, FINDS_TABLE, Step, TRANSLATES};
 use super::outgoing::next_outgoing;
 use super::{Computers, ComputersError};
 use crate::hardware::{Cost, Ps};
@@ -47,6 +48,10 @@ impl Computers {
         if computer.engine.can_begin() {
             return Some([Step::Program].into());
         }
+        if let Some(steps) = self.resends.next_steps(node) {
+            return Some(steps);
+        }
+        let computer = &mut self.computers[node];
         let has_room = computer.engine.waiting.len() < MOST_WAITING;
         if has_room
             && !computer.nic.lacks
@@ -85,13 +90,14 @@ impl Computers {
     fn cut(&mut self, node: usize, from_main_loop: bool) -> Option<Steps> {
         let computer = &mut self.computers[node];
         let nic = &computer.nic;
-        if computer.port.leaving >= self.shape.send_buffers {
+        let is_full = computer.port.leaving >= self.shape.send_buffers;
+        if is_full || !self.resends.has_room(node) {
             return None;
         }
         let is_long = computer.node.nic().has_uncut();
         let is_free = computer.engine.current.is_none() && computer.engine.waiting.is_empty();
         let is_ahead = nic.is_tight && nic.loading == 1 && computer.port.is_idle();
-        if is_long && !is_ahead && (!is_free || nic.loading > 0) {
+        if is_long && !is_ahead && (!is_free || nic.loading >= self.shape.loads) {
             return None;
         }
         let before = computer.node.nic().translation().counters();
@@ -102,21 +108,21 @@ impl Computers {
         if from_main_loop && !is_ahead {
             steps.push_back(self.pass());
         }
-        self.translate(node, after - before, Cost::NicTranslate, &mut steps);
+        self.translate(after - before, Cost::NicTranslate, &mut steps);
         let Some(outgoing) = taken else {
             self.ask_host(node);
             return (after != before).then_some(steps);
         };
         let from = NodeId(node as u16);
         let computer = &mut self.computers[node];
-        let (parcel, process) = match outgoing.load(from, &mut computer.memory) {
+        let (mut parcel, process) = match outgoing.load(from, &mut computer.memory) {
             Ok(loaded) => loaded,
             Err(bad) => {
                 self.fail_host(node, bad.0);
                 return None;
             }
         };
-        computer.port.leaving += 1;
+        parcel.number = computer.port.number();
         let is_quiet = computer.port.coming == 0;
         let told = self.told(node);
         steps.push_back(Step::Work(self.cost(Cost::NicHeader), "header"));
@@ -154,17 +160,21 @@ impl Computers {
     }
 
     /// What lookups cost: those in NIC memory, and the tables of host memory that were read.
-    pub(super) fn translate(&self, _node: usize, met: Counters, hit: Cost, steps: &mut Steps) {
+    pub(super) fn translate(&self, met: Counters, hit: Cost, steps: &mut Steps) {
         // A lookup that needs the host counts only once the host has acted.
         let looked = met.lookups + met.interrupts;
-        steps.push_back(Step::Work(looked * self.cost(hit), "translates"));
+        steps.push_back(Step::Work(looked * self.cost(hit), TRANSLATES));
         let line_entries = match self.shape.design {
-            DesignConfig::Hierarchical(config) => config.cache.line_entries as u64,
+            DesignConfig::Hierarchical(config) => {
+                (config.cache.line_entries as u64).max(config.prefetch.into())
+            }
             _ => 1,
         };
+        let others = line_entries - 1;
+        let finds_ps = self.cost(Cost::NicMiss) + others * self.cost(Cost::NicMissEntry);
         for _ in 0..met.nic_misses.saturating_sub(met.interrupts) {
             steps.extend([
-                Step::Work(self.cost(Cost::NicMiss), "finds table"),
+                Step::Work(finds_ps, FINDS_TABLE),
                 Step::Table(line_entries * ENTRY_BYTES),
                 Step::AwaitTable,
             ]);
@@ -207,6 +217,14 @@ impl Computers {
     /// The firmware takes a packet.
     pub(super) fn take_packet(&mut self, node: usize, slot: usize) -> Steps {
         let mut steps = Steps::new();
+        match self.turn(node, slot) {
+            Turn::Now => {}
+            Turn::Kept => return steps,
+            Turn::Never => {
+                self.free_buffer(slot);
+                return steps;
+            }
+        }
         let Some(parcel) = &self.flights[slot] else {
             return steps;
         };
@@ -231,20 +249,28 @@ impl Computers {
             }
             computer.node.end_packet(from);
         }
-        self.translate(node, after - before, Cost::NicTranslateReceive, &mut steps);
+        let payload_bytes = payload.len();
+        self.translate(after - before, Cost::NicTranslateReceive, &mut steps);
         let computer = &mut self.computers[node];
         if verdict == Verdict::Wait {
-            computer.nic.inbox.push_front(slot);
-            computer.nic.lacks = true;
+            match self.resends.waits() {
+                true => {
+                    computer.nic.inbox.push_front(slot);
+                    computer.nic.lacks = true;
+                }
+                false => self.drop_packet(node, slot),
+            }
             self.ask_host(node);
             return steps;
         }
+        let is_datagram = matches!(parcel.form, Form::Datagram(_));
+        self.packet_taken(node, slot);
+        let computer = &mut self.computers[node];
         let mut moves = Vec::new();
         while let Some(dma) = computer.node.poll_move() {
             moves.push(dma);
         }
-        let message_bytes = payload_for_host(&computer.node, payload.len());
-        let is_datagram = matches!(parcel.form, Form::Datagram(_));
+        let message_bytes = payload_for_host(&computer.node, payload_bytes);
         let count = moves.len();
         for (at, dma) in moves.into_iter().enumerate() {
             let signal_bytes = dma
@@ -293,8 +319,10 @@ impl Computers {
             let slot = self.keep(Parcel {
                 from,
                 to: NodeId(node as u16),
+                number: 0,
                 form: Form::Early(header),
                 bytes: early.into_vec(),
+                sequence: None,
             });
             self.computers[node].nic.inbox.insert(at, slot);
             at += 1;

@@ -13,11 +13,13 @@
 //! |---|---|
 //! | `program` | what programs can do |
 //! | `host` | processors, and the interrupts that take them away from programs |
+//! | `posts` | how programs post commands |
 //! | `pins` | pages pinned and given back, as they are to be charged |
 //! | `nic` | the NIC's processor, slowed by DMA; what waits in the NIC |
 //! | `jobs` | what the NIC does next, and the steps of that |
 //! | `engine` | the DMA engine between host memory and NIC memory |
 //! | `network` | packets on wires |
+//! | `links` | links of other kinds, which drop what misses and send it again |
 //! | `outgoing` | what a node has to send next |
 //! | `setup` | exports and imports, before time begins |
 //! | `run` | events |
@@ -25,10 +27,12 @@
 mod engine;
 mod host;
 mod jobs;
+mod links;
 mod network;
 mod nic;
 mod outgoing;
 mod pins;
+mod posts;
 mod program;
 mod run;
 mod setup;
@@ -55,6 +59,7 @@ use program::Runner;
 use run::Event;
 
 pub use crate::cluster::FIRST_ADDRESS;
+pub use links::{MissTimes, Missed, OnMiss};
 pub use program::{Call, Do, Fetch, Mark, Moment, Program, Send, Word};
 
 /// What computers are like, besides their costs.
@@ -81,11 +86,19 @@ pub struct Shape {
     pub short_bytes: u64,
     /// Packets that a NIC has room for on their way out: at least 2, so that one is sent while the next is loaded.
     pub send_buffers: u16,
+    /// Packets whose data are read from host memory at a time: 1, but for buses that have many transfers under way.
+    pub loads: u16,
     /// Packets that it has room for on their way in.
     pub receive_buffers: u16,
     /// The links by which NICs recover from lost packets, as those that a design drops on a miss; `None` where nothing is lost.
     /// Epoch and size of datagrams are filled in.
     pub links: Option<LinkConfig>,
+    /// What becomes of packets whose pages a NIC cannot translate, where it has no such links.
+    pub on_miss: OnMiss,
+    /// Packets that are sent before the first of them is acked, where `on_miss` drops some.
+    pub window: u16,
+    /// How long hosts take to serve misses; `None` if the profile says it, by interrupts and pins.
+    pub miss_times: Option<MissTimes>,
 }
 
 impl Default for Shape {
@@ -102,8 +115,12 @@ impl Default for Shape {
             chunk_bytes: 4096,
             short_bytes: SHORT_BYTES as u64,
             send_buffers: 2,
+            loads: 1,
             receive_buffers: 4,
             links: None,
+            on_miss: OnMiss::Waits,
+            window: 16,
+            miss_times: None,
         }
     }
 }
@@ -167,6 +184,10 @@ pub struct Load {
     pub engine_ps: Ps,
     /// How long packets were on the wire out.
     pub wire_ps: Ps,
+    /// How long programs checked pages, pinned them and gave others back, before they posted.
+    pub checks_ps: Ps,
+    /// How long the NIC's processor translated, tables that it read by DMA included.
+    pub lookups_ps: Ps,
     /// How long handlers of interrupts took the host, interrupts included.
     pub handlers_ps: Ps,
     /// Interrupts.
@@ -199,6 +220,7 @@ pub struct Computers {
     programs: Vec<Runner>,
     marks: Vec<Mark>,
     timeline: Timeline,
+    resends: links::Links,
     failed: Option<ComputersError>,
 }
 

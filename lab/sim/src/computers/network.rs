@@ -1,6 +1,6 @@
 //! Packets on wires. A wire is held back while the NIC at its end has no buffer free: nothing is lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 
@@ -9,13 +9,17 @@ use super::run::Event;
 use crate::hardware::{Cost, Lane, Ps};
 
 /// A packet, or a datagram of a link.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parcel {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
+    /// Its place among those that leave its NIC.
+    pub(super) number: u64,
     pub(super) form: Form,
     /// All that is on the wire but the header of [`Form::Plain`].
     pub(super) bytes: Vec<u8>,
+    /// Its number, where packets are dropped and sent again without a link of the firmware.
+    pub(super) sequence: Option<u64>,
 }
 
 /// What is on the wire.
@@ -54,6 +58,10 @@ impl Parcel {
 pub(super) struct Port {
     /// Packets that are to go out; the first may be going.
     out: VecDeque<Parcel>,
+    /// Packets that are ready before others that the firmware has made before them.
+    ready: BTreeMap<u64, Parcel>,
+    numbered: u64,
+    begun: u64,
     since_ps: Option<Ps>,
     /// The first packet has found no buffer.
     is_blocked: bool,
@@ -64,6 +72,13 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// Takes a buffer for the next packet, and gives its place in the order in which all leave.
+    pub(super) fn number(&mut self) -> u64 {
+        self.leaving += 1;
+        self.numbered += 1;
+        self.numbered
+    }
+
     /// Whether nothing is on its way out.
     pub(super) fn is_idle(&self) -> bool {
         self.out.is_empty()
@@ -71,9 +86,27 @@ impl Port {
 }
 
 impl Computers {
-    /// Gives a packet to the network DMA.
+    /// Gives a packet to the network DMA, which takes packets in the order in which the firmware has made them.
     pub(super) fn transmit(&mut self, node: usize, parcel: Parcel) {
-        self.computers[node].port.out.push_back(parcel);
+        let port = &mut self.computers[node].port;
+        port.ready.insert(parcel.number, parcel);
+        loop {
+            let port = &mut self.computers[node].port;
+            let Some(mut parcel) = port.ready.remove(&(port.begun + 1)) else {
+                break;
+            };
+            port.begun += 1;
+            self.enlist(node, &mut parcel);
+            self.computers[node].port.out.push_back(parcel);
+        }
+        self.begin_wire(node);
+    }
+
+    /// Gives a packet to the network DMA that has left before.
+    pub(super) fn transmit_again(&mut self, node: usize, parcel: Parcel) {
+        let port = &mut self.computers[node].port;
+        port.leaving += 1;
+        port.out.push_back(parcel);
         self.begin_wire(node);
     }
 
@@ -155,7 +188,12 @@ impl Computers {
         if matches!(parcel.form, Form::Early(_)) {
             return;
         }
-        self.computers[usize::from(parcel.to.0)].port.coming -= 1;
+        self.give_buffer(usize::from(parcel.to.0));
+    }
+
+    /// A buffer for what comes to a node is free.
+    pub(super) fn give_buffer(&mut self, node: usize) {
+        self.computers[node].port.coming -= 1;
         for node in 0..self.computers.len() {
             self.begin_wire(node);
         }

@@ -10,6 +10,10 @@ use super::network::Parcel;
 use super::run::Event;
 use crate::hardware::{Cost, Lane, Profile, Ps};
 
+/// Work that belongs to lookups.
+pub(super) const TRANSLATES: &str = "translates";
+pub(super) const FINDS_TABLE: &str = "finds table";
+
 /// A command in the queue of a process.
 #[derive(Debug)]
 pub(super) struct Command {
@@ -37,6 +41,19 @@ pub(super) enum Step {
     Command(Command),
     Transmit(Parcel),
     Take(usize),
+    /// Packets are sent again, so many at most, from a number on.
+    Resend {
+        to: usize,
+        first: u64,
+        most: usize,
+    },
+    /// A packet is sent again.
+    Again(Parcel),
+    /// A peer is asked for packets, from a number on.
+    Ask {
+        from: usize,
+        first: u64,
+    },
 }
 
 /// Work in progress.
@@ -72,6 +89,8 @@ pub(super) struct Nic {
     pub(super) loading: u16,
     /// Table entries have not come yet.
     pub(super) awaits_table: bool,
+    /// Since when they have been wanted.
+    pub(super) table_since_ps: Ps,
     /// The first packet that came lacks a translation, which the host is asked for.
     pub(super) lacks: bool,
     /// When its links or services want to be called.
@@ -163,7 +182,11 @@ impl Computers {
     pub(super) fn end_work(&mut self, node: usize) {
         let computer = &mut self.computers[node];
         if let Some(work) = computer.nic.work.take() {
-            computer.load.nic_ps += self.now_ps - work.began_ps;
+            let took_ps = self.now_ps - work.began_ps;
+            computer.load.nic_ps += took_ps;
+            if [TRANSLATES, FINDS_TABLE].contains(&work.label) {
+                computer.load.lookups_ps += took_ps;
+            }
             let span = (work.began_ps, self.now_ps);
             self.timeline.note(node, Lane::Nic, work.label, span);
         }

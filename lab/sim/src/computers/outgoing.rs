@@ -40,8 +40,10 @@ impl Outgoing {
         let parcel = Parcel {
             from,
             to,
+            number: 0,
             form,
             bytes,
+            sequence: None,
         };
         Ok((parcel, process))
     }

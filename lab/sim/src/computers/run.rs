@@ -7,6 +7,7 @@ use mapwire_wire::{NodeId, ProcessId, SignalOp};
 use super::engine::{Then, Transfer, takes};
 use super::host::Handler;
 use super::jobs::report;
+use super::links::LinkEvent;
 use super::nic::Step;
 use super::program::Wait;
 use super::{Computers, ComputersError};
@@ -40,6 +41,10 @@ pub(super) enum Event {
     Program(usize),
     /// A service's time has come.
     Timer(usize),
+    /// What the DMA engine moved is there.
+    Late { node: usize, number: u32 },
+    /// Something about packets that are dropped.
+    Link(LinkEvent),
 }
 
 impl Computers {
@@ -88,6 +93,8 @@ impl Computers {
             Event::Handler(node) => self.run_handler(node),
             Event::Handled(node) => self.end_handler(node),
             Event::Program(program) => self.run_program(program),
+            Event::Late { node, number } => self.end_late(node, number),
+            Event::Link(event) => self.link_event(event),
             Event::Timer(node) => {
                 let computer = &mut self.computers[node];
                 if computer.nic.timer_ps == Some(self.now_ps) {
@@ -129,6 +136,7 @@ impl Computers {
                 Step::Table(bytes) => {
                     let computer = &mut self.computers[node];
                     computer.nic.awaits_table = true;
+                    computer.nic.table_since_ps = self.now_ps;
                     computer.engine.waiting.push_front(Transfer {
                         bytes,
                         label: "table from host",
@@ -143,6 +151,9 @@ impl Computers {
                             return;
                         }
                         self.put_back(node, Step::Program);
+                    } else {
+                        let since_ps = computer.nic.table_since_ps;
+                        computer.load.lookups_ps += self.now_ps - since_ps;
                     }
                 }
                 Step::Program => {
@@ -158,6 +169,12 @@ impl Computers {
                     self.append(node, steps);
                 }
                 Step::Transmit(parcel) => self.transmit(node, parcel),
+                Step::Resend { to, first, most } => {
+                    let steps = self.resend(node, to, first, most);
+                    self.append(node, steps);
+                }
+                Step::Again(parcel) => self.transmit_again(node, parcel),
+                Step::Ask { from, first } => self.asked(node, from, first),
                 Step::Take(slot) => {
                     let steps = self.take_packet(node, slot);
                     self.append(node, steps);
@@ -202,7 +219,33 @@ impl Computers {
         let span = (since_ps, self.now_ps);
         self.timeline
             .note(node, Lane::HostDma, transfer.label, span);
-        match transfer.then {
+        match transfer.then.late_ps(&self.profile) {
+            0 => self.deliver(node, transfer.then),
+            late_ps => {
+                let engine = &mut self.computers[node].engine;
+                engine.numbers = engine.numbers.wrapping_add(1);
+                let number = engine.numbers;
+                engine.late.push_back((number, transfer.then));
+                let at_ps = self.now_ps + late_ps;
+                self.agenda.enter(at_ps, Event::Late { node, number });
+            }
+        }
+        self.go_on(node);
+    }
+
+    /// What was transferred has got to where it goes.
+    fn end_late(&mut self, node: usize, number: u32) {
+        let late = &mut self.computers[node].engine.late;
+        let at = late.iter().position(|(of, _)| *of == number);
+        if let Some((_, then)) = at.and_then(|at| late.remove(at)) {
+            self.deliver(node, then);
+            self.go_on(node);
+        }
+    }
+
+    /// What follows a transfer.
+    fn deliver(&mut self, node: usize, then: Then) {
+        match then {
             loaded @ Then::Loaded(..) => self.computers[node].nic.ended.push_back(loaded),
             Then::Stored {
                 parcel,
@@ -216,6 +259,10 @@ impl Computers {
             }
             Then::Table => self.computers[node].nic.awaits_table = false,
         }
+    }
+
+    /// The NIC's processor goes on, if it waited for the engine.
+    fn go_on(&mut self, node: usize) {
         let nic = &self.computers[node].nic;
         match nic.job {
             // It waits for table entries.

@@ -15,6 +15,7 @@ use mapwire_wire::{
 
 use super::engine::Engine;
 use super::host::Host;
+use super::links::Links;
 use super::network::{Form, Parcel, Port};
 use super::nic::Nic;
 use super::outgoing::next_outgoing;
@@ -40,6 +41,8 @@ impl Computers {
             ("processors", u64::from(shape.processors), 1, 16),
             ("send buffers", u64::from(shape.send_buffers), 2, 64),
             ("receive buffers", u64::from(shape.receive_buffers), 2, 64),
+            ("loads at a time", u64::from(shape.loads), 1, 64),
+            ("packets of a window", u64::from(shape.window), 1, 1024),
             ("completion words", u64::from(shape.words), 1, 4096),
             (
                 "bytes of a packet",
@@ -61,6 +64,7 @@ impl Computers {
         let computers = (0..shape.nodes).map(|node| computer(&shape, node));
         Ok(Self {
             computers: computers.collect::<Result<_, _>>()?,
+            resends: Links::new(&shape),
             profile,
             shape,
             now_ps: 0,

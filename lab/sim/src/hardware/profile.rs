@@ -153,6 +153,8 @@ pub enum Cost {
     NicTranslateReceive,
     /// NIC processor: what a miss that reads a table in host memory takes besides the DMA.
     NicMiss,
+    /// NIC processor: what such a miss takes besides for each entry behind the first.
+    NicMissEntry,
     /// NIC processor: percent of its speed that it loses while one DMA is active.
     NicSlowedByDma,
     /// NIC processor: percent of its speed that it loses while both a wire and the host are transferred.
@@ -173,6 +175,24 @@ pub enum Cost {
     HostDma4K,
     /// The same of 64 KB.
     HostDma64K,
+
+    // Where misses of translations are served by a thread of the host, and drop what missed.
+    /// The least time from a miss to the thread that serves it.
+    MissDelayLeast,
+    /// The most time.
+    MissDelayMost,
+    /// The least time that this thread takes.
+    MissProcessingLeast,
+    /// The most time.
+    MissProcessingMost,
+    /// How long a sender waits for an ack before it sends again.
+    LinkTimeout,
+    /// Bytes that a link has under way without an ack at most.
+    LinkWindow,
+
+    // Where a bus has many transfers under way: see `DmaLatency` for reads.
+    /// From the end of a write of host memory to where its processors see it.
+    DmaStoreLatency,
 }
 
 /// What the value of a constant counts.
@@ -229,7 +249,7 @@ impl Cost {
     #[must_use]
     pub const fn unit(self) -> Unit {
         match self {
-            Self::PulseBytes | Self::HeaderBytes => Unit::Bytes,
+            Self::PulseBytes | Self::HeaderBytes | Self::LinkWindow => Unit::Bytes,
             Self::CommandWords => Unit::Words,
             Self::NicSlowedByDma | Self::NicSlowedByTwo => Unit::Percent,
             _ => Unit::Time,
@@ -278,6 +298,14 @@ impl Profile {
             nic_table_bytes,
             constants: constants.to_vec(),
         }
+    }
+
+    /// The same machine with more constants, under another name.
+    #[must_use]
+    pub fn and(mut self, name: &'static str, constants: &[Constant]) -> Self {
+        self.name = name;
+        self.constants.extend_from_slice(constants);
+        self
     }
 
     /// All constants.

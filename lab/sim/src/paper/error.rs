@@ -24,6 +24,9 @@ pub enum PaperError {
     /// A trace of the chapter cannot be replayed.
     #[error(transparent)]
     Captured(#[from] CapturedError),
+    /// A translation cache that cannot be built.
+    #[error(transparent)]
+    Cache(#[from] mapwire_translation::CacheError),
     /// A row size for a machine without a page directory.
     #[error(
         "invalid row size for `{paper}`: its machine has no page directory; leave the row size out, or run `gms-np`"

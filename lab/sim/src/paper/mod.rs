@@ -3,10 +3,14 @@
 //!
 //! [`PAPERS`] lists what can be run. A [`Report`] says of each figure whether it went into the machine or came out of it.
 
+pub mod dynamic_handle;
 mod error;
 pub mod gms_np;
 pub mod millipage;
+mod numbers;
 mod report;
+pub mod today;
+pub mod utlb;
 pub mod vmmc;
 
 use mapwire_gms::RowSize;
@@ -54,4 +58,11 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[gms_np::PAPER, vmmc::PAPER, millipage::PAPER];
+pub const PAPERS: &[Paper] = &[
+    gms_np::PAPER,
+    vmmc::PAPER,
+    utlb::PAPER,
+    dynamic_handle::PAPER,
+    millipage::PAPER,
+    today::PAPER,
+];

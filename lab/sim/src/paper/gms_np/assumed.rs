@@ -1,7 +1,8 @@
 //! How much the constants matter that nobody states.
 
-use super::tables::{Tables, us};
+use super::tables::Tables;
 use crate::hardware::{Cost, HostState, MachineError, Origin, Placement, Profile};
+use crate::paper::numbers::us;
 use crate::paper::{Cell, Table};
 
 /// Figures that are predicted.

@@ -7,8 +7,9 @@ use super::bench::{Bench, Busy, Lookup};
 use super::constants::smart_nic;
 use super::crowd::{Crowd, Crowded};
 use super::figures::{PLACES, ROW_SIZES, from_place};
-use super::tables::{Tables, letter, us};
+use super::tables::{Tables, letter};
 use crate::hardware::{Cost, HostState, MachineError, Placement, Profile, Ps, US};
+use crate::paper::numbers::us;
 use crate::paper::{Cell, Table};
 
 use Placement::{Host, NicHostMemory, NicMemory};

@@ -3,8 +3,9 @@
 use mapwire_gms::{CheckPoints, RowSize};
 
 use super::bench::Lookup;
-use super::tables::{Tables, tenths, us, whole};
+use super::tables::Tables;
 use crate::hardware::{Cost, HostState, Lane, MachineError, Placement, Ps};
+use crate::paper::numbers::{tenths, us, whole};
 use crate::paper::{Cell, Figure, Group, Line, Plot, Role, Table};
 
 use Role::{Input, Predicted};

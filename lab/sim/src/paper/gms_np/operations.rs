@@ -3,8 +3,9 @@
 use mapwire_wire::NodeId;
 
 use super::bench::C;
-use super::tables::{Tables, us};
+use super::tables::Tables;
 use crate::hardware::{Call, HostState, MachineError, Placement};
+use crate::paper::numbers::us;
 use crate::paper::{Cell, Table};
 
 impl Tables {

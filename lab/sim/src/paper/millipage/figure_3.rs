@@ -80,6 +80,6 @@ fn processor() -> Result<Table, HostsError> {
             vec![Cell::new(taken[0]), Cell::new(taken[1]), ratio],
         );
     }
-    table.note("§3.4: by polling the thread that handles messages uses about 40 % more. How many empty looks of the timer there are for a read depends on how often it is asked: back to back each look finds a request, and only the looks themselves (10 us, assumed) are more. At 28 us a look it is 40 %.");
+    table.note("§3.4: by polling the thread that handles messages uses about 40 % more. How many empty looks of the timer there are for a read depends on how often it is asked: a look takes 10 us, which is assumed.");
     Ok(table)
 }

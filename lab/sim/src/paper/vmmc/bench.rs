@@ -1,13 +1,20 @@
-//! Runs of the machine: two computers whose programs send to each other.
+//! Runs of a machine: two computers whose programs send to each other (VMMC §5.3, §5.4).
 
-use mapwire_wire::{Endpoint, NodeId, ProcessId};
+use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
 
-use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Moment, Send, Shape};
-use crate::hardware::{Profile, Ps};
+use crate::computers::{
+    Computers, ComputersError, Do, FIRST_ADDRESS, Mark, Moment, Program, Send, Shape,
+};
+use crate::hardware::{Profile, Ps, Span, US};
 
-/// Where each process has what it sends, and what it receives.
+/// Where each process has what it sends, what it receives, and what it copies that to: apart also in a cache of 8 K pages.
 const SOURCE: u64 = FIRST_ADDRESS;
-const TARGET: u64 = FIRST_ADDRESS + (32 << 20);
+const TARGET: u64 = FIRST_ADDRESS + (40 << 20);
+const COPY: u64 = FIRST_ADDRESS + (80 << 20);
+/// Rounds of a run; the first finds no translation and is not counted.
+const ROUNDS: u64 = 4;
+/// Rounds of a run whose sources change; the first two are not counted.
+const ROUNDS_OF_SOURCES: u64 = 6;
 
 pub(in crate::paper) const fn at(node: u16) -> Endpoint {
     Endpoint {
@@ -23,106 +30,295 @@ pub(in crate::paper) struct Bench {
     pub(in crate::paper) shape: Shape,
 }
 
-/// Two computers that have imported each other's memory.
-pub(in crate::paper) struct Pair {
-    pub(in crate::paper) computers: Computers,
-    imports: [mapwire_wire::ImportId; 2],
-    length: u64,
+/// What a program sends from, round after round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::paper) enum Sources {
+    /// The same memory.
+    Same,
+    /// Two pieces of memory, in turn.
+    InTurn,
+    /// Memory that was not used before.
+    Fresh,
+}
+
+impl Sources {
+    /// Where a message of a round lies.
+    const fn address(self, bytes: u64, round: u64) -> u64 {
+        // One interrupt fills no more than 32 pages.
+        let step = bytes.next_multiple_of(32 << 12);
+        match self {
+            Self::Same => SOURCE,
+            Self::InTurn => SOURCE + round % 2 * step,
+            Self::Fresh => SOURCE + round * step,
+        }
+    }
+}
+
+/// How a remote procedure call goes (VMMC §5.4).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rpc {
+    /// Bytes of a call, and of its answer.
+    pub(super) call_bytes: u64,
+    pub(super) answer_bytes: u64,
+    /// What the library takes on both sides together.
+    pub(super) software_ps: Ps,
+    /// Messages of a word that follow each message: how far the sender has written, and how far the receiver has read.
+    pub(super) controls: u8,
 }
 
 impl Bench {
-    pub(in crate::paper) fn pair(&self, length: u64) -> Result<Pair, ComputersError> {
+    /// Two computers that have imported each other's memory.
+    fn pair(&self, bytes: u64) -> Result<(Computers, [ImportId; 2]), ComputersError> {
         let mut computers = Computers::new(self.profile.clone(), self.shape.clone())?;
-        let bytes = length.next_multiple_of(8) + 8;
         for node in 0..2 {
-            computers.export(at(node), "target", TARGET, bytes)?;
+            computers.export(at(node), "target", TARGET, bytes.next_multiple_of(8) + 64)?;
         }
         let imports = [
             computers.import(at(0), at(1), "target")?,
             computers.import(at(1), at(0), "target")?,
         ];
-        Ok(Pair {
-            computers,
-            imports,
-            length,
-        })
+        Ok((computers, imports))
     }
 
-    /// Ping-pong (VMMC §5.3): how long a message takes one way, once translations are there.
-    pub(in crate::paper) fn one_way(&self, length: u64) -> Result<Ps, ComputersError> {
-        let mut pair = self.pair(length)?;
-        let rounds = 4;
-        for node in 0..2 {
-            let program = pair.ping_pong(node, rounds);
-            pair.computers.start(at(node), program);
+    /// Ping-pong: how long a message takes one way, once translations are there.
+    pub(in crate::paper) fn one_way(&self, bytes: u64) -> Result<Ps, ComputersError> {
+        let (mut computers, imports) = self.pair(bytes)?;
+        computers.start(at(0), exchange(imports[0], bytes, true));
+        computers.start(at(1), exchange(imports[1], bytes, false));
+        computers.run()?;
+        Ok(per_round(computers.marks()) / 2)
+    }
+
+    /// The same of messages that come from changing memory, once the first two rounds are over. The rounds are few, so that sources
+    /// and targets lie apart.
+    pub(in crate::paper) fn one_way_from(
+        &self,
+        bytes: u64,
+        sources: Sources,
+    ) -> Result<Ps, ComputersError> {
+        let (mut computers, imports) = self.pair(bytes)?;
+        let rounds = ROUNDS_OF_SOURCES;
+        for (node, import) in (0..).zip(imports) {
+            let program = exchange_from(import, bytes, node == 0, (sources, rounds));
+            computers.start(at(node), program);
         }
-        pair.computers.run()?;
-        let marks = pair.computers.marks();
-        let of_round = |round| {
-            marks
-                .iter()
-                .find(|mark| mark.of == at(0) && mark.number == round)
-        };
-        let (from, to) = (of_round(1), of_round(rounds));
-        let took = from.zip(to).map(|(from, to)| to.at_ps - from.at_ps);
-        Ok(took.unwrap_or(0) / (2 * (rounds - 1)))
+        computers.run()?;
+        let marks = computers.marks();
+        Ok((mark(marks, rounds) - mark(marks, 2)) / (2 * (rounds - 2)))
+    }
+
+    /// What both computers do while a message goes one way.
+    pub(super) fn one_way_spans(&self, bytes: u64) -> Result<Vec<Span>, ComputersError> {
+        let (mut computers, imports) = self.pair(bytes)?;
+        computers.start(at(0), exchange(imports[0], bytes, true));
+        computers.start(at(1), exchange(imports[1], bytes, false));
+        computers.begin_timeline();
+        computers.run()?;
+        let from_ps = mark(computers.marks(), ROUNDS - 1);
+        let to_ps = from_ps + per_round(computers.marks()) / 2;
+        let spans = computers.take_timeline().into_iter();
+        let spans = spans.filter(|span| span.to_ps > from_ps && span.from_ps < to_ps);
+        let shifted = spans.map(|span| Span {
+            from_ps: span.from_ps.saturating_sub(from_ps),
+            to_ps: span.to_ps - from_ps,
+            ..span
+        });
+        Ok(shifted.collect())
+    }
+
+    /// Both send at the same time, and go on when the other's message is there: how long that takes.
+    pub(super) fn both_ways(&self, bytes: u64) -> Result<Ps, ComputersError> {
+        let (mut computers, imports) = self.pair(bytes)?;
+        for node in 0..2 {
+            computers.start(at(node), exchange(imports[usize::from(node)], bytes, true));
+        }
+        computers.run()?;
+        Ok(per_round(computers.marks()))
+    }
+
+    /// One-way traffic: how long a send takes its program.
+    pub(super) fn overhead(&self, bytes: u64, is_synchronous: bool) -> Result<Ps, ComputersError> {
+        let (mut computers, imports) = self.pair(bytes)?;
+        let import = imports[0];
+        let (mut round, mut phase) = (0, 0);
+        computers.start(at(0), move |moment: &mut Moment<'_>| {
+            loop {
+                phase += 1;
+                match phase {
+                    1 => {
+                        moment.mark(2 * round);
+                        return Do::Send(Send::new(import, 0, SOURCE, bytes));
+                    }
+                    2 if is_synchronous => {
+                        if let Some(word) = moment.posted() {
+                            return Do::Await(word);
+                        }
+                    }
+                    2 => {}
+                    3 => {
+                        moment.mark(2 * round + 1);
+                        round += 1;
+                        if round == 2 {
+                            return Do::End;
+                        }
+                        // Until all is quiet.
+                        return Do::Compute(10_000 * US, "computes");
+                    }
+                    _ => phase = 0,
+                }
+            }
+        });
+        computers.run()?;
+        let marks = computers.marks();
+        Ok(mark(marks, 3) - mark(marks, 2))
+    }
+
+    /// How long a remote procedure call takes.
+    pub(super) fn call(&self, rpc: Rpc) -> Result<Ps, ComputersError> {
+        let bytes = rpc.call_bytes.max(rpc.answer_bytes);
+        let (mut computers, imports) = self.pair(bytes)?;
+        computers.start(at(0), speaks(imports[0], bytes, rpc, true));
+        computers.start(at(1), speaks(imports[1], bytes, rpc, false));
+        computers.run()?;
+        Ok(per_round(computers.marks()))
     }
 }
 
-impl Pair {
-    /// The last eight bytes of a message: what its receiver watches, as data of a message come in order.
-    fn last(length: u64, round: u64) -> (u64, [u8; 8]) {
-        let at = length.max(8) - 8;
-        // Of a word only the first bytes travel.
-        let value = match length {
-            0..8 => round,
-            _ => round << 32,
-        };
-        (at, value.to_le_bytes())
-    }
+/// When the program of node 0 made a mark.
+fn mark(marks: &[Mark], number: u64) -> Ps {
+    let mut marks = marks.iter();
+    let found = marks.find(|mark| mark.of == at(0) && mark.number == number);
+    found.map_or(0, |mark| mark.at_ps)
+}
 
-    /// The program of one side: node 0 begins, and marks the begin of each round.
-    fn ping_pong(&self, node: u16, rounds: u64) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
-        let (import, length) = (self.imports[usize::from(node)], self.length);
-        let mut round = 0;
-        let mut phase = if node == 0 { 0 } else { 2 };
-        move |moment| loop {
-            phase += 1;
-            match phase {
-                // Sends, and waits until the source may be used again.
-                1 => {
-                    if node == 0 {
-                        moment.mark(round);
-                        round += 1;
-                    }
-                    if round > rounds {
+/// How long a round took, but the first.
+fn per_round(marks: &[Mark]) -> Ps {
+    (mark(marks, ROUNDS) - mark(marks, 1)) / (ROUNDS - 1)
+}
+
+/// The last eight bytes of a message, which its receiver watches, as data of a message come in order.
+fn last(bytes: u64, round: u64) -> (u64, u64) {
+    // Of a shorter message only the first bytes travel.
+    match bytes {
+        0..8 => (0, round),
+        _ => (bytes - 8, round << 32),
+    }
+}
+
+fn watch(bytes: u64, round: u64) -> Do {
+    let (at, least) = last(bytes, round);
+    let address = TARGET + at;
+    Do::Watch { address, least }
+}
+
+/// Sends, synchronously, and waits for the other's message, or the other way round. Node 0 marks the begin of each round.
+fn exchange(import: ImportId, bytes: u64, begins: bool) -> impl Program {
+    exchange_from(import, bytes, begins, (Sources::Same, ROUNDS))
+}
+
+/// The same of messages from such sources, in so many rounds.
+fn exchange_from(
+    import: ImportId,
+    bytes: u64,
+    begins: bool,
+    (sources, rounds): (Sources, u64),
+) -> impl Program {
+    let (mut round, mut phase) = (0, 0);
+    move |moment: &mut Moment<'_>| loop {
+        phase += 1;
+        match phase {
+            1 => {
+                moment.mark(round);
+                round += 1;
+                if round > rounds {
+                    return Do::End;
+                }
+                if !begins {
+                    return watch(bytes, round);
+                }
+            }
+            2 => {
+                let (at, value) = last(bytes, round);
+                let source = sources.address(bytes, round);
+                moment.write(source + at, &value.to_le_bytes());
+                return Do::Send(Send::new(import, 0, source, bytes));
+            }
+            3 => {
+                if let Some(word) = moment.posted() {
+                    return Do::Await(word);
+                }
+            }
+            4 if begins => return watch(bytes, round),
+            _ => phase = 0,
+        }
+    }
+}
+
+/// One side of remote procedure calls: each message is copied out when it has come. A word behind the message tells how far it is
+/// written, if such are sent, and another how far it has been read.
+fn speaks(import: ImportId, bytes: u64, rpc: Rpc, is_client: bool) -> impl Program {
+    let (out_bytes, in_bytes) = match is_client {
+        true => (rpc.call_bytes, rpc.answer_bytes),
+        false => (rpc.answer_bytes, rpc.call_bytes),
+    };
+    let written = bytes.next_multiple_of(8);
+    let (mut round, mut phase) = (0, if is_client { 0 } else { 4 });
+    move |moment: &mut Moment<'_>| loop {
+        phase += 1;
+        match phase {
+            // A quarter of the library's time lies before each message, and behind it.
+            1 => {
+                if is_client {
+                    moment.mark(round);
+                    round += 1;
+                    if round > ROUNDS {
                         return Do::End;
                     }
-                    let (offset, bytes) = Self::last(length, round);
-                    moment.write(SOURCE + offset, &bytes);
-                    return Do::Send(Send::new(import, 0, SOURCE, length));
                 }
-                2 => {
-                    if let Some(word) = moment.posted() {
-                        return Do::Await(word);
-                    }
-                }
-                // Waits for the other's.
-                3 => {
-                    if node == 1 {
-                        round += 1;
-                        if round > rounds {
-                            return Do::End;
-                        }
-                    }
-                    let (offset, bytes) = Self::last(length, round);
-                    return Do::Watch {
-                        address: TARGET + offset,
-                        least: u64::from_le_bytes(bytes),
-                    };
-                }
-                _ => phase = 0,
+                return Do::Compute(rpc.software_ps / 4, "library");
             }
+            2 => {
+                let (at, value) = last(out_bytes, round);
+                moment.write(SOURCE + at, &value.to_le_bytes());
+                return Do::Send(Send::new(import, 0, SOURCE, out_bytes));
+            }
+            3 => {
+                if rpc.controls > 0 {
+                    moment.write(SOURCE + written, &round.to_le_bytes());
+                    return Do::Send(Send::new(import, written, SOURCE + written, 8));
+                }
+            }
+            4 => {
+                if !is_client && round == ROUNDS {
+                    return Do::End;
+                }
+            }
+            5 => {
+                if !is_client {
+                    round += 1;
+                }
+                if rpc.controls == 0 {
+                    return watch(in_bytes, round);
+                }
+                return Do::Watch {
+                    address: TARGET + written,
+                    least: round,
+                };
+            }
+            6 => {
+                return Do::Copy {
+                    from: TARGET,
+                    to: COPY,
+                    bytes: in_bytes,
+                };
+            }
+            7 => {
+                if rpc.controls > 1 {
+                    return Do::Send(Send::new(import, written + 8, SOURCE + written, 8));
+                }
+            }
+            8 => return Do::Compute(rpc.software_ps / 4, "library"),
+            _ => phase = 0,
         }
     }
 }
@@ -130,11 +326,12 @@ impl Pair {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paper::vmmc::machine;
 
     #[test]
     fn a_word_takes_what_the_paper_says_one_way_within_a_tenth() {
         let bench = Bench {
-            profile: super::super::constants::machine(),
+            profile: machine(),
             shape: Shape::default(),
         };
         let took_ps = bench.one_way(4).unwrap();

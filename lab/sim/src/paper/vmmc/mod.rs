@@ -1,11 +1,27 @@
 //! VMMC: virtual memory-mapped communication on Myrinet.
+//!
+//! The figures' plots are not in the text that is at hand; what the text states of them is.
+//!
+//! | module | |
+//! |---|---|
+//! | `constants` | the machine, each constant with its source |
+//! | `bench` | two computers that send to each other |
+//! | `tables` | what §5 states, ours beside the published |
+//! | `rpc` | remote procedure calls (§5.4) |
+//! | `beyond` | what the paper did not ask: other thresholds, another command, why ours differ |
 
 pub(super) mod bench;
+mod beyond;
 mod constants;
+mod rpc;
+mod tables;
+#[cfg(test)]
+mod tests;
 
-use super::{Cell, Options, Paper, PaperError, Published, Report, Role, Table};
+use super::{Options, Paper, PaperError, Report};
 use crate::computers::Shape;
 use bench::Bench;
+use tables::Tables;
 
 pub use constants::machine;
 
@@ -16,33 +32,32 @@ pub const PAPER: Paper = Paper {
     run,
 };
 
+fn tables() -> Tables {
+    Tables(Bench {
+        profile: machine(),
+        shape: Shape::default(),
+    })
+}
+
 /// Runs all tables and figures.
 ///
 /// # Errors
 /// A row size; the firmware refuses what a run does.
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     options.without_rows(PAPER.name)?;
-    let bench = Bench {
-        profile: machine(),
-        shape: Shape::default(),
-    };
-    let mut table = Table::new(
-        "Figure 2",
-        "one-way latency",
-        "us",
-        &["bytes"],
-        &["latency"],
-    );
-    let published = Published {
-        milli: 9_800,
-        digit_milli: 100,
-    };
-    let milli = (bench.one_way(4)? / 1000) as i64;
-    let cell = Cell::beside(milli, published, Role::Predicted);
-    table.row(&["4"], vec![cell]);
+    let tables = tables();
+    let mut all = vec![tables.limits()?];
+    let mut figures = Vec::new();
+    for (figure, table) in tables.figures()? {
+        figures.push(figure);
+        all.push(table);
+    }
+    figures.push(tables.steps()?);
+    all.push(tables.rpc()?);
+    all.extend(tables.beyond()?);
     Ok(Report {
         profiles: vec![machine()],
-        tables: vec![table],
-        figures: Vec::new(),
+        tables: all,
+        figures,
     })
 }

@@ -1,8 +1,10 @@
 //! The computers: what overlaps, what is charged, and that data arrive.
 
 use mapwire_nic::link::LinkConfig;
-use mapwire_translation::{DesignConfig, DynamicHandleConfig, HierarchicalConfig};
+use mapwire_translation::DesignConfig;
 use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
+
+mod misses;
 
 use super::*;
 use crate::hardware::{Constant, Cost, Lane, Origin, US};
@@ -209,67 +211,6 @@ fn dma_slows_the_processor_and_two_kinds_stop_it() {
 }
 
 #[test]
-fn a_miss_interrupts_the_host_which_pins_what_one_interrupt_fills() {
-    let shape = Shape::default();
-    let computers = one_way(shape.clone(), 30 * PAGE);
-    let counters = computers.counters(at(0));
-    let load = computers.load(NodeId(0));
-    assert_eq!(
-        (load.interrupts, counters.pins, counters.lookups),
-        (1, 32 + 30, 31),
-        "the export has 30 pages"
-    );
-    // Interrupt and 32 pages.
-    assert_eq!(load.handlers_ps, (10 + 32) * US);
-    // The second time they are there.
-    let (mut computers, imports) = pair(shape, PAGE);
-    computers.start(at(0), sends(imports[0], 1000, 2));
-    computers.run().unwrap();
-    let at_ps = |number| {
-        let mut marks = computers.marks().iter();
-        marks.find(|mark| mark.number == number).unwrap().at_ps
-    };
-    let (first, second) = (at_ps(1) - at_ps(2), at_ps(0) - at_ps(1));
-    // What waited goes on from the main loop.
-    assert_eq!(first - second, (10 + 32 + 3) * US);
-}
-
-#[test]
-fn a_design_that_checks_first_pins_in_the_program_and_reads_its_table_by_dma() {
-    let shape = Shape {
-        design: DesignConfig::Hierarchical(HierarchicalConfig::default()),
-        ..Shape::default()
-    };
-    let mut computers = one_way(shape, 2000);
-    assert_eq!(computers.load(NodeId(0)).interrupts, 0);
-    let counters = computers.counters(at(0));
-    // The export was checked, too.
-    assert_eq!((counters.check_misses, counters.nic_misses), (2, 1));
-    let spans = computers.take_timeline();
-    assert_eq!(count(&spans, 0, "table from host"), 1);
-    let posts = spans.iter().find(|span| span.label == "posts").unwrap();
-    assert_eq!(
-        posts.to_ps - posts.from_ps,
-        8 * US,
-        "a call that pins, and the post"
-    );
-}
-
-#[test]
-fn a_packet_that_is_dropped_on_a_miss_comes_again() {
-    let shape = Shape {
-        design: DesignConfig::DynamicHandle(DynamicHandleConfig::default()),
-        links: Some(LinkConfig::new(1, 0)),
-        ..Shape::default()
-    };
-    let computers = one_way(shape, 3 * PAGE);
-    let (from, to) = (computers.node(NodeId(0)), computers.node(NodeId(1)));
-    assert!(to.nic().counters().dropped > 0);
-    assert!(from.nic().counters().packets_resent > 0);
-    assert!(computers.load(NodeId(1)).interrupts > 0);
-}
-
-#[test]
 fn a_wire_is_held_back_while_its_receiver_has_no_buffer() {
     let mut computers = Computers::new(
         profile(),
@@ -330,29 +271,6 @@ fn a_fetch_brings_data_and_completes() {
 }
 
 #[test]
-fn a_handler_takes_its_time_from_the_program_that_runs() {
-    let (mut computers, imports) = pair(Shape::default(), PAGE);
-    let import = imports[0];
-    let mut step = 0;
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        step += 1;
-        match step {
-            1 => Do::Send(Send::new(import, 0, SOURCE, 1000)),
-            2 => Do::Compute(1000 * US, "computes"),
-            _ => {
-                moment.mark(0);
-                Do::End
-            }
-        }
-    });
-    computers.run().unwrap();
-    let load = computers.load(NodeId(0));
-    let end_ps = computers.marks()[0].at_ps;
-    assert_eq!(end_ps, US + 1000 * US + load.handlers_ps);
-    assert!(load.handlers_ps > 0);
-}
-
-#[test]
 fn a_program_that_waits_in_vain_is_told_of() {
     let (mut computers, _) = pair(Shape::default(), PAGE);
     computers.start(at(1), |_: &mut Moment<'_>| Do::Watch {
@@ -387,6 +305,24 @@ fn a_send_that_the_firmware_refuses_ends_the_run() {
         ),
         "{error}"
     );
+}
+
+#[test]
+fn a_short_send_does_not_overtake_a_long_one() {
+    let (mut computers, imports) = pair(Shape::default(), 30 * PAGE);
+    let import = imports[0];
+    let mut left = 6;
+    computers.start(at(0), move |_: &mut Moment<'_>| {
+        left -= 1;
+        let bytes = if left % 2 == 0 { 8 } else { 9 * PAGE };
+        match left {
+            0 => Do::End,
+            _ => Do::Send(Send::new(import, 0, SOURCE, bytes)),
+        }
+    });
+    computers.run().unwrap();
+    let received = computers.node(NodeId(1)).nic().counters();
+    assert_eq!(received.rejected.total(), 0);
 }
 
 #[test]

@@ -1,0 +1,230 @@
+//! The chapters about the machines of papers: what `mapwire sim paper` prints, as part of the page.
+
+use std::fmt::Write;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use mapwire_sim::hardware::Profile;
+use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Paper, Plot, Report, Row, Summary, Table};
+
+use super::escaped;
+use super::plots::machine_lines;
+use crate::lab::LabError;
+use crate::progress::Progress;
+use crate::sim::paper::{drawing, text};
+
+/// Which chapters a page has.
+#[derive(Debug, Args)]
+pub(super) struct MachineOptions {
+    /// Papers whose machines have a chapter, with commas between them: all, none, or names that `mapwire sim paper` takes
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all", value_parser = PossibleValuesParser::new(names()))]
+    machines: Vec<String>,
+}
+
+fn names() -> Vec<&'static str> {
+    let papers = PAPERS.iter().map(|paper| paper.name);
+    ["all", "none"].into_iter().chain(papers).collect()
+}
+
+/// A machine's report.
+pub(super) struct Chapter {
+    paper: &'static Paper,
+    report: Report,
+}
+
+impl MachineOptions {
+    /// Runs the machines that were chosen.
+    ///
+    /// # Errors
+    /// A machine cannot be run.
+    pub(super) fn run(&self) -> Result<Vec<Chapter>, LabError> {
+        let wants = |name: &str| self.machines.iter().any(|it| it == name);
+        let chosen = PAPERS
+            .iter()
+            .filter(|paper| wants(paper.name) || wants("all"));
+        let chosen: Vec<&'static Paper> = chosen.collect();
+        let progress = Progress::records("machines", Some(chosen.len() as u64));
+        let mut chapters = Vec::new();
+        for (done, paper) in (0..).zip(chosen) {
+            progress.at(done);
+            let report = (paper.run)(&Options::default())?;
+            chapters.push(Chapter { paper, report });
+        }
+        Ok(chapters)
+    }
+}
+
+impl Chapter {
+    /// A link to it.
+    pub(super) fn link(&self) -> String {
+        let name = self.paper.name;
+        format!("<a href=\"#machine-{name}\">{name} <small>machine</small></a>\n")
+    }
+
+    /// The whole chapter.
+    pub(super) fn html(&self) -> String {
+        let Paper { name, title, .. } = self.paper;
+        let title = escaped(title);
+        let mut html = format!(
+            "<section>\n<h2 id=\"machine-{name}\">The machine of {title} <small>mapwire sim paper {name}</small></h2>\n<p>{}</p>\n",
+            escaped(text::ABOUT)
+        );
+        html.push_str(&self.summary());
+        for (at, figure) in self.report.figures.iter().enumerate() {
+            html.push_str(&figure_html(figure, &format!("machine-{name}-{at}")));
+        }
+        for table in &self.report.tables {
+            html.push_str(&table_html(table));
+        }
+        for profile in &self.report.profiles {
+            html.push_str(&profile_html(profile));
+        }
+        html.push_str("</section>\n");
+        html
+    }
+
+    /// How much of what is predicted is near to what is published.
+    fn summary(&self) -> String {
+        let Summary { predicted, within } = self.report.summary();
+        format!(
+            "<p>{within} of {predicted} predicted figures are within 10 % of the published ones.</p>\n"
+        )
+    }
+}
+
+fn figure_html(figure: &Figure, id: &str) -> String {
+    let mut html = format!(
+        "<h3>{}: {}</h3>\n",
+        escaped(figure.name),
+        escaped(&figure.caption)
+    );
+    let _ = match &figure.plot {
+        Plot::Lines(lines) => {
+            let plot = machine_lines(lines, figure.x, figure.y).to_inline_html(Some(id));
+            writeln!(html, "<div class=\"plot\">{plot}</div>")
+        }
+        Plot::Spans(_) => {
+            let drawn = drawing(std::slice::from_ref(figure));
+            writeln!(html, "<div class=\"drawing\">{drawn}</div>")
+        }
+    };
+    html
+}
+
+fn table_html(table: &Table) -> String {
+    let unit = match table.unit {
+        "" => String::new(),
+        unit => format!(" ({unit})"),
+    };
+    let mut html = format!(
+        "<h3>{}</h3>\n<p>{}{}</p>\n<div class=\"tables\"><table>\n<thead><tr>",
+        escaped(table.name),
+        escaped(&table.caption),
+        escaped(&unit)
+    );
+    let has_published = |row: &Row| row.cells.iter().any(|cell| cell.published.is_some());
+    let is_compared = table.rows.iter().any(has_published);
+    for key in &table.keys {
+        heading(&mut html, "key", key);
+    }
+    for column in &table.columns {
+        heading(&mut html, "ours", column);
+        if is_compared {
+            heading(&mut html, "paper", "paper");
+            heading(&mut html, "paper", "difference");
+            heading(&mut html, "paper", "role");
+        }
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        html.push_str("<tr>");
+        for key in &row.keys {
+            cell_html(&mut html, "key", key);
+        }
+        for cell in &row.cells {
+            cell_html(&mut html, "ours", &text::ours(cell));
+            if is_compared {
+                beside(&mut html, cell);
+            }
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody>\n</table></div>\n<ul>\n");
+    for note in &table.notes {
+        let _ = writeln!(html, "<li>{}</li>", escaped(note));
+    }
+    html.push_str("</ul>\n");
+    html
+}
+
+/// What the paper has, how far ours is from it, and what part it has.
+fn beside(html: &mut String, cell: &Cell) {
+    let published = cell.published.map(|it| text::thousandths(it.milli));
+    let role = published.as_ref().map_or("", |_| cell.role.word());
+    cell_html(html, "paper", &published.unwrap_or_default());
+    cell_html(html, "paper", &text::difference(cell));
+    cell_html(html, "paper", role);
+}
+
+fn profile_html(profile: &Profile) -> String {
+    let mut html = format!(
+        "<details><summary>Constants of {}</summary>\n<div class=\"tables\"><table>\n<thead><tr>",
+        escaped(profile.name)
+    );
+    for name in ["constant", "value", "origin", "source"] {
+        heading(&mut html, "key", name);
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for row in profile.constants() {
+        let name = format!("{:?}", row.cost);
+        html.push_str("<tr>");
+        for word in [&name, &text::value(row), row.origin.word(), row.source] {
+            cell_html(&mut html, "key", word);
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody>\n</table></div></details>\n");
+    html
+}
+
+fn heading(html: &mut String, class: &str, word: &str) {
+    let _ = write!(html, "<th class=\"{class}\">{}</th>", escaped(word));
+}
+
+fn cell_html(html: &mut String, class: &str, word: &str) {
+    let _ = write!(html, "<td class=\"{class}\">{}</td>", escaped(word));
+}
+
+#[cfg(test)]
+mod tests {
+    use mapwire_sim::paper::{Published, Role};
+
+    use super::*;
+
+    #[test]
+    fn a_compared_table_has_the_papers_figures_behind_each_of_ours() {
+        let published = Published {
+            milli: 10_000,
+            digit_milli: 1000,
+        };
+        let mut table = Table::new("Table 9", "what there is", "us", &["state"], &["GMS", "HM"]);
+        let cells = vec![
+            Cell::beside(12_000, published, Role::Predicted),
+            Cell::new(5_000),
+        ];
+        table.row(&["I<"], cells);
+        table.note("more & more");
+        let html = table_html(&table);
+        for wanted in [
+            "<p>what there is (us)</p>",
+            "<td class=\"key\">I&lt;</td><td class=\"ours\">12</td><td class=\"paper\">10</td><td class=\"paper\">*+20.0 %</td><td class=\"paper\">predicted</td>",
+            "<td class=\"ours\">5</td><td class=\"paper\"></td><td class=\"paper\"></td><td class=\"paper\"></td></tr>",
+            "<li>more &amp; more</li>",
+        ] {
+            assert!(html.contains(wanted), "{wanted} in {html}");
+        }
+        let mut alone = Table::new("Nodes", "more", "", &["n"], &["mean"]);
+        alone.row(&["2"], vec![Cell::new(1_500)]);
+        assert!(!table_html(&alone).contains("class=\"paper\""));
+    }
+}

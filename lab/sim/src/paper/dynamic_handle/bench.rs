@@ -1,0 +1,384 @@
+//! Runs of the machine: two nodes, of which the second misses as often as is wanted (§V.B).
+
+use std::collections::VecDeque;
+
+use mapwire_nic::link::LinkConfig;
+use mapwire_translation::{CacheConfig, DesignConfig, DynamicHandleConfig};
+use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
+
+use crate::computers::{
+    Computers, ComputersError, Do, FIRST_ADDRESS, MissTimes, Missed, Moment, OnMiss, Send, Shape,
+};
+use crate::hardware::{Cost, Profile, Ps};
+
+/// Bytes of the longest message, and from one place of a message to the next.
+pub(in crate::paper) const MOST_BYTES: u64 = 64 << 10;
+/// Where each process has what it sends.
+const SOURCE: u64 = FIRST_ADDRESS;
+/// What it receives.
+const TARGET: u64 = 0x4000_0000;
+/// Messages before those that are timed, which find everything cold.
+const WARM: u64 = 2;
+
+/// The machine, and what its links do about misses.
+#[derive(Clone, Debug)]
+pub(in crate::paper) struct Bench {
+    pub(in crate::paper) profile: Profile,
+    pub(in crate::paper) link: Link,
+    pub(in crate::paper) design: DesignConfig,
+    /// Packets whose data NICs read at a time, and may have on their way out.
+    pub(in crate::paper) loads: u16,
+    /// Seed of the times that the host takes for misses; `None` if the profile says them.
+    pub(in crate::paper) drawn_by: Option<u64>,
+}
+
+/// What sends packets again that were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::paper) enum Link {
+    /// A link of another kind than the firmware's.
+    Other(OnMiss),
+    /// The firmware's own, with acks, timers and a window of its own.
+    Firmware,
+}
+
+/// What a run gives.
+#[derive(Clone, Debug)]
+pub(in crate::paper) struct Timed {
+    /// From the first timed message to the end of the last.
+    pub(in crate::paper) took_ps: Ps,
+    pub(in crate::paper) missed: Vec<Missed>,
+}
+
+/// Dynamic handles with lines of one entry, so that as many lookups miss as are wanted, whatever the size of messages.
+pub(super) fn dynamic_handles() -> DesignConfig {
+    let cache = CacheConfig::default()
+        .with_entries(16 << 10)
+        .with_ways(4)
+        .with_line_entries(1)
+        .with_offset_per_process(false);
+    DesignConfig::DynamicHandle(DynamicHandleConfig::default().with_cache(cache))
+}
+
+const fn at(node: u16) -> Endpoint {
+    Endpoint {
+        node: NodeId(node),
+        process: ProcessId(0),
+    }
+}
+
+/// Messages, of which some go where nothing was before, so that all of their pages miss.
+#[derive(Clone, Copy, Debug)]
+struct Messages {
+    bytes: u64,
+    count: u64,
+    miss_percent: u64,
+}
+
+impl Messages {
+    /// How many of the first `messages` miss.
+    const fn misses(self, messages: u64) -> u64 {
+        messages * self.miss_percent / 100
+    }
+
+    /// Where the message goes: to the first place, or to one of its own.
+    const fn offset(self, message: u64) -> u64 {
+        let Some(timed) = message.checked_sub(WARM) else {
+            return 0;
+        };
+        let before = self.misses(timed);
+        match self.misses(timed + 1) > before {
+            true => (before + 1) * MOST_BYTES,
+            false => 0,
+        }
+    }
+
+    /// All of them.
+    const fn all(self) -> u64 {
+        WARM + self.count
+    }
+
+    /// Where the last eight bytes of a message are, behind its first.
+    const fn last(self) -> u64 {
+        self.bytes - 8
+    }
+}
+
+impl Bench {
+    fn shape(&self) -> Shape {
+        let of = |cost| self.profile.of(cost);
+        let times = |seed| MissTimes {
+            delay_ps: (of(Cost::MissDelayLeast), of(Cost::MissDelayMost)),
+            processing_ps: (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost)),
+            seed,
+        };
+        Shape {
+            processors: 2,
+            design: self.design,
+            loads: self.loads,
+            send_buffers: (2 * self.loads).max(2),
+            links: match self.link {
+                // The number of the node and the size of datagrams are set by the computers.
+                Link::Firmware => Some(LinkConfig::new(1, 0)),
+                Link::Other(_) => None,
+            },
+            on_miss: match self.link {
+                Link::Firmware => OnMiss::Waits,
+                Link::Other(on_miss) => on_miss,
+            },
+            window: (of(Cost::LinkWindow) / 4096).max(1) as u16,
+            miss_times: self.drawn_by.map(times),
+            ..Shape::default()
+        }
+    }
+
+    /// Two nodes that have imported each other's memory, of which the messages need so much.
+    fn pair(&self, messages: Messages) -> Result<(Computers, [ImportId; 2]), ComputersError> {
+        let mut computers = Computers::new(self.profile.clone(), self.shape())?;
+        let places = 2 + messages.misses(messages.count);
+        for node in 0..2 {
+            computers.export(at(node), "target", TARGET, places * MOST_BYTES)?;
+        }
+        let imports = [
+            computers.import(at(0), at(1), "target")?,
+            computers.import(at(1), at(0), "target")?,
+        ];
+        Ok((computers, imports))
+    }
+
+    /// Ping-pong: of the requests so many percent miss at the second node; answers never miss.
+    ///
+    /// # Errors
+    /// The firmware refuses something, or the cache cannot be built.
+    pub(in crate::paper) fn ping_pong(
+        &self,
+        bytes: u64,
+        count: u64,
+        miss_percent: u64,
+    ) -> Result<Timed, ComputersError> {
+        let messages = Messages {
+            bytes,
+            count,
+            miss_percent,
+        };
+        let (mut computers, imports) = self.pair(messages)?;
+        for node in 0..2 {
+            let program = ping_pong(node, imports[usize::from(node)], messages);
+            computers.start(at(node), program);
+        }
+        computers.run()?;
+        Ok(timed(&computers))
+    }
+
+    /// Messages one way, one behind the other.
+    ///
+    /// # Errors
+    /// As [`ping_pong`](Self::ping_pong).
+    pub(in crate::paper) fn stream(
+        &self,
+        bytes: u64,
+        count: u64,
+        miss_percent: u64,
+    ) -> Result<Timed, ComputersError> {
+        let messages = Messages {
+            bytes,
+            count,
+            miss_percent,
+        };
+        let (mut computers, imports) = self.pair(messages)?;
+        computers.start(at(0), stream_out(imports[0], messages));
+        computers.start(at(1), stream_in(imports[1], messages));
+        computers.run()?;
+        Ok(timed(&computers))
+    }
+}
+
+/// The time between the marks 0 and 1.
+fn timed(computers: &Computers) -> Timed {
+    let marks = computers.marks();
+    let of = |number| marks.iter().find(|mark| mark.number == number);
+    let took = of(0).zip(of(1)).map(|(from, to)| to.at_ps - from.at_ps);
+    let missed = computers.missed().iter();
+    let since = of(0).map_or(0, |mark| mark.at_ps);
+    Timed {
+        took_ps: took.unwrap_or(0),
+        missed: missed.filter(|it| it.at_ps >= since).copied().collect(),
+    }
+}
+
+/// A message with its number at its end, from one of two sources.
+fn send(
+    moment: &mut Moment<'_>,
+    import: ImportId,
+    messages: Messages,
+    offset: u64,
+    number: u64,
+) -> Do {
+    // The message before may still be read.
+    let source = SOURCE + number % 2 * MOST_BYTES;
+    moment.write(source + messages.last(), &number.to_le_bytes());
+    Do::Send(Send::new(import, offset, source, messages.bytes))
+}
+
+/// Until the end of a message is there.
+fn watch(messages: Messages, offset: u64, number: u64) -> Do {
+    Do::Watch {
+        address: TARGET + offset + messages.last(),
+        least: number,
+    }
+}
+
+/// One side of a ping-pong: the first sends to where messages go, and answers come to the first place.
+fn ping_pong(
+    node: u16,
+    import: ImportId,
+    messages: Messages,
+) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
+    let (mut message, mut phase) = (0, if node == 0 { 0 } else { 2 });
+    move |moment| {
+        loop {
+            if message == messages.all() {
+                if node == 0 {
+                    moment.mark(1);
+                }
+                return Do::End;
+            }
+            let offset = messages.offset(message);
+            let (to, from) = match node {
+                0 => (offset, 0),
+                _ => (0, offset),
+            };
+            let number = message + 1;
+            phase += 1;
+            match phase {
+                1 => {
+                    if node == 0 && message == WARM {
+                        moment.mark(0);
+                    }
+                    return send(moment, import, messages, to, number);
+                }
+                2 => {
+                    message += u64::from(node == 1);
+                    if let Some(word) = moment.posted() {
+                        return Do::Await(word);
+                    }
+                }
+                3 => return watch(messages, from, number),
+                _ => {
+                    message += u64::from(node == 0);
+                    phase = 0;
+                }
+            }
+        }
+    }
+}
+
+/// Sends all messages; a word is waited for when its successor is posted.
+fn stream_out(import: ImportId, messages: Messages) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
+    let mut message = 0;
+    let mut is_warm = false;
+    let mut pending = VecDeque::new();
+    move |moment| {
+        pending.extend(moment.posted());
+        if pending.len() > 1
+            && let Some(word) = pending.pop_front()
+        {
+            return Do::Await(word);
+        }
+        if message == WARM && !is_warm {
+            is_warm = true;
+            // The receiver says so.
+            return Do::Watch {
+                address: TARGET,
+                least: 1,
+            };
+        }
+        if message == messages.all() {
+            return Do::End;
+        }
+        if message == WARM {
+            moment.mark(0);
+        }
+        let (offset, number) = (messages.offset(message), message + 1);
+        message += 1;
+        send(moment, import, messages, offset, number)
+    }
+}
+
+/// Waits for the warm ones, says so, and waits for the last.
+fn stream_in(import: ImportId, messages: Messages) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
+    let mut phase = 0;
+    move |moment| {
+        phase += 1;
+        match phase {
+            1 => watch(messages, 0, WARM),
+            2 => {
+                moment.write(SOURCE, &1_u64.to_le_bytes());
+                Do::Send(Send::new(import, 0, SOURCE, 8))
+            }
+            3 => {
+                let last = messages.all() - 1;
+                watch(messages, messages.offset(last), last + 1)
+            }
+            _ => {
+                moment.mark(1);
+                Do::End
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::constants::testbed;
+    use super::*;
+
+    fn bench(on_miss: OnMiss) -> Bench {
+        Bench {
+            profile: testbed(),
+            link: Link::Other(on_miss),
+            design: dynamic_handles(),
+            loads: 1,
+            drawn_by: Some(1),
+        }
+    }
+
+    #[test]
+    fn as_many_messages_miss_as_are_wanted_whatever_the_link_does() {
+        let timeout = OnMiss::TimesOut(1_000_000_000);
+        for on_miss in [timeout, OnMiss::AsksForAll, OnMiss::AsksForOne] {
+            for percent in [0, 25, 100] {
+                let timed = bench(on_miss).ping_pong(4096, 20, percent).unwrap();
+                assert_eq!(timed.missed.len() as u64, percent / 5, "{on_miss:?}");
+                for missed in timed.missed {
+                    let (filled, taken) = (missed.filled_ps.unwrap(), missed.taken_ps.unwrap());
+                    assert!(missed.at_ps < filled && filled < taken, "{missed:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_firmwares_link_brings_everything_and_is_asked_for_each_miss() {
+        let bench = Bench {
+            link: Link::Firmware,
+            ..bench(OnMiss::Waits)
+        };
+        let without = bench.stream(MOST_BYTES, 10, 0).unwrap();
+        let with = bench.stream(MOST_BYTES, 10, 50).unwrap();
+        assert!(with.took_ps > without.took_ps + 80 * 50_000_000);
+        let pings = bench.ping_pong(4096, 20, 100).unwrap();
+        assert!(pings.took_ps > bench.ping_pong(4096, 20, 0).unwrap().took_ps);
+    }
+
+    #[test]
+    fn nothing_that_is_dropped_in_the_middle_of_a_stream_is_lost() {
+        let timeout = OnMiss::TimesOut(1_000_000_000);
+        for on_miss in [timeout, OnMiss::AsksForAll, OnMiss::AsksForOne] {
+            let timed = bench(on_miss).stream(MOST_BYTES, 10, 50).unwrap();
+            let without = bench(on_miss).stream(MOST_BYTES, 10, 0).unwrap();
+            assert!(timed.took_ps > without.took_ps);
+            assert_eq!(timed.missed.len(), 5 * 16, "{on_miss:?}");
+            assert_eq!(without.missed.len(), 0);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Times and rates in thousandths.
+
+use super::Published;
+use crate::hardware::Ps;
+
+/// Microseconds, in thousandths.
+pub(super) const fn us(ps: Ps) -> i64 {
+    ((ps + 500) / 1000) as i64
+}
+
+/// Bytes in a time as MB/s, in thousandths.
+pub(super) fn mb_s(bytes: u64, ps: Ps) -> i64 {
+    let per_s = u128::from(bytes) * 1_000_000_000 + u128::from(ps / 2);
+    (per_s / u128::from(ps.max(1))) as i64
+}
+
+/// A published figure of so many thousandths, printed to one decimal.
+pub(super) const fn tenths(milli: i64) -> Published {
+    Published {
+        milli,
+        digit_milli: 100,
+    }
+}
+
+/// A published figure of so many thousandths, printed as a whole number, or as a range of whole numbers with this middle.
+pub(super) const fn about(milli: i64) -> Published {
+    Published {
+        milli,
+        digit_milli: 1000,
+    }
+}
+
+/// A published whole number.
+pub(super) const fn whole(number: i64) -> Published {
+    about(1000 * number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_in_microseconds_are_megabytes_a_second() {
+        assert_eq!(mb_s(4096, 37_236_364), 110_000);
+        assert_eq!(us(9_800_499), 9_800);
+    }
+}

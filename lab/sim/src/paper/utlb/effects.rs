@@ -1,0 +1,61 @@
+//! How the cost of a lookup moves latency and bandwidth, on the machine on which VMMC was measured.
+
+use mapwire_translation::{CacheConfig, DesignConfig, InterruptConfig};
+
+use super::constants::on_vmmc;
+use crate::computers::{ComputersError, Shape};
+use crate::paper::numbers::{mb_s, us};
+use crate::paper::vmmc::bench::{Bench, Sources};
+use crate::paper::{Cell, Table};
+
+/// Bytes of the message by which bandwidth is measured.
+const LARGE: u64 = 1 << 20;
+
+fn bench(design: DesignConfig) -> Bench {
+    Bench {
+        profile: on_vmmc(),
+        shape: Shape {
+            design,
+            ..Shape::default()
+        },
+    }
+}
+
+fn utlb(entries: usize) -> DesignConfig {
+    DesignConfig::Hierarchical(CacheConfig::default().with_entries(entries).into())
+}
+
+/// Latency and bandwidth by what a lookup meets.
+///
+/// # Errors
+/// As a run.
+pub(super) fn tables() -> Result<Vec<Table>, ComputersError> {
+    let columns = ["256 B, us", "4 KB, us", "1 MB, MB/s"];
+    let caption = "one way on VMMC's machine, by what each lookup of a source meets";
+    let keys = ["design", "each page is"];
+    let mut table = Table::new("End to end", caption, "", &keys, &columns);
+    let intr = |fill_pages| {
+        let config = InterruptConfig::default().with_fill_pages(fill_pages);
+        DesignConfig::Interrupt(config)
+    };
+    let vmmc = DesignConfig::Interrupt(InterruptConfig::VMMC);
+    for (name, meets, design, sources) in [
+        ("UTLB", "in the NIC", utlb(8192), Sources::Same),
+        ("UTLB", "in its table on the host", utlb(1), Sources::InTurn),
+        ("UTLB", "not pinned", utlb(8192), Sources::Fresh),
+        ("Intr", "in the NIC", intr(1), Sources::Same),
+        ("Intr", "not in the NIC", intr(1), Sources::Fresh),
+        ("VMMC", "in the NIC", vmmc, Sources::Same),
+        ("VMMC", "not in the NIC", vmmc, Sources::Fresh),
+    ] {
+        let bench = bench(design);
+        let small = us(bench.one_way_from(256, sources)?);
+        let page = us(bench.one_way_from(4096, sources)?);
+        let large = mb_s(LARGE, bench.one_way_from(LARGE, sources)?);
+        let cells = [small, page, large].map(Cell::new);
+        table.row(&[name, meets], cells.to_vec());
+    }
+    table.note("UTLB with the host's table is a NIC whose cache has one entry: each page of a message misses, at the sender and, as exports have no table of their own, at the receiver. Intr interrupts once a page, VMMC once for 32 pages that follow one another (VMMC §4.5).");
+    table.note("The NIC's misses delay a small message by a few microseconds and cost bandwidth little, as the next page is looked up while one is loaded. What is not pinned costs a system call, by which the library pins all pages of a message; an interrupt costs less than that call, but comes for each page.");
+    Ok(vec![table])
+}
