@@ -79,6 +79,8 @@ pub enum Cost {
     HandleSync,
     /// Host: a call of the program, besides what follows from it.
     LocalCall,
+    /// Host: what a call that waits at a barrier takes more.
+    BarrierCall,
     /// Host: sends a message.
     SendMessage,
     /// Host: a byte that is sent.

@@ -58,15 +58,21 @@ const MILLIPAGE: &[Constant] = &[
     ),
     is(
         Cost::HandleSync,
-        5_400 * NS,
+        3_000 * NS,
         Derived,
-        "the same: a barrier takes 13.4 us more for each host, of which a message taken in and one sent are 8",
+        "the same: a barrier takes 13.4 us more for each host, of which a message taken in and one sent, with their bytes and a switch, are 10.4",
     ),
     is(
         Cost::LocalCall,
-        11 * US,
+        13_500 * NS,
         Derived,
         "the same: a lock and its unlock take 67 us at least",
+    ),
+    is(
+        Cost::BarrierCall,
+        45_500 * NS,
+        Derived,
+        "the same: a barrier of one host takes 59 us",
     ),
     is(
         Cost::SendMessage,

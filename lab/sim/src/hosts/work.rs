@@ -143,6 +143,7 @@ impl Run<'_> {
             Deed::Prefetch { minipage, .. } if self.minipages[minipage as usize].is_none() => {
                 return self.await_minipage(agent, minipage);
             }
+            Deed::Barrier(_) => (local_ps + machine.of(Cost::BarrierCall), Effect::Call),
             _ => (local_ps, Effect::Call),
         };
         self.agents[agent].push(cost_ps, effect);

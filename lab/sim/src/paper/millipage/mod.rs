@@ -47,10 +47,12 @@ const fn seconds(ps: Ps) -> i64 {
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     options.without_rows(PAPER.name)?;
     let (figure_left, figure_right, responses, processor) = figure_3::all()?;
+    let [table_1, from_sequential] = table_1::tables()?;
     let tables = vec![
         responses,
         processor,
-        table_1::table()?,
+        table_1,
+        from_sequential,
         basic::table()?,
         beyond::costless()?,
         assumed::table()?,
