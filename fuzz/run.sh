@@ -16,7 +16,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "run.sh: '$seconds' is not a number of seconds" >&2; usage 2 >&2; }
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(packet link control command trace nic nic_attack seal dsm dsm_attack node_attack broker client names)
+((${#targets[@]})) || targets=(packet link control command trace nic nic_attack seal dsm dsm_attack node_attack broker client names rpc_record rpc_attack)
 
 # What `cargo fuzz` passes without a sanitizer: coverage counters are a compiler pass that stable Rust has too.
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"

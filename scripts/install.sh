@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the command with its manual pages and completions, the C library with its header, pkg-config file and manual pages, the
+# Installs the command with its manual pages and completions, the C libraries with header, pkg-config files and manual pages, the
 # programs that come with the command, licences and examples.
 #
 #   PREFIX=/usr/local DESTDIR= scripts/install.sh
@@ -15,20 +15,25 @@ built=${CARGO_TARGET_DIR:-$root/target}/release
 
 [[ $prefix == /* ]] || { echo "install: PREFIX=$prefix: give a whole path, such as $PWD/$prefix" >&2; exit 2; }
 
-c_library() { make --no-print-directory -s -C bindings/c "$@" BUILD=no PREFIX="$prefix" DESTDIR="${DESTDIR:-}" >/dev/null; }
+c_libraries() {
+    local folder
+    for folder in bindings/c bindings/rpc; do
+        make --no-print-directory -s -C "$folder" "$@" BUILD=no PREFIX="$prefix" DESTDIR="${DESTDIR:-}" >/dev/null
+    done
+}
 
 uninstall() {
     rm -f "$into/bin/mapwire" "$into"/share/man/man1/mapwire{,-*}.1 "$into/share/bash-completion/completions/mapwire" \
         "$into/share/zsh/site-functions/_mapwire" "$into/share/fish/vendor_completions.d/mapwire.fish"
     rm -rf "$into/lib/mapwire" "$into/share/doc/mapwire"
-    c_library uninstall
+    c_libraries uninstall
     echo "removed what was installed below $into"
 }
 
 build() {
     scripts/setup.sh
     find_rust
-    cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-apps -p mapwire-c -p mapwire-far
+    cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-apps -p mapwire-c -p mapwire-far -p mapwire-rpc-c
 }
 
 # Root's PATH has no cargo that a user has installed, and what root builds the user could not build upon.
@@ -75,10 +80,11 @@ put 644 share/zsh/site-functions "$made/_mapwire"
 put 644 share/fish/vendor_completions.d "$made/mapwire.fish"
 put 644 share/doc/mapwire LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md
 put 644 share/doc/mapwire/examples/c bindings/c/examples/{Makefile,*.c}
+put 644 share/doc/mapwire/examples/rpc bindings/rpc/examples/{Makefile,*.c,*.x}
 put 644 share/doc/mapwire/examples/rust mapwire/examples/*.rs
-c_library install STRIP="$strip"
+c_libraries install STRIP="$strip"
 
-echo "installed below $into: bin/mapwire, lib/libmapwire.*, include/mapwire.h, programs in lib/mapwire, examples in share/doc/mapwire"
+echo "installed below $into: bin/mapwire, lib/libmapwire.*, lib/libmapwire_rpc.*, include/mapwire.h, programs in lib/mapwire, examples in share/doc/mapwire"
 if [[ -z ${DESTDIR:-} && $(id -u) == 0 ]] && have ldconfig; then
     ldconfig
 fi

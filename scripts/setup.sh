@@ -5,7 +5,7 @@
 #   scripts/setup.sh           what building and the demo need
 #   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, valgrind, which runs the C
 #                              examples, tshark, which runs the dissector, libfabric, Open MPI and Slurm, which start ranks, and etcd, by
-#                              which they meet; without them these tests are skipped
+#                              which they meet, and rpcgen, libtirpc and rpcbind for calls by C programs; without them these tests are skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -30,6 +30,9 @@ if [[ ${1-} == --tests ]]; then
     have etcd || lacks "etcd (for the tests of names)" etcd-server
     have ip || [[ -x /usr/sbin/ip ]] || lacks "ip (for the tests over several hosts)" iproute2
     have nft || [[ -x /usr/sbin/nft ]] || lacks "nft (for the tests over several hosts)" nftables
+    { have rpcgen && [[ -r /usr/include/tirpc/rpc/rpc.h ]]; } ||
+        lacks "rpcgen and libtirpc (for the tests of calls by C programs)" rpcsvc-proto libtirpc-dev
+    [[ -x /sbin/rpcbind || -x /usr/sbin/rpcbind ]] || lacks "rpcbind (for the tests of calls by C programs)" rpcbind
     have fi_info || lacks "libfabric (for the tests of its transport)" libfabric1 libfabric-bin
 fi
 need_rust=false

@@ -5,6 +5,7 @@ use core::fmt;
 use mapwire_driver::DriverError;
 use mapwire_driver::shared::SharedError;
 use mapwire_launch::LaunchError;
+use mapwire_launch::meeting::MeetingError;
 use thiserror::Error;
 
 mod kind;
@@ -34,6 +35,9 @@ pub enum Error {
     /// The launcher of another make that started this process with others: `mpirun`, `srun`, `mpiexec`.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// A server and a client that do not come together.
+    #[error(transparent)]
+    Meeting(#[from] MeetingError),
     /// Communication.
     #[error(transparent)]
     Driver(#[from] DriverError),

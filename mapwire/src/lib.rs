@@ -19,6 +19,7 @@
 //! | set up with all ranks: wait, hand out, collect, add up | [`Node::barrier`], [`Node::broadcast`], [`Node::gather`], [`Node::reduce`] |
 //! | name a byte of any import with one number | [`Import::proxy_at`], then [`Node::send_to`], [`Node::fetch_from`] |
 //! | know that what was sent is in place | [`Import::flush`] |
+//! | call procedures of other ranks, or serve such calls | [`rpc::Rpc::open`] |
 //! | share memory among all ranks | [`Shared::open`], [`Shared::alloc`] |
 //! | use more memory than RAM | [`Far::alloc`] |
 //! | change a large file's bytes in memory alone | [`Far::map_file`] |
@@ -53,10 +54,12 @@ mod far;
 mod files;
 pub mod global;
 mod import;
+pub mod meeting;
 mod node;
 mod opening;
 #[allow(unsafe_code)]
 mod raw;
+pub mod rpc;
 mod segments;
 pub mod services;
 #[allow(unsafe_code)]

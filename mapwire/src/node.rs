@@ -309,7 +309,7 @@ impl Node {
 }
 
 /// Where others reach this process if nothing was said of it.
-fn addresses_of_this_host() -> Result<Vec<IpAddr>> {
+pub(crate) fn addresses_of_this_host() -> Result<Vec<IpAddr>> {
     let wrong = |why: AddressesError| ConfigError {
         name: "MAPWIRE_ADDRESSES".to_owned(),
         value: "auto".to_owned(),

@@ -19,6 +19,7 @@ mod placement;
 #[allow(unsafe_code)]
 mod raw;
 pub(crate) mod row;
+mod rpc;
 mod sends;
 mod shared;
 mod sim;
@@ -158,6 +159,11 @@ const BENCHES: &[Bench] = &[
         run: directory::directory,
     },
     Bench {
+        name: "rpc",
+        summary: "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers",
+        run: rpc::rpc,
+    },
+    Bench {
         name: "study",
         summary: "lookups a second that the laboratory replays, one configuration and many, beside reading the page numbers",
         run: study::study,
@@ -217,9 +223,10 @@ pub(crate) fn command(args: &BenchArgs) -> ExitCode {
         (Transport::Udp, "fault") => shared::fault,
         (Transport::Udp, "traffic") => traffic::traffic,
         (Transport::Udp, "far-fault") => far::remote_fault,
+        (Transport::Udp, "rpc") => rpc::rpc,
         (Transport::Udp | Transport::Ofi, _) => {
             eprintln!(
-                "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic and far-fault run over udp, the first two over ofi",
+                "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic, far-fault and rpc run over udp, the first two over ofi",
                 args.transport
             );
             return ExitCode::from(2);

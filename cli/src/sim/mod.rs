@@ -5,6 +5,7 @@
 //! | [`run`] | `mapwire sim run`: one seed, shrunk if it fails |
 //! | [`shared`] | the same of a shared memory |
 //! | [`global`] | the same of global memory |
+//! | [`rpc`] | the same of remote procedure calls |
 //! | [`vopr`] | `mapwire sim vopr`: new seeds for a time |
 //! | [`paper`] | `mapwire sim paper`: the machines that papers measured |
 //! | [`replay`] | `mapwire sim replay`: a traced program of the shared memory on another machine |
@@ -12,6 +13,7 @@
 mod global;
 pub(crate) mod paper;
 mod replay;
+mod rpc;
 mod run;
 mod shared;
 mod vopr;
@@ -21,8 +23,9 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use mapwire_sim::canary::{GlobalCanary, SharedCanary};
+use mapwire_sim::canary::{GlobalCanary, RpcCanary, SharedCanary};
 use mapwire_sim::global::GlobalWanted;
+use mapwire_sim::rpc::RpcWanted;
 use mapwire_sim::scenario::{MOST_NODES, Wanted};
 use mapwire_sim::shared::SharedWanted;
 use mapwire_sim::{Canary, RULES, Replay, Rule, parse_rules};
@@ -38,7 +41,7 @@ pub(crate) enum SimCommand {
     /// Cluster, faults and programs are drawn from the seed, which repeats a run to the last event. Seed and all that was drawn are printed
     /// first. Of a run that fails, the fewest faults and calls are found that still fail. The exit code is 1 then.
     #[command(
-        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json\n  mapwire sim run --workload litmus --rules delay,drop\n  mapwire sim run --workload global --rules crash,drop\n  mapwire sim run --trace job.mwt --seed 7"
+        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json\n  mapwire sim run --workload litmus --rules delay,drop\n  mapwire sim run --workload global --rules crash,drop\n  mapwire sim run --workload rpc --rules drop,restart\n  mapwire sim run --trace job.mwt --seed 7"
     )]
     Run(run::RunArgs),
     /// Run new seeds for some minutes, up to the first that fails
@@ -106,6 +109,8 @@ enum Workload {
     Litmus,
     /// Pages that are put into the idle memory of other nodes and fetched back, while nodes join, leave and die; restarts are left out
     Global,
+    /// Remote procedure calls: each is carried out at most once, and ends with its own reply or an error
+    Rpc,
 }
 
 /// What runs are drawn by.
@@ -114,6 +119,7 @@ enum Wants {
     Calls(Box<Wanted>),
     Shared(SharedWanted),
     Global(GlobalWanted),
+    Rpc(RpcWanted),
 }
 
 /// What `--delivery` takes.
@@ -168,6 +174,13 @@ impl DrawArgs {
                 calls: self.calls,
                 canary: self.bug_of(&GlobalCanary::ALL)?,
             }),
+            Workload::Rpc => Wants::Rpc(RpcWanted {
+                nodes: self.nodes,
+                rules,
+                lossy,
+                calls: self.calls,
+                canary: self.bug_of(&RpcCanary::ALL)?,
+            }),
         })
     }
 
@@ -213,7 +226,8 @@ pub(crate) fn bug_names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Canary::ALL.iter().map(|(name, _)| *name).collect();
     let shared = SharedCanary::ALL.iter().map(|(name, _)| *name);
     let global = GlobalCanary::ALL.iter().map(|(name, _)| *name);
-    for name in shared.chain(global) {
+    let rpc = RpcCanary::ALL.iter().map(|(name, _)| *name);
+    for name in shared.chain(global).chain(rpc) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -263,6 +277,7 @@ fn repeats(seed: u64, wants: &Wants, args: &DrawArgs) -> String {
         Wants::Shared(SharedWanted { litmus: false, .. }) => " --workload shared",
         Wants::Shared(_) => " --workload litmus",
         Wants::Global(_) => " --workload global",
+        Wants::Rpc(_) => " --workload rpc",
     });
     if let Some(path) = &args.trace {
         command.push_str(&format!(" --trace {}", path.display()));

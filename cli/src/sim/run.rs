@@ -7,7 +7,7 @@ use mapwire_sim::shrink::{Shrunk, shrink};
 use mapwire_sim::{Delivery, Outcome, Scenario, Violation};
 use serde_json::json;
 
-use super::{DrawArgs, SimError, Wants, Workload, global, new_seed, repeats, seed, shared};
+use super::{DrawArgs, SimError, Wants, Workload, global, new_seed, repeats, rpc, seed, shared};
 
 /// Runs that shrinking takes at most.
 const SHRINK_RUNS: u32 = 5_000;
@@ -48,6 +48,7 @@ pub(super) fn show(
         Wants::Calls(wanted) => wanted,
         Wants::Shared(wanted) => return shared::show(wanted, seed, &repeats, json),
         Wants::Global(wanted) => return global::show(wanted, seed, &repeats, json),
+        Wants::Rpc(wanted) => return rpc::show(wanted, seed, &repeats, json),
     };
     let scenario = Scenario::draw(seed, wanted)?;
     match json {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use mapwire_sim::Scenario;
 use mapwire_sim::global::{GlobalScenario, NODES};
+use mapwire_sim::rpc::RpcScenario;
 use mapwire_sim::shared::SharedScenario;
 
 use super::{DrawArgs, SimError, Wants, Workload, new_seed, run, seed};
@@ -79,6 +80,10 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
             }
             Wants::Global(wanted) => {
                 let outcome = GlobalScenario::draw(seed, wanted).run()?;
+                (outcome.violation.is_some(), outcome.packets)
+            }
+            Wants::Rpc(wanted) => {
+                let outcome = RpcScenario::draw(seed, wanted).run()?;
                 (outcome.violation.is_some(), outcome.packets)
             }
         };

@@ -173,3 +173,37 @@ impl GlobalCanary {
         )
     }
 }
+
+/// A bug of the link below remote procedure calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RpcCanary {
+    /// The link loses a packet now and then, and says nothing.
+    LostPacket,
+    /// A packet overtakes the one before it.
+    Overtaking,
+    /// A byte of a payload changes on the way.
+    ChangedByte,
+    /// Deadlines pass without notice.
+    LostTimer,
+}
+
+impl RpcCanary {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("lost-packet", Self::LostPacket),
+        ("overtaking", Self::Overtaking),
+        ("changed-byte", Self::ChangedByte),
+        ("lost-timer", Self::LostTimer),
+    ];
+
+    /// The bug of the cluster that it stands for.
+    pub(crate) const fn of_cluster(self) -> Canary {
+        match self {
+            Self::LostPacket => Canary::LostPacket,
+            Self::Overtaking => Canary::Overtaking,
+            Self::ChangedByte => Canary::ChangedByte,
+            Self::LostTimer => Canary::LostTimer,
+        }
+    }
+}

@@ -19,6 +19,7 @@ pub mod paper;
 pub mod pump;
 pub mod random;
 pub mod replay;
+pub mod rpc;
 pub mod rules;
 pub mod scenario;
 mod segments;

@@ -63,6 +63,8 @@ pub struct DriverConfig {
     pub mode: DriverMode,
     /// How threads wait.
     pub wait: WaitStrategy,
+    /// Ranks come and go while the job runs, and most have not come or have gone.
+    pub is_open: bool,
     /// Who pins pages.
     pub pinner: PinnerKind,
     /// Bytes that the process may have pinned at a time; `None`: what the operating system allows.
@@ -88,6 +90,7 @@ impl Default for DriverConfig {
         Self {
             mode: DriverMode::Inline,
             wait: WaitStrategy::default(),
+            is_open: false,
             pinner: PinnerKind::Cheapest,
             pin_limit_bytes: None,
             translation: DesignConfig::default(),

@@ -343,6 +343,11 @@ impl<F: Fabric> Driver<F> {
         self.node.has_left()
     }
 
+    /// Looks whether the broker has ended: a system call.
+    pub(crate) fn look_for_end(&mut self) {
+        self.fabric.look_for_end();
+    }
+
     /// Whether there is news of the job.
     #[inline]
     fn has_news(&self) -> bool {

@@ -75,6 +75,8 @@ pub struct Engine<F: Fabric = JobFabric> {
     rests: AtomicU32,
     /// The service thread has not found out whether anything is left for it. Only that thread uses it.
     owes_look: AtomicBool,
+    /// Ranks come and go, and the broker may end without a word: it is looked for.
+    is_open: bool,
     /// When its figures were published last.
     published_at_ns: AtomicU64,
     /// The shared memory's application views; 0 while it is not open.
@@ -134,7 +136,10 @@ impl<F: Fabric> Engine<F> {
         let look = || {
             driver.poll();
         };
-        let patience = Patience::new(config.wait, size as usize, look);
+        let patience = match config.is_open {
+            true => Patience::of_open_job(config.wait, size as usize, look),
+            false => Patience::new(config.wait, size as usize, look),
+        };
         mapwire_host::barrier::register();
         let engine = Arc::new(Self {
             driver: SpinLock::new(driver),
@@ -161,6 +166,7 @@ impl<F: Fabric> Engine<F> {
             served_rings: AtomicU32::new(0),
             rests: AtomicU32::new(0),
             owes_look: AtomicBool::new(false),
+            is_open: config.is_open,
             published_at_ns: AtomicU64::new(0),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use mapwire_host::memory::SharedBuffer;
 use mapwire_service::Region;
 use mapwire_transport::fabric::Fabric;
-use mapwire_wire::{Endpoint, HandlerId, NodeId};
+use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId};
 
 use crate::driver::{Driver, PROCESS};
 use crate::mover::BufferBytes;
@@ -15,8 +15,20 @@ use crate::shared::Segment;
 #[derive(Debug)]
 pub struct ServiceMemory {
     /// Offset 0 of a region is its first byte.
-    own: BufferBytes,
+    own: Option<BufferBytes>,
     peers: Arc<PeerMemory>,
+    /// Memory for one peer alone each.
+    pairs: Vec<Pair>,
+    /// Such that are over, and that the NIC may still read.
+    retired: Vec<Pair>,
+}
+
+/// Memory of a service that is stored into a peer's at the same places.
+#[derive(Debug)]
+struct Pair {
+    peer: NodeId,
+    own: BufferBytes,
+    import: ImportId,
 }
 
 /// The memory that the peers of a service share with it, by rank.
@@ -53,10 +65,11 @@ impl PeerMemory {
 }
 
 /// How a region gets into a peer's memory.
+#[derive(Clone, Copy, Debug)]
 enum Stored {
     InPlace,
     /// The NIC stores it: which import, and the address of the bytes here.
-    ByNic(mapwire_wire::ImportId, u64),
+    ByNic(ImportId, u64),
     /// Never: there is no such memory, here or there.
     Never,
 }
@@ -66,8 +79,20 @@ impl ServiceMemory {
     #[must_use]
     pub fn new(own: Arc<Mutex<SharedBuffer>>, peers: Arc<PeerMemory>) -> Self {
         Self {
-            own: BufferBytes::new(own),
+            own: Some(BufferBytes::new(own)),
             peers,
+            pairs: Vec::new(),
+            retired: Vec::new(),
+        }
+    }
+
+    /// Memory of pairs alone: see [`Driver::set_pair_memory`].
+    fn of_pairs() -> Self {
+        Self {
+            own: None,
+            peers: Arc::new(PeerMemory::new(0)),
+            pairs: Vec::new(),
+            retired: Vec::new(),
         }
     }
 
@@ -75,7 +100,14 @@ impl ServiceMemory {
     /// published after it.
     fn store(&self, to: NodeId, region: &Region, at: u64) -> Stored {
         let (offset, bytes) = (region.offset as usize, region.bytes as usize);
-        let Some(source) = self.own.part(offset, bytes) else {
+        if let Some(pair) = self.pairs.iter().find(|pair| pair.peer == to) {
+            return match pair.own.part(offset, bytes) {
+                Some(source) => Stored::ByNic(pair.import, source.as_ptr().addr() as u64),
+                None => Stored::Never,
+            };
+        }
+        let own = self.own.as_ref();
+        let Some(source) = own.and_then(|own| own.part(offset, bytes)) else {
             return Stored::Never;
         };
         match self.peers.of(to) {
@@ -93,6 +125,57 @@ impl<F: Fabric> Driver<F> {
     pub fn set_service_memory(&mut self, handler: HandlerId, memory: ServiceMemory) {
         self.service_memories.retain(|(id, _)| *id != handler);
         self.service_memories.push((handler, memory));
+    }
+
+    /// Gives a service memory for one peer, or takes it away: what lies in it is stored into the peer's memory `import` by the NIC. Memory
+    /// that is taken away is kept until the NIC is done with it.
+    pub fn set_pair_memory(
+        &mut self,
+        handler: HandlerId,
+        peer: NodeId,
+        memory: Option<(Arc<Mutex<SharedBuffer>>, ImportId)>,
+    ) {
+        let is_storing = self.node.is_storing(PROCESS);
+        let found = self
+            .service_memories
+            .iter()
+            .position(|(id, _)| *id == handler);
+        let at = match found {
+            Some(at) => at,
+            None if memory.is_none() => return,
+            None => {
+                self.service_memories
+                    .push((handler, ServiceMemory::of_pairs()));
+                self.service_memories.len() - 1
+            }
+        };
+        let (_, of_service) = &mut self.service_memories[at];
+        if !is_storing {
+            of_service.retired.clear();
+        }
+        let old = of_service.pairs.iter().position(|pair| pair.peer == peer);
+        if let Some(old) = old {
+            let old = of_service.pairs.swap_remove(old);
+            if is_storing {
+                of_service.retired.push(old);
+            }
+        }
+        if let Some((own, import)) = memory {
+            let own = BufferBytes::new(own);
+            of_service.pairs.push(Pair { peer, own, import });
+        }
+    }
+
+    /// Whether the NIC may still read memory of services.
+    #[must_use]
+    pub fn is_storing_for_services(&self) -> bool {
+        self.node.is_storing(PROCESS)
+    }
+
+    /// Whether a peer on this host can map memory of this process, and this process the peer's.
+    #[must_use]
+    pub fn shares_memory(&self, peer: NodeId) -> bool {
+        self.fabric.passes_memory(peer)
     }
 
     /// Stores a region of a program's service into a peer's memory. Without memory the service is told that the store is lost.

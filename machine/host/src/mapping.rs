@@ -312,6 +312,17 @@ impl Mapping {
         true
     }
 
+    /// As [`put`](Self::put), past the caches.
+    pub(crate) fn put_past_caches(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
+        let bytes = bytes.min(self.bytes());
+        if offset > bytes || from.len() > bytes - offset {
+            return false;
+        }
+        // SAFETY: as in `put`.
+        unsafe { from.copy_past_caches_to(self.start.as_ptr().add(offset)) };
+        true
+    }
+
     /// The atomic byte at `offset`, which must be readable.
     #[inline(always)]
     pub(crate) fn byte(&self, offset: usize) -> &AtomicU8 {

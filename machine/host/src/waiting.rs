@@ -265,6 +265,21 @@ impl Patience {
             true => Habit::CROWDED,
             false => Habit::ROOMY,
         };
+        Self::by_habit(strategy, (ranks, Load::of_job(ranks)), habit, look)
+    }
+
+    /// As [`new`](Self::new), for a job of whose ranks most have not come or have gone: two that speak with each other are taken to have a
+    /// processor each, until a look at the load shows otherwise.
+    pub fn of_open_job(strategy: WaitStrategy, ranks: usize, look: impl FnMut()) -> Self {
+        Self::by_habit(strategy, (ranks, Load::of_job(1)), Habit::ROOMY, look)
+    }
+
+    fn by_habit(
+        strategy: WaitStrategy,
+        (ranks, load): (usize, Load),
+        habit: Habit,
+        look: impl FnMut(),
+    ) -> Self {
         let looks = match strategy {
             WaitStrategy::Poll => u32::MAX,
             WaitStrategy::Event => 0,
@@ -277,7 +292,7 @@ impl Patience {
         Self {
             looks,
             yields: strategy == WaitStrategy::Poll && ranks > crate::limits::processors(),
-            load: Load::of_job(ranks),
+            load,
             habit,
             sleeps: AtomicU32::new(0),
             failures: AtomicU32::new(0),

@@ -10,6 +10,8 @@
 //! | `mpiexec` (MPICH, hydra) | PMI-2 or PMI-1 | the same |
 //! | none, or `mapwire run --names` | [names] | by `mapwire serve` or etcd |
 //!
+//! Servers and clients that come and go [meet](meeting) without a launcher.
+//!
 //! Nothing of the launchers is needed to build this crate.
 
 #![deny(unsafe_code)]
@@ -19,6 +21,7 @@ mod error;
 #[allow(unsafe_code)]
 mod inherited;
 mod launcher;
+pub mod meeting;
 mod membership;
 pub mod names;
 mod pmi;

@@ -146,6 +146,9 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Whether [`poll_news`](Self::poll_news) has something. No system call.
     fn has_news(&self) -> bool;
 
+    /// Looks whether whoever keeps the job has ended without a word: that is news then. A system call.
+    fn look_for_end(&mut self) {}
+
     /// The next thing that happened in the job.
     fn poll_news(&mut self) -> Option<News>;
 

@@ -180,6 +180,8 @@ pub struct JobFabric {
     requested: Vec<bool>,
     uid: u32,
     seen_events: u32,
+    /// The broker's socket has something, though the board does not say so.
+    has_silent_news: bool,
     /// What was found in the board, and what a process alone has passed to itself.
     found: VecDeque<News>,
 }
@@ -275,6 +277,7 @@ impl JobFabric {
         Ok(Self {
             client,
             seen_events: board.events(),
+            has_silent_news: false,
             bells: Arc::new(JobBells {
                 board,
                 rank,
@@ -510,14 +513,26 @@ impl Fabric for JobFabric {
     #[inline]
     fn has_news(&self) -> bool {
         !self.found.is_empty()
+            || self.has_silent_news
             || self.client.as_ref().is_some_and(Client::has_news)
             || self.board().events() != self.seen_events
             || self.far.as_ref().is_some_and(|far| far.has_strangers())
     }
 
+    fn look_for_end(&mut self) {
+        let has_something = self.client.as_ref().is_some_and(Client::is_readable);
+        self.has_silent_news |= has_something;
+    }
+
     fn poll_news(&mut self) -> Option<News> {
         if let Some(found) = self.found.pop_front() {
             return Some(found);
+        }
+        if self.has_silent_news {
+            match self.client.as_mut().and_then(Client::poll_socket) {
+                Some(event) => return Some(self.news_of(event)),
+                None => self.has_silent_news = false,
+            }
         }
         if let Some(event) = self.client.as_mut().and_then(Client::poll) {
             return Some(self.news_of(event));

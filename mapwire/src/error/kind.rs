@@ -12,6 +12,7 @@ use mapwire_host::paging::PagerError;
 use mapwire_host::pinning::PinError;
 use mapwire_host::views::ViewError;
 use mapwire_launch::LaunchError;
+use mapwire_launch::meeting::MeetingError;
 use mapwire_names::NamesError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_node::RegisterError;
@@ -95,6 +96,7 @@ pub(super) fn of(error: &Error) -> Kind {
     match error {
         Error::Config(_) => Kind::Config,
         Error::Launch(error) => of_launch(error),
+        Error::Meeting(error) => of_meeting(error),
         Error::Driver(error) => of_driver(error),
         Error::Shared(error) => of_shared(error),
         Error::Global(_) => Kind::Config,
@@ -197,6 +199,18 @@ fn of_launch(error: &LaunchError) -> Kind {
         LaunchError::Key(_) | LaunchError::TooLong { .. } | LaunchError::NoRank { .. } => {
             Kind::Internal
         }
+    }
+}
+
+fn of_meeting(error: &MeetingError) -> Kind {
+    match error {
+        MeetingError::Name(_) => Kind::Argument,
+        MeetingError::Taken { .. } => Kind::Exists,
+        MeetingError::Nobody { .. } | MeetingError::Ended { .. } => Kind::Gone,
+        MeetingError::Squatter { .. } | MeetingError::Refused { .. } => Kind::Refused,
+        MeetingError::Protocol { .. } => Kind::Protocol,
+        MeetingError::Timeout { .. } => Kind::Timeout,
+        MeetingError::Board(_) | MeetingError::Os { .. } => Kind::System,
     }
 }
 

@@ -35,6 +35,7 @@ mod proxies;
 mod refusals;
 mod requests;
 mod revocation;
+mod rpc;
 mod sending_from;
 mod services;
 mod sharing;

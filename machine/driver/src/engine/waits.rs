@@ -26,6 +26,9 @@ const BLOCKED_NAP: Duration = Duration::from_micros(50);
 /// How long the service thread sleeps at most before it looks whether anything is left to do.
 const LONGEST_SERVICE_NAP: Duration = Duration::from_secs(1);
 
+/// The same in a job whose broker can end without a word: as long as that stays unknown.
+const LONGEST_OPEN_NAP: Duration = Duration::from_millis(200);
+
 /// Least time between two publications of figures, by a service thread that is awake.
 const PUBLISH_NS: u64 = 100_000_000;
 /// Turns of a service thread that does not sleep between two looks at the time.
@@ -660,8 +663,15 @@ impl<F: Fabric> Engine<F> {
         }
         self.interrupts.look_now_and_then();
         self.publish_now_and_then();
+        let longest = match self.is_open {
+            true => LONGEST_OPEN_NAP,
+            false => LONGEST_SERVICE_NAP,
+        };
         let (nap, was_blocked) = {
             let mut driver = self.lock();
+            if self.is_open {
+                driver.look_for_end();
+            }
             driver.reclaim();
             driver.flush(Place::Program);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
@@ -671,10 +681,7 @@ impl<F: Fabric> Engine<F> {
                 false => driver.next_deadline(Place::Program),
             };
             let due = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
-            let nap = blocked
-                .into_iter()
-                .chain(due)
-                .fold(LONGEST_SERVICE_NAP, Duration::min);
+            let nap = blocked.into_iter().chain(due).fold(longest, Duration::min);
             let is_awaited = self.has_far_faults();
             (driver.begin_service_nap(nap, is_awaited), blocked.is_some())
         };

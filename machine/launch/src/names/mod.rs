@@ -27,12 +27,14 @@
 //! | `launcher` | the [`Launcher`](crate::Launcher) of ranks |
 //! | `jobs` | the jobs in a store, for users |
 //! | `lending` | donors of memory, and what is asked of them |
+//! | `serving` | servers, and the clients of other hosts that ask for them |
 
 mod forming;
 mod jobs;
 mod launcher;
 mod lending;
 mod record;
+mod serving;
 mod session;
 mod signed;
 #[cfg(test)]
@@ -43,4 +45,5 @@ pub use jobs::{Job, Member, jobs};
 pub(crate) use launcher::Names;
 pub use lending::{Asking, Donor, Loan, Offer, donors};
 pub use record::{Incarnation, JobName};
+pub use serving::{FarServer, Serving, VISIT_SIZE, Visiting, servers};
 pub use session::{News, Session};

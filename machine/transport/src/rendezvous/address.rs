@@ -6,7 +6,8 @@ use std::str::FromStr;
 use rustix::net::SocketAddrUnix;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Where a job's broker listens, and the token that admits to it: `<32 hex digits>:<32 hex digits>`.
+/// Where a job's broker listens, and the token that admits to it: `<32 hex digits>:<32 hex digits>`, and behind another colon the user
+/// whose process the broker is, where that may be [another one](Self::of_user).
 ///
 /// The text form holds the token, so it belongs in the environment of the job's own processes and
 /// nowhere else; the `Debug` form leaves the token out.
@@ -14,6 +15,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub struct JobAddress {
     name: [u8; 16],
     token: [u8; 16],
+    /// Who may have the broker, besides this user and root.
+    user: Option<u32>,
 }
 
 /// Why a text is no job address.
@@ -36,7 +39,23 @@ impl JobAddress {
             // Up to 256 bytes come whole.
             getrandom(bytes, GetRandomFlags::empty())?;
         }
-        Ok(Self { name, token })
+        Ok(Self {
+            name,
+            token,
+            user: None,
+        })
+    }
+
+    /// The same address, for a process that knows from elsewhere that its broker belongs to user `user`.
+    #[must_use]
+    pub fn of_user(mut self, user: u32) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// Whether a broker of user `user` is one that may listen here.
+    pub(super) fn trusts(&self, user: u32) -> bool {
+        user == 0 || user == rustix::process::geteuid().as_raw() || self.user == Some(user)
     }
 
     pub(super) fn socket(&self) -> Result<SocketAddrUnix, rustix::io::Errno> {
@@ -77,7 +96,11 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 
 impl fmt::Display for JobAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", hex(&self.name), hex(&self.token))
+        write!(f, "{}:{}", hex(&self.name), hex(&self.token))?;
+        match self.user {
+            Some(user) => write!(f, ":{user}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -92,9 +115,14 @@ impl FromStr for JobAddress {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, token) = text.split_once(':').ok_or(JobAddressError)?;
+        let (token, user) = match token.split_once(':') {
+            Some((token, user)) => (token, Some(user.parse().map_err(|_| JobAddressError)?)),
+            None => (token, None),
+        };
         Ok(Self {
             name: unhex(name).ok_or(JobAddressError)?,
             token: unhex(token).ok_or(JobAddressError)?,
+            user,
         })
     }
 }

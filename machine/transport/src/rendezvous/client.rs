@@ -123,7 +123,7 @@ impl Client {
             }
         }
         let broker = sockopt::socket_peercred(&socket).map_err(os("getsockopt(SO_PEERCRED)"))?;
-        if broker.uid != rustix::process::geteuid() && !broker.uid.is_root() {
+        if !address.trusts(broker.uid.as_raw()) {
             return Err(RendezvousError::ForeignBroker(broker.uid.as_raw()));
         }
         let hello = ToBroker::Hello {
@@ -238,6 +238,14 @@ impl Client {
         } else {
             None
         }
+    }
+
+    /// Whether the socket has something: a message, or the end of a broker that could not say so any more. A system call.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&Timespec::default()));
+        !self.reported_end && ready.is_ok_and(|ready| ready > 0)
     }
 
     /// Like [`Client::poll`], but always looks at the socket: for a loop that sleeps in the kernel

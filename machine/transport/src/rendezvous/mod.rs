@@ -12,7 +12,8 @@
 //! * [`Broker`]: the launcher's side, a state machine over one pollable descriptor.
 //! * [`message`]: the records, and their strict parser.
 //!
-//! Who may talk: the peer's user id as the kernel tells it must be ours, and the token must match.
+//! Who may talk: the peer's user id as the kernel tells it must be ours, or that of the one user whom both sides name
+//! ([`Broker::admit_user`], [`JobAddress::of_user`]), and the token must match.
 //! Both refusals are counted ([`BrokerStats`]). A client that breaks the protocol is disconnected.
 
 mod address;

@@ -71,7 +71,7 @@ pub struct BrokerStats {
 struct Connection {
     socket: OwnedFd,
     pid: u32,
-    /// The rank whose process the connecting one descends from.
+    /// The process from which the connecting one descends, of those that were started for ranks.
     origin: Option<u32>,
     rank: Option<u32>,
     queue: VecDeque<Outgoing>,
@@ -111,6 +111,8 @@ pub struct Broker {
     door: Door,
     connections: Vec<Option<Connection>>,
     ranks: Vec<Rank>,
+    /// The user whose processes may join besides those of this process's user and of root.
+    guests: Option<u32>,
     /// The host whose ranks this broker serves; `None`: it serves all.
     here: Option<u32>,
     /// For the brokers of other hosts.
@@ -165,6 +167,7 @@ impl Broker {
             door,
             connections: Vec::new(),
             ranks: (0..ranks).map(|_| Rank::default()).collect(),
+            guests: None,
             here: None,
             words: VecDeque::new(),
             pairs: HashSet::new(),
@@ -183,6 +186,12 @@ impl Broker {
         if let Some(rank) = self.ranks.get_mut(rank as usize) {
             rank.process = Some(pid);
         }
+    }
+
+    /// Lets processes of user `user` join too, which [name this process's user](JobAddress::of_user) in turn. Ranks are hostile to each
+    /// other anyway; what differs is that those of one user can stop each other as debuggers.
+    pub fn admit_user(&mut self, user: u32) {
+        self.guests = Some(user);
     }
 
     /// What ranks need to join: the value of `MAPWIRE_JOB`.
@@ -403,8 +412,8 @@ impl Broker {
             return self.refuse(at, Refusal::Taken, now);
         }
         let origin = self.connections[at].as_ref().and_then(|c| c.origin);
-        let has_process = self.ranks[rank as usize].process.is_some();
-        if self.is_elsewhere(rank) || (has_process && origin != Some(rank)) {
+        let process = self.ranks[rank as usize].process;
+        if self.is_elsewhere(rank) || (process.is_some() && origin != process) {
             return self.refuse(at, Refusal::Process, now);
         }
         let Some(Some(connection)) = self.connections.get_mut(at) else {

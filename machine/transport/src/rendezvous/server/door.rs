@@ -78,7 +78,8 @@ impl Broker {
         let Ok(peer) = sockopt::socket_peercred(&socket) else {
             return;
         };
-        if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
+        let is_ours = peer.uid == rustix::process::geteuid() || peer.uid.is_root();
+        if !is_ours && self.guests != Some(peer.uid.as_raw()) {
             self.stats.refused_user += 1;
             return;
         }
@@ -108,22 +109,26 @@ impl Broker {
         });
     }
 
-    /// The rank whose process `pid` is, or descends from.
+    /// The process of a rank, or of several, that `pid` is or descends from.
     fn origin_of(&self, pid: u32) -> Option<u32> {
         if self.ranks.iter().all(|rank| rank.process.is_none()) {
             return None;
         }
-        descent::line_of(pid).into_iter().find_map(|ancestor| {
-            let of = |rank: &super::Rank| rank.process == Some(ancestor);
-            self.ranks.iter().position(of).map(|rank| rank as u32)
-        })
+        let mut line = descent::line_of(pid).into_iter();
+        line.find(|&ancestor| self.ranks_of(ancestor).next().is_some())
+    }
+
+    /// The ranks for which process `pid` was started.
+    fn ranks_of(&self, pid: u32) -> impl Iterator<Item = &super::Rank> {
+        let of = move |rank: &&super::Rank| rank.process == Some(pid);
+        self.ranks.iter().filter(of)
     }
 
     /// Closes the oldest silent connection of this origin, if there are too many. What it may have said by now is
     /// heard first.
     fn make_room(&mut self, origin: Option<u32>, now: Instant) {
         let limit = match origin {
-            Some(_) => SILENT_PER_RANK,
+            Some(process) => SILENT_PER_RANK * self.ranks_of(process).count(),
             None => SILENT_OF_OTHERS,
         };
         let is_silent = |broker: &Self, at: usize| {

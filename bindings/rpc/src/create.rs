@@ -1,0 +1,430 @@
+//! How clients are made: the functions of libtirpc that name a network, for which `mapwire` is one more.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::time::Duration;
+
+use mapwire::meeting::trusted_users;
+
+use crate::abi::{Client, NetConfig, Status, TimeVal, XdrProc};
+use crate::client;
+use crate::failure::Failure;
+use crate::names::{Served, Whereabouts, locate};
+use crate::rpcbind::{self, NETWORK};
+use crate::settings::{MEETING, Use, usage};
+use crate::tirpc::{Tirpc, tirpc};
+
+/// Which library makes a client.
+enum Maker {
+    Mapwire,
+    /// Mapwire if it can, else libtirpc.
+    Either,
+    Tirpc,
+}
+
+/// Which network a program has named.
+unsafe fn maker(network: *const c_char) -> Maker {
+    // SAFETY: null, or a string that ends with zero.
+    if !network.is_null() && unsafe { CStr::from_ptr(network) } == NETWORK {
+        return Maker::Mapwire;
+    }
+    match usage() {
+        Use::Prefer => Maker::Either,
+        Use::Offer | Use::Asked => Maker::Tirpc,
+    }
+}
+
+/// A client of a server, on this host or another one.
+unsafe fn meet(
+    host: *const c_char,
+    served: Served,
+    wait: Duration,
+) -> Result<*mut Client, Failure> {
+    let host = if host.is_null() {
+        ""
+    } else {
+        // SAFETY: a string that ends with zero.
+        unsafe { CStr::from_ptr(host) }.to_str().unwrap_or("\0")
+    };
+    match locate(host) {
+        Whereabouts::Here => {}
+        Whereabouts::Elsewhere => return client::open_far(served, host, wait),
+        // The store may know a host by its name.
+        Whereabouts::Unknown => {
+            return client::open_far(served, host, wait)
+                .map_err(|_| Failure::of(Status::UNKNOWN_HOST, 0));
+        }
+    }
+    let mut users = trusted_users();
+    match client::open(served, &users, wait) {
+        Err(failure) if failure.is_nobody() => {
+            // Servers of other users are found only where rpcbind says that they serve.
+            users = rpcbind::users_of(served);
+            match users.is_empty() {
+                true => Err(failure),
+                false => client::open(served, &users, wait),
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Tells the program why it has no client.
+fn fail(failure: &Failure) -> *mut Client {
+    if let Some(library) = tirpc() {
+        // SAFETY: libtirpc's own record of this thread.
+        unsafe {
+            let error = (library.__rpc_createerr)();
+            (*error).status = failure.status();
+            (*error).error = failure.error();
+        }
+    }
+    core::ptr::null_mut()
+}
+
+/// Makes a client by mapwire, or by libtirpc as `otherwise` does.
+unsafe fn create(
+    host: *const c_char,
+    served: Served,
+    network: *const c_char,
+    wait: Duration,
+    otherwise: impl FnOnce(&Tirpc) -> *mut Client,
+) -> *mut Client {
+    let by_tirpc = || tirpc().map_or(core::ptr::null_mut(), otherwise);
+    // SAFETY: by the contract of the C functions, these are strings that end with zero.
+    match unsafe { maker(network) } {
+        Maker::Tirpc => by_tirpc(),
+        // SAFETY: the same.
+        Maker::Mapwire => match unsafe { meet(host, served, wait) } {
+            Ok(client) => client,
+            Err(failure) => fail(&failure),
+        },
+        // SAFETY: the same.
+        Maker::Either => match unsafe { meet(host, served, wait) } {
+            Ok(client) => client,
+            Err(_) => by_tirpc(),
+        },
+    }
+}
+
+unsafe fn patience(timeout: *const TimeVal) -> Duration {
+    // SAFETY: null, or a time.
+    let given = unsafe { timeout.as_ref() };
+    given.map_or(MEETING, |given| given.as_duration())
+}
+
+/// The network's name in what a program has from `/etc/netconfig`.
+unsafe fn network_of(config: *const NetConfig) -> *const c_char {
+    // SAFETY: null, or the structure.
+    unsafe { config.as_ref() }.map_or(core::ptr::null(), |config| config.netid)
+}
+
+/// Makes a client of a program; see `rpc_clnt_create(3)`. `network` may be `mapwire`.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clnt_create(
+    host: *const c_char,
+    program: u32,
+    version: u32,
+    network: *const c_char,
+) -> *mut c_void {
+    let served = Served { program, version };
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        create(host, served, network, MEETING, |library| {
+            (library.clnt_create)(host, program, version, network)
+        })
+    }
+    .cast()
+}
+
+/// As [`clnt_create`], with the time that it may take.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clnt_create_timed(
+    host: *const c_char,
+    program: u32,
+    version: u32,
+    network: *const c_char,
+    timeout: *const c_void,
+) -> *mut c_void {
+    let (served, timeout) = (Served { program, version }, timeout.cast());
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        create(host, served, network, patience(timeout), |library| {
+            (library.clnt_create_timed)(host, program, version, network, timeout)
+        })
+    }
+    .cast()
+}
+
+/// As [`clnt_create`], with a network from `/etc/netconfig`, or one whose name is `mapwire`.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clnt_tp_create(
+    host: *const c_char,
+    program: u32,
+    version: u32,
+    network: *const c_void,
+) -> *mut c_void {
+    let (served, network) = (Served { program, version }, network.cast());
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        create(host, served, network_of(network), MEETING, |library| {
+            (library.clnt_tp_create)(host, program, version, network)
+        })
+    }
+    .cast()
+}
+
+/// As [`clnt_tp_create`], with the time that it may take.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clnt_tp_create_timed(
+    host: *const c_char,
+    program: u32,
+    version: u32,
+    network: *const c_void,
+    timeout: *const c_void,
+) -> *mut c_void {
+    let (served, network, timeout) = (Served { program, version }, network.cast(), timeout.cast());
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        create(
+            host,
+            served,
+            network_of(network),
+            patience(timeout),
+            |library| (library.clnt_tp_create_timed)(host, program, version, network, timeout),
+        )
+    }
+    .cast()
+}
+
+/// Makes a client of the highest version, from `low` to `high`, that the server has.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clnt_create_vers(
+    host: *const c_char,
+    program: u32,
+    version: *mut u32,
+    low: u32,
+    high: u32,
+    network: *const c_char,
+) -> *mut c_void {
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        let made = highest(host, program, version, (low, high), network, MEETING);
+        match (made, tirpc()) {
+            (Some(client), _) => client,
+            (None, Some(library)) => {
+                (library.clnt_create_vers)(host, program, version, low, high, network)
+            }
+            (None, None) => core::ptr::null_mut(),
+        }
+    }
+    .cast()
+}
+
+/// As [`clnt_create_vers`], with the time that it may take.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clnt_create_vers_timed(
+    host: *const c_char,
+    program: u32,
+    version: *mut u32,
+    low: u32,
+    high: u32,
+    network: *const c_char,
+    timeout: *const c_void,
+) -> *mut c_void {
+    let timeout: *const TimeVal = timeout.cast();
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        let wait = patience(timeout);
+        let made = highest(host, program, version, (low, high), network, wait);
+        match (made, tirpc()) {
+            (Some(client), _) => client,
+            (None, Some(library)) => (library.clnt_create_vers_timed)(
+                host, program, version, low, high, network, timeout,
+            ),
+            (None, None) => core::ptr::null_mut(),
+        }
+    }
+    .cast()
+}
+
+/// The client, or null with the reason said; `None`: libtirpc is to make it.
+unsafe fn highest(
+    host: *const c_char,
+    program: u32,
+    version: *mut u32,
+    (low, high): (u32, u32),
+    network: *const c_char,
+    wait: Duration,
+) -> Option<*mut Client> {
+    // SAFETY: the caller's arguments, as in C.
+    let may_fail = match unsafe { maker(network) } {
+        Maker::Tirpc => return None,
+        Maker::Mapwire => true,
+        Maker::Either => false,
+    };
+    let served = |version| Served { program, version };
+    // SAFETY: the same.
+    let made = unsafe { meet(host, served(high), wait) };
+    let made = made.and_then(|client| {
+        // SAFETY: a client that was just made, and is given up if there is no version.
+        unsafe {
+            client::settle_version(client, low, high, wait).inspect_err(|_| client::destroy(client))
+        }
+        .map(|found| (client, found))
+    });
+    match made {
+        Ok((client, found)) => {
+            // SAFETY: where the program wants to have the version.
+            unsafe { *version = found };
+            Some(client)
+        }
+        Err(failure) if may_fail => Some(fail(&failure)),
+        Err(_) => None,
+    }
+}
+
+/// Makes a client, calls once, and destroys it.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpc_call(
+    host: *const c_char,
+    program: u32,
+    version: u32,
+    procedure: u32,
+    encode: *const c_void,
+    arguments: *const c_char,
+    decode: *const c_void,
+    results: *mut c_char,
+    network: *const c_char,
+) -> c_uint {
+    let (encode, decode) = (procedure_of(encode), procedure_of(decode));
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        match (maker(network), tirpc()) {
+            (Maker::Mapwire, _) => {}
+            (_, Some(library)) => {
+                return (library.rpc_call)(
+                    host, program, version, procedure, encode, arguments, decode, results, network,
+                );
+            }
+            (_, None) => return Status::SYSTEM_ERROR.0,
+        }
+        let client: *mut Client = clnt_create(host, program, version, network).cast();
+        if client.is_null() {
+            return tirpc().map_or(Status::SYSTEM_ERROR.0, |library| {
+                (*(library.__rpc_createerr)()).status.0
+            });
+        }
+        let arguments: *mut c_void = arguments.cast_mut().cast();
+        let wait = TimeVal {
+            seconds: 25,
+            micros: 0,
+        };
+        let call = (*(*client).ops).call;
+        let status = call(
+            client,
+            procedure,
+            encode,
+            arguments,
+            decode,
+            results.cast(),
+            wait,
+        );
+        client::destroy(client);
+        status.0
+    }
+}
+
+fn procedure_of(function: *const c_void) -> XdrProc {
+    // SAFETY: null is `None`; others are functions of this type, as in C.
+    unsafe { core::mem::transmute::<*const c_void, XdrProc>(function) }
+}
+
+const BROADCAST: &str = "mapwire reaches one server at a time and has no broadcast: name a host in clnt_create(), or broadcast by udp";
+
+/// Calls all servers of a network. Mapwire is none that can: `RPC_NOBROADCAST`.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpc_broadcast(
+    program: u32,
+    version: u32,
+    procedure: u32,
+    encode: *const c_void,
+    arguments: *mut c_char,
+    decode: *const c_void,
+    results: *mut c_char,
+    each: *const c_void,
+    network: *const c_char,
+) -> c_uint {
+    let (encode, decode) = (procedure_of(encode), procedure_of(decode));
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        match (maker(network), tirpc()) {
+            (Maker::Tirpc | Maker::Either, Some(library)) => (library.rpc_broadcast)(
+                program, version, procedure, encode, arguments, decode, results, each, network,
+            ),
+            (Maker::Mapwire, _) => {
+                crate::log::warn(BROADCAST);
+                Status::NO_BROADCAST.0
+            }
+            (_, None) => Status::SYSTEM_ERROR.0,
+        }
+    }
+}
+
+/// As [`rpc_broadcast`], with times.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpc_broadcast_exp(
+    program: u32,
+    version: u32,
+    procedure: u32,
+    encode: *const c_void,
+    arguments: *mut c_char,
+    decode: *const c_void,
+    results: *mut c_char,
+    each: *const c_void,
+    first: c_int,
+    last: c_int,
+    network: *const c_char,
+) -> c_uint {
+    let (encode, decode) = (procedure_of(encode), procedure_of(decode));
+    // SAFETY: the caller's arguments, as in C.
+    unsafe {
+        match (maker(network), tirpc()) {
+            (Maker::Tirpc | Maker::Either, Some(library)) => (library.rpc_broadcast_exp)(
+                program, version, procedure, encode, arguments, decode, results, each, first, last,
+                network,
+            ),
+            (Maker::Mapwire, _) => {
+                crate::log::warn(BROADCAST);
+                Status::NO_BROADCAST.0
+            }
+            (_, None) => Status::SYSTEM_ERROR.0,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `libmapwire_rpc`: remote procedure calls by mapwire for C programs that `rpcgen` has made, beside libtirpc.
+//!
+//! It defines some functions of libtirpc once more, and stands before it in the order of linking: those that make clients and register
+//! servers. What they are asked for another network than `mapwire` they hand on. Handles of mapwire have their own tables of functions, so
+//! stubs and dispatch functions stay as they are: libtirpc polls this library's descriptor, dispatches its calls, and encodes and decodes
+//! values, straight to and from the memory that the peer lends.
+//!
+//! | file | what |
+//! |---|---|
+//! | `create` | the functions that make clients |
+//! | `client`, `session` | `CLIENT` handles; a process's place in a server's job |
+//! | `register` | the functions that make and register servers |
+//! | `transport`, `serving`, `guests` | the `SVCXPRT`; what a process offers; the jobs of its guests |
+//! | `abi`, `tirpc`, `xdr` | the structures of libtirpc, its functions, its XDR over memory |
+//! | `rpcbind`, `names` | how clients find servers |
+//!
+//! What programs see is in the manual page, `man/mapwire_rpc.3`.
+
+#![deny(unsafe_code)]
+
+mod abi;
+#[allow(unsafe_code)]
+mod client;
+#[allow(unsafe_code)]
+pub mod create;
+mod credential;
+mod failure;
+#[allow(unsafe_code)]
+mod forks;
+mod guests;
+#[cfg(test)]
+mod layout;
+mod log;
+mod names;
+#[allow(unsafe_code)]
+pub mod register;
+#[allow(unsafe_code)]
+mod rpcbind;
+mod serving;
+mod session;
+mod settings;
+#[allow(unsafe_code)]
+mod tirpc;
+#[allow(unsafe_code)]
+mod transport;
+#[allow(unsafe_code)]
+mod xdr;

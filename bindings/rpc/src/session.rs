@@ -1,0 +1,204 @@
+//! A process's places in the jobs of its servers: one for each server, which all its clients share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use mapwire::meeting::{DoorName, NamedStore, visit, visit_far};
+use mapwire::rpc::{Caller, Rpc};
+use mapwire::{Node, NodeConfig};
+
+use crate::abi::Status;
+use crate::failure::Failure;
+use crate::forks::generation;
+use crate::names::Served;
+use crate::settings;
+
+/// The server's rank in its job.
+const SERVER: usize = 0;
+
+/// A place in a server's job.
+#[derive(Debug)]
+pub(crate) struct Session {
+    rpc: Rpc,
+}
+
+/// The process, the door, and the host if it is another one.
+type Key = (u32, DoorName, Option<String>);
+
+/// How far a process is with its place in a server's job.
+enum Place {
+    /// A thread makes it; others wait.
+    Opening,
+    Open(Weak<Session>),
+}
+
+static PLACES: Mutex<BTreeMap<Key, Place>> = Mutex::new(BTreeMap::new());
+/// Something has changed there.
+static CHANGED: Condvar = Condvar::new();
+
+fn places() -> MutexGuard<'static, BTreeMap<Key, Place>> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to open a place, of one thread at a time.
+struct Opening(Key);
+
+impl Opening {
+    fn end(self, session: &Arc<Session>) {
+        let mut places = places();
+        places.retain(|_, place| match place {
+            Place::Opening => true,
+            Place::Open(session) => session.strong_count() > 0,
+        });
+        places.insert(self.0.clone(), Place::Open(Arc::downgrade(session)));
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut places = places();
+        if let Some(Place::Opening) = places.get(&self.0) {
+            places.remove(&self.0);
+        }
+        drop(places);
+        CHANGED.notify_all();
+    }
+}
+
+/// The place that is open, unless it is `ended`; else the right to open it. Waits until `deadline` for another thread that opens it, and
+/// gives `None` then.
+fn enter(
+    key: &Key,
+    ended: Option<&Arc<Session>>,
+    deadline: Instant,
+) -> Option<Result<Arc<Session>, Opening>> {
+    let mut places = places();
+    loop {
+        match places.get(key) {
+            Some(Place::Opening) => {
+                let left = deadline.checked_duration_since(Instant::now())?;
+                let waited = CHANGED.wait_timeout(places, left);
+                places = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            Some(Place::Open(session)) => {
+                if let Some(session) = session.upgrade()
+                    && ended.is_none_or(|ended| !Arc::ptr_eq(ended, &session))
+                {
+                    return Some(Ok(session));
+                }
+            }
+            None => {}
+        }
+        places.insert(key.clone(), Place::Opening);
+        return Some(Err(Opening(key.clone())));
+    }
+}
+
+impl Session {
+    /// The way to a version of a program that a process of one of these users serves. Any version's will do where the one that was asked for
+    /// is not served: its server then says which it has.
+    pub(crate) fn open(
+        served: Served,
+        users: &[u32],
+        wait: Duration,
+    ) -> Result<(Arc<Self>, Caller), Failure> {
+        let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
+        for door in [served.door(), served.door_of_program()] {
+            let Some(door) = door else { continue };
+            match Self::at(&door, served, users, wait) {
+                Err(failure) if failure.is_nobody() => nobody = failure,
+                outcome => return outcome,
+            }
+        }
+        Err(nobody)
+    }
+
+    fn at(
+        door: &DoorName,
+        served: Served,
+        users: &[u32],
+        wait: Duration,
+    ) -> Result<(Arc<Self>, Caller), Failure> {
+        Self::known_or(
+            (generation(), door.clone(), None),
+            served,
+            wait,
+            |config, wait| {
+                let visit = visit(door, users, config, wait);
+                visit.map(|visit| Some(visit.node))
+            },
+        )
+    }
+
+    /// The same on another host, by the store of names that `MAPWIRE_NAMES` says.
+    pub(crate) fn open_far(
+        served: Served,
+        host: &str,
+        wait: Duration,
+    ) -> Result<(Arc<Self>, Caller), Failure> {
+        let store = NamedStore::from_env().map_err(|error| Failure::of_meeting(&error))?;
+        let store = store.ok_or(Failure::of(Status::SYSTEM_ERROR, libc::EHOSTUNREACH))?;
+        let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
+        for door in [served.door(), served.door_of_program()] {
+            let Some(door) = door else { continue };
+            let key = (generation(), door.clone(), Some(host.to_owned()));
+            let found = Self::known_or(key, served, wait, |config, wait| {
+                visit_far(&store, &door, host, config, wait)
+            });
+            match found {
+                Err(failure) if failure.is_nobody() => nobody = failure,
+                outcome => return outcome,
+            }
+        }
+        Err(nobody)
+    }
+
+    /// A place that this process has already, or the one that `join` gives; `None`: nobody serves there.
+    fn known_or(
+        key: Key,
+        served: Served,
+        wait: Duration,
+        join: impl FnOnce(NodeConfig, Duration) -> Result<Option<Node>, mapwire::Error>,
+    ) -> Result<(Arc<Self>, Caller), Failure> {
+        let deadline = Instant::now() + wait;
+        let mut ended = None;
+        let opening = loop {
+            match enter(&key, ended.as_ref(), deadline) {
+                None => return Err(Failure::of(Status::TIMED_OUT, 0)),
+                Some(Err(opening)) => break opening,
+                Some(Ok(session)) => match session.caller(served) {
+                    Ok(caller) => return Ok((session, caller)),
+                    // A server that has ended may have a successor.
+                    Err(_) => ended = Some(session),
+                },
+            }
+        };
+        let wait = deadline.saturating_duration_since(Instant::now());
+        let config = settings::node_config().map_err(|why| {
+            crate::log::warn(&why);
+            Failure::of(Status::SYSTEM_ERROR, libc::EINVAL)
+        })?;
+        let node = join(config, wait).map_err(|error| Failure::of_meeting(&error))?;
+        let node = node.ok_or(Failure::of(Status::PROG_NOT_REGISTERED, 0))?;
+        let mut config = settings::rpc_config();
+        config.timeout = Some(wait);
+        let rpc = Rpc::open(&node, config).map_err(|error| Failure::of_call(&error))?;
+        let session = Arc::new(Self { rpc });
+        let caller = session.caller(served).map_err(|error| {
+            crate::log::warn(&error.to_string());
+            match error {
+                mapwire::rpc::Error::NoAnswer { .. } => Failure::of(Status::TIMED_OUT, 0),
+                _ => Failure::of(Status::SYSTEM_ERROR, libc::ECONNREFUSED),
+            }
+        })?;
+        opening.end(&session);
+        Ok((session, caller))
+    }
+
+    /// The way to another version or program of the same server.
+    pub(crate) fn caller(&self, served: Served) -> Result<Caller, mapwire::rpc::Error> {
+        self.rpc.caller(SERVER, served.program, served.version)
+    }
+}

@@ -1,0 +1,331 @@
+//! The `SVCXPRT` of this network, which libtirpc polls, dispatches from and answers through as with any other.
+
+use core::ffi::{c_int, c_uint, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mapwire::meeting::MeetingError;
+use mapwire::rpc::{AuthProblem, Credential, ReplyStatus, Request};
+use rustix::io::Errno;
+
+use crate::abi::{
+    AUTH_ERROR, AUTH_NONE, AUTH_SYS, Bool, CallBody, FALSE, MSG_ACCEPTED, NetBuf, OpaqueAuth,
+    RpcMessage, TRUE, Transport, TransportExtension, TransportOps, TransportOps2, XPRT_IDLE,
+    XPRT_MOREREQS, XdrProc,
+};
+use crate::client::network;
+use crate::credential;
+use crate::names::Served;
+use crate::rpcbind;
+use crate::serving::Serving;
+use crate::tirpc::tirpc;
+use crate::xdr;
+
+static OPS: TransportOps = TransportOps {
+    receive,
+    state,
+    arguments,
+    reply,
+    free_arguments,
+    destroy,
+};
+
+static OPS2: TransportOps2 = TransportOps2 { control };
+
+/// What a process offers, once it does.
+static SERVING: Mutex<Option<Offer>> = Mutex::new(None);
+
+struct Offer {
+    serving: Serving,
+    /// Its address; it is never freed.
+    transport: usize,
+}
+
+/// In a child of `fork` without what is its parent's: the jobs, their calls, and the call in hand.
+fn lock() -> MutexGuard<'static, Option<Offer>> {
+    let mut offers = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(offer) = offers.as_mut()
+        && let Err(errno) = offer.serving.leave_to_parent()
+    {
+        crate::log::warn(&format!(
+            "this child of a server serves no clients of mapwire: {errno}"
+        ));
+        // It must not touch what it has of its parent's.
+        core::mem::forget(offers.take());
+    }
+    offers
+}
+
+/// The handle of this network, made at first.
+fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
+    if offer.is_none() {
+        let os = |errno| MeetingError::Os {
+            call: "epoll_create1",
+            errno,
+        };
+        let library = tirpc().ok_or(os(Errno::NOSYS))?;
+        let serving = Serving::new().map_err(os)?;
+        let transport = Box::into_raw(Box::new(new_transport(serving.descriptor())));
+        // SAFETY: a transport that is never freed.
+        unsafe { (library.xprt_register)(transport) };
+        *offer = Some(Offer {
+            serving,
+            transport: transport as usize,
+        });
+    }
+    offer.as_mut().ok_or(MeetingError::Os {
+        call: "epoll_create1",
+        errno: Errno::NOMEM,
+    })
+}
+
+/// As an address for who asks for the caller's: this host's, without a port.
+const ADDRESS_BYTES: c_uint = size_of::<libc::sockaddr_in>() as c_uint;
+
+fn new_transport(fd: c_int) -> Transport {
+    let mut address = [0; 7];
+    // `struct sockaddr_in`: family and port, then the address.
+    let family = (libc::AF_INET as u16).to_ne_bytes();
+    address[0] = u32::from_ne_bytes([family[0], family[1], 0, 0]);
+    address[1] = u32::from_ne_bytes([127, 0, 0, 1]);
+    let nothing = || NetBuf {
+        most: 0,
+        length: 0,
+        bytes: core::ptr::null_mut(),
+    };
+    let remote: *mut libc::sockaddr_in = Box::into_raw(Box::new(libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: address[1] },
+        sin_zero: [0; 8],
+    }));
+    let extension = TransportExtension {
+        flags: 0,
+        auth_ops: core::ptr::null_mut(),
+        auth_private: core::ptr::null_mut(),
+    };
+    Transport {
+        fd,
+        port: 0,
+        ops: &raw const OPS,
+        address_length: ADDRESS_BYTES as c_int,
+        address,
+        ops2: &raw const OPS2,
+        device: core::ptr::null_mut(),
+        netid: network(),
+        local: nothing(),
+        remote: NetBuf {
+            most: ADDRESS_BYTES,
+            length: ADDRESS_BYTES,
+            bytes: remote.cast(),
+        },
+        verifier: no_auth(),
+        p1: core::ptr::null_mut(),
+        p2: core::ptr::null_mut(),
+        p3: Box::into_raw(Box::new(extension)).cast(),
+        kind: 0,
+    }
+}
+
+fn no_auth() -> OpaqueAuth {
+    OpaqueAuth {
+        flavour: AUTH_NONE,
+        base: core::ptr::null_mut(),
+        length: 0,
+    }
+}
+
+/// Offers a version of a program to clients of this network. Gives the handle by which its calls come.
+pub(crate) fn offer(served: Served) -> Result<*mut Transport, MeetingError> {
+    let mut offers = lock();
+    let offer = transport_of(&mut offers)?;
+    let is_new = !offer.serving.offers(served);
+    let socket = offer.serving.offer(served)?;
+    let transport = offer.transport;
+    drop(offers);
+    if is_new {
+        rpcbind::register(served, &socket);
+    }
+    Ok(transport as *mut Transport)
+}
+
+/// Ends an offer.
+pub(crate) fn withdraw(served: Served) {
+    let mut offers = lock();
+    let Some(offer) = offers.as_mut().filter(|it| it.serving.offers(served)) else {
+        return;
+    };
+    offer.serving.withdraw(served);
+    drop(offers);
+    rpcbind::unregister(served);
+}
+
+/// Whether this is the handle of this network.
+pub(crate) fn is_ours(transport: *const Transport) -> bool {
+    // SAFETY: null, or a transport of libtirpc.
+    unsafe { transport.as_ref() }.is_some_and(|it| core::ptr::eq(it.ops, &raw const OPS))
+}
+
+unsafe extern "C" fn receive(_: *mut Transport, message: *mut RpcMessage) -> Bool {
+    let mut offers = lock();
+    let request = offers.as_mut().and_then(|offer| offer.serving.take());
+    let Some(request) = request else {
+        return FALSE;
+    };
+    // SAFETY: libtirpc gives a message whose credential has room for the longest.
+    unsafe { tell(request, message) };
+    TRUE
+}
+
+/// Longest body of a credential (RFC 5531).
+const MAX_AUTH_BYTES: usize = 400;
+
+/// Fills a message with what a call says.
+///
+/// # Safety
+/// The credential of the message has [`MAX_AUTH_BYTES`] of room.
+unsafe fn tell(request: &Request, message: *mut RpcMessage) {
+    let body = credential::write(request.credential());
+    // SAFETY: by this function's own contract; a body that was read off a record is no longer than that.
+    unsafe {
+        (*message).xid = request.xid();
+        (*message).direction = 0;
+        let call: &mut CallBody = &mut (*message).body.call;
+        call.rpc_version = 2;
+        call.program = request.program();
+        call.version = request.version();
+        call.procedure = request.procedure();
+        call.credential.flavour = match request.credential() {
+            Credential::None => AUTH_NONE,
+            Credential::Sys(_) => AUTH_SYS,
+        };
+        let length = body.len().min(MAX_AUTH_BYTES);
+        call.credential.length = length as c_uint;
+        call.credential
+            .base
+            .cast::<u8>()
+            .copy_from_nonoverlapping(body.as_ptr(), length);
+        call.verifier.flavour = AUTH_NONE;
+        call.verifier.length = 0;
+    }
+}
+
+unsafe extern "C" fn state(_: *mut Transport) -> c_int {
+    let mut offers = lock();
+    let has_next = offers.as_mut().is_some_and(|it| it.serving.has_next());
+    if has_next { XPRT_MOREREQS } else { XPRT_IDLE }
+}
+
+/// The call in hand, out of its place: the program's functions run while nothing is locked.
+fn take_current() -> Option<Request> {
+    lock().as_mut()?.serving.current.take()
+}
+
+fn put_current(request: Request) {
+    if let Some(offer) = lock().as_mut() {
+        offer.serving.current = Some(request);
+    }
+}
+
+unsafe extern "C" fn arguments(_: *mut Transport, decode: XdrProc, place: *mut c_void) -> Bool {
+    let Some(request) = take_current() else {
+        return FALSE;
+    };
+    let is_read = request.record().is_some_and(|record| {
+        // SAFETY: the record is mapped while it lives, and the function fits the place, as in C.
+        unsafe { xdr::decode(decode, place, record.as_ptr(), record.len()) }
+    });
+    put_current(request);
+    Bool::from(is_read)
+}
+
+unsafe extern "C" fn reply(transport: *mut Transport, message: *mut RpcMessage) -> Bool {
+    let _ = transport;
+    let Some(mut request) = take_current() else {
+        return FALSE;
+    };
+    // SAFETY: libtirpc's message of a reply.
+    let done = unsafe { answer(&mut request, message) };
+    // A reply that could not be written leaves the call to be answered by an error.
+    put_current(request);
+    Bool::from(done)
+}
+
+/// # Safety
+/// A message of a reply, with results that its function fits.
+unsafe fn answer(request: &mut Request, message: *const RpcMessage) -> bool {
+    if request.is_one_way() {
+        return true;
+    }
+    // SAFETY: by this function's own contract; the numbers say which parts of the unions there are.
+    let status = unsafe {
+        let reply = (*message).body.reply;
+        match reply.state {
+            MSG_ACCEPTED => {
+                let accepted = reply.body.accepted;
+                match accepted.state {
+                    0 => {
+                        let results = accepted.body.results;
+                        let write = |at: *mut u8, room: usize| {
+                            xdr::encode(results.encode, results.place, at, room)
+                        };
+                        return request.reply_raw(write).is_ok();
+                    }
+                    1 => ReplyStatus::ProgramUnavailable,
+                    2 => {
+                        let [low, high] = accepted.body.versions;
+                        ReplyStatus::ProgramMismatch { low, high }
+                    }
+                    3 => ReplyStatus::ProcedureUnavailable,
+                    4 => ReplyStatus::GarbageArguments,
+                    _ => ReplyStatus::SystemError,
+                }
+            }
+            _ => {
+                let rejected = reply.body.rejected;
+                let [first, second] = rejected.words;
+                match rejected.state {
+                    AUTH_ERROR => ReplyStatus::AuthError(problem(first)),
+                    _ => ReplyStatus::RpcMismatch {
+                        low: first,
+                        high: second,
+                    },
+                }
+            }
+        }
+    };
+    request.reply_error(status).is_ok()
+}
+
+fn problem(number: u32) -> AuthProblem {
+    match number {
+        1 => AuthProblem::BadCredential,
+        2 => AuthProblem::RejectedCredential,
+        3 => AuthProblem::BadVerifier,
+        4 => AuthProblem::RejectedVerifier,
+        5 => AuthProblem::TooWeak,
+        6 => AuthProblem::InvalidResponse,
+        _ => AuthProblem::Failed,
+    }
+}
+
+unsafe extern "C" fn free_arguments(
+    _: *mut Transport,
+    decode: XdrProc,
+    place: *mut c_void,
+) -> Bool {
+    // SAFETY: the function fits what lies there, as in C.
+    Bool::from(unsafe { xdr::free(decode, place) })
+}
+
+unsafe extern "C" fn destroy(transport: *mut Transport) {
+    if let Some(library) = tirpc() {
+        // SAFETY: the handle of this network.
+        unsafe { (library.xprt_unregister)(transport) };
+    }
+    // Its memory stays, as others may still have its address; it serves nobody any more.
+    drop(lock().take());
+}
+
+unsafe extern "C" fn control(_: *mut Transport, _: c_uint, _: *mut c_void) -> Bool {
+    FALSE
+}

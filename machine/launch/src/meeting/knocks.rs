@@ -1,0 +1,106 @@
+//! Those who knock and have no answer yet.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::Credentials;
+use super::record::{Answer, MAX_BYTES, check_knock};
+
+/// A knock that says nothing ends after this time.
+const SILENT: Duration = Duration::from_secs(2);
+/// Knocks at a time.
+const MOST: usize = 256;
+
+/// One who has connected.
+#[derive(Debug)]
+pub(super) struct Knock {
+    socket: OwnedFd,
+    pub(super) who: Credentials,
+    since: Instant,
+    /// It has said what it must, and waits for a place.
+    pub(super) is_waiting: bool,
+}
+
+impl Knock {
+    /// Says `answer`. Whether it was taken.
+    pub(super) fn answer(&self, answer: &Answer) -> bool {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::send(&self.socket, answer.to_text().as_bytes(), flags).is_ok()
+    }
+
+    /// Reads what it says. `None`: it is over.
+    fn hear(&mut self) -> Option<()> {
+        let mut bytes = [0; MAX_BYTES + 1];
+        match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+            // Whoever waits has nothing more to say.
+            Ok((_, length)) if length > 0 && !self.is_waiting => {
+                match bytes.get(..length).and_then(check_knock)? {
+                    Ok(()) => self.is_waiting = true,
+                    Err(why) => {
+                        self.answer(&Answer::Refused(why));
+                        return None;
+                    }
+                }
+                Some(())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Some(()),
+            _ => None,
+        }
+    }
+}
+
+/// All of them, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Knocks(Vec<Knock>);
+
+impl Knocks {
+    /// Takes one in. Of too many, the oldest of the user who has most goes.
+    pub(super) fn take(&mut self, socket: OwnedFd, who: Credentials, now: Instant) {
+        if self.0.len() >= MOST {
+            let count = |user| self.0.iter().filter(|k| k.who.user == user).count();
+            let most = self.0.iter().map(|k| k.who.user).max_by_key(|&u| count(u));
+            if let Some(at) = self.0.iter().position(|k| Some(k.who.user) == most) {
+                self.0.remove(at);
+            }
+        }
+        self.0.push(Knock {
+            socket,
+            who,
+            since: now,
+            is_waiting: false,
+        });
+    }
+
+    /// Reads what they say, and closes those that are gone, talk nonsense or are silent for too long.
+    pub(super) fn hear(&mut self, now: Instant) {
+        self.0.retain_mut(|knock| {
+            let is_late = !knock.is_waiting && now >= knock.since + SILENT;
+            knock.hear().is_some() && !is_late
+        });
+    }
+
+    /// Those that wait for a place, out of the list.
+    pub(super) fn take_waiting(&mut self) -> Vec<Knock> {
+        let (waiting, others) = self.0.drain(..).partition(|knock| knock.is_waiting);
+        self.0 = others;
+        waiting
+    }
+
+    /// Puts one back, which waits on.
+    pub(super) fn put_back(&mut self, knock: Knock) {
+        self.0.push(knock);
+    }
+
+    /// When the next is silent for too long.
+    pub(super) fn poll_at(&self) -> Option<Instant> {
+        let silent = self.0.iter().filter(|knock| !knock.is_waiting);
+        silent.map(|knock| knock.since + SILENT).min()
+    }
+
+    pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|knock| knock.socket.as_fd())
+    }
+}

@@ -1,0 +1,57 @@
+//! How processes of one host meet that no launcher started together: a server and clients that come and go.
+//!
+//! A server opens a [`Door`] for each name that it serves. A client [knocks](knock), and is given the address of a job in which the server
+//! is rank 0, and a rank of its own. Both then join that job as ranks of any other do. The server's [`Reception`] is a thread that answers
+//! knocks and is the broker of its jobs. Ranks are used once: when those of a job are used up, the next client opens the next job, and the
+//! old one ends with its last client. Clients of different users are in different jobs, so that none sees the memory or the cards of
+//! another user's.
+//!
+//! # Threat model
+//!
+//! A door is an abstract Unix socket, whose name holds the user id of its server: nothing is left on disk, and it goes with the process.
+//!
+//! | who | tries to | what stops it |
+//! |---|---|---|
+//! | another user | stand at the door of a server | the client asks the kernel who listens (`SO_PEERCRED`): it must be the user in the door's name. A client tries the doors of its own user and of root, and others only if it is told to |
+//! | another user | take the name of a door before its server does | nothing: the server then says who has it. Clients are not misled, see above |
+//! | a client | claim to be another user or process | user, group and process are the kernel's word, taken at the knock, before the client says anything |
+//! | a client | join in place of another | the broker admits to a rank the process that knocked for it, and its descendants, once |
+//! | a client | hold the reception up | no read or write waits, a silent knock ends after 2 s, and of too many the oldest of the user who has most goes first |
+//! | a client | take ranks and join by none of them | a process has at most 256 such ranks, each for 10 s |
+//! | another user | use up memory or ranks | guests are limited in number for each user, jobs in all |
+//! | a client | send rubbish | it is closed; nothing else changes |
+
+mod door;
+mod error;
+mod hosted;
+mod knocking;
+mod knocks;
+mod reception;
+mod record;
+
+pub use door::{Door, DoorName};
+pub use error::MeetingError;
+pub use knocking::{Admission, knock};
+pub use reception::{Host, JobId, Reception, ReceptionLimits};
+
+/// A process, by the kernel's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Its effective user when it connected.
+    pub user: u32,
+    /// Its effective group then.
+    pub group: u32,
+    /// Its number; 0 if it is in no process namespace that this process sees.
+    pub process: u32,
+}
+
+impl Credentials {
+    fn of(socket: impl std::os::fd::AsFd) -> rustix::io::Result<Self> {
+        let peer = rustix::net::sockopt::socket_peercred(socket)?;
+        Ok(Self {
+            user: peer.uid.as_raw(),
+            group: peer.gid.as_raw(),
+            process: u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0),
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! The server's thread that answers knocks and keeps the jobs of its guests.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, mpsc::TryRecvError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mapwire_host::descriptors::above_stdio;
+use mapwire_host::masking;
+use mapwire_transport::board::MAX_RANKS;
+use mapwire_transport::rendezvous::JobAddress;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use super::error::os;
+use super::hosted::{HostedJob, Stage};
+use super::knocks::{Knock, Knocks};
+use super::record::Answer;
+use super::{Credentials, Door, DoorName, MeetingError};
+
+/// Knocks taken from one door before the others get their turn.
+const ACCEPT_BURST: usize = 64;
+/// Ranks that a process may have without having joined: what it does not use is given up after some time, and others need ranks meanwhile.
+const MOST_JOINING: usize = 256;
+/// While no descriptor is left, try again after this time.
+const SHORT_RETRY: Duration = Duration::from_millis(50);
+/// And say so again after this.
+const SHORT_SILENCE: Duration = Duration::from_secs(10);
+
+/// A job's number at its server, from 1; none is used twice.
+pub type JobId = u64;
+
+/// What a server does for its jobs. Called on threads of the reception.
+pub trait Host: Send + Sync + 'static {
+    /// Joins a new job as rank 0, and makes ready for guests, who wait meanwhile. On a thread of its own.
+    ///
+    /// # Errors
+    /// Why it cannot; the guests are told.
+    fn open_job(&self, job: JobId, address: &JobAddress) -> Result<(), String>;
+
+    /// A guest has been given a rank. It joins when this is over.
+    fn handle_guest(&self, job: JobId, rank: u32, who: &Credentials);
+
+    /// A guest has left or died.
+    fn handle_guest_gone(&self, job: JobId, rank: u32);
+
+    /// Nobody is in the job any more, nor ever comes: leaves it. On a thread of its own.
+    fn close_job(&self, job: JobId);
+}
+
+/// How many guests a server takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceptionLimits {
+    /// Ranks of a job, the server included: 2 to 4096.
+    pub ranks: u32,
+    /// Jobs at a time.
+    pub jobs: usize,
+    /// Guests at a time of this process's user and of root.
+    pub own_guests: usize,
+    /// Guests at a time of each other user; 0: none are admitted.
+    pub other_guests: usize,
+}
+
+impl Default for ReceptionLimits {
+    fn default() -> Self {
+        Self {
+            ranks: 256,
+            jobs: 64,
+            own_guests: 4096,
+            other_guests: 64,
+        }
+    }
+}
+
+enum Order {
+    Open(Arc<Door>),
+    Close(DoorName),
+}
+
+/// The reception of a server. It ends with this, and with it all jobs.
+#[derive(Debug)]
+pub struct Reception {
+    orders: Option<Sender<Order>>,
+    bell: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reception {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// No thread, or no descriptor left.
+    pub fn start(host: Arc<dyn Host>, limits: ReceptionLimits) -> Result<Self, MeetingError> {
+        let limits = ReceptionLimits {
+            ranks: limits.ranks.clamp(2, MAX_RANKS),
+            ..limits
+        };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = eventfd(0, flags).and_then(above_stdio);
+        let bell = Arc::new(bell.map_err(os("eventfd"))?);
+        let (orders, heard) = mpsc::channel();
+        let (tell, opened) = mpsc::channel();
+        let rung = Arc::clone(&bell);
+        // Handlers of the program run on threads of the program.
+        let masked = masking::mask();
+        let thread = std::thread::Builder::new()
+            .name("mapwire-door".to_owned())
+            .spawn(move || {
+                masking::mask_for_good();
+                let desk = Desk {
+                    host,
+                    limits,
+                    bell: rung,
+                    tell,
+                    opened,
+                    doors: Vec::new(),
+                    knocks: Knocks::default(),
+                    jobs: Vec::new(),
+                    last_job: 0,
+                    short_until: None,
+                    short_told: None,
+                };
+                desk.serve(&heard);
+            });
+        drop(masked);
+        Ok(Self {
+            orders: Some(orders),
+            bell,
+            thread: Some(thread.map_err(thread_error)?),
+        })
+    }
+
+    /// Answers at `door` too.
+    pub fn add(&self, door: Arc<Door>) {
+        self.order(Order::Open(door));
+    }
+
+    /// Answers there no more. Guests that are in stay.
+    pub fn remove(&self, name: &DoorName) {
+        self.order(Order::Close(name.clone()));
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders
+            && orders.send(order).is_ok()
+        {
+            ring(&self.bell);
+        }
+    }
+}
+
+impl Drop for Reception {
+    fn drop(&mut self) {
+        self.orders = None;
+        ring(&self.bell);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ring(bell: &OwnedFd) {
+    // It fails only when it has been rung 2^64 times.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+fn thread_error(error: io::Error) -> MeetingError {
+    let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+    os("starting a thread")(errno)
+}
+
+/// What the thread has.
+struct Desk {
+    host: Arc<dyn Host>,
+    limits: ReceptionLimits,
+    bell: Arc<OwnedFd>,
+    tell: Sender<(JobId, Result<(), String>)>,
+    opened: Receiver<(JobId, Result<(), String>)>,
+    doors: Vec<Arc<Door>>,
+    knocks: Knocks,
+    jobs: Vec<HostedJob>,
+    last_job: JobId,
+    /// Until then nobody is let in: no descriptor is left.
+    short_until: Option<Instant>,
+    /// That was said then.
+    short_told: Option<Instant>,
+}
+
+impl Desk {
+    fn serve(mut self, orders: &Receiver<Order>) {
+        loop {
+            loop {
+                match orders.try_recv() {
+                    Ok(Order::Open(door)) => self.doors.push(door),
+                    Ok(Order::Close(name)) => self.doors.retain(|door| *door.name() != name),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+            let now = Instant::now();
+            self.serve_jobs(now);
+            self.answer_door(now);
+            self.knocks.hear(now);
+            for knock in self.knocks.take_waiting() {
+                self.place(knock, now);
+            }
+            self.sleep(now);
+        }
+    }
+
+    fn serve_jobs(&mut self, now: Instant) {
+        for (id, outcome) in self.opened.try_iter() {
+            let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) else {
+                continue;
+            };
+            job.stage = Stage::Open;
+            if let Err(why) = outcome {
+                tracing::warn!(
+                    "a job for clients of user {} could not be opened: {why}",
+                    job.user
+                );
+                job.stage = Stage::Over;
+                for knock in self.knocks.take_waiting() {
+                    if knock.who.user == job.user {
+                        knock.answer(&Answer::Refused(why.clone()));
+                    } else {
+                        self.knocks.put_back(knock);
+                    }
+                }
+            }
+        }
+        for job in &mut self.jobs {
+            for rank in job.serve(now) {
+                self.host.handle_guest_gone(job.id, rank);
+            }
+            if job.stage == Stage::Open && job.is_used_up() {
+                job.stage = Stage::Over;
+                let (host, id) = (Arc::clone(&self.host), job.id);
+                // Where no thread can be had, it is done here: knocks wait a little.
+                let close = move || host.close_job(id);
+                if let Err((_, close)) = aside(close) {
+                    close();
+                }
+            }
+        }
+        // The server notices that a job without a broker is over.
+        self.jobs.retain(|job| job.stage != Stage::Over);
+    }
+
+    fn answer_door(&mut self, now: Instant) {
+        if self.short_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.short_until = None;
+        for door in &self.doors {
+            for _ in 0..ACCEPT_BURST {
+                match door.accept() {
+                    Ok(socket) => {
+                        if let Ok(who) = Credentials::of(&socket) {
+                            self.knocks.take(socket, who, now);
+                        }
+                    }
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(errno) => {
+                        let told = self.short_told;
+                        if told.is_none_or(|told| now >= told + SHORT_SILENCE) {
+                            self.short_told = Some(now);
+                            tracing::error!(
+                                "a client waits at the door of {}: {errno}; raise the limit (`ulimit -n`)",
+                                door.name()
+                            );
+                        }
+                        self.short_until = Some(now + SHORT_RETRY);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a client a rank, now or when there is a job for it.
+    fn place(&mut self, knock: Knock, now: Instant) {
+        let who = knock.who;
+        if let Err(why) = self.check_limits(&who) {
+            knock.answer(&Answer::Refused(why));
+            return;
+        }
+        let user = who.user;
+        let found = self
+            .jobs
+            .iter_mut()
+            .find(|job| job.user == user && job.has_room());
+        let Some(job) = found else {
+            if let Err(why) = self.begin_job(user) {
+                knock.answer(&Answer::Refused(why));
+                return;
+            }
+            return self.knocks.put_back(knock);
+        };
+        if job.stage == Stage::Opening {
+            return self.knocks.put_back(knock);
+        }
+        let rank = job.admit(&who, now);
+        self.host.handle_guest(job.id, rank, &who);
+        let answer = Answer::Admitted {
+            address: job.address().clone(),
+            rank,
+            size: job.size,
+        };
+        if !knock.answer(&answer) {
+            job.give_up(rank, now);
+            self.host.handle_guest_gone(job.id, rank);
+        }
+    }
+
+    fn check_limits(&self, who: &Credentials) -> Result<(), String> {
+        let own = rustix::process::geteuid().as_raw();
+        let most = match who.user {
+            user if user == own || user == 0 => self.limits.own_guests,
+            _ => self.limits.other_guests,
+        };
+        if most == 0 {
+            return Err(format!("it admits no clients of user {}", who.user));
+        }
+        let of_user = || self.jobs.iter().filter(|job| job.user == who.user);
+        let guests: usize = of_user().map(HostedJob::guests).sum();
+        if guests >= most {
+            return Err(format!(
+                "user {} has {guests} clients there already",
+                who.user
+            ));
+        }
+        let joining: usize = of_user().map(|job| job.joining_of(who.process)).sum();
+        if joining >= MOST_JOINING {
+            return Err(format!(
+                "{joining} clients of this process have not joined yet"
+            ));
+        }
+        Ok(())
+    }
+
+    fn begin_job(&mut self, user: u32) -> Result<(), String> {
+        if self.jobs.len() >= self.limits.jobs {
+            return Err(format!(
+                "it has {} jobs already, none with a rank left for this user",
+                self.jobs.len()
+            ));
+        }
+        self.last_job += 1;
+        let job = HostedJob::new(self.last_job, user, self.limits.ranks);
+        let job = job.map_err(|error| error.to_string())?;
+        let (host, id, address) = (Arc::clone(&self.host), job.id, job.address().clone());
+        let (tell, bell) = (self.tell.clone(), Arc::clone(&self.bell));
+        let open = move || {
+            let _ = tell.send((id, host.open_job(id, &address)));
+            ring(&bell);
+        };
+        self.jobs.push(job);
+        if let Err((error, _)) = aside(open) {
+            self.jobs.pop();
+            return Err(error.to_string());
+        }
+        Ok(())
+    }
+
+    fn sleep(&self, now: Instant) {
+        let brokers = self.jobs.iter().filter_map(|job| job.poll_at(now));
+        let due = brokers.chain(self.knocks.poll_at()).chain(self.short_until);
+        let limit = due.min().map(|at| at.saturating_duration_since(now));
+        // A job may have become due since `now`, and times are rounded.
+        let limit = limit.map(|left| left + Duration::from_millis(1));
+        let limit = limit.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN)];
+        let mut watch = |fd| fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        if self.short_until.is_none() {
+            self.doors.iter().for_each(|door| watch(door.as_fd()));
+        }
+        self.jobs.iter().for_each(|job| watch(job.broker.as_fd()));
+        self.knocks.sockets().for_each(&mut watch);
+        // Interrupted or not, everything is looked at again.
+        let _ = poll(&mut fds, limit.as_ref());
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+}
+
+/// Does `work` on a thread of its own, or gives it back.
+fn aside<F: FnOnce() + Send + 'static>(work: F) -> Result<(), (io::Error, F)> {
+    let (hand, take) = mpsc::channel::<F>();
+    let spawned = std::thread::Builder::new()
+        .name("mapwire-meet".to_owned())
+        .spawn(move || {
+            masking::mask_for_good();
+            if let Ok(work) = take.recv() {
+                work();
+            }
+        });
+    match spawned {
+        Ok(_) => {
+            let _ = hand.send(work);
+            Ok(())
+        }
+        Err(error) => Err((error, work)),
+    }
+}

@@ -1,0 +1,345 @@
+//! Calls of procedures of one program at one rank.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mapwire_rpc::xdr::{Decoder, Encoder, Xdr, XdrError};
+use mapwire_rpc::{CallError, CallHeader, Credential, Draft, Placed, Refusal, Xid};
+
+use super::error::Error;
+use super::inner::Inner;
+use super::pair::Pair;
+use super::pending::Pending;
+use super::record::Record;
+use super::writer::{Patience, Writer, Written};
+
+/// When a wait ends; `None`: never.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(super) fn after(time: Option<Duration>) -> Self {
+        Self(time.and_then(|time| Instant::now().checked_add(time)))
+    }
+
+    pub(super) fn left(self) -> Option<Duration> {
+        let at = self.0?;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// The way to a version of a program at a rank. Threads may share one, and any number of calls may be under way.
+///
+/// Results come in whatever order the server gives them. When the server's end closes or its process dies, calls end with
+/// [`CallError::Closed`] or [`CallError::Gone`]; a new caller connects anew.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub(super) inner: Arc<Inner>,
+    pub(super) pair: Arc<Pair>,
+    program: u32,
+    version: u32,
+    credential: Credential,
+    timeout: Option<Duration>,
+    /// What stands before arguments.
+    template: Arc<Draft>,
+}
+
+/// What is sent to begin a call.
+pub(super) type Prepared = (Draft, Option<Placed>);
+
+impl Caller {
+    pub(super) fn connect(
+        inner: &Arc<Inner>,
+        rank: usize,
+        program: u32,
+        version: u32,
+    ) -> Result<Self, Error> {
+        let peer = inner.node_of(rank)?;
+        if rank == inner.node.rank() {
+            return Err(Error::Itself(rank));
+        }
+        let pair = inner.connect(peer)?;
+        let credential = Credential::None;
+        Ok(Self {
+            template: Arc::new(template(program, version, &credential)),
+            inner: Arc::clone(inner),
+            pair,
+            program,
+            version,
+            credential,
+            timeout: Some(inner.timeout),
+        })
+    }
+
+    /// The server's rank.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        usize::from(self.pair.peer.0)
+    }
+
+    /// Whether the connection still stands that this was made for.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let connection = self
+            .inner
+            .call(|service| service.connection(self.pair.peer));
+        connection.is_ok_and(|now| {
+            now.is_open
+                && now
+                    .mine
+                    .is_some_and(|mine| mine.session == self.pair.session)
+        })
+    }
+
+    /// Says who calls, from here on.
+    ///
+    /// # Errors
+    /// [`Error::BadCredential`].
+    pub fn set_credential(&mut self, credential: Credential) -> Result<(), Error> {
+        if !credential.is_legal() {
+            return Err(Error::BadCredential);
+        }
+        self.template = Arc::new(template(self.program, self.version, &credential));
+        self.credential = credential;
+        Ok(())
+    }
+
+    /// Who calls.
+    #[must_use]
+    pub const fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
+    /// How long calls wait from here on, for room and for their replies each; `None`: as long as the server lives.
+    pub const fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// How long calls wait.
+    #[must_use]
+    pub const fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Calls a procedure, and waits for its result.
+    ///
+    /// # Errors
+    /// [`Error::Call`] says what became of the call; [`Error::Xdr`]: the result is no `R`, or the arguments are longer than the server takes.
+    pub fn call<R: Xdr>(&self, procedure: u32, arguments: &impl Xdr) -> Result<R, Error> {
+        let record = self.begin(procedure, arguments)?.wait()?;
+        Ok(record.value()?)
+    }
+
+    /// As [`call`](Self::call), with arguments that `encode` writes and a result that `decode` reads, each where it lies.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn call_with<R>(
+        &self,
+        procedure: u32,
+        encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
+        decode: impl FnOnce(&mut Decoder<'_>) -> Result<R, XdrError>,
+    ) -> Result<R, Error> {
+        let record = self.begin_with(procedure, None, encode)?.wait()?;
+        Ok(record.decode(decode)?)
+    }
+
+    /// As [`call`](Self::call), with arguments that `write` writes to an address with so many bytes of room: it says how many it has written,
+    /// or `None` if they do not suffice. It is called with the room of a message first, and again with that of the longest record.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn call_raw(
+        &self,
+        procedure: u32,
+        write: impl FnMut(*mut u8, usize) -> Option<usize>,
+    ) -> Result<Record, Error> {
+        self.begin_raw(procedure, write)?.wait()
+    }
+
+    /// Begins a call, whose result is waited for later. Waits only for room, where there is none for the call.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn begin(&self, procedure: u32, arguments: &impl Xdr) -> Result<Pending<'_>, Error> {
+        let bytes = arguments.encoded_bytes();
+        self.begin_with(procedure, Some(bytes), |to| arguments.encode(to))
+    }
+
+    /// As [`begin`](Self::begin), with arguments that `encode` writes: `bytes` of them, if that is known. If it is not, a long call has the
+    /// room of the longest record while it is written.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn begin_with(
+        &self,
+        procedure: u32,
+        bytes: Option<usize>,
+        encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
+    ) -> Result<Pending<'_>, Error> {
+        let (writer, deadline) = self.writer(procedure, bytes);
+        let prepared = ready(writer.encode(encode))?;
+        self.send(procedure, prepared, deadline)
+    }
+
+    /// As [`begin`](Self::begin), with arguments as for [`call_raw`](Self::call_raw).
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn begin_raw(
+        &self,
+        procedure: u32,
+        write: impl FnMut(*mut u8, usize) -> Option<usize>,
+    ) -> Result<Pending<'_>, Error> {
+        let (writer, deadline) = self.writer(procedure, None);
+        let prepared = ready(writer.write_raw(write))?;
+        self.send(procedure, prepared, deadline)
+    }
+
+    /// Makes a call that nobody answers. Returns once it is on its way; whether it was carried out is not said.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), as far as they are known here.
+    pub fn one_way(&self, procedure: u32, arguments: &impl Xdr) -> Result<(), Error> {
+        let bytes = arguments.encoded_bytes();
+        let (writer, deadline) = self.writer(procedure, Some(bytes));
+        let prepared = ready(writer.encode(|to| arguments.encode(to)))?;
+        self.send_one_way(procedure, prepared, deadline)
+    }
+
+    /// As [`one_way`](Self::one_way), with arguments as for [`call_raw`](Self::call_raw).
+    ///
+    /// # Errors
+    /// As [`one_way`](Self::one_way).
+    pub fn one_way_raw(
+        &self,
+        procedure: u32,
+        write: impl FnMut(*mut u8, usize) -> Option<usize>,
+    ) -> Result<(), Error> {
+        let (writer, deadline) = self.writer(procedure, None);
+        let prepared = ready(writer.write_raw(write))?;
+        self.send_one_way(procedure, prepared, deadline)
+    }
+
+    /// A writer of arguments, and when to stop waiting for room.
+    pub(super) fn writer(&self, procedure: u32, bytes: Option<usize>) -> (Writer<'_>, Deadline) {
+        let deadline = Deadline::after(self.timeout);
+        let draft = self.template.repeated(procedure, Vec::with_capacity(256));
+        let patience = Patience::Until(deadline);
+        let writer = Writer::new(&self.inner, &self.pair, draft, bytes, patience);
+        (writer, deadline)
+    }
+
+    fn send(
+        &self,
+        procedure: u32,
+        (draft, placed): Prepared,
+        deadline: Deadline,
+    ) -> Result<Pending<'_>, Error> {
+        let mut draft = Some(draft);
+        let peer = self.pair.peer;
+        let begun = self.post(procedure, placed, deadline, |service| {
+            service.begin(peer, &mut draft, placed, None)
+        })?;
+        Ok(Pending::new(self, procedure, begun))
+    }
+
+    fn send_one_way(
+        &self,
+        procedure: u32,
+        (draft, placed): Prepared,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let mut draft = Some(draft);
+        let peer = self.pair.peer;
+        self.post(procedure, placed, deadline, |service| {
+            service.one_way(peer, &mut draft, placed)
+        })
+    }
+
+    /// Sends as soon as the server takes more.
+    pub(super) fn post<T>(
+        &self,
+        procedure: u32,
+        placed: Option<Placed>,
+        deadline: Deadline,
+        mut begin: impl FnMut(&mut mapwire_rpc::Rpc) -> Result<T, Refusal>,
+    ) -> Result<T, Error> {
+        let begun = match self.inner.call(&mut begin)? {
+            Err(Refusal::NoWindow(_)) => {
+                let waited = self
+                    .inner
+                    .wait(deadline.left(), |service| match begin(service) {
+                        Err(Refusal::NoWindow(_)) => None,
+                        other => Some(other),
+                    })?;
+                waited.unwrap_or(Err(Refusal::NoWindow(self.pair.peer)))
+            }
+            begun => begun,
+        };
+        begun.or_else(|refusal| {
+            if let Some(placed) = placed {
+                self.inner
+                    .call(|service| service.cancel(self.pair.peer, placed.room))?;
+            }
+            let error = match refusal {
+                Refusal::NotOpen(_) => CallError::Closed,
+                Refusal::NoWindow(_) => CallError::TimedOut,
+                other => return Err(other.into()),
+            };
+            Err(self.failed(procedure, error))
+        })
+    }
+
+    pub(super) fn failed(&self, procedure: u32, error: CallError) -> Error {
+        Error::Call {
+            rank: self.rank(),
+            program: self.program,
+            version: self.version,
+            procedure,
+            error,
+        }
+    }
+
+    /// Takes the outcome of a call.
+    pub(super) fn outcome(
+        &self,
+        procedure: u32,
+        outcome: mapwire_rpc::Outcome,
+    ) -> Result<Record, Error> {
+        match outcome {
+            Err(error) => Err(self.failed(procedure, error)),
+            Ok(body) => Record::new(&self.inner, self.pair.peer, body)
+                .map_err(|_| self.failed(procedure, CallError::Closed)),
+        }
+    }
+
+    pub(super) fn abandon(&self, xid: Xid) {
+        // The service may be closed.
+        let _ = self.inner.call(|service| service.abandon(xid));
+    }
+}
+
+fn template(program: u32, version: u32, credential: &Credential) -> Draft {
+    let header = CallHeader {
+        xid: 0,
+        program,
+        version,
+        procedure: 0,
+        credential: credential.clone(),
+    };
+    Draft::call(&header, Vec::new())
+}
+
+/// Calls wait for room rather than being put off.
+pub(super) fn ready(written: Result<Written, Error>) -> Result<Prepared, Error> {
+    match written? {
+        Written::Ready(draft, placed) => Ok((draft, placed)),
+        Written::Waiting(body) => Err(XdrError::Full {
+            bytes: body.len() as u64,
+            limit: 0,
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,295 @@
+//! This rank's end of all calls, and how threads wait for it.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use mapwire_driver::DriverError;
+use mapwire_driver::imports::LocalImport;
+use mapwire_host::waiting::now_ns;
+use mapwire_rpc::{
+    Config, Counters, ENVELOPE_BYTES, MAX_AUTH_BYTES, PeerCredentials, Rpc as Service,
+};
+use mapwire_transport::job::JobFabric;
+use mapwire_vmmc::RequestId;
+use mapwire_wire::NodeId;
+
+use super::caller::Caller;
+use super::config::RpcConfig;
+use super::error::Error;
+use super::pair::Pair;
+use super::replies::Deferred;
+use super::server::Server;
+use crate::node::Node;
+
+/// How long this end waits at its end for the NIC to be done with its memory.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// Most bytes of a body in a message to a rank of another host: with what stands before them they fit a datagram of most networks.
+const INLINE_BYTES_APART: usize = 1024;
+
+/// Bytes of a message besides its body at most: its envelope, six words, a credential and a verifier.
+const MOST_HEADER_BYTES: usize = ENVELOPE_BYTES + 24 + 2 * (8 + MAX_AUTH_BYTES);
+
+/// This rank's end of calls. Cheap to clone; connections close with the last clone, and calls that are under way then end with an error.
+#[derive(Clone, Debug)]
+pub struct Rpc {
+    pub(super) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) node: Node,
+    pub(super) config: RpcConfig,
+    pub(super) timeout: Duration,
+    /// Memory lent and borrowed, by peer. Never locked for changes by who holds the driver.
+    pub(super) pairs: RwLock<BTreeMap<u16, Arc<Pair>>>,
+    /// Held by who sees to connections.
+    pub(super) tending: Mutex<()>,
+    /// Imports under way.
+    pub(super) imports: Mutex<Vec<(Arc<Pair>, RequestId)>>,
+    pub(super) importing: AtomicUsize,
+    pub(super) deferred: Deferred,
+}
+
+/// Why a wait was interrupted.
+enum Step<T> {
+    Found(T),
+    /// Connections have changed.
+    Tend,
+    Imported(Arc<Pair>, Result<LocalImport, DriverError>),
+    /// There is room for a reply that waits.
+    Replies,
+}
+
+impl Rpc {
+    /// Opens this rank's end of calls.
+    ///
+    /// # Errors
+    /// Settings that do not fit each other; a handler id that is not from 16 to 255 or taken.
+    pub fn open(node: &Node, mut config: RpcConfig) -> Result<Self, Error> {
+        if config.area_bytes < config.max_record_bytes {
+            return Err(Error::ShortArea {
+                area_bytes: config.area_bytes,
+                max_record_bytes: config.max_record_bytes,
+            });
+        }
+        let longest = node.inner.engine.lock().nic().max_message_bytes();
+        let most = longest.saturating_sub(MOST_HEADER_BYTES);
+        config.inline_bytes = config.inline_bytes.min(most);
+        let service = Service::new(Config {
+            max_record_bytes: config.max_record_bytes,
+            cache_bytes: config.cache_bytes,
+            session: now_ns(),
+            ..Config::default()
+        });
+        node.register_service(config.handler, service)?;
+        let node = node.without_group();
+        let timeout = config.timeout.unwrap_or(node.inner.engine.timeout());
+        Ok(Self {
+            inner: Arc::new(Inner {
+                node,
+                config,
+                timeout,
+                pairs: RwLock::default(),
+                tending: Mutex::default(),
+                imports: Mutex::default(),
+                importing: AtomicUsize::new(0),
+                deferred: Deferred::default(),
+            }),
+        })
+    }
+
+    /// Connects to a rank that serves calls, once it does.
+    ///
+    /// # Errors
+    /// A rank that is none, or this one; [`Error::NoAnswer`], [`Error::Gone`]; no memory for records.
+    pub fn caller(&self, rank: usize, program: u32, version: u32) -> Result<Caller, Error> {
+        Caller::connect(&self.inner, rank, program, version)
+    }
+
+    /// Serves a version of a program from here on. All programs of a rank have one queue of calls, which all its [`Server`]s take from.
+    ///
+    /// # Errors
+    /// [`Error::Served`].
+    pub fn serve(&self, program: u32, version: u32) -> Result<Server, Error> {
+        let server = self.server();
+        server.register(program, version)?;
+        Ok(server)
+    }
+
+    /// A server without programs of its own yet.
+    #[must_use]
+    pub fn server(&self) -> Server {
+        Server::new(&self.inner)
+    }
+
+    /// Says what the kernel says of the process at a rank: SYS credentials of its calls are held against it from here on. `None`: nothing
+    /// is known, as of ranks of a job, which all belong to one user.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn set_credentials(
+        &self,
+        rank: usize,
+        credentials: Option<PeerCredentials>,
+    ) -> Result<(), Error> {
+        let node = self.inner.node_of(rank)?;
+        self.inner
+            .call(|service| service.set_credentials(node, credentials))
+    }
+
+    /// What has happened so far.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn counters(&self) -> Result<Counters, Error> {
+        self.inner.call(|service| *service.counters())
+    }
+
+    /// Ends the connection to a rank: calls under way by it end with an error here and there. A later call connects anew.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn disconnect(&self, rank: usize) -> Result<(), Error> {
+        let node = self.inner.node_of(rank)?;
+        self.inner.call(|service| service.close(node))?;
+        self.inner.tend()
+    }
+
+    /// The node whose calls these are.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.inner.node
+    }
+}
+
+impl Inner {
+    /// The node of a rank that can be called.
+    pub(super) fn node_of(&self, rank: usize) -> Result<NodeId, Error> {
+        let size = self.node.size();
+        if rank >= size {
+            let error = DriverError::NoSuchRank {
+                rank: u32::try_from(rank).unwrap_or(u32::MAX),
+                size: size as u32,
+            };
+            return Err(error.into());
+        }
+        Ok(NodeId(rank as u16))
+    }
+
+    /// Calls the service, and sends what it asks for.
+    #[inline]
+    pub(super) fn call<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
+        let mut driver = self.node.inner.engine.lock();
+        let called = driver.call_service(self.config.handler, call);
+        called.ok_or(Error::Closed)
+    }
+
+    /// Waits until `check` finds something, and sees to connections meanwhile. `None`: `timeout` is over.
+    #[inline]
+    pub(super) fn wait<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut check: impl FnMut(&mut Service) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let engine = &self.node.inner.engine;
+        let mut left = timeout;
+        loop {
+            let begun = left.map(|_| Instant::now());
+            let step = engine.wait_for(left, String::new, |driver| {
+                if self.importing.load(Ordering::Relaxed) > 0
+                    && let Some((pair, local)) = self.take_import(driver)
+                {
+                    return Some(Ok(Step::Imported(pair, local)));
+                }
+                let looked = driver.call_service(self.config.handler, |service: &mut Service| {
+                    if let Some(found) = check(service) {
+                        return Some(Step::Found(found));
+                    }
+                    if service.has_news() {
+                        return Some(Step::Tend);
+                    }
+                    let has_room = self.deferred.may_go(service);
+                    has_room.then_some(Step::Replies)
+                });
+                match looked {
+                    None => Some(Err(Error::Closed)),
+                    Some(step) => step.map(Ok),
+                }
+            });
+            match step {
+                Err(DriverError::Timeout { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+                Ok(step) => match step? {
+                    Step::Found(found) => return Ok(Some(found)),
+                    Step::Tend => self.tend()?,
+                    Step::Imported(pair, local) => self.handle_imported(&pair, local)?,
+                    Step::Replies => self.send_deferred()?,
+                },
+            }
+            if let (Some(left), Some(begun)) = (&mut left, begun) {
+                *left = left.saturating_sub(begun.elapsed());
+            }
+        }
+    }
+
+    /// The outcome of an import that is over.
+    #[cold]
+    fn take_import(
+        &self,
+        driver: &mut mapwire_driver::driver::Driver<JobFabric>,
+    ) -> Option<(Arc<Pair>, Result<LocalImport, DriverError>)> {
+        let mut imports = self.imports.lock().unwrap_or_else(PoisonError::into_inner);
+        for at in 0..imports.len() {
+            if let Some(local) = driver.take_import(imports[at].1) {
+                let (pair, _) = imports.swap_remove(at);
+                self.importing.fetch_sub(1, Ordering::Relaxed);
+                return Some((pair, local));
+            }
+        }
+        None
+    }
+
+    /// The memory shared with a peer in the present connection.
+    pub(super) fn pair(&self, peer: NodeId) -> Option<Arc<Pair>> {
+        let pairs = self.pairs.read().unwrap_or_else(PoisonError::into_inner);
+        pairs.get(&peer.0).cloned()
+    }
+
+    /// Bytes of the longest body that goes in a message to the peer of a pair.
+    pub(super) fn inline_bytes(&self, pair: &Pair) -> usize {
+        match pair.is_near() {
+            true => self.config.inline_bytes,
+            false => self.config.inline_bytes.min(INLINE_BYTES_APART),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let _ = self.call(Service::close_all);
+        let engine = &self.node.inner.engine;
+        let is_idle = |driver: &mut mapwire_driver::driver::Driver<JobFabric>| {
+            (!driver.is_storing_for_services()).then_some(())
+        };
+        let is_idle = engine.wait_for(Some(CLOSING), String::new, is_idle).is_ok();
+        let pairs = self.pairs.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !is_idle {
+            // The NIC may still read there: the process keeps the memory.
+            for pair in pairs.values() {
+                pair.leak();
+            }
+        }
+        drop(self.node.deregister_service(self.config.handler));
+        let imports = self
+            .imports
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (_, request) in imports.drain(..) {
+            engine.lock().abandon_import(request);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Calls of others, to be answered.
+
+use std::sync::Arc;
+
+use mapwire_rpc::xdr::{Encoder, Xdr, XdrError};
+use mapwire_rpc::{Credential, Draft, Incoming, PeerCredentials, Placed, ReplyStatus, RequestId};
+
+use super::error::Error;
+use super::inner::Inner;
+use super::record::Record;
+use super::writer::{Patience, Writer, Written};
+
+/// A call of another rank. It may be answered at any time, in any order and from any thread. Dropped without an answer, it fails at its
+/// caller.
+#[derive(Debug)]
+pub struct Request {
+    inner: Arc<Inner>,
+    id: RequestId,
+    program: u32,
+    version: u32,
+    procedure: u32,
+    credential: Credential,
+    peer: Option<PeerCredentials>,
+    /// `None`: taken out.
+    arguments: Option<Record>,
+    is_answered: bool,
+    /// The arguments could not be read.
+    is_garbage: bool,
+}
+
+impl Request {
+    pub(super) fn new(inner: &Arc<Inner>, call: Incoming) -> Option<Self> {
+        let arguments = Record::new(inner, call.id.peer, call.body).ok()?;
+        Some(Self {
+            inner: Arc::clone(inner),
+            id: call.id,
+            program: call.program,
+            version: call.version,
+            procedure: call.procedure,
+            credential: call.credential,
+            peer: call.peer,
+            arguments: Some(arguments),
+            is_answered: call.id.is_one_way,
+            is_garbage: false,
+        })
+    }
+
+    /// Who calls.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        usize::from(self.id.peer.0)
+    }
+
+    /// Which program.
+    #[must_use]
+    pub const fn program(&self) -> u32 {
+        self.program
+    }
+
+    /// Which version of it.
+    #[must_use]
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Which procedure.
+    #[must_use]
+    pub const fn procedure(&self) -> u32 {
+        self.procedure
+    }
+
+    /// The call's number at its caller.
+    #[must_use]
+    pub const fn xid(&self) -> u32 {
+        self.id.xid
+    }
+
+    /// Nobody waits for an answer.
+    #[must_use]
+    pub const fn is_one_way(&self) -> bool {
+        self.id.is_one_way
+    }
+
+    /// Who the caller says it is. Where the [kernel's word](Self::peer) is known, user and group are as it says, unless that is the
+    /// superuser.
+    #[must_use]
+    pub const fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
+    /// What the kernel says of the calling process, where that is known.
+    #[must_use]
+    pub const fn peer(&self) -> Option<PeerCredentials> {
+        self.peer
+    }
+
+    /// Reads all arguments as one value.
+    ///
+    /// # Errors
+    /// The bytes are no such value: the call then fails at its caller as one of unreadable arguments, unless it is answered all the same.
+    pub fn arguments<T: Xdr>(&mut self) -> Result<T, Error> {
+        let value = self.record().map(Record::value);
+        self.note(value)
+    }
+
+    /// Lets `decode` read the arguments where they lie.
+    ///
+    /// # Errors
+    /// As [`arguments`](Self::arguments).
+    pub fn decode<R>(
+        &mut self,
+        decode: impl FnOnce(&mut mapwire_rpc::xdr::Decoder<'_>) -> Result<R, XdrError>,
+    ) -> Result<R, Error> {
+        let value = self.record().map(|record| record.decode(decode));
+        self.note(value)
+    }
+
+    fn note<T>(&mut self, value: Option<Result<T, XdrError>>) -> Result<T, Error> {
+        let nothing = XdrError::Short { wanted: 0, left: 0 };
+        let value = value.unwrap_or(Err(nothing));
+        self.is_garbage = value.is_err();
+        Ok(value?)
+    }
+
+    /// The arguments, unless they were taken out.
+    #[must_use]
+    pub const fn record(&self) -> Option<&Record> {
+        self.arguments.as_ref()
+    }
+
+    /// Takes the arguments out: they stay where they are for as long as the record lives, also once the call is answered.
+    pub const fn take_arguments(&mut self) -> Option<Record> {
+        self.arguments.take()
+    }
+
+    /// Answers with a result. Never waits: a long result for which the caller has no room goes when there is some, as long as a server of this
+    /// rank waits for calls.
+    ///
+    /// # Errors
+    /// A caller that is gone, or that waits for no answer; a result that is longer than the caller takes: the call then fails there.
+    pub fn reply(&mut self, result: &impl Xdr) -> Result<(), Error> {
+        let bytes = result.encoded_bytes();
+        self.reply_with(Some(bytes), |to| result.encode(to))
+    }
+
+    /// As [`reply`](Self::reply), with a result that `encode` writes: `bytes` of it, if that is known.
+    ///
+    /// # Errors
+    /// As [`reply`](Self::reply).
+    pub fn reply_with(
+        &mut self,
+        bytes: Option<usize>,
+        encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
+    ) -> Result<(), Error> {
+        self.answer(bytes, |writer| writer.encode(encode))
+    }
+
+    /// As [`reply`](Self::reply), with a result that `write` writes to an address with so many bytes of room: see
+    /// [`Caller::call_raw`](super::Caller::call_raw).
+    ///
+    /// # Errors
+    /// As [`reply`](Self::reply).
+    pub fn reply_raw(
+        &mut self,
+        write: impl FnMut(*mut u8, usize) -> Option<usize>,
+    ) -> Result<(), Error> {
+        self.answer(None, |writer| writer.write_raw(write))
+    }
+
+    fn answer(
+        &mut self,
+        bytes: Option<usize>,
+        write: impl FnOnce(Writer<'_>) -> Result<Written, Error>,
+    ) -> Result<(), Error> {
+        self.check()?;
+        let pair = self.inner.pair(self.id.peer);
+        let pair = pair.ok_or(mapwire_rpc::Refusal::NotAwaited(self.id.xid))?;
+        let draft = Draft::reply(self.id.xid, ReplyStatus::Success, Vec::with_capacity(256));
+        let inner = Arc::clone(&self.inner);
+        let writer = Writer::new(&inner, &pair, draft, bytes, Patience::Later);
+        match write(writer)? {
+            Written::Ready(draft, placed) => self.send(draft, placed),
+            Written::Waiting(body) => {
+                self.is_answered = true;
+                drop(self.arguments.take());
+                self.inner.reply_later(self.id, body)
+            }
+        }
+    }
+
+    /// Refuses the call: `procedure unavailable` and its like.
+    ///
+    /// # Errors
+    /// A caller that is gone, or that waits for no answer.
+    pub fn reply_error(&mut self, status: ReplyStatus) -> Result<(), Error> {
+        self.check()?;
+        let draft = Draft::reply(self.id.xid, status, Vec::with_capacity(64));
+        self.send(draft, None)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match self.is_answered {
+            true => Err(mapwire_rpc::Refusal::NotAwaited(self.id.xid).into()),
+            false => Ok(()),
+        }
+    }
+
+    fn send(&mut self, draft: Draft, placed: Option<Placed>) -> Result<(), Error> {
+        self.is_answered = true;
+        // The reply tells that the arguments are done with.
+        let (lent, spare) = match self.arguments.take() {
+            None => (None, Vec::new()),
+            Some(record) => record.into_parts(),
+        };
+        let id = self.id;
+        let sent = self.inner.call(|service| {
+            if let Some(lent) = &lent {
+                service.release(id.peer, lent);
+            }
+            service.give_spare(spare);
+            let sent = service.reply(&id, draft, placed);
+            if let (Err(_), Some(placed)) = (&sent, placed) {
+                service.cancel(id.peer, placed.room);
+            }
+            sent
+        })?;
+        Ok(sent?)
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let status = match self.is_garbage {
+                true => ReplyStatus::GarbageArguments,
+                false => ReplyStatus::SystemError,
+            };
+            // The caller may be gone.
+            let _ = self.reply_error(status);
+        }
+    }
+}
