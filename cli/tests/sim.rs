@@ -224,3 +224,107 @@ fn what_makes_no_sense_is_named() {
         .code(1)
         .says("invalid number of ranks `3000`: expected 2 to 1024");
 }
+
+/// A trace of two ranks, of which the second computes for 3 ms and then stores where the first has allocated.
+const SHARED_TRACE: &str = "time_ns,node,process,op,address,bytes
+1,0,0,compute,0x0,0
+1,0,0,open-shared,0x400000000000,262144
+1,0,0,shape-shared,0x4,1
+1,1,0,compute,0x0,0
+1,1,0,open-shared,0x400000000000,262144
+1,1,0,shape-shared,0x4,1
+10,0,0,allocate,0x400000002040,64
+20,0,0,barrier,0x0,0
+21,1,0,barrier,0x0,0
+30,1,0,compute,0x0,3000000
+3000500,1,0,write-fault,0x400000002048,64
+3001000,0,0,barrier,0x0,0
+3001100,1,0,barrier,0x0,0
+";
+
+/// Rows of the bench, as far as they are read.
+const MEASURED: &str = r#"{"bench":"fault","transport":"shm","ranks":2,"access":"read","owner":"polling","bytes":128,"value":6.0,"baseline_value":4.8,"flag_ns":110.0}
+{"bench":"fault","transport":"shm","ranks":2,"access":"read","owner":"polling","bytes":4096,"value":6.4,"baseline_value":5.0,"flag_ns":110.0}
+{"bench":"fault","transport":"shm","ranks":2,"access":"read","owner":"computing","bytes":128,"value":19.0,"baseline_value":4.8,"flag_ns":110.0}
+{"bench":"lock","transport":"shm","ranks":2,"case":"lock + unlock, uncontended","value":0.05}
+"#;
+
+#[test]
+fn a_traced_program_is_replayed_on_other_machines() {
+    let place = Place::new();
+    let write = |name: &str, text: &str| std::fs::write(place.folder.join(name), text).unwrap();
+    write("shared.csv", SHARED_TRACE);
+    write("here.jsonl", MEASURED);
+    let import = ["lab", "import", "shared.csv", "-o", "shared.mwt"];
+    place.run(&import).code(0);
+    let replay = |machine: &[&str]| {
+        let args = [
+            &["sim", "replay", "shared.mwt", "--json", "--machine"],
+            machine,
+        ]
+        .concat();
+        let rows = json_rows(&place.run(&args).code(0));
+        assert_eq!(rows.len(), 1);
+        assert_eq!(
+            (&rows[0]["ranks"], &rows[0]["faults"]),
+            (&2.into(), &1.into())
+        );
+        rows[0]["work_s"].as_f64().unwrap()
+    };
+    let here = replay(&["here", "--measured", "here.jsonl"]);
+    assert!((0.003..0.0032).contains(&here), "{here} s");
+    assert!((0.003..0.0032).contains(&replay(&["today"])));
+    // 20 times 3 ms, and a fault of 200 us.
+    let then = replay(&["1997"]);
+    assert!((0.0601..0.0606).contains(&then), "{then} s");
+    assert!((0.0061..0.0066).contains(&replay(&["1997", "--speed", "2"])));
+    let text = place.run(&["sim", "replay", "shared.mwt", "--machine", "today"]);
+    assert!(text.code(0).out().contains("from first to last barrier"));
+}
+
+#[test]
+fn a_trace_that_cannot_be_replayed_is_refused_with_the_record_at_fault() {
+    let place = Place::new();
+    let write = |name: &str, text: &str| std::fs::write(place.folder.join(name), text).unwrap();
+    let cases = [
+        (
+            SHARED_TRACE.replace("2048,64", "9000,64"),
+            "allocates no minipage",
+        ),
+        (
+            SHARED_TRACE.replace("3001100,1,0,barrier,0x0,0\n", ""),
+            "hangs",
+        ),
+        (SHARED_TRACE.replace("allocate", "unlock"), "beyond"),
+        (
+            "time_ns,node,process,op,address,bytes\n1,0,0,send,0x0,5\n".to_owned(),
+            "no shared memory is opened",
+        ),
+    ];
+    for (text, says) in cases {
+        write("bad.csv", &text);
+        let _ = std::fs::remove_file(place.folder.join("bad.mwt"));
+        let import = ["lab", "import", "bad.csv", "-o", "bad.mwt"];
+        place.run(&import).code(0);
+        let args = ["sim", "replay", "bad.mwt", "--machine", "today"];
+        let said = place.run(&args).code(1).err();
+        assert!(said.contains(says), "{said}");
+    }
+    let args = ["sim", "replay", "bad.mwt", "--machine", "here"];
+    assert!(place.run(&args).code(2).err().contains("--measured"));
+    write("here.jsonl", "{}");
+    let args = [
+        "sim",
+        "replay",
+        "bad.mwt",
+        "--machine",
+        "here",
+        "--measured",
+        "here.jsonl",
+    ];
+    let said = place.run(&args).code(1).err();
+    assert!(
+        said.contains("no shared memory is opened") || said.contains("bench"),
+        "{said}"
+    );
+}

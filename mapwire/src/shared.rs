@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_driver::DriverError;
-use mapwire_driver::engine::Engine;
+use mapwire_driver::engine::{Engine, SharedCall};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::shared::{SharedError, SharedPort};
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
@@ -15,7 +15,7 @@ use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::{Grant, Importers};
-use mapwire_wire::{ExportId, ImportId, NodeId, Rights};
+use mapwire_wire::{ExportId, ImportId, NodeId, Rights, TraceOp};
 
 use crate::error::{Error, Result};
 use crate::node::Node;
@@ -188,7 +188,12 @@ impl Shared {
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
         let begin = |dsm: &mut Dsm, thread| dsm.alloc(thread, bytes);
-        match self.inner.operate(begin)? {
+        let call = SharedCall {
+            op: TraceOp::Allocate,
+            address: 0,
+            bytes,
+        };
+        match self.inner.operate(call, begin)? {
             Some(Outcome::Allocated(at)) => {
                 let layout = self.layout()?;
                 Ok((layout.view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
@@ -231,6 +236,10 @@ impl Shared {
         for &(address, bytes, _) in runs {
             self.check_address(address, bytes)?;
         }
+        let mut calls = match self.engine().is_traced() {
+            true => runs.iter().map(prefetch_call).collect(),
+            false => Vec::new(),
+        };
         let mut runs = runs.iter().map(|&(address, bytes, writes)| {
             let access = if writes { Access::Write } else { Access::Read };
             let (view, offset) = layout.locate(address as usize).unwrap_or_default();
@@ -245,7 +254,9 @@ impl Shared {
         let mut run = runs.next();
         let mut is_over = false;
         while !is_over {
-            is_over = self.engine().shared_command(|dsm, thread| {
+            // All runs are told of together.
+            let calls = core::mem::take(&mut calls);
+            is_over = self.engine().shared_command(&calls, |dsm, thread| {
                 let now_ns = now_ns();
                 for _ in 0..MINIPAGES_AT_A_TIME {
                     let Some((view, pages, access)) = &mut run else {
@@ -284,7 +295,8 @@ impl Shared {
     /// A rank is gone; a number beyond the 256 there are.
     pub fn barrier_of(&self, barrier: u32) -> Result<()> {
         let begin = |dsm: &mut Dsm, thread| dsm.barrier(thread, barrier);
-        match self.inner.operate(begin)? {
+        let call = SharedCall::of(TraceOp::Barrier, barrier.into());
+        match self.inner.operate(call, begin)? {
             Some(Outcome::Passed) => Ok(()),
             other => Err(unexpected(other)),
         }
@@ -322,7 +334,9 @@ impl Shared {
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
         let outcome = self
             .engine()
-            .shared_operation(|dsm, thread| dsm.lock(thread, lock))?;
+            .shared_operation(SharedCall::of(TraceOp::Lock, lock.into()), |dsm, thread| {
+                dsm.lock(thread, lock)
+            })?;
         match outcome {
             None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
             other => Err(unexpected(other)),
@@ -335,9 +349,10 @@ impl Shared {
     /// A lock that this thread does not hold.
     #[inline]
     pub fn unlock(&self, lock: u32) -> Result<()> {
-        Ok(self
-            .engine()
-            .shared_command(|dsm, thread| dsm.unlock(thread, lock))?)
+        Ok(self.engine().shared_command(
+            &[SharedCall::of(TraceOp::Unlock, lock.into())],
+            |dsm, thread| dsm.unlock(thread, lock),
+        )?)
     }
 
     /// Changes how many threads of this rank take part in barriers.
@@ -346,9 +361,14 @@ impl Shared {
     /// None, more than 64, or while threads wait in a barrier.
     pub fn set_threads(&self, threads: usize) -> Result<()> {
         let threads = u16::try_from(threads).unwrap_or(u16::MAX);
+        let call = SharedCall {
+            op: TraceOp::ShapeShared,
+            address: self.layout()?.views as u64,
+            bytes: threads.into(),
+        };
         Ok(self
             .engine()
-            .shared_command(|dsm, _| dsm.set_participants(threads))?)
+            .shared_command(&[call], |dsm, _| dsm.set_participants(threads))?)
     }
 
     /// What this rank did so far.
@@ -485,10 +505,11 @@ impl Inner {
     /// An operation of the calling thread on the model; waits for its outcome.
     fn operate(
         &self,
+        call: SharedCall,
         begin: impl FnOnce(&mut Dsm, u16) -> Result<(), mapwire_dsm::Error>,
     ) -> Result<Option<Outcome>> {
         let engine = &self.node.inner.engine;
-        Ok(engine.shared_operation(|dsm, thread| {
+        Ok(engine.shared_operation(call, |dsm, thread| {
             begin(dsm, thread)?;
             Ok(Progress::Pending)
         })?)
@@ -497,7 +518,8 @@ impl Inner {
     /// A meeting of one thread of each rank, however many take part in barriers, which gives the value of rank `root` to all.
     fn broadcast(&self, root: u16, value: u64) -> Result<u64> {
         let begin = |dsm: &mut Dsm, thread| dsm.broadcast(thread, root, value);
-        match self.operate(begin)? {
+        let call = SharedCall::of(TraceOp::Broadcast, root.into());
+        match self.operate(call, begin)? {
             Some(Outcome::Value(value)) => Ok(value),
             other => Err(unexpected(other)),
         }
@@ -532,6 +554,15 @@ impl Drop for Inner {
 
 fn bytes_of<T: Sharable>(slice: &SharedSlice<T>) -> u64 {
     (slice.len() * size_of::<T>()) as u64
+}
+
+/// What a trace says of a run of bytes that is asked for.
+fn prefetch_call(&(address, bytes, writes): &(u64, u64, bool)) -> SharedCall {
+    let op = match writes {
+        true => TraceOp::PrefetchWrite,
+        false => TraceOp::Prefetch,
+    };
+    SharedCall { op, address, bytes }
 }
 
 fn unexpected(outcome: Option<Outcome>) -> Error {

@@ -80,6 +80,7 @@ fn json_lines(name: &str, info: &Info) -> String {
         "lookups": transfers.pages,
         "bytes": transfers.bytes,
         "footprint_pages": info.footprint_pages(),
+        "computed_ns": info.computed_ns(),
         "footprint_pages_per_node": per_node.map(|(footprint, _)| footprint),
         "lookups_per_node": per_node.map(|(_, lookups)| lookups),
     })];
@@ -116,7 +117,7 @@ fn json_lines(name: &str, info: &Info) -> String {
     for process in &info.processes {
         let row = json!({
             "lab": "info", "part": "process", "node": process.node, "process": process.process,
-            "footprint_pages": process.footprint_pages,
+            "footprint_pages": process.footprint_pages, "computed_ns": process.computed_ns,
         });
         rows.push(with(row, of(&process.counts)));
     }
@@ -190,6 +191,10 @@ fn text(name: &str, info: &Info) -> String {
         },
     );
     line("processes", info.processes.len().to_string());
+    if info.computed_ns() > 0 {
+        let computed = format!("{} of processor time", span(info.computed_ns()));
+        line("computed", computed);
+    }
     line("page", format!("{} bytes", info.page_bytes));
     if let Some((footprint, lookups)) = info.per_node() {
         line(

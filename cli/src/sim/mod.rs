@@ -8,9 +8,11 @@
 //! | [`rpc`] | the same of remote procedure calls |
 //! | [`vopr`] | `mapwire sim vopr`: new seeds for a time |
 //! | [`paper`] | `mapwire sim paper`: the machines that papers measured |
+//! | [`replay`] | `mapwire sim replay`: a traced program of the shared memory on another machine |
 
 mod global;
 pub(crate) mod paper;
+mod replay;
 mod rpc;
 mod run;
 mod shared;
@@ -58,6 +60,15 @@ pub(crate) enum SimCommand {
         after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg\n  mapwire sim paper vmmc --json\n  mapwire sim paper utlb\n  mapwire sim paper dynamic-handle --seed 7\n  mapwire sim paper today"
     )]
     Paper(paper::PaperArgs),
+    /// Replay a traced program of the shared memory on another machine, and predict its time
+    ///
+    /// The trace says what each thread asked of the shared memory and how long it computed in between. The protocol runs anew, at the costs
+    /// of the machine. What the program did in between takes as long as in the trace, times --speed. Beside the predicted times stand those
+    /// of the traced run.
+    #[command(
+        after_help = "Examples:\n  mapwire run -n 8 --trace lu.mwt -- lu --size 1024 --no-check\n  mapwire sim replay lu.mwt --machine 1997\n  (mapwire bench fault --json; mapwire bench lock --json) > here.jsonl\n  mapwire sim replay lu.mwt --machine here --measured here.jsonl\n  mapwire sim replay lu.mwt --machine today --json"
+    )]
+    Replay(replay::ReplayArgs),
 }
 
 /// What both commands draw runs by.
@@ -294,6 +305,7 @@ pub(crate) fn command(command: &SimCommand) -> ExitCode {
         SimCommand::Run(args) => run::command(args),
         SimCommand::Vopr(args) => vopr::command(args),
         SimCommand::Paper(args) => paper::command(args),
+        SimCommand::Replay(args) => replay::command(args),
     };
     done.unwrap_or_else(|error| {
         let code = if error.is::<mapwire_sim::RuleError>() {

@@ -31,6 +31,32 @@ pub enum TraceOp {
     Absent = 8,
     /// Memory that was absent is there.
     Present = 9,
+    /// A thread has computed: `address` is its number in the process, `bytes` the nanoseconds of processor time that it used since its
+    /// last call of the shared memory. The calls that follow are this thread's, up to the next such record. Its time is that at which the
+    /// call began; the call's own record has the time at which it was over.
+    Compute = 10,
+    /// The shared memory is opened: `address` is the begin of its first view, `bytes` the length of a view.
+    OpenShared = 11,
+    /// The shape of the shared memory: `address` is how many views it has, `bytes` how many threads of each process take part in barriers.
+    ShapeShared = 12,
+    /// A minipage of `bytes` bytes is allocated at `address`.
+    Allocate = 13,
+    /// A load of the shared memory faulted at `address`; the minipage there has `bytes` bytes.
+    ReadFault = 14,
+    /// A store to the shared memory faulted at `address`; the minipage there has `bytes` bytes.
+    WriteFault = 15,
+    /// The page at `address` is asked for before it is read.
+    Prefetch = 16,
+    /// The page at `address` is asked for before it is written.
+    PrefetchWrite = 17,
+    /// The lock with the number `address` is taken.
+    Lock = 18,
+    /// The lock with the number `address` is given back.
+    Unlock = 19,
+    /// The barrier with the number `address` is passed.
+    Barrier = 20,
+    /// A value of the process with the number `address` is given to all.
+    Broadcast = 21,
 }
 
 impl TraceOp {
@@ -47,6 +73,18 @@ impl TraceOp {
             7 => Self::Release,
             8 => Self::Absent,
             9 => Self::Present,
+            10 => Self::Compute,
+            11 => Self::OpenShared,
+            12 => Self::ShapeShared,
+            13 => Self::Allocate,
+            14 => Self::ReadFault,
+            15 => Self::WriteFault,
+            16 => Self::Prefetch,
+            17 => Self::PrefetchWrite,
+            18 => Self::Lock,
+            19 => Self::Unlock,
+            20 => Self::Barrier,
+            21 => Self::Broadcast,
             _ => return None,
         })
     }
@@ -64,7 +102,26 @@ impl TraceOp {
             Self::Release => "release",
             Self::Absent => "absent",
             Self::Present => "present",
+            Self::Compute => "compute",
+            Self::OpenShared => "open-shared",
+            Self::ShapeShared => "shape-shared",
+            Self::Allocate => "allocate",
+            Self::ReadFault => "read-fault",
+            Self::WriteFault => "write-fault",
+            Self::Prefetch => "prefetch",
+            Self::PrefetchWrite => "prefetch-write",
+            Self::Lock => "lock",
+            Self::Unlock => "unlock",
+            Self::Barrier => "barrier",
+            Self::Broadcast => "broadcast",
         }
+    }
+
+    /// Whether it is a call of the shared memory, or what belongs to one: no NIC sees it. What its address and its bytes are depends on
+    /// the operation.
+    #[must_use]
+    pub const fn is_shared_memory(self) -> bool {
+        self as u8 >= Self::Compute as u8
     }
 }
 
@@ -134,7 +191,7 @@ mod tests {
     #[test]
     fn codes_and_operations_agree() {
         let ops: alloc::vec::Vec<_> = (0..=255).filter_map(TraceOp::from_code).collect();
-        assert_eq!(ops.len(), 9);
+        assert_eq!(ops.len(), 21);
         for op in ops {
             assert_eq!(TraceOp::from_code(op as u8), Some(op));
             assert!(!op.to_string().is_empty());

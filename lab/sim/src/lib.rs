@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod computers;
 pub mod global;
 pub mod hardware;
+pub mod hosts;
 pub mod paper;
 pub mod pump;
 pub mod random;

@@ -26,7 +26,7 @@ pub enum ReadError {
         why: String,
     },
     /// A later version of the format.
-    #[error("{file} is a trace file of version {version}; this mapwire reads version {supported}", supported = crate::format::VERSION)]
+    #[error("{file} is a trace file of version {version}; this mapwire reads versions 1 to {supported}", supported = crate::format::VERSION)]
     Version {
         /// The file's name.
         file: String,

@@ -8,7 +8,14 @@
 //! ```
 //!
 //! *Magic* is `8D 4D 57 54 0D 0A 1A 0A`: not text, `MWT`, and line ends that a transfer in text mode would change. The *version* is
-//! 1; a reader refuses others. The *metadata* is one JSON object ([`Metadata`](crate::Metadata)) of at most 1 MiB; unknown
+//! 2. A reader takes version 1 as well and refuses others; the versions differ only in the operations that there are:
+//!
+//! | version | operations |
+//! |---|---|
+//! | 1 | codes 1 to 9 of [`TraceOp`](mapwire_wire::TraceOp): transfers, and what the host pins |
+//! | 2 | codes 10 to 21 besides: calls of the shared memory, and the processor time between them |
+//!
+//! The *metadata* is one JSON object ([`Metadata`](crate::Metadata)) of at most 1 MiB; unknown
 //! members are left out by the reader.
 //!
 //! A *block* holds 1 to 65,536 records, in order of time, and can be decoded without any other. Times are nanoseconds; *first time*
@@ -59,8 +66,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of a trace file.
 pub const MAGIC: [u8; 8] = [0x8d, b'M', b'W', b'T', b'\r', b'\n', 0x1a, b'\n'];
-/// The version that is written, and the only one that is read.
-pub const VERSION: u16 = 1;
+/// The version that is written; those before it are read as well.
+pub const VERSION: u16 = 2;
 /// Most records of a block.
 pub const MAX_BLOCK_RECORDS: usize = 65_536;
 /// Records of the blocks that are written: decoded, they fit into a processor's second-level cache.

@@ -14,7 +14,7 @@ use crate::reader::{Summary, TraceReader};
 use crate::spread::Spread;
 
 /// All operations, in the order of their codes.
-pub const OPS: [TraceOp; 9] = [
+pub const OPS: [TraceOp; 21] = [
     TraceOp::Send,
     TraceOp::Fetch,
     TraceOp::Receive,
@@ -24,6 +24,18 @@ pub const OPS: [TraceOp; 9] = [
     TraceOp::Release,
     TraceOp::Absent,
     TraceOp::Present,
+    TraceOp::Compute,
+    TraceOp::OpenShared,
+    TraceOp::ShapeShared,
+    TraceOp::Allocate,
+    TraceOp::ReadFault,
+    TraceOp::WriteFault,
+    TraceOp::Prefetch,
+    TraceOp::PrefetchWrite,
+    TraceOp::Lock,
+    TraceOp::Unlock,
+    TraceOp::Barrier,
+    TraceOp::Broadcast,
 ];
 
 /// Whether the pages of an operation are looked up by a NIC: those of a transfer are, other records say what its host did.
@@ -42,7 +54,7 @@ pub struct OpCount {
     /// Pages, those of each record counted anew: the lookups of a NIC that translates page by page. Data that travel in a command
     /// have none.
     pub pages: u64,
-    /// Bytes.
+    /// Bytes; of computing none.
     pub bytes: u64,
 }
 
@@ -117,6 +129,8 @@ pub struct ProcessInfo {
     pub process: u16,
     /// What it did.
     pub counts: Counts,
+    /// Nanoseconds of processor time between its calls of the shared memory.
+    pub computed_ns: u64,
     /// Distinct pages of its transfers.
     pub footprint_pages: u64,
     /// Distinct pages of its sends and fetches, those included that were held for one.
@@ -186,6 +200,13 @@ impl Info {
         sum
     }
 
+    /// Nanoseconds of processor time between calls of the shared memory, of all processes.
+    #[must_use]
+    pub fn computed_ns(&self) -> u64 {
+        let computed = self.processes.iter().map(|p| p.computed_ns);
+        computed.fold(0, u64::saturating_add)
+    }
+
     /// Footprints of all processes together.
     #[must_use]
     pub fn footprint_pages(&self) -> u64 {
@@ -216,6 +237,7 @@ impl Info {
 #[derive(Debug, Default)]
 struct Tally {
     counts: Counts,
+    computed_ns: u64,
     footprint: PageSet,
     send_footprint: PageSet,
 }
@@ -253,17 +275,27 @@ impl Counter {
                 last = (Some(key), index);
             }
             let tally = &mut self.tallies[last.1];
+            let op = usize::from(block.op[i]) - 1;
+            let is_shared = OPS[op].is_shared_memory();
             let (first, pages) = match block.flags[i] & TRACE_FLAG_INLINE {
-                0 => pages_of(block.address[i], block.bytes[i], self.page_bytes),
-                // Copied into the command: no page is looked up.
+                0 if !is_shared => pages_of(block.address[i], block.bytes[i], self.page_bytes),
+                // Copied into the command, or no transfer: no page is looked up.
                 _ => (0, 0),
             };
-            let op = usize::from(block.op[i]) - 1;
+            let bytes = match OPS[op] {
+                TraceOp::Compute => {
+                    let computed = &mut tally.computed_ns;
+                    *computed = computed.saturating_add(block.bytes[i]);
+                    0
+                }
+                TraceOp::OpenShared | TraceOp::ShapeShared => 0,
+                _ => block.bytes[i],
+            };
             tally.counts.0[op].add(&OpCount {
                 records: 1,
                 direct: u64::from(block.flags[i] & TRACE_FLAG_DIRECT != 0),
                 pages,
-                bytes: block.bytes[i],
+                bytes,
             });
             if is_transfer(OPS[op]) {
                 tally.footprint.insert(first, pages);
@@ -284,6 +316,7 @@ impl Counter {
                 node: (key >> 16) as u16,
                 process: key as u16,
                 counts: self.tallies[index].counts,
+                computed_ns: self.tallies[index].computed_ns,
                 footprint_pages: self.tallies[index].footprint.len(),
                 send_footprint_pages: self.tallies[index].send_footprint.len(),
             })

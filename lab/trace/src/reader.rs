@@ -160,7 +160,7 @@ impl<R: Read> TraceReader<R> {
             .ok()
             .filter(|_| found == bytes.len())
             .ok_or_else(|| no(format!("its header is cut off after {found} bytes")))?;
-        if head.version.get() != VERSION {
+        if !(1..=VERSION).contains(&head.version.get()) {
             return Err(ReadError::Version {
                 file,
                 version: head.version.get(),

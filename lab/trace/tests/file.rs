@@ -286,9 +286,9 @@ fn what_is_no_trace_is_refused_with_what_it_is() {
         (&[0x8d, b'M', b'W', b'T', 0x0d], "cut off after 5 bytes"),
         (
             &[
-                0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 2, 0, 0, 0, 0, 0, 0, 0,
+                0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 3, 0, 0, 0, 0, 0, 0, 0,
             ],
-            "of version 2",
+            "of version 3",
         ),
         (
             &[

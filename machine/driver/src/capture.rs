@@ -22,6 +22,9 @@ use crate::log::Line;
 /// Records that wait in memory: what is lost when the process is killed.
 const WAITING: usize = 128;
 
+/// Holds that have records at a time, without memory being allocated for them.
+const HELD: usize = 1024;
+
 /// The file of this rank.
 #[derive(Debug)]
 pub(crate) struct Capture {
@@ -40,6 +43,8 @@ pub(crate) struct Capture {
     held: Vec<PageRange>,
     /// Whether the last record may grow.
     open: bool,
+    /// The thread of which the calls of the shared memory are that follow.
+    thread: Option<u16>,
 }
 
 /// A transfer whose pages are held, and of which the last record tells as far as it has been looked up.
@@ -101,8 +106,9 @@ impl Capture {
             counters,
             written: 0,
             pending: None,
-            held: Vec::new(),
+            held: Vec::with_capacity(HELD),
             open: false,
+            thread: None,
         })
     }
 
@@ -291,6 +297,40 @@ impl<F: Fabric> Driver<F> {
         if let Some(capture) = &mut self.capture
             && let Err(error) = capture.record(now_ns(), op, flags, address, bytes)
         {
+            self.end_trace(error);
+        }
+    }
+
+    /// Notes that a thread has computed, and that the calls of the shared memory that follow are its.
+    #[cold]
+    pub(crate) fn note_thread(&mut self, time_ns: u64, thread: u16, computed_ns: u64) {
+        let Some(capture) = &mut self.capture else {
+            return;
+        };
+        capture.thread = Some(thread);
+        let (op, thread) = (TraceOp::Compute, u64::from(thread));
+        if let Err(error) = capture.record(time_ns, op, 0, thread, computed_ns) {
+            self.end_trace(error);
+        }
+    }
+
+    /// Notes a call of the shared memory that a thread has made.
+    #[cold]
+    pub(crate) fn note_call(
+        &mut self,
+        time_ns: u64,
+        thread: u16,
+        op: TraceOp,
+        address: u64,
+        bytes: u64,
+    ) {
+        if self.capture.as_ref().and_then(|it| it.thread) != Some(thread) {
+            self.note_thread(time_ns, thread, 0);
+        }
+        let Some(capture) = &mut self.capture else {
+            return;
+        };
+        if let Err(error) = capture.record(time_ns, op, 0, address, bytes) {
             self.end_trace(error);
         }
     }

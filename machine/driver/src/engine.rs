@@ -7,11 +7,14 @@
 
 mod holding;
 mod naps;
+mod noting;
 mod shared_calls;
 mod waits;
 
 use naps::MemoryNap;
 pub use naps::{AskForWake, Asked};
+use noting::ProcessorTimes;
+pub use noting::SharedCall;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -79,6 +82,8 @@ pub struct Engine<F: Fabric = JobFabric> {
     /// The shared memory's application views; 0 while it is not open.
     shared_start: AtomicUsize,
     shared_end: AtomicUsize,
+    /// While a trace is taken: when threads' last calls of the shared memory were over, by their own clocks.
+    processor_times: Option<Box<ProcessorTimes>>,
 }
 
 /// Says whether direct stores to a peer may go ahead. Kept by whoever makes them, so that it costs two loads.
@@ -165,6 +170,10 @@ impl<F: Fabric> Engine<F> {
             published_at_ns: AtomicU64::new(0),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),
+            processor_times: config
+                .trace
+                .is_some()
+                .then(|| Box::new(ProcessorTimes::new())),
         });
         // The thread holds no share of the engine: dropping the last share is what stops it.
         let weak = Arc::downgrade(&engine);
@@ -206,6 +215,12 @@ impl<F: Fabric> Engine<F> {
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
+    }
+
+    /// Whether calls of the shared memory are written down.
+    #[must_use]
+    pub fn is_traced(&self) -> bool {
+        self.processor_times.is_some()
     }
 
     /// The timeout of set-up steps.

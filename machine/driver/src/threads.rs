@@ -36,6 +36,11 @@ impl Operation<'_> {
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
+
+    /// Whether it interrupts another operation of its thread.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.is_borrowed
+    }
 }
 
 impl Drop for Operation<'_> {

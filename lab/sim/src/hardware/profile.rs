@@ -64,6 +64,48 @@ pub enum Cost {
     /// Host of the requesting node: the page fault around a getpage.
     HostFault,
 
+    // Shared memory between hosts.
+    /// Host: from an access that is not allowed to the handler of the fault, and back.
+    AccessFault,
+    /// Host: a look at what may be done with a minipage, once a fault.
+    ReadProtection,
+    /// Host: changes the protection of a minipage's pages.
+    SetProtection,
+    /// Host: the manager of a minipage looks it up.
+    LookupMinipage,
+    /// Host: what a message about a minipage takes besides.
+    HandleRequest,
+    /// Host: what a message of a lock, a barrier or the allocator takes.
+    HandleSync,
+    /// Host: a call of the program, besides what follows from it.
+    LocalCall,
+    /// Host: what a call that waits at a barrier takes more.
+    BarrierCall,
+    /// Host: sends a message.
+    SendMessage,
+    /// Host: a byte that is sent.
+    SendByte,
+    /// Host: receives a message.
+    ReceiveMessage,
+    /// Host: a byte that is received.
+    ReceiveByte,
+    /// Host: a byte of a minipage that is brought from where the network left it to its place.
+    PlaceByte,
+    /// Host: tells a thread of its own that what it waits for is there, or another host's that a message has come.
+    Signal,
+    /// From a signal or an interrupt to the thread being ready to run.
+    WakeDelay,
+    /// Host: a processor goes over to another thread.
+    ThreadSwitch,
+    /// How long threads of one priority run at a time.
+    ThreadTurn,
+    /// From one look of the polling thread of high priority to the next.
+    PollPeriod,
+    /// Host: that look, when nothing has come.
+    PollNothing,
+    /// How long a thread that waits polls before it sleeps.
+    Spin,
+
     // What computers cost whose NIC runs VMMC: see `computers`.
     /// Host: writes a word of NIC memory.
     HostWrite,

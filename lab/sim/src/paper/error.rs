@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::computers::ComputersError;
 use crate::hardware::MachineError;
+use crate::hosts::{CapturedError, HostsError};
 
 /// Why a paper's machine cannot be run.
 #[derive(Debug, Error)]
@@ -14,6 +15,15 @@ pub enum PaperError {
     /// Computers that run whole nodes.
     #[error(transparent)]
     Computers(#[from] ComputersError),
+    /// Hosts that share memory.
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    /// A trace of the chapter cannot be read.
+    #[error(transparent)]
+    Trace(#[from] mapwire_trace::ReadError),
+    /// A trace of the chapter cannot be replayed.
+    #[error(transparent)]
+    Captured(#[from] CapturedError),
     /// A translation cache that cannot be built.
     #[error(transparent)]
     Cache(#[from] mapwire_translation::CacheError),

@@ -6,6 +6,7 @@
 pub mod dynamic_handle;
 mod error;
 pub mod gms_np;
+pub mod millipage;
 mod numbers;
 mod report;
 pub mod today;
@@ -62,5 +63,6 @@ pub const PAPERS: &[Paper] = &[
     vmmc::PAPER,
     utlb::PAPER,
     dynamic_handle::PAPER,
+    millipage::PAPER,
     today::PAPER,
 ];

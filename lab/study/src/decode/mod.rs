@@ -83,6 +83,8 @@ impl Selection {
             TraceOp::Export | TraceOp::Unexport => return self.receive,
             TraceOp::Hold | TraceOp::Release => self.send || self.fetch,
             TraceOp::Absent | TraceOp::Present => true,
+            // Calls of the shared memory: no NIC looks anything up for them.
+            _ => false,
         }
     }
 }
@@ -378,6 +380,8 @@ impl Decoder {
             TraceOp::Release => it.event(process, range, HostEvent::Release),
             TraceOp::Absent => it.event(process, range, HostEvent::Absent),
             TraceOp::Present => it.event(process, range, HostEvent::Present),
+            // Never taken: see `Selection::takes`.
+            _ => {}
         }
         self.pending += range.count as usize;
         Ok(())

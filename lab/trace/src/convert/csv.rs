@@ -128,18 +128,8 @@ fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Opt
                 .position(|byte| *byte == b',')
                 .unwrap_or(rest.len());
             let (name, behind) = rest.split_at(length);
-            record.op = match name {
-                b"send" => TraceOp::Send,
-                b"fetch" => TraceOp::Fetch,
-                b"recv" => TraceOp::Receive,
-                b"export" => TraceOp::Export,
-                b"unexport" => TraceOp::Unexport,
-                b"hold" => TraceOp::Hold,
-                b"release" => TraceOp::Release,
-                b"absent" => TraceOp::Absent,
-                b"present" => TraceOp::Present,
-                _ => return None,
-            } as u8;
+            let op = OPS.into_iter().find(|op| op.name().as_bytes() == name);
+            record.op = op? as u8;
             *rest = behind;
         }
         Column::Direct => {

@@ -1,20 +1,23 @@
 //! Calls of the shared memory: operations and commands of the program's threads, and the page faults of its views.
 
+use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use mapwire_dsm::{Dsm, Error as ModelError, Outcome, Progress};
+use mapwire_dsm::{Access, Dsm, Error as ModelError, Outcome, Progress};
 use mapwire_host::faults::{FaultInfo, Resolution};
 use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
 use mapwire_transport::bells::Wake;
 
+use super::noting::{Noted, SharedCall};
 use super::{Engine, Place};
 use crate::driver::Driver;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
 use mapwire_node::SharedMemory;
 use mapwire_transport::fabric::{Doorbells, Fabric};
+use mapwire_wire::TraceOp;
 
 /// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
 const EXIT_LOST: i32 = 70;
@@ -29,17 +32,21 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// Begins an operation of the calling thread on the shared memory, and waits for its outcome; `Ok(None)` when it was over at once.
+    /// `call` is what a trace says of it.
     ///
     /// # Errors
     /// The model's refusal, or that the shared memory is at its end.
     #[inline]
     pub fn shared_operation(
         &self,
+        call: SharedCall,
         begin: impl FnOnce(&mut Dsm, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
-        self.operate(Place::Program, |memory, _, thread| {
-            begin(memory.dsm_mut(), thread)
-        })
+        self.operate(
+            Place::Program,
+            || call,
+            |memory, _, thread| begin(memory.dsm_mut(), thread),
+        )
     }
 
     /// As [`shared_operation`](Self::shared_operation), at any place. In the page-fault handler it allocates and frees nothing.
@@ -47,6 +54,7 @@ impl<F: Fabric> Engine<F> {
     fn operate(
         &self,
         place: Place,
+        call: impl FnOnce() -> SharedCall,
         begin: impl FnOnce(&mut SharedMemory, &SharedPort, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
         let _mask = self.mask();
@@ -55,8 +63,29 @@ impl<F: Fabric> Engine<F> {
             .begin()
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let thread = operation.number();
+        let noted = self.begin_noting(thread, operation.is_borrowed());
+        let outcome = self.run_operation(place, thread, noted, begin);
+        if let Some(noted) = noted {
+            // Also of a call that fails: the others have met this thread.
+            let outcome = outcome.as_ref().ok().copied().flatten();
+            self.end_noting(noted, call(), outcome);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn run_operation(
+        &self,
+        place: Place,
+        thread: u16,
+        noted: Option<Noted>,
+        begin: impl FnOnce(&mut SharedMemory, &SharedPort, u16) -> Result<Progress, ModelError>,
+    ) -> Result<Option<Outcome>, SharedError> {
         let (over, owing) = {
             let mut driver = self.lock();
+            if let Some(noted) = noted {
+                driver.note_computing(noted);
+            }
             let begun = driver.begin_shared(|memory, port| begin(memory, port, thread))?;
             // What began may have ended a hold, also when it is refused.
             driver.at(place, Driver::serve_shared);
@@ -98,21 +127,26 @@ impl<F: Fabric> Engine<F> {
         self.far_faults.load(Ordering::SeqCst) > 0
     }
 
-    /// A command on the shared memory that never waits.
+    /// A command on the shared memory that never waits. `calls` is what a trace says of it.
     ///
     /// # Errors
     /// The model's refusal, or that the shared memory is not open.
     #[inline]
     pub fn shared_command<T>(
         &self,
+        calls: &[SharedCall],
         command: impl FnOnce(&mut Dsm, u16) -> Result<T, ModelError>,
     ) -> Result<T, SharedError> {
         let thread = self
             .threads
             .current()
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
+        let noted = self.begin_noting(thread, false);
         let done = {
             let mut driver = self.lock();
+            if let Some(noted) = noted {
+                driver.note_computing(noted);
+            }
             let done = driver
                 .call_shared(|memory| command(memory.dsm_mut(), thread))
                 .ok_or(SharedError::NotOpen)?;
@@ -121,6 +155,12 @@ impl<F: Fabric> Engine<F> {
             done?
         };
         self.wake_sleepers();
+        if let Some(noted) = noted {
+            for call in calls {
+                self.end_noting(noted, *call, None);
+            }
+            self.leave_noting(noted);
+        }
         Ok(done)
     }
 
@@ -134,7 +174,11 @@ impl<F: Fabric> Engine<F> {
             return Err(SharedError::Open);
         }
         let range = port.views().layout().views_range();
+        let participants = dsm.config().participants;
         driver.open_shared(dsm, port)?;
+        if self.processor_times.is_some() {
+            driver.note_open_shared(self.threads.current().unwrap_or(0), participants);
+        }
         self.interrupts.open();
         self.shared_end.store(range.end, Ordering::Release);
         self.shared_start.store(range.start, Ordering::Release);
@@ -160,7 +204,10 @@ impl<F: Fabric> Engine<F> {
     /// Serves a page fault in the shared memory's views, in the thread that faulted.
     pub fn handle_fault(&self, info: &FaultInfo) -> Resolution {
         let _masked = masking::in_fault_handler();
-        let outcome = self.operate(Place::FaultHandler, |memory, port, thread| {
+        // What the fault wants is found with the driver held.
+        let op = Cell::new(TraceOp::ReadFault);
+        let call = || SharedCall::of(op.get(), info.address as u64);
+        let outcome = self.operate(Place::FaultHandler, call, |memory, port, thread| {
             let Some((view, page)) = port.locate(info.address) else {
                 return Err(ModelError::NotShared {
                     view: u16::MAX,
@@ -169,6 +216,9 @@ impl<F: Fabric> Engine<F> {
             };
             let dsm = memory.dsm_mut();
             let wanted = crate::shared::wanted(dsm, view, page, info.kind);
+            if wanted == Access::Write {
+                op.set(TraceOp::WriteFault);
+            }
             dsm.handle_fault(now_ns(), thread, view, page, wanted)
         });
         match outcome {
