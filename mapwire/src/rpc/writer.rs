@@ -159,7 +159,8 @@ impl<'a> Writer<'a> {
 
     fn find_room(&self, bytes: u64) -> Result<Place, Error> {
         let peer = self.pair.peer;
-        if matches!(self.patience, Patience::Later) && self.inner.deferred.are_any() {
+        let must_wait = self.inner.deferred.are_any() || !self.pair.is_ready();
+        if matches!(self.patience, Patience::Later) && must_wait {
             return Ok(Place::Heap {
                 body: Vec::new(),
                 limit: bytes,
