@@ -23,10 +23,13 @@ fn built(place: &Place) -> PathBuf {
         "lu",
         "libmapwire_c.so",
         "libmapwire_far.so",
+        "libmapwire_rpc_c.so",
     ] {
         std::fs::copy(env!("CARGO_BIN_EXE_mapwire"), release.join(name)).unwrap();
     }
-    std::fs::write(release.join("libmapwire_c.a"), "!<arch>\n").unwrap();
+    for name in ["libmapwire_c.a", "libmapwire_rpc_c.a"] {
+        std::fs::write(release.join(name), "!<arch>\n").unwrap();
+    }
     place.folder.join("target")
 }
 
@@ -81,7 +84,10 @@ fn what_is_installed_is_stripped_has_its_licences_and_can_be_removed() {
         "share/man/man1/mapwire-run.1",
         "share/doc/mapwire/LICENSE-MIT",
         "share/doc/mapwire/LICENSE-APACHE",
+        "lib/libmapwire_rpc.so.0",
+        "share/man/man3/mapwire_rpc.3",
         "share/doc/mapwire/examples/c/first.c",
+        "share/doc/mapwire/examples/rpc/calc.x",
         "share/doc/mapwire/examples/rust/messages.rs",
     ] {
         assert!(at(name).exists(), "{name}");
@@ -105,8 +111,7 @@ fn under_sudo_the_user_builds() {
     let owner = "nobody";
     let clone = place.folder.join("clone");
     std::fs::create_dir(&clone).unwrap();
-    let copy =
-        "cp -r --parents scripts Makefile Cargo.toml *.md LICENSE-* bindings/c mapwire/examples";
+    let copy = "cp -r --parents scripts Makefile Cargo.toml *.md LICENSE-* bindings/c bindings/rpc mapwire/examples";
     let text = format!("{copy} {0} && chown -R {owner} {0}", clone.display());
     let copied = Command::new("sh")
         .args(["-c", &text])

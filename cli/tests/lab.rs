@@ -155,7 +155,9 @@ fn info_counts_operations_lookups_and_footprints() {
         .iter()
         .map(|row| row["records"].as_u64().unwrap())
         .collect();
-    assert_eq!(ops, [3, 1, 1, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(ops.len(), mapwire_trace::info::OPS.len());
+    assert_eq!(ops[..4], [3, 1, 1, 1]);
+    assert!(ops[4..].iter().all(|&records| records == 0), "{ops:?}");
     let nodes: Vec<_> = of("node")
         .iter()
         .map(|row| row["footprint_pages"].as_u64().unwrap())

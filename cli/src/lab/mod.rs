@@ -68,7 +68,8 @@ pub(crate) enum LabCommand {
     /// Make a trace of a file of another format
     ///
     /// csv: a header `time_ns,node,process,op,address,bytes` (any order, also `direct`), op send, fetch, recv, export, unexport, hold,
-    /// release, absent or present, addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a
+    /// release, absent or present, or what was asked of shared memory: compute, open-shared, shape-shared, allocate, read-fault,
+    /// write-fault, prefetch, prefetch-write, lock, unlock, barrier or broadcast; addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a
     /// recv, 2 a fetch; a line's number is its time. oracleGeneral (libCacheSim): an object is a page, a request a send of it.
     /// Records must be in order of time, or be put so by --sort.
     #[command(
