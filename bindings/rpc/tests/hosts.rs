@@ -53,7 +53,9 @@ impl Place {
         output.read_line(&mut line).unwrap();
         assert!(line.contains("10.0.9.1"), "{line}");
         let store = Ends(store);
-        let mut server = Self::command(&programs, "calc_server");
+        // Not behind `timeout`, which would leave it when it is killed itself.
+        let mut server = clean(&programs.path("calc_server"));
+        server.env("MAPWIRE_SECRET_FILE", &secret);
         server.env("MAPWIRE_NAMES", "mapwire://10.0.9.1");
         server.env("MAPWIRE_ADDRESSES", "10.0.9.1");
         let server = hosts.inside(0, &server).stderr(Stdio::null()).spawn();
@@ -146,10 +148,7 @@ fn a_server_on_another_host_that_is_killed_ends_the_call() {
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
     std::thread::sleep(Duration::from_millis(300));
-    // `timeout` stands before it.
-    let server = place.programs.path("calc_server");
-    let killed = clean("pkill").arg("-KILL").arg("-f").arg(server).status();
-    assert!(killed.unwrap().success());
+    place.server.0.kill().unwrap();
     place.server.0.wait().unwrap();
     let begun = Instant::now();
     let line = lines.next().unwrap().unwrap();
