@@ -54,7 +54,7 @@ impl Place {
         assert!(line.contains("10.0.9.1"), "{line}");
         let store = Ends(store);
         // Not behind `timeout`, which would leave it when it is killed itself.
-        let mut server = clean(&programs.path("calc_server"));
+        let mut server = clean(programs.path("calc_server"));
         server.env("MAPWIRE_SECRET_FILE", &secret);
         server.env("MAPWIRE_NAMES", "mapwire://10.0.9.1");
         server.env("MAPWIRE_ADDRESSES", "10.0.9.1");
