@@ -36,7 +36,8 @@ pub use call::Call;
 pub use host::HostState;
 pub(crate) use timeline::Timeline;
 
-pub use profile::{Constant, Cost, Origin, Profile, Ps, US, Unit};
+pub(crate) use profile::is;
+pub use profile::{Constant, Cost, NS, Origin, Profile, Ps, US, Unit};
 pub use timeline::{Lane, Span};
 
 /// Where directory operations are carried out, and where the table lies.

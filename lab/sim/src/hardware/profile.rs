@@ -3,6 +3,9 @@
 /// Picoseconds.
 pub type Ps = u64;
 
+/// Picoseconds of a nanosecond.
+pub const NS: Ps = 1_000;
+
 /// Picoseconds of a microsecond.
 pub const US: Ps = 1_000_000;
 
@@ -244,6 +247,16 @@ pub struct Constant {
     pub origin: Origin,
     /// Where it stands, or how it was calculated.
     pub source: &'static str,
+}
+
+/// A row of a table of constants.
+pub(crate) const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
+    Constant {
+        cost,
+        value,
+        origin,
+        source,
+    }
 }
 
 impl Cost {

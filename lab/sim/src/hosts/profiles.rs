@@ -1,22 +1,10 @@
 //! Machines: Millipage's cluster of 1997, one of today, and a computer that was measured.
 
-use crate::hardware::{Constant, Cost, Origin, Profile, Ps, US};
+use crate::hardware::{Constant, Cost, NS, Origin, Profile, Ps, US, is};
 
 use Origin::{Assumed, Derived, Input};
 
 use super::machine::{Machine, Notice};
-
-const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant {
-        cost,
-        value,
-        origin,
-        source,
-    }
-}
-
-/// Nanoseconds.
-const NS: u64 = 1_000;
 
 /// 300-MHz Pentium II, Windows NT 4.0, FastMessages on Myrinet.
 const MILLIPAGE: &[Constant] = &[

@@ -1,23 +1,9 @@
 //! The machine: the nodes of Table II. The paper states its buses, clocks and wires, and how long misses take; what VMMC's firmware does
 //! on a NIC is known of a slower one of the same make, and goes with the clock.
 
-use crate::hardware::{Constant, Cost, Origin, Profile};
+use crate::hardware::{Constant, Cost, NS, Origin, Profile, US, is};
 
 use Origin::{Assumed, Derived, Input};
-
-const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant {
-        cost,
-        value,
-        origin,
-        source,
-    }
-}
-
-/// Nanoseconds.
-const NS: u64 = 1_000;
-/// Microseconds.
-const US: u64 = 1_000 * NS;
 
 /// Two Pentium III of 800 MHz, PCI of 32 bits and 33 MHz, LANai 9 of 133 MHz with 2 MB.
 const TESTBED: &[Constant] = &[

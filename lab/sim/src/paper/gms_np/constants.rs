@@ -1,20 +1,8 @@
 //! The machines: GMS-NP's testbed (§4.1), and a SmartNIC of today.
 
-use crate::hardware::{Constant, Cost, Origin, Profile};
+use crate::hardware::{Constant, Cost, NS, Origin, Profile, is};
 
 use Origin::{Assumed, Derived, Input};
-
-const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant {
-        cost,
-        value,
-        origin,
-        source,
-    }
-}
-
-/// Nanoseconds.
-const NS: u64 = 1_000;
 
 /// 266-MHz Pentium II, FreeBSD 2.2.2; 33-MHz LANai 4.1 with 1 MB; Trapeze.
 const TESTBED: &[Constant] = &[

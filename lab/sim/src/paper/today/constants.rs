@@ -1,21 +1,9 @@
 //! Two network interfaces of today. What their vendors do not state is known of measurements that others have published, or it is assumed
 //! and varied.
 
-use crate::hardware::{Constant, Cost, Origin, Profile};
+use crate::hardware::{Constant, Cost, NS, Origin, Profile, is};
 
 use Origin::{Assumed, Derived, Input};
-
-const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant {
-        cost,
-        value,
-        origin,
-        source,
-    }
-}
-
-/// Nanoseconds.
-const NS: u64 = 1_000;
 
 /// The bus and the wire of both.
 const COMMON: &[Constant] = &[

@@ -1,21 +1,9 @@
 //! The machine of UTLB §4.2, and its costs on VMMC's.
 
-use crate::hardware::{Constant, Cost, Origin, Profile};
+use crate::hardware::{Constant, Cost, NS, Origin, Profile, is};
 use crate::paper::vmmc;
 
 use Origin::{Assumed, Derived, Input};
-
-const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant {
-        cost,
-        value,
-        origin,
-        source,
-    }
-}
-
-/// Nanoseconds.
-const NS: u64 = 1_000;
 
 /// What translation costs besides what VMMC's machine states.
 const TRANSLATION: &[Constant] = &[

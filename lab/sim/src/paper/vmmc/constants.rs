@@ -1,20 +1,8 @@
 //! The machine: the PCs and NICs that VMMC §5.1 names.
 
-use crate::hardware::{Constant, Cost, Origin, Profile};
+use crate::hardware::{Constant, Cost, NS, Origin, Profile, is};
 
 use Origin::{Assumed, Derived, Input};
-
-const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant {
-        cost,
-        value,
-        origin,
-        source,
-    }
-}
-
-/// Nanoseconds.
-const NS: u64 = 1_000;
 
 /// 166-MHz Pentium, PCI, Linux 2.0; 33-MHz LANai 4.1 with 256 KB.
 const MACHINE: &[Constant] = &[
