@@ -7,6 +7,7 @@ pub(crate) mod agenda;
 mod arrivals;
 mod datagrams;
 mod departures;
+mod drawing;
 mod faults;
 mod host;
 mod link;

@@ -6,7 +6,6 @@ use std::ops::RangeInclusive;
 
 use mapwire_gms::{Config, FRAME_BYTES, Gms, MAX_NODES, NodeSet, RowSize};
 use mapwire_service::Service;
-use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::buggy::Buggy;
@@ -16,7 +15,7 @@ use super::{
     FRAMES_ADDRESS, GLOBAL, GlobalError, GlobalOutcome, OWN_FRAMES, PROCESS, Program, Programs,
 };
 use crate::canary::GlobalCanary;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig};
+use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery};
 use crate::random::Random;
 use crate::rules::{Rule, Shape};
 use crate::segments::Segments;
@@ -25,8 +24,6 @@ use crate::segments::Segments;
 pub const NODES: RangeInclusive<u16> = 2..=MAX_NODES;
 /// Programs make calls for so long after the last fault has ended, in parts of the time before.
 const AFTER_HEALING: u64 = 4;
-/// How long a link waits for a silent peer: longer than any fault.
-const DEAD_AFTER_NS: u64 = 300_000_000;
 /// When the last fault ends, at the latest: no link takes a node for dead by then.
 const LONGEST_NS: u64 = 60_000_000;
 
@@ -98,36 +95,10 @@ impl GlobalScenario {
     #[must_use]
     pub fn draw(seed: u64, wanted: &GlobalWanted) -> Self {
         let mut random = Random::new(seed);
-        let nodes = random.spread(2, 8) as u16;
-        let nodes = wanted.nodes.unwrap_or(nodes);
-        let is_lossy = random.chance(50);
         let by_canary = wanted.canary.and_then(GlobalCanary::of_cluster);
-        let by_canary = by_canary.and_then(crate::Canary::is_lossy);
-        let is_lossy = wanted.lossy.or(by_canary).unwrap_or(is_lossy);
-        let delivery = match is_lossy {
-            false => Delivery::Lossless,
-            true => Delivery::Lossy {
-                paths: random.within(1, 3) as u8,
-                dead_after_ns: DEAD_AFTER_NS,
-                tells_of_crashes: random.chance(50),
-                is_sealed: random.chance(25),
-            },
-        };
-        let cluster = ClusterConfig {
-            nodes,
-            processes: 1,
-            delivery,
-            link: LinkConfig {
-                latency_ns: random.spread(500, 100_000),
-                bits_per_second: random.spread(1_000_000_000, 400_000_000_000),
-                queue_packets: random.spread(16, 256) as u32,
-            },
-            design: DesignConfig::default(),
-            pin_rules: PinRules::default(),
-            words: 1,
-            nic_memory_bytes: 64 << 20,
-            max_payload_bytes: random.spread(1_000, 70_000) as usize,
-        };
+        let lossy = wanted.lossy.or(by_canary.and_then(crate::Canary::is_lossy));
+        let cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
+        let (nodes, is_lossy) = (cluster.nodes, cluster.delivery != Delivery::Lossless);
         let shape = GlobalShape {
             nodes,
             members: random.within(u64::from(nodes).div_ceil(2), nodes.into()) as u16,
