@@ -172,12 +172,6 @@ impl<F: Fabric> Driver<F> {
         self.node.is_storing(PROCESS)
     }
 
-    /// Whether a peer on this host can map memory of this process, and this process the peer's.
-    #[must_use]
-    pub fn shares_memory(&self, peer: NodeId) -> bool {
-        self.fabric.passes_memory(peer)
-    }
-
     /// Stores a region of a program's service into a peer's memory. Without memory the service is told that the store is lost.
     pub(crate) fn store_of_service(
         &mut self,
