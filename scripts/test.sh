@@ -54,7 +54,7 @@ phase_tests() {
     # Tests of whole commands need libraries that programs load; `cargo test` builds only what tests link.
     limited 2400 cargo build "${everything[@]}" || return
     # Simulated clusters run fixed seeds and those of this commit.
-    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire limited 3600 cargo test "${everything[@]}" --no-fail-fast
+    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes limited 3600 cargo test "${everything[@]}" --no-fail-fast
 }
 
 # Of those, what starts no other process: for `make check`.
