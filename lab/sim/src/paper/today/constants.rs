@@ -10,8 +10,8 @@ const COMMON: &[Constant] = &[
     is(
         Cost::DmaLatency,
         532 * NS,
-        Derived,
-        "Neugebauer et al. (SIGCOMM 2018) §6: 547 ns for a read of 64 bytes over PCIe Gen3, without the transfer",
+        Assumed,
+        "about what Neugebauer et al. (SIGCOMM 2018) measured for a read of 64 bytes over PCIe Gen3, without the transfer",
     ),
     is(
         Cost::DmaStoreLatency,
@@ -83,10 +83,10 @@ const RNIC: &[Constant] = &[
     is(
         Cost::HostDma4K,
         325 * NS,
-        Derived,
-        "PCIe Gen3 x16, packets of 256 bytes: 15.75 GB/s, of which 13 are data (Neugebauer et al. §3)",
+        Assumed,
+        "PCIe Gen3 x16 carries 15.75 GB/s; in packets of 256 bytes about 13 of them are data",
     ),
-    is(Cost::HostDma64K, 5_051 * NS, Derived, "the same"),
+    is(Cost::HostDma64K, 5_051 * NS, Assumed, "the same"),
     is(
         Cost::NicPickUp,
         194 * NS,

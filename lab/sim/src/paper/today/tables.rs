@@ -131,7 +131,7 @@ fn latencies() -> Result<Table, ComputersError> {
         let smart = us(Way::Reads.latency(&smart_nic, bytes, 0)?);
         table.row(&[&bytes.to_string()], vec![cell, Cell::new(smart)]);
     }
-    table.note("Up to 128 bytes travel in the command here, up to 188 there. What 1 KB takes more than 32 bytes is nearly all the read over PCIe, which was measured by others on other NICs (547 ns).");
+    table.note("Up to 128 bytes travel in the command here, up to 188 there. What 1 KB takes more than 32 bytes is nearly all the read over PCIe, whose latency is assumed: `Assumed constants` varies it.");
     Ok(table)
 }
 
