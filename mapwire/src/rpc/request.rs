@@ -21,7 +21,7 @@ pub struct Request {
     procedure: u32,
     credential: Credential,
     peer: Option<PeerCredentials>,
-    /// `None`: taken out.
+    /// `None`: it is answered.
     arguments: Option<Record>,
     is_answered: bool,
     /// The arguments could not be read.
@@ -122,15 +122,10 @@ impl Request {
         Ok(value?)
     }
 
-    /// The arguments, unless they were taken out.
+    /// The arguments; `None` once it is answered.
     #[must_use]
     pub const fn record(&self) -> Option<&Record> {
         self.arguments.as_ref()
-    }
-
-    /// Takes the arguments out: they stay where they are for as long as the record lives, also once the call is answered.
-    pub const fn take_arguments(&mut self) -> Option<Record> {
-        self.arguments.take()
     }
 
     /// Answers with a result. Never waits: a long result for which the caller has no room goes when there is some, as long as a server of this
