@@ -67,6 +67,9 @@ pub const FIRST_FREE_HANDLER: u32 = 16;
 /// The network interface of a process, with the translation design that its job has chosen.
 pub type Interface = Nic<AnyDesign>;
 
+/// Looks of a waiting thread that may follow a turn without another one.
+const MOST_GLANCES: u32 = 15;
+
 /// Turns that a send takes at most before it goes out, when something has come from its peer.
 const NEWS_TURNS: u32 = 16;
 
@@ -134,6 +137,8 @@ pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) events: Vec<Arc<Events>>,
     /// Importers are asked to ring after each direct store.
     pub(crate) watching: bool,
+    /// Looks that may be mere glances at the rings: the last turn has found nothing to do.
+    glances: u32,
 }
 
 impl<F: Fabric> Driver<F> {
@@ -224,6 +229,7 @@ impl<F: Fabric> Driver<F> {
             capture,
             events: Vec::new(),
             watching: false,
+            glances: 0,
         })
     }
 
@@ -233,6 +239,16 @@ impl<F: Fabric> Driver<F> {
         let worked = self.turn();
         self.ring_due();
         worked
+    }
+
+    /// Whether a thread that looks again and again may leave this turn out: the last one has found nothing, and nothing waits in the
+    /// rings. All else that a turn sees to (timers, news of the job, peers that have room again) can wait for some looks. Whoever has
+    /// given the driver something to do takes a turn first.
+    #[inline]
+    pub(crate) fn may_only_glance(&mut self) -> bool {
+        let may = self.glances > 0 && !self.fabric.has_packet();
+        self.glances = self.glances.saturating_sub(1);
+        may
     }
 
     /// A turn that leaves the bells due, for a thread that looks again at once: to read whether a peer polls costs a cache line's
@@ -256,7 +272,22 @@ impl<F: Fabric> Driver<F> {
             self.housekeep();
             worked = true;
         }
-        worked |= self.serve_services();
+        worked |= self.send_out();
+        if worked {
+            self.fire_events();
+        }
+        // Datagrams come by a socket, which has no ring to glance at.
+        self.glances = match worked || self.fabric.net().is_some() {
+            true => 0,
+            false => MOST_GLANCES,
+        };
+        worked
+    }
+
+    /// The second half of a turn: what services ask for, and packets out. Whether anything was done.
+    #[inline]
+    fn send_out(&mut self) -> bool {
+        let mut worked = self.serve_services();
         worked |= self.transmit();
         worked |= self.transmit_datagrams();
         if self.node.has_misses() {
@@ -269,9 +300,6 @@ impl<F: Fabric> Driver<F> {
         }
         if self.capture.is_some() {
             self.take_traced();
-        }
-        if worked {
-            self.fire_events();
         }
         worked
     }
@@ -485,17 +513,37 @@ impl<F: Fabric> Driver<F> {
             .flatten()
     }
 
+    /// Goes up whenever a service of the program is called, comes or goes. While it stands still, all are as they were.
+    #[inline]
+    #[must_use]
+    pub fn service_calls(&self) -> u64 {
+        self.node.service_calls(PROCESS)
+    }
+
     /// Calls a service of the program, and sends what it asks for; `None` when there is none of this type under the id.
+    #[inline]
     pub fn call_service<T: Service, R>(
         &mut self,
         handler: HandlerId,
         call: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
-        let done = self.node.call(PROCESS, handler, call)?;
+        let done = self.ask_service(handler, call)?;
         if self.node.has_asks() {
-            self.poll();
+            self.send_out();
+            self.fire_events();
+            self.ring_due();
         }
         Some(done)
+    }
+
+    /// As [`call_service`](Self::call_service), and leaves what the service asks for to the next turn: for a thread that waits next.
+    #[inline]
+    pub fn ask_service<T: Service, R>(
+        &mut self,
+        handler: HandlerId,
+        call: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        self.node.call(PROCESS, handler, call)
     }
 
     /// Has messages that run on the host wait for whoever is told by `bell`, and calls [`serve_host`](Self::serve_host).

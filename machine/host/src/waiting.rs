@@ -95,6 +95,13 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// As [`now_ns`], some milliseconds old at most, for a quarter of the price.
+#[inline]
+pub fn coarse_now_ns() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Nanoseconds of processor time that the calling thread has used. May be called in a signal handler.
 #[must_use]
 pub fn thread_time_ns() -> u64 {

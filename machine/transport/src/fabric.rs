@@ -146,6 +146,12 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Whether [`poll_news`](Self::poll_news) has something. No system call.
     fn has_news(&self) -> bool;
 
+    /// Whether a packet may wait: as [`has_input`](Transport::has_input), for less, and without word of peers that are gone.
+    #[inline]
+    fn has_packet(&self) -> bool {
+        self.has_input()
+    }
+
     /// Looks whether whoever keeps the job has ended without a word: that is news then. A system call.
     fn look_for_end(&mut self) {}
 

@@ -488,6 +488,11 @@ impl Fabric for JobFabric {
         self.net.as_deref_mut()
     }
 
+    #[inline]
+    fn has_packet(&self) -> bool {
+        self.far.is_some() || self.transport.has_packet()
+    }
+
     fn is_far(&self, peer: NodeId) -> bool {
         self.far.as_ref().is_some_and(|far| far.reaches(peer))
     }

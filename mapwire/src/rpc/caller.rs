@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 use std::sync::Arc;
-use std::time::Instant;
 
 use mapwire_rpc::xdr::{Decoder, Encoder, Xdr, XdrError};
 use mapwire_rpc::{CallError, CallHeader, Credential, Draft, Placed, Refusal, Xid};
@@ -13,21 +12,6 @@ use super::pair::Pair;
 use super::pending::Pending;
 use super::record::Record;
 use super::writer::{Patience, Writer, Written};
-
-/// When a wait ends; `None`: never.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline(Option<Instant>);
-
-impl Deadline {
-    pub(super) fn after(time: Option<Duration>) -> Self {
-        Self(time.and_then(|time| Instant::now().checked_add(time)))
-    }
-
-    pub(super) fn left(self) -> Option<Duration> {
-        let at = self.0?;
-        Some(at.saturating_duration_since(Instant::now()))
-    }
-}
 
 /// The way to a version of a program at a rank. Threads may share one, and any number of calls may be under way.
 ///
@@ -47,6 +31,15 @@ pub struct Caller {
 
 /// What is sent to begin a call.
 pub(super) type Prepared = (Draft, Option<Placed>);
+
+/// What the calling thread does once a call has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Something else: the call goes out at once.
+    GoOn,
+    /// It waits, and sends the call with its first look. The server is not woken before this thread is about to sleep.
+    Wait,
+}
 
 impl Caller {
     pub(super) fn connect(
@@ -111,7 +104,8 @@ impl Caller {
         &self.credential
     }
 
-    /// How long calls wait from here on, for room and for their replies each; `None`: as long as the server lives.
+    /// How long calls wait from here on at most, each time: for room, until the server takes more calls, and for their replies. `None`: as
+    /// long as the server lives.
     pub const fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -127,7 +121,10 @@ impl Caller {
     /// # Errors
     /// [`Error::Call`] says what became of the call; [`Error::Xdr`]: the result is no `R`, or the arguments are longer than the server takes.
     pub fn call<R: Xdr>(&self, procedure: u32, arguments: &impl Xdr) -> Result<R, Error> {
-        let record = self.begin(procedure, arguments)?.wait()?;
+        let bytes = arguments.encoded_bytes();
+        let writer = self.writer(procedure, Some(bytes));
+        let prepared = ready(writer.encode(|to| arguments.encode(to)))?;
+        let record = self.send(procedure, prepared, Then::Wait)?.wait()?;
         Ok(record.value()?)
     }
 
@@ -141,7 +138,8 @@ impl Caller {
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
         decode: impl FnOnce(&mut Decoder<'_>) -> Result<R, XdrError>,
     ) -> Result<R, Error> {
-        let record = self.begin_with(procedure, None, encode)?.wait()?;
+        let prepared = ready(self.writer(procedure, None).encode(encode))?;
+        let record = self.send(procedure, prepared, Then::Wait)?.wait()?;
         Ok(record.decode(decode)?)
     }
 
@@ -155,7 +153,8 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<Record, Error> {
-        self.begin_raw(procedure, write)?.wait()
+        let prepared = ready(self.writer(procedure, None).write_raw(write))?;
+        self.send(procedure, prepared, Then::Wait)?.wait()
     }
 
     /// Begins a call, whose result is waited for later. Waits only for room, where there is none for the call.
@@ -178,9 +177,9 @@ impl Caller {
         bytes: Option<usize>,
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
     ) -> Result<Pending<'_>, Error> {
-        let (writer, deadline) = self.writer(procedure, bytes);
+        let writer = self.writer(procedure, bytes);
         let prepared = ready(writer.encode(encode))?;
-        self.send(procedure, prepared, deadline)
+        self.send(procedure, prepared, Then::GoOn)
     }
 
     /// As [`begin`](Self::begin), with arguments as for [`call_raw`](Self::call_raw).
@@ -192,9 +191,9 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<Pending<'_>, Error> {
-        let (writer, deadline) = self.writer(procedure, None);
+        let writer = self.writer(procedure, None);
         let prepared = ready(writer.write_raw(write))?;
-        self.send(procedure, prepared, deadline)
+        self.send(procedure, prepared, Then::GoOn)
     }
 
     /// Makes a call that nobody answers. Returns once it is on its way; whether it was carried out is not said.
@@ -203,9 +202,9 @@ impl Caller {
     /// As [`call`](Self::call), as far as they are known here.
     pub fn one_way(&self, procedure: u32, arguments: &impl Xdr) -> Result<(), Error> {
         let bytes = arguments.encoded_bytes();
-        let (writer, deadline) = self.writer(procedure, Some(bytes));
+        let writer = self.writer(procedure, Some(bytes));
         let prepared = ready(writer.encode(|to| arguments.encode(to)))?;
-        self.send_one_way(procedure, prepared, deadline)
+        self.send_one_way(procedure, prepared)
     }
 
     /// As [`one_way`](Self::one_way), with arguments as for [`call_raw`](Self::call_raw).
@@ -217,43 +216,36 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<(), Error> {
-        let (writer, deadline) = self.writer(procedure, None);
+        let writer = self.writer(procedure, None);
         let prepared = ready(writer.write_raw(write))?;
-        self.send_one_way(procedure, prepared, deadline)
+        self.send_one_way(procedure, prepared)
     }
 
-    /// A writer of arguments, and when to stop waiting for room.
-    pub(super) fn writer(&self, procedure: u32, bytes: Option<usize>) -> (Writer<'_>, Deadline) {
-        let deadline = Deadline::after(self.timeout);
+    /// A writer of arguments.
+    pub(super) fn writer(&self, procedure: u32, bytes: Option<usize>) -> Writer<'_> {
         let draft = self.template.repeated(procedure, Vec::with_capacity(256));
-        let patience = Patience::Until(deadline);
-        let writer = Writer::new(&self.inner, &self.pair, draft, bytes, patience);
-        (writer, deadline)
+        let patience = Patience::For(self.timeout);
+        Writer::new(&self.inner, &self.pair, draft, bytes, patience)
     }
 
     fn send(
         &self,
         procedure: u32,
         (draft, placed): Prepared,
-        deadline: Deadline,
+        then: Then,
     ) -> Result<Pending<'_>, Error> {
         let mut draft = Some(draft);
         let peer = self.pair.peer;
-        let begun = self.post(procedure, placed, deadline, |service| {
+        let begun = self.post(procedure, placed, then, |service| {
             service.begin(peer, &mut draft, placed, None)
         })?;
         Ok(Pending::new(self, procedure, begun))
     }
 
-    fn send_one_way(
-        &self,
-        procedure: u32,
-        (draft, placed): Prepared,
-        deadline: Deadline,
-    ) -> Result<(), Error> {
+    fn send_one_way(&self, procedure: u32, (draft, placed): Prepared) -> Result<(), Error> {
         let mut draft = Some(draft);
         let peer = self.pair.peer;
-        self.post(procedure, placed, deadline, |service| {
+        self.post(procedure, placed, Then::GoOn, |service| {
             service.one_way(peer, &mut draft, placed)
         })
     }
@@ -263,14 +255,18 @@ impl Caller {
         &self,
         procedure: u32,
         placed: Option<Placed>,
-        deadline: Deadline,
+        then: Then,
         mut begin: impl FnMut(&mut mapwire_rpc::Rpc) -> Result<T, Refusal>,
     ) -> Result<T, Error> {
-        let begun = match self.inner.call(&mut begin)? {
+        let begun = match then {
+            Then::GoOn => self.inner.call(&mut begin),
+            Then::Wait => self.inner.ask(&mut begin),
+        };
+        let begun = match begun? {
             Err(Refusal::NoWindow(_)) => {
                 let waited = self
                     .inner
-                    .wait(deadline.left(), |service| match begin(service) {
+                    .wait(self.timeout, |service| match begin(service) {
                         Err(Refusal::NoWindow(_)) => None,
                         other => Some(other),
                     })?;

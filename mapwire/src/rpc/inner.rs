@@ -4,11 +4,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::imports::LocalImport;
-use mapwire_host::waiting::now_ns;
+use mapwire_host::waiting::{coarse_now_ns, now_ns};
 use mapwire_rpc::{
     Config, Counters, ENVELOPE_BYTES, MAX_AUTH_BYTES, PeerCredentials, Rpc as Service,
 };
@@ -188,6 +187,14 @@ impl Inner {
         called.ok_or(Error::Closed)
     }
 
+    /// As [`call`](Self::call), and leaves what it asks for to [`wait`](Self::wait), which must follow.
+    #[inline]
+    pub(super) fn ask<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
+        let mut driver = self.node.inner.engine.lock();
+        let called = driver.ask_service(self.config.handler, call);
+        called.ok_or(Error::Closed)
+    }
+
     /// Waits until `check` finds something, and sees to connections meanwhile. `None`: `timeout` is over.
     #[inline]
     pub(super) fn wait<T>(
@@ -198,13 +205,20 @@ impl Inner {
         let engine = &self.node.inner.engine;
         let mut left = timeout;
         loop {
-            let begun = left.map(|_| Instant::now());
+            let begun_ns = left.map(|_| coarse_now_ns());
+            let mut seen_calls = None;
             let step = engine.wait_for(left, String::new, |driver| {
                 if self.importing.load(Ordering::Relaxed) > 0
                     && let Some((pair, local)) = self.take_import(driver)
                 {
                     return Some(Ok(Step::Imported(pair, local)));
                 }
+                // A service that nobody has called is as it was when this thread looked.
+                let calls = driver.service_calls();
+                if seen_calls == Some(calls) && !self.deferred.are_any() {
+                    return None;
+                }
+                seen_calls = Some(calls + 1);
                 let looked = driver.call_service(self.config.handler, |service: &mut Service| {
                     if let Some(found) = check(service) {
                         return Some(Step::Found(found));
@@ -230,8 +244,9 @@ impl Inner {
                     Step::Replies => self.send_deferred()?,
                 },
             }
-            if let (Some(left), Some(begun)) = (&mut left, begun) {
-                *left = left.saturating_sub(begun.elapsed());
+            if let (Some(left), Some(begun_ns)) = (&mut left, begun_ns) {
+                let taken_ns = coarse_now_ns().saturating_sub(begun_ns);
+                *left = left.saturating_sub(Duration::from_nanos(taken_ns));
             }
         }
     }

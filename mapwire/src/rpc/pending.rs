@@ -5,7 +5,7 @@ use core::time::Duration;
 use mapwire_rpc::xdr::{Encoder, XdrError};
 use mapwire_rpc::{CallError, Refusal, Xid};
 
-use super::caller::{Caller, ready};
+use super::caller::{Caller, Then, ready};
 use super::error::Error;
 use super::record::Record;
 
@@ -79,7 +79,7 @@ impl<'a> Pending<'a> {
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
     ) -> Result<(), Error> {
         let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
-        let (writer, deadline) = self.caller.writer(self.procedure, None);
+        let writer = self.caller.writer(self.procedure, None);
         let (draft, placed) = ready(writer.encode(encode))?;
         let peer = self.caller.pair.peer;
         if let Some(placed) = placed {
@@ -94,9 +94,10 @@ impl<'a> Pending<'a> {
             .into());
         }
         let mut draft = Some(draft);
-        self.caller.post(self.procedure, None, deadline, |service| {
-            service.again(xid, peer, &mut draft)
-        })
+        self.caller
+            .post(self.procedure, None, Then::GoOn, |service| {
+                service.again(xid, peer, &mut draft)
+            })
     }
 }
 

@@ -1,11 +1,11 @@
 //! Bodies of records on their way: into the message first, and into memory that the peer lends once they are too long for that.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use mapwire_rpc::xdr::{Encoder, Sink, XdrError};
 use mapwire_rpc::{Draft, Placed, Refusal, Room};
 
-use super::caller::Deadline;
 use super::error::Error;
 use super::inner::Inner;
 use super::pair::Pair;
@@ -13,8 +13,8 @@ use super::pair::Pair;
 /// What to do while there is no room in the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Patience {
-    /// Wait.
-    Until(Deadline),
+    /// Wait, for so long at most.
+    For(Option<Duration>),
     /// Write into memory of this process, and find room later. So do records for memory that is not imported yet.
     Later,
 }
@@ -179,13 +179,13 @@ impl<'a> Writer<'a> {
             }
             (Ok(room), _) => room,
             (Err(Refusal::NoRoom(_)), Patience::Later) => return Ok(later),
-            (Err(Refusal::NoRoom(_)), Patience::Until(deadline)) => {
-                let waited = self.inner.wait(deadline.left(), |service| {
-                    match service.reserve(peer, bytes) {
-                        Err(Refusal::NoRoom(_)) => None,
-                        other => Some(other),
-                    }
-                })?;
+            (Err(Refusal::NoRoom(_)), Patience::For(timeout)) => {
+                let waited =
+                    self.inner
+                        .wait(timeout, |service| match service.reserve(peer, bytes) {
+                            Err(Refusal::NoRoom(_)) => None,
+                            other => Some(other),
+                        })?;
                 waited.ok_or(Refusal::NoRoom(peer))??
             }
             (Err(other), _) => return Err(other.into()),

@@ -285,6 +285,7 @@ fn importers_that_may_only_fetch_cannot_store_and_those_that_may_only_store_map_
                 let stores = export(&mut write, "stores", Rights::STORE);
                 // The exporter itself goes on storing.
                 fetches.write(5, &[9]).unwrap();
+                rank.meet("written");
                 rank.meet("end");
                 drop((fetches, stores));
                 assert_eq!(read.bytes()[4..7], [0xa5, 9, 0xa5]);
@@ -294,6 +295,7 @@ fn importers_that_may_only_fetch_cannot_store_and_those_that_may_only_store_map_
                 let fetches = fetches.start().unwrap();
                 assert!(fetches.is_direct());
                 refused(fetches.send(&[1], 0), &["right"]);
+                rank.meet("written");
                 let mut found = [0; 3];
                 fetches.fetch(4, &mut found).unwrap();
                 assert_eq!(found, [0xa5, 9, 0xa5]);

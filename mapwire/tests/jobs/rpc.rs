@@ -58,6 +58,21 @@ fn serve(server: &Server, callers: usize) {
     }
 }
 
+/// As [`serve`], by a thread that never waits. How often it found nothing.
+fn serve_by_polling(server: &Server, callers: usize) -> u64 {
+    let (mut left, mut idle) = (callers, 0);
+    while left > 0 {
+        match server.poll().unwrap() {
+            Some(request) => left -= usize::from(!answer(request)),
+            None => {
+                idle += 1;
+                std::thread::yield_now();
+            }
+        }
+    }
+    idle
+}
+
 fn end(caller: &Caller) {
     caller.call::<()>(END, &()).unwrap();
 }
@@ -94,6 +109,32 @@ fn calls_of_all_lengths_come_back_with_their_own_results() {
             rank.meet("end");
         })
         .succeeds();
+    }
+}
+
+#[test]
+fn a_server_that_polls_takes_what_has_come_and_goes_on_at_once() {
+    for wait in ["poll", "event", "adaptive"] {
+        job(3)
+            .called(wait)
+            .option("--wait", wait)
+            .run(|rank| {
+                let rpc = rpc(rank);
+                if rank.number == 0 {
+                    let server = rpc.serve(PROGRAM, VERSION).unwrap();
+                    let idle = serve_by_polling(&server, rank.size - 1);
+                    assert!(idle > 0, "it has waited for calls");
+                } else {
+                    let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
+                    for round in 0..200 {
+                        let sum: u32 = caller.call(ADD, &(round, 2_u32)).unwrap();
+                        assert_eq!(sum, round + 2);
+                    }
+                    end(&caller);
+                }
+                rank.meet("end");
+            })
+            .succeeds();
     }
 }
 

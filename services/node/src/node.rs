@@ -185,6 +185,14 @@ impl<D: TranslationDesign> Node<D> {
         self.processes.get(process)?.services().of_type(handler)
     }
 
+    /// Goes up whenever a service of a process is called, comes or goes. While it stands still, all are as they were.
+    #[inline]
+    #[must_use]
+    pub fn service_calls(&self, process: ProcessId) -> u64 {
+        let process = self.processes.get(process);
+        process.map_or(0, |process| process.services().calls())
+    }
+
     /// Calls that service for the program. If [anything is asked](Self::has_asks) now, drain [`poll_ask`](Self::poll_ask).
     #[inline]
     pub fn call<T: Service, R>(

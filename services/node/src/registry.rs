@@ -145,19 +145,30 @@ struct Registered {
 
 /// Those of a process. There are few.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Vec<Registered>);
+pub(crate) struct Registry {
+    services: Vec<Registered>,
+    /// How often one of them was called, came or went.
+    calls: u64,
+}
 
 impl Registry {
+    /// Goes up whenever a service may change. While it stands still, none has.
+    #[inline]
+    pub(crate) const fn calls(&self) -> u64 {
+        self.calls
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, handler: HandlerId) -> Option<&mut Held> {
-        let mut services = self.0.iter_mut();
+        self.calls += 1;
+        let mut services = self.services.iter_mut();
         let found = services.find(|registered| registered.handler == handler)?;
         Some(&mut found.service)
     }
 
     #[inline]
     pub(crate) fn get(&self, handler: HandlerId) -> Option<&Held> {
-        let mut services = self.0.iter();
+        let mut services = self.services.iter();
         let found = services.find(|registered| registered.handler == handler)?;
         Some(&found.service)
     }
@@ -178,24 +189,28 @@ impl Registry {
         let is_free = self.get(handler).is_none();
         if is_free {
             let service = Held::new(service);
-            self.0.push(Registered { handler, service });
+            self.services.push(Registered { handler, service });
+            self.calls += 1;
         }
         is_free
     }
 
     pub(crate) fn remove(&mut self, handler: HandlerId) -> Option<Box<dyn Service>> {
-        let at = self.0.iter().position(|other| other.handler == handler)?;
-        Some(self.0.remove(at).service.into_service())
+        let mut services = self.services.iter();
+        let at = services.position(|other| other.handler == handler)?;
+        self.calls += 1;
+        Some(self.services.remove(at).service.into_service())
     }
 
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Held> {
-        self.0.iter().map(|registered| &registered.service)
+        self.services.iter().map(|registered| &registered.service)
     }
 
     #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (HandlerId, &mut Held)> {
-        self.0
+        self.calls += 1;
+        self.services
             .iter_mut()
             .map(|registered| (registered.handler, &mut registered.service))
     }

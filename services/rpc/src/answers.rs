@@ -1,6 +1,6 @@
 //! Calls of a peer that are in hand, and replies that are kept: a call that comes again is not carried out again.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Bytes that a kept reply takes besides its message.
@@ -24,7 +24,8 @@ pub(crate) enum Known<'a> {
 pub(crate) struct Answers {
     /// The newest call. Callers number their calls upwards, modulo 2^32, and send them in this order.
     newest: Option<u32>,
-    in_hand: BTreeSet<u32>,
+    /// Few: a caller has a window of calls that nobody has taken, and the server a limit of those that were.
+    in_hand: Vec<u32>,
     /// Replies, oldest first; empty where one was too long to keep.
     kept: VecDeque<(u32, Vec<u8>)>,
     kept_bytes: usize,
@@ -52,7 +53,7 @@ impl Answers {
     pub(crate) fn begin(&mut self, xid: u32, is_one_way: bool) {
         self.newest = Some(xid);
         if !is_one_way {
-            self.in_hand.insert(xid);
+            self.in_hand.push(xid);
         }
     }
 
@@ -62,7 +63,7 @@ impl Answers {
 
     /// Keeps the reply to a call, which is out of hand then; of long ones only that they were given.
     pub(crate) fn keep(&mut self, xid: u32, reply: Vec<u8>, limit: usize) -> Option<Vec<u8>> {
-        self.in_hand.remove(&xid);
+        self.in_hand.retain(|&other| other != xid);
         let takes = |reply: &Vec<u8>| reply.capacity() + ENTRY_BYTES;
         let (reply, left) = match takes(&reply) <= limit {
             true => (reply, None),

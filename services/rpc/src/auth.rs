@@ -121,10 +121,7 @@ impl Credential {
     /// Writes it as an `opaque_auth`.
     pub(crate) fn encode(&self, to: &mut Encoder<'_>) -> Result<(), XdrError> {
         match self {
-            Self::None => {
-                to.word(NONE)?;
-                to.word(0)
-            }
+            Self::None => to.words([NONE, 0]),
             Self::Sys(sys) => {
                 to.word(SYS)?;
                 let machine = sys.machine.len();

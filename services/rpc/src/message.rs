@@ -78,19 +78,18 @@ pub(crate) enum Header {
 pub(crate) fn write_call(header: &CallHeader, to: &mut Vec<u8>) {
     let mut to = Encoder::new(to);
     // A vector takes whatever comes, and the credential is legal.
-    let _ = write_words(
-        &mut to,
-        &[
-            header.xid,
-            CALL,
-            RPC_VERSION,
-            header.program,
-            header.version,
-            header.procedure,
-        ],
-    )
-    .and_then(|()| header.credential.encode(&mut to))
-    .and_then(|()| encode_verifier(&mut to));
+    let words = [
+        header.xid,
+        CALL,
+        RPC_VERSION,
+        header.program,
+        header.version,
+        header.procedure,
+    ];
+    let _ = to
+        .words(words)
+        .and_then(|()| header.credential.encode(&mut to))
+        .and_then(|()| encode_verifier(&mut to));
 }
 
 /// Appends the header of a reply.
@@ -101,13 +100,12 @@ pub(crate) fn write_reply(xid: u32, status: ReplyStatus, to: &mut Vec<u8>) {
 }
 
 fn encode_reply(xid: u32, status: ReplyStatus, to: &mut Encoder<'_>) -> Result<(), XdrError> {
-    write_words(to, &[xid, REPLY])?;
     let number = match status {
         ReplyStatus::RpcMismatch { low, high } => {
-            return write_words(to, &[DENIED, 0, low, high]);
+            return to.words([xid, REPLY, DENIED, 0, low, high]);
         }
         ReplyStatus::AuthError(problem) => {
-            return write_words(to, &[DENIED, 1, problem as u32]);
+            return to.words([xid, REPLY, DENIED, 1, problem as u32]);
         }
         ReplyStatus::Success => 0,
         ReplyStatus::ProgramUnavailable => 1,
@@ -116,24 +114,20 @@ fn encode_reply(xid: u32, status: ReplyStatus, to: &mut Encoder<'_>) -> Result<(
         ReplyStatus::GarbageArguments => 4,
         ReplyStatus::SystemError => 5,
     };
-    to.word(ACCEPTED)?;
+    to.words([xid, REPLY, ACCEPTED])?;
     encode_verifier(to)?;
     to.word(number)?;
     match status {
-        ReplyStatus::ProgramMismatch { low, high } => write_words(to, &[low, high]),
+        ReplyStatus::ProgramMismatch { low, high } => to.words([low, high]),
         _ => Ok(()),
     }
-}
-
-fn write_words(to: &mut Encoder<'_>, words: &[u32]) -> Result<(), XdrError> {
-    words.iter().try_for_each(|&word| to.word(word))
 }
 
 /// Reads a header off the front of a record. What is left of the record are arguments or results, unless they lie elsewhere.
 pub(crate) fn read(record: &mut &[u8]) -> Result<Header, XdrError> {
     let mut from = Decoder::new(record);
-    let xid = from.word()?;
-    match from.word()? {
+    let [xid, kind] = from.words()?;
+    match kind {
         CALL => read_call(xid, &mut from),
         REPLY => Ok(Header::Reply {
             xid,
@@ -150,7 +144,7 @@ fn read_call(xid: u32, from: &mut Decoder<'_>) -> Result<Header, XdrError> {
         let (low, high) = (RPC_VERSION, RPC_VERSION);
         return refused(ReplyStatus::RpcMismatch { low, high });
     }
-    let (program, version, procedure) = (from.word()?, from.word()?, from.word()?);
+    let [program, version, procedure] = from.words()?;
     let credential = Credential::decode(from)?;
     let verifier = decode_verifier(from)?;
     match (credential, verifier) {

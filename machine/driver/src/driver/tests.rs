@@ -247,6 +247,24 @@ fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_
 }
 
 #[test]
+fn looks_after_a_turn_that_found_nothing_are_glances_until_a_packet_comes_or_another_turn_is_due() {
+    let mut driver = driver();
+    assert!(!driver.may_only_glance(), "no turn has found nothing yet");
+    while driver.poll() {}
+    assert!(driver.may_only_glance());
+    send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
+    assert!(!driver.may_only_glance(), "a packet waits");
+    assert!(driver.poll());
+    assert!(
+        !driver.may_only_glance(),
+        "a turn that worked is not the last"
+    );
+    while driver.poll() {}
+    let glances = (0..100).take_while(|_| driver.may_only_glance());
+    assert_eq!(glances.count(), super::MOST_GLANCES as usize);
+}
+
+#[test]
 fn a_request_that_ends_in_a_call_of_another_thread_makes_a_descriptor_readable() {
     let mut driver = driver();
     let events = Arc::new(Events::new().unwrap());

@@ -331,7 +331,9 @@ impl<F: Fabric> Engine<F> {
             0
         };
         let mut skips = patience == 0;
-        let found = self.wait(place, timeout, None, |engine, sleeping| {
+        // Kept here: what is handed on from look to look is short.
+        let mut found = None;
+        self.wait(place, timeout, None, |engine, sleeping| {
             if core::mem::take(&mut skips) && !sleeping {
                 // The look before the sleep is soon enough.
                 return (false, None);
@@ -343,12 +345,17 @@ impl<F: Fabric> Engine<F> {
                 None => return (false, None),
             };
             looks += 1;
-            let worked = if looks > patience || sleeping {
+            let worked = if looks > 1 && !sleeping && driver.may_only_glance() {
+                if looks > patience {
+                    driver.ring_due();
+                }
+                false
+            } else if looks > patience || sleeping {
                 driver.at(place, Driver::poll)
             } else {
                 driver.at(place, Driver::turn)
             };
-            let found = check(&mut driver);
+            found = check(&mut driver);
             let owing = match place {
                 Place::Program => driver.owes_program(),
                 Place::FaultHandler => driver.needs_service(),
@@ -369,7 +376,7 @@ impl<F: Fabric> Engine<F> {
                 Place::FaultHandler if owing => engine.bells.wake(engine.me, Wake::All),
                 _ => {}
             }
-            (worked, found)
+            (worked, found.is_some().then_some(()))
         });
         // A wait that is over at its first look ends without another.
         if looks == 1 {
@@ -397,15 +404,20 @@ impl<F: Fabric> Engine<F> {
     ) -> Option<T> {
         // One mask for the whole wait: handlers of the program run while this thread sleeps, and between looks when one is due.
         let mut mask = self.mask();
-        if let (_, Some(found)) = step(self, false) {
-            return Some(found);
+        let is_single = timeout == Some(Duration::ZERO);
+        let (worked, found) = step(self, is_single);
+        if found.is_some() || is_single {
+            if worked {
+                // It may be for another thread, for which nobody is rung while a third one polls.
+                self.wake_sleepers();
+            }
+            return found;
         }
-        let deadline_ns = timeout.map(|timeout| now_ns().saturating_add(as_ns(timeout)));
-        let is_late = || deadline_ns.is_some_and(|deadline| now_ns() >= deadline);
+        let deadline = Deadline::after(timeout);
         let mut spinner = self.patience.begin();
         if spinner.spins() && !self.leaves_far(place) {
             self.begin_polling();
-            let found = self.spin(&mut spinner, &mut mask, &is_late, &mut step);
+            let found = self.spin(&mut spinner, &mut mask, &deadline, &mut step);
             let ending = Ending {
                 fenced: self.end_polling(),
                 rings_later: false,
@@ -421,12 +433,12 @@ impl<F: Fabric> Engine<F> {
         let asleep = Asleep::begin(self);
         let (found, was_rung) = loop {
             let (found, was_rung) =
-                masking::unmasked(|| self.sleep(place, deadline_ns, &mut naps, &mut step));
+                masking::unmasked(|| self.sleep(place, &deadline, &mut naps, &mut step));
             if found.is_some() {
                 naps.learn();
                 break (found, was_rung);
             }
-            if is_late() {
+            if deadline.is_over() {
                 break (step(self, true).1, true);
             }
         };
@@ -447,7 +459,7 @@ impl<F: Fabric> Engine<F> {
         &self,
         spinner: &mut Spinner,
         mask: &mut Option<Mask>,
-        is_late: &impl Fn() -> bool,
+        deadline: &Deadline,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
         let mut looks = 0_u32;
@@ -461,7 +473,7 @@ impl<F: Fabric> Engine<F> {
                 return found;
             }
             looks = looks.wrapping_add(1);
-            if !spinner.spin() || looks.is_multiple_of(1024) && is_late() {
+            if !spinner.spin() || looks.is_multiple_of(1024) && deadline.is_over() {
                 return None;
             }
             if looks.is_multiple_of(LOOKS_BETWEEN_SIGNALS) {
@@ -488,7 +500,7 @@ impl<F: Fabric> Engine<F> {
     fn sleep<T>(
         &self,
         place: Place,
-        deadline_ns: Option<u64>,
+        deadline: &Deadline,
         naps: &mut Naps<'_>,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> (Option<T>, bool) {
@@ -509,7 +521,7 @@ impl<F: Fabric> Engine<F> {
                 true => None,
                 false => driver.far_nap(),
             };
-            [deadline_ns.map(left), blocked, due, far]
+            [deadline.at_ns().map(left), blocked, due, far]
                 .into_iter()
                 .flatten()
                 .min()
@@ -703,6 +715,35 @@ impl<F: Fabric> Engine<F> {
             || NAP,
         );
         true
+    }
+}
+
+/// When a wait is over. Its time begins when it is first asked: a wait that is short reads no clock.
+struct Deadline {
+    timeout: Option<Duration>,
+    at_ns: Cell<Option<u64>>,
+}
+
+impl Deadline {
+    const fn after(timeout: Option<Duration>) -> Self {
+        Self {
+            timeout,
+            at_ns: Cell::new(None),
+        }
+    }
+
+    /// On the monotonic clock; `None`: never.
+    fn at_ns(&self) -> Option<u64> {
+        let timeout = self.timeout?;
+        if self.at_ns.get().is_none() {
+            self.at_ns
+                .set(Some(now_ns().saturating_add(as_ns(timeout))));
+        }
+        self.at_ns.get()
+    }
+
+    fn is_over(&self) -> bool {
+        self.at_ns().is_some_and(|at_ns| now_ns() >= at_ns)
     }
 }
 

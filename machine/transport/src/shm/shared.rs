@@ -115,6 +115,16 @@ impl ShmTransport {
         }
     }
 
+    /// Whether a packet of any peer waits: one load for each.
+    #[inline]
+    pub fn has_packet(&self) -> bool {
+        let mut peers = self.connected.iter();
+        peers.any(|&peer| {
+            self.link(peer)
+                .is_some_and(|link| link.channel.receiver.has_packet())
+        })
+    }
+
     /// Whether another packet of `from` waits. When none does, `from` is told of all releases.
     #[inline]
     pub fn has_next(&mut self, from: NodeId) -> bool {

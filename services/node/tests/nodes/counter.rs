@@ -46,6 +46,38 @@ fn messages_of_a_service_reach_the_process_that_they_name_and_answers_come_back(
 }
 
 #[test]
+fn the_count_of_calls_stands_still_only_while_no_service_of_the_process_is_called() {
+    let mut world = counters();
+    let (asker, asked) = (at(0, 1), at(1, 0));
+    let count = |world: &World, of: Endpoint| {
+        let node = &world.nodes[usize::from(of.node.0)];
+        node.service_calls(of.process)
+    };
+    let before = [asker, asked].map(|of| count(&world, of));
+    let looked_at = world.nodes[0].service::<Counter>(asker.process, COUNTER);
+    assert!(looked_at.is_some());
+    assert_eq!(count(&world, asker), before[0], "a look is no call");
+
+    call(&mut world, asker, |counter| counter.add(asked, 1));
+    let called = count(&world, asker);
+    assert!(called > before[0]);
+    assert_eq!(count(&world, asked), before[1], "its message has not come");
+    world.settle();
+    assert!(count(&world, asked) > before[1]);
+    assert!(count(&world, asker) > called, "the answer has come");
+
+    let settled = count(&world, asker);
+    world.nodes[0].deregister(asker.process, COUNTER).unwrap();
+    assert!(count(&world, asker) > settled);
+    let gone = count(&world, asker);
+    let counter = Box::new(Counter::default());
+    world.nodes[0]
+        .register(asker.process, COUNTER, counter)
+        .unwrap();
+    assert!(count(&world, asker) > gone);
+}
+
+#[test]
 fn a_message_that_no_peer_sends_makes_its_node_count_as_gone() {
     let mut world = counters();
     world.send(at(1, 0), at(0, 0), COUNTER, &[2; 9]);

@@ -159,6 +159,15 @@ impl<'a> Encoder<'a> {
         self.sink.put(&word.to_be_bytes())
     }
 
+    /// Writes some words.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
+    #[inline]
+    pub fn words<const N: usize>(&mut self, words: [u32; N]) -> Result<(), XdrError> {
+        self.sink.put(words.map(u32::to_be_bytes).as_flattened())
+    }
+
     /// Writes a hyper integer.
     ///
     /// # Errors
@@ -263,6 +272,17 @@ impl<'a> Decoder<'a> {
         Ok(u32::from_be_bytes(bytes))
     }
 
+    /// Reads some words: all of them, or none.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`].
+    #[inline]
+    pub fn words<const N: usize>(&mut self) -> Result<[u32; N], XdrError> {
+        let mut bytes = [[0; 4]; N];
+        self.source.take(bytes.as_flattened_mut())?;
+        Ok(bytes.map(u32::from_be_bytes))
+    }
+
     /// Reads a hyper integer.
     ///
     /// # Errors
@@ -294,7 +314,9 @@ impl<'a> Decoder<'a> {
     pub fn opaque(&mut self, limit: usize) -> Result<Vec<u8>, XdrError> {
         let length = self.length(limit, 1)?;
         let mut bytes = alloc::vec![0; length];
-        self.fixed_opaque(&mut bytes)?;
+        if length > 0 {
+            self.fixed_opaque(&mut bytes)?;
+        }
         Ok(bytes)
     }
 
