@@ -18,9 +18,9 @@ target=${CARGO_TARGET_DIR:-$root/target}
 [[ -t 2 ]] || export CARGO_TERM_PROGRESS_WHEN=never
 # What lint, tests and docs build: the same features, so that they share what they build.
 everything=(--workspace --all-features --locked)
-# A build that is thrown away needs neither what makes the next one faster nor what a debugger reads; line numbers stay.
+# A build that is thrown away needs neither what makes the next one faster nor what a debugger reads; panics name their lines all the same.
 if [[ -n ${CI:-} ]]; then
-    export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only
+    export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 fi
 
 log=$(mktemp)
@@ -60,12 +60,11 @@ phase_tests() {
 # Of those, what starts no other process: for `make check`.
 phase_unit() { limited 2400 cargo test "${everything[@]}" --lib --bins --no-fail-fast; }
 
-# The rings, the doorbell, revocation, the driver's lock and its completion words under every order of memory accesses that the model allows. Built apart, as the flag reaches every
-# crate, and without optimisation: the build takes longer than the models.
+# The rings, the doorbell, revocation, the driver's lock and its completion words under every order of memory accesses that the model
+# allows. The same features as elsewhere, so that what others wrote is not built again.
 phase_loom() {
-    export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom CARGO_INCREMENTAL=0
-    export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_TEST_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
-    limited 2400 cargo test --locked -p mapwire-transport -p mapwire-host -p mapwire-driver --lib loom
+    export RUSTC_WORKSPACE_WRAPPER=$root/scripts/loom-rustc
+    limited 2400 cargo test --locked --all-features -p mapwire-transport -p mapwire-host -p mapwire-driver --lib loom
 }
 
 # Unsafe code that an interpreter can run: the rings on private memory, the lock, the words. The pure crates hold none.
@@ -127,6 +126,8 @@ phase_benches() {
 # Some seconds of each fuzz target, with coverage feedback: that they build and find nothing at once.
 phase_fuzz() {
     have c++ || { echo "skipped: no C++ compiler"; return 0; }
+    # They run too briefly to make up for more.
+    export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
     limited 1800 fuzz/run.sh 5
 }
 
