@@ -3,6 +3,7 @@
 #
 #   fuzz/run.sh 60            all targets, a minute each
 #   fuzz/run.sh 60 packet     one target
+#   fuzz/run.sh 0             only builds them
 #
 # What is found grows fuzz/corpus, beside the committed fuzz/seeds; an input that crashes is kept in
 # fuzz/artifacts, and `fuzz/target/HOST/release/TARGET FILE` (HOST as `rustc -vV` prints it) runs it again.
@@ -10,10 +11,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-usage() { sed -n '2,9s/^# \{0,1\}//p' run.sh; exit "$1"; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' run.sh; exit "$1"; }
 case "${1:-}" in -h | --help) usage 0 ;; esac
 seconds=${1:-60}
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "run.sh: '$seconds' is not a number of seconds" >&2; usage 2 >&2; }
+[[ $seconds =~ ^(0|[1-9][0-9]*)$ ]] || { echo "run.sh: '$seconds' is not a number of seconds" >&2; usage 2 >&2; }
 shift || true
 targets=("$@")
 ((${#targets[@]})) || targets=(packet link control command trace nic nic_attack seal dsm dsm_attack node_attack broker client names rpc_record rpc_attack)
@@ -27,6 +28,8 @@ flags+=" -Ccodegen-units=1 --cfg fuzzing"
 host=$(rustc -vV | sed -n 's/^host: //p')
 # With --target, the flags reach the targets and not the build scripts.
 RUSTFLAGS="$flags" CARGO_TARGET_DIR=target cargo build --quiet --release --locked --target "$host" "${targets[@]/#/--bin=}"
+
+((seconds)) || exit 0
 
 # Fuzzes the target $1, and says what became of it.
 fuzz() {

@@ -11,6 +11,8 @@ exec </dev/null
 
 all=(setup format lint tests loom miri docs benches fuzz)
 phases=("$@")
+# For `ahead`: nothing is run.
+only_build=
 ((${#phases[@]})) || phases=("${all[@]}")
 
 target=${CARGO_TARGET_DIR:-$root/target}
@@ -53,8 +55,27 @@ phase_lint() {
 phase_tests() {
     # Tests of whole commands need libraries that programs load; `cargo test` builds only what tests link.
     limited 2400 cargo build "${everything[@]}" || return
+    limited 2400 cargo test "${everything[@]}" --no-run || return
+    local ahead=
+    if [[ " ${phases[*]} " == *" fuzz "* ]]; then
+        setsid nice -n 19 scripts/test.sh ahead >/dev/null 2>&1 &
+        ahead=$!
+        trap 'kill -- -"$ahead" 2>/dev/null || true' EXIT
+    fi
+    local status=0
     # Simulated clusters run fixed seeds and those of this commit.
-    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes limited 3600 cargo test "${everything[@]}" --no-fail-fast
+    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes limited 3600 cargo test "${everything[@]}" --no-fail-fast || status=$?
+    [[ -z $ahead ]] || wait "$ahead" || true
+    return $status
+}
+
+# Builds on the side what later phases need, while tests run: these wait more than they compute. Those phases tell what is wrong with it.
+phase_ahead() {
+    limited() { shift; "$@"; }
+    only_build=0
+    phase_loom || true
+    phase_docs || true
+    phase_fuzz
 }
 
 # Of those, what starts no other process: for `make check`.
@@ -64,7 +85,7 @@ phase_unit() { limited 2400 cargo test "${everything[@]}" --lib --bins --no-fail
 # allows. The same features as elsewhere, so that what others wrote is not built again.
 phase_loom() {
     export RUSTC_WORKSPACE_WRAPPER=$root/scripts/loom-rustc
-    limited 2400 cargo test --locked --all-features -p mapwire-transport -p mapwire-host -p mapwire-driver --lib loom
+    limited 2400 cargo test --locked --all-features -p mapwire-transport -p mapwire-host -p mapwire-driver --lib ${only_build:+--no-run} loom
 }
 
 # Unsafe code that an interpreter can run: the rings on private memory, the lock, the words. The pure crates hold none.
@@ -128,7 +149,7 @@ phase_fuzz() {
     have c++ || { echo "skipped: no C++ compiler"; return 0; }
     # They run too briefly to make up for more.
     export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
-    limited 1800 fuzz/run.sh 5
+    limited 1800 fuzz/run.sh ${only_build:-5}
 }
 
 passed=0
