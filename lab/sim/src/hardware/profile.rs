@@ -136,7 +136,7 @@ pub enum Cost {
     HostPin32,
     /// Host: a call that unpins a page.
     HostUnpin1,
-    /// Host: pins a page while it serves the NIC.
+    /// Host: pins a page, or the first of several, while it serves the NIC.
     HostPinServing,
     /// Host: unpins a page while it serves the NIC.
     HostUnpinServing,
