@@ -157,7 +157,10 @@ fn four_fifths_of_what_is_predicted_is_within_a_tenth_and_a_note_explains_the_re
             paper.name,
             off.len()
         );
-        assert!(count > 0, "{} predicts nothing", paper.name);
+        // What a paper prints may all have gone into the machine, if the text states more than it prints.
+        let mut names = report.tables.iter().map(|table| table.name);
+        let states = names.any(|name| name.ends_with(", as described"));
+        assert!(count > 0 || states, "{} predicts nothing", paper.name);
         assert!(
             5 * off.len() <= count,
             "{}: {} of {count} predictions are off by more than a tenth: {off:#?}",

@@ -34,8 +34,10 @@ pub enum OnMiss {
 pub struct MissTimes {
     /// Least and most time up to the thread that serves it; all times between are as likely.
     pub delay_ps: (Ps, Ps),
-    /// Least and most time that this thread takes; short times are as likely as long ones.
+    /// Least and most time that this thread takes.
     pub processing_ps: (Ps, Ps),
+    /// In so many percent of misses all times between are as likely; in the others short times are as likely as long ones.
+    pub even_percent: u64,
     /// What they are drawn by.
     pub seed: u64,
 }
@@ -135,10 +137,15 @@ impl Links {
         let MissTimes {
             delay_ps,
             processing_ps,
+            even_percent,
             ..
         } = self.times?;
         let delay_ps = self.random.within(delay_ps.0, delay_ps.1);
-        let processing_ps = self.random.spread(processing_ps.0, processing_ps.1);
+        let is_even = even_percent > 0 && self.random.chance(even_percent);
+        let processing_ps = match is_even {
+            true => self.random.within(processing_ps.0, processing_ps.1),
+            false => self.random.spread(processing_ps.0, processing_ps.1),
+        };
         Some((delay_ps, processing_ps))
     }
 }

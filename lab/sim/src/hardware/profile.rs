@@ -136,7 +136,7 @@ pub enum Cost {
     HostPin32,
     /// Host: a call that unpins a page.
     HostUnpin1,
-    /// Host: pins a page while it serves the NIC.
+    /// Host: pins a page, or the first of several, while it serves the NIC.
     HostPinServing,
     /// Host: unpins a page while it serves the NIC.
     HostUnpinServing,
@@ -190,6 +190,8 @@ pub enum Cost {
     MissProcessingLeast,
     /// The most time.
     MissProcessingMost,
+    /// In so many percent of misses all times between are as likely; in the others short times are as likely as long ones.
+    MissProcessingEven,
     /// How long a sender waits for an ack before it sends again.
     LinkTimeout,
     /// Bytes that a link has under way without an ack at most.
@@ -266,7 +268,7 @@ impl Cost {
         match self {
             Self::PulseBytes | Self::HeaderBytes | Self::LinkWindow => Unit::Bytes,
             Self::CommandWords => Unit::Words,
-            Self::NicSlowedByDma | Self::NicSlowedByTwo => Unit::Percent,
+            Self::NicSlowedByDma | Self::NicSlowedByTwo | Self::MissProcessingEven => Unit::Percent,
             _ => Unit::Time,
         }
     }

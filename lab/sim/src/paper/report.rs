@@ -5,7 +5,7 @@ use crate::hardware::{Profile, Span};
 /// What part a published figure has in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The machine's constants were taken from it: that ours agrees says nothing.
+    /// The machine's constants were taken from it, or it follows from such figures by adding them up: that ours agrees says nothing.
     Input,
     /// Ours follows from other figures.
     Predicted,

@@ -97,7 +97,7 @@ pub(super) const FIGURE_5: PublishedFigure = PublishedFigure {
         ),
         Statement::of(
             "§V.C",
-            "Associativity matters for small caches with long lines; 2 to 4 helps most applications, 4 to 8 little.",
+            "Associativity matters mostly for small caches with short lines; 2 to 4 helps most applications, 4 to 8 seems to help less.",
         ),
         Statement::of("§V.C", "The best compromise is C16.L64.A4."),
     ],

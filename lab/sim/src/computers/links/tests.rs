@@ -36,6 +36,7 @@ fn computers(on_miss: OnMiss) -> Computers {
         miss_times: Some(MissTimes {
             delay_ps: (10 * US, 10 * US),
             processing_ps: (20 * US, 20 * US),
+            even_percent: 0,
             seed: 1,
         }),
         ..Shape::default()

@@ -13,6 +13,8 @@ use crate::paper::{Cell, Figure, Line, Plot, Table};
 const PROCESSORS: u64 = 8;
 /// Those of a node, which share its waiting.
 const OF_NODE: u64 = 2;
+/// Time beyond that with tables on the NIC that counts as hardly any, in thousandths of a percent: the paper's "at most 3 %".
+const NEAR: i64 = 3_000;
 /// Bytes of a request for a page.
 const REQUEST: u64 = 64;
 
@@ -152,7 +154,7 @@ impl<'a> Times<'a> {
             let mut cells = Vec::new();
             for (at, (_, miss_ps)) in self.costs.misses.into_iter().enumerate() {
                 let least = self.normalised(number, self.fewest(number), miss_ps, 100);
-                within[at] += usize::from(least <= 103_000);
+                within[at] += usize::from(least <= 100_000 + NEAR);
                 cells.push(Cell::new(least));
                 let best = self.normalised(number, self.with_best(number), miss_ps, 100);
                 cells.push(Cell::new(best));
@@ -160,7 +162,7 @@ impl<'a> Times<'a> {
             table.row(&[application.name], cells);
         }
         table.note(&format!(
-            "§V.C: at most 3 % for all but Radix with the best cache of each. Here so many of {} are within 3 %: {} if misses time out, {} if the link asks for all, {} with the firmware's own link.",
+            "The abstract, §I and §VI say at most 3 % for all but one; §V.C calls the overhead negligible, except for Radix. With the best cache of each, so many of {} are within 3 % here: {} if misses time out, {} if the link asks for all, {} with the firmware's own link.",
             self.applications.len(),
             within[0],
             within[1],
@@ -184,6 +186,7 @@ impl<'a> Times<'a> {
             table.row(&[said, word, measure], vec![Cell::new(milli)]);
         };
         let miss_ps = self.costs.misses[0].1;
+        let over = |number, misses| self.normalised(number, misses, miss_ps, 100) - 100_000;
         for (number, application) in self.applications.iter().enumerate() {
             let name = application.name;
             let takes = |misses| self.takes(application, misses, miss_ps, 100);
@@ -200,34 +203,38 @@ impl<'a> Times<'a> {
                     variation,
                 );
             } else {
-                let small = self.ratios.of(number).find(|(shape, _)| *shape == SMALL);
-                let misses = small.map_or(0, |(_, misses)| misses.all());
-                let over = self.normalised(number, misses, miss_ps, 100) - 100_000;
+                let small = self.ratios.of(number);
+                let small = small.filter(|(shape, _)| shape.entries == SMALL);
+                let over = small.map(|(_, misses)| over(number, misses.all()));
+                let over: Vec<i64> = over.collect();
+                let near = over.iter().filter(|&&over| over <= NEAR).count();
                 let said = format!("{name}: 8 K entries do about as well as tables on the NIC");
-                row(&said, over <= 3_000, "slower with C8.L16.A4, %", over);
+                let measure = "shapes of 12 with at most 3 % more time";
+                row(&said, 2 * near > over.len(), measure, 1000 * near as i64);
             }
         }
-        let mut bounds = [i64::MAX, 0];
+        let (mut others, mut radix) = (0, 0);
         for (number, application) in self.applications.iter().enumerate() {
-            let may_take = self.may_take(number);
+            let least = over(number, self.fewest(number));
             match application.name {
-                "Radix" => bounds[1] = may_take,
-                _ => bounds[0] = bounds[0].min(may_take),
+                "Radix" => radix = least,
+                _ => others = others.max(least),
             }
         }
         row(
             "at most 3 % slower with the best cache, but for Radix",
-            bounds[1] < bounds[0],
-            "a miss costs less than, us",
-            bounds[0],
+            others <= NEAR,
+            "slowest but for Radix, %",
+            others,
         );
         row(
             "Radix becomes more than 3 % slower",
-            bounds[1] < bounds[0],
-            "a miss costs more than, us",
-            bounds[1],
+            radix > NEAR,
+            "with the cache that misses least, %",
+            radix,
         );
-        table.note("The last rows say what follows for the time that the paper does not state: with computing times as assumed, a miss that costs between the two makes all applications but Radix at most 3 % slower.");
+        table.note("FFT is more than 3 % slower, as a miss costs the timeout of 1 ms that is assumed here. `Computing times` says what a miss may cost each application for 3 %: with more than Radix's and less than FFT's, both statements would hold.");
+        table.note("LUContiguous's speed-up hardly varies, although up to 22 % of its lookups miss: with the computing time that is assumed here, a processor computes for 125 s, and caches make a difference of 3 s. Ocean's borders do not fit into 8 K entries with lines of 64 and 128.");
         table
     }
 

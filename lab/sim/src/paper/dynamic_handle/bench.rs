@@ -109,6 +109,7 @@ impl Bench {
         let times = |seed| MissTimes {
             delay_ps: (of(Cost::MissDelayLeast), of(Cost::MissDelayMost)),
             processing_ps: (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost)),
+            even_percent: of(Cost::MissProcessingEven),
             seed,
         };
         Shape {

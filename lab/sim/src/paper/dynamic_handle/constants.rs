@@ -106,6 +106,12 @@ const TESTBED: &[Constant] = &[
     ),
     is(Cost::MissProcessingMost, 500 * US, Input, "the same"),
     is(
+        Cost::MissProcessingEven,
+        0,
+        Assumed,
+        "§V.C states the range only: short times are taken to be as likely as long ones; varied",
+    ),
+    is(
         Cost::LinkTimeout,
         1_000 * US,
         Assumed,

@@ -1,4 +1,5 @@
-//! NIC memory (§II, §V.A, §V.C, Table I): what the figures that the paper prints say of one another, and what the design takes.
+//! NIC memory (§II, §V.A, §V.C, Table I): what the figures that the paper prints say of one another, and what the design takes. Nothing of
+//! that is predicted.
 
 use mapwire_translation::{CacheError, DynamicHandle, TranslationDesign};
 
@@ -42,56 +43,41 @@ pub(super) fn table() -> Result<Table, CacheError> {
     // The firmware's tags, with the paper's translations.
     let tags = cache - entries * size_of::<u64>() as u64;
     let best = BEST.name();
-    let mut row = |what: &str, by: &str, bytes: u64, published: Option<(i64, Role)>| {
+    let mut row = |what: &str, by: &str, bytes: u64, published: Option<i64>| {
         let cell = match published {
-            Some((theirs, role)) => Cell::beside(kilobytes(bytes), whole(theirs), role),
+            Some(theirs) => Cell::beside(kilobytes(bytes), whole(theirs), Role::Input),
             None => Cell::new(kilobytes(bytes)),
         };
         table.row(&[what, by], vec![cell]);
     };
-    let predicted = |theirs| Some((theirs, Role::Predicted));
-    row(
-        "lookup structures, tables on the NIC",
-        "§V.A",
-        520 << 10,
-        Some((520, Role::Input)),
-    );
-    row(
-        "lookup structures, dynamic handles",
-        "§V.A",
-        130 << 10,
-        Some((130, Role::Input)),
-    );
-    row(
-        "all, tables on the NIC",
-        "§V.A",
-        800 << 10,
-        Some((800, Role::Input)),
-    );
+    let mut printed = |what: &str, kilo: i64| row(what, "§V.A", (kilo as u64) << 10, Some(kilo));
+    printed("lookup structures, tables on the NIC", 520);
+    printed("lookup structures, dynamic handles", 130);
+    printed("all, tables on the NIC", 800);
     row(
         "all, dynamic handles",
         "all else stays as it is",
         (800 - 520 + 130) << 10,
-        predicted(400),
+        Some(400),
     );
     row(
         &format!("VMH cache {best}"),
         "the paper's entries, our tags",
         entries * ENTRY_BYTES + tags,
-        predicted(75),
+        Some(75),
     );
     row(&format!("VMH cache {best}"), "the firmware's", cache, None);
     row(
-        "VMH table of 256 MB of buffers",
+        "buffers that a VMH table of 256 KB reaches",
         "entries of 4 bytes",
-        (256 << 20) / PAGE * ENTRY_BYTES,
-        predicted(256),
+        (256 << 10) / ENTRY_BYTES * PAGE,
+        None,
     );
     row(
         "VMH table of 64 GB of buffers",
         "entries of 4 bytes",
         (64 << 30) / PAGE * ENTRY_BYTES,
-        predicted(64 << 10),
+        Some(64 << 10),
     );
     row(
         "CBH cache",
@@ -111,6 +97,7 @@ pub(super) fn table() -> Result<Table, CacheError> {
         (130 - 75) << 10,
         None,
     );
+    table.note("These are sums of the paper's own figures, but for what is the firmware's. §V.C says of the full VMH table only that it has more than 256 KB.");
     table.note("The firmware's translations take 8 bytes, the paper's 4: its cache of that shape is that much larger.");
     table.note("§II says 64 MB for the VMH table of 64 GB, which entries of 4 bytes give. §V.A says 32 MB for the same: the paper contradicts itself there.");
     table.note("§V.A says that 520 KB become 130 KB, and 800 KB 400 KB: the rest of the NIC's memory must have become smaller, too, by 10 KB.");
@@ -119,10 +106,11 @@ pub(super) fn table() -> Result<Table, CacheError> {
 
 /// What the figures say of savings and prices.
 pub(super) fn ratios() -> Table {
-    let caption = "savings and prices that the text states, from the figures that it prints";
+    let caption =
+        "savings and prices that the text states, calculated from the figures that it prints";
     let mut table = Table::new("Savings", caption, "%", &["what"], &["percent"]);
     let mut row = |what: &str, milli: i64, theirs: i64| {
-        let cell = Cell::beside(milli, whole(theirs), Role::Predicted);
+        let cell = Cell::beside(milli, whole(theirs), Role::Input);
         table.row(&[what], vec![cell]);
     };
     let share = |part: i64, of: i64| 100_000 * part / of;

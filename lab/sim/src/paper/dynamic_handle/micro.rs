@@ -181,10 +181,16 @@ impl Micro {
     /// # Errors
     /// The firmware refuses something.
     pub(super) fn assumed(&self) -> Result<Table, ComputersError> {
-        let columns = ["4 KB latency", "64 KB latency", "4 KB MB/s", "64 KB MB/s"];
+        let columns = [
+            "4 KB latency",
+            "64 KB latency",
+            "4 KB MB/s",
+            "64 KB MB/s",
+            "a miss, asked for",
+            "4 KB MB/s, asked for",
+        ];
         let keys = ["constant", "value"];
-        let caption =
-            "5 % of lookups miss; a constant that nobody states is another, the rest as it is";
+        let caption = "5 % of lookups miss, and the link times out, or asks for all; a constant that nobody states is another, the rest as it is";
         let mut table = Table::new("Assumed constants", caption, "us", &keys, &columns);
         let mut row = |name: &str, value: &str, profile: Profile| -> Result<(), ComputersError> {
             let timeout_ps = profile.of(Cost::LinkTimeout);
@@ -198,6 +204,8 @@ impl Micro {
                 us(micro.latency(link, MOST_BYTES, 5)?),
                 micro.bandwidth(link, 4096, 5)?,
                 micro.bandwidth(link, MOST_BYTES, 5)?,
+                us(micro.penalty(Link::Other(OnMiss::AsksForAll))?),
+                micro.bandwidth(Link::Other(OnMiss::AsksForAll), 4096, 5)?,
             ];
             table.row(&[name, value], cells.map(Cell::new).to_vec());
             Ok(())
@@ -212,18 +220,17 @@ impl Micro {
                 ("double", 2 * constant.value),
                 ("four times", 4 * constant.value),
             ];
-            let is_of_link = matches!(constant.cost, Cost::LinkTimeout | Cost::LinkWindow);
-            let values = if is_of_link {
-                &values[..]
-            } else {
-                &values[1..3]
+            let values = match constant.cost {
+                Cost::MissProcessingEven => &[("50 %", 50), ("100 %", 100)][..],
+                Cost::LinkTimeout | Cost::LinkWindow => &values[..],
+                _ => &values[1..3],
             };
             for &(word, value) in values {
                 let profile = self.profile.clone().with(constant.cost, value);
                 row(&format!("{:?}", constant.cost), word, profile)?;
             }
         }
-        table.note("Only the timeout matters: nearly all of a miss is waiting for it.");
+        table.note("To the paper's link only the timeout matters: nearly all of a miss is waiting for it. To a link that asks, it matters how processing times spread within the paper's range: whether short ones are as likely as long ones, or (100 %) all times between.");
         Ok(table)
     }
 
@@ -255,7 +262,7 @@ impl Micro {
             let taken = spans(&timed.missed, |it| it.taken_ps);
             row("the packet is taken", name, &taken);
         }
-        table.note("The paper's penalty ends when the entries are there. Of its parts it states the ranges: a delay of 0 to 50 us up to the thread, and 5 to 500 us of processing. All delays between are taken to be as likely, and short times of processing as likely as long ones.");
+        table.note("The paper's penalty ends when the entries are there. Of its parts it states the ranges: a delay of 0 to 50 us up to the thread, and 5 to 500 us of processing. All delays between are taken to be as likely, and short times of processing as likely as long ones; `Assumed constants` varies that.");
         Ok(table)
     }
 }

@@ -22,12 +22,8 @@ pub(super) const BEST: Shape = Shape {
     ways: 4,
 };
 
-/// A small one.
-pub(super) const SMALL: Shape = Shape {
-    entries: 8 << 10,
-    line: 16,
-    ways: 4,
-};
+/// Entries of the smallest caches.
+pub(super) const SMALL: usize = 8 << 10;
 
 impl Shape {
     /// The 36 of Figure 5, left to right.

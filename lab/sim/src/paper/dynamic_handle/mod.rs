@@ -28,7 +28,7 @@ pub use constants::testbed;
 /// The paper.
 pub const PAPER: Paper = Paper {
     name: "dynamic-handle",
-    title: "Dynamic handle lookup: less memory on user-level network interfaces (evaluated with VMMC on Myrinet, LANai 9)",
+    title: "Dynamic handle lookup, evaluated with VMMC on Myrinet, LANai 9 (the copy at hand has no title page)",
     run,
 };
 
@@ -75,23 +75,15 @@ mod tests {
     use crate::hardware::Cost;
     use bench::Link;
 
-    /// The value of the row that begins so.
-    fn value(report: &Report, table: &str, begins: &str) -> (String, i64) {
-        let rows = &report.table(table).unwrap().rows;
-        let row = rows.iter().find(|row| row.keys[0].starts_with(begins));
-        let row = row.unwrap();
-        (row.keys[1].clone(), row.cells[0].milli.unwrap())
-    }
-
     #[test]
     fn what_the_text_says_holds_save_where_notes_say_why_not() {
         let report = run(&Options::default()).unwrap();
-        let mut not = Vec::new();
-        for table in &report.tables {
-            for row in &table.rows {
-                if row.keys.iter().any(|key| key == "does not hold") {
-                    not.push(row.keys[0].as_str());
-                }
+        let (mut holds, mut not) = (0, Vec::new());
+        for row in report.tables.iter().flat_map(|table| &table.rows) {
+            match row.keys.get(1).map(String::as_str) {
+                Some("holds") => holds += 1,
+                Some("does not hold") => not.push(row.keys[0].as_str()),
+                _ => {}
             }
         }
         assert_eq!(
@@ -99,15 +91,21 @@ mod tests {
             [
                 "misses lie between 0 and 40 %",
                 "Ocean stays within 0 to 2 %",
+                "2 to 4 ways help most applications",
+                "Ocean's non-cold misses more than double from L16 to L64 with C8 and C16",
                 "LUContiguous's speed-up varies by more than 100 %",
+                "Ocean: 8 K entries do about as well as tables on the NIC",
+                "at most 3 % slower with the best cache, but for Radix",
             ]
         );
+        assert_eq!(holds, 21);
         // What documents say: what a miss may cost FFT and Radix for 3 %, in nanoseconds.
-        let table = "Figures 6 and 7, as described";
-        let (fft, radix) = (
-            value(&report, table, "at most 3 %").1,
-            value(&report, table, "Radix becomes").1,
-        );
+        let table = report.table("Computing times").unwrap();
+        let may_take = |name: &str| {
+            let row = table.rows.iter().find(|row| row.keys[0] == name).unwrap();
+            row.cells[3].milli.unwrap()
+        };
+        let (fft, radix) = (may_take("FFT"), may_take("Radix"));
         assert!((600_000..650_000).contains(&fft), "{fft}");
         assert!((150_000..170_000).contains(&radix), "{radix}");
     }

@@ -20,12 +20,13 @@ const TABLE_6: [[i64; 2]; 6] = [
 ];
 
 #[test]
-fn table_6_is_the_same_to_the_last_digit_and_within_a_tenth() {
+fn table_6_is_the_same_to_the_last_digit_and_what_the_equation_gives_within_a_fortieth() {
     let runs = lookups::run(&["Barnes", "FFT"]).unwrap();
     let table = runs.table_6();
     assert_eq!(values(&table), TABLE_6);
     for cell in table.rows.iter().flat_map(|row| &row.cells) {
-        assert_eq!(cell.is_within(), Some(true), "{cell:?}");
+        assert_eq!(cell.role, Role::Input);
+        assert!(cell.difference().unwrap().abs() <= 25, "{cell:?}");
     }
     // What the streams were made from comes out of the designs, to a hundredth of a lookup.
     for cell in runs.table_4().rows.iter().flat_map(|row| &row.cells) {
@@ -44,22 +45,24 @@ fn what_went_into_the_machine_comes_out_of_it() {
         operations::table_1().unwrap(),
         operations::table_2().unwrap(),
     ];
-    let mut inputs = 0;
+    let (mut inputs, mut between) = (0, 0);
     for cell in tables
         .iter()
         .flat_map(|table| &table.rows)
         .flat_map(|row| &row.cells)
     {
         if cell.published.is_some() {
-            inputs += 1;
-            assert_eq!(cell.role, Role::Input);
+            match cell.role {
+                Role::Input => inputs += 1,
+                _ => between += 1,
+            }
             assert!(
                 cell.difference().is_some_and(|tenths| tenths.abs() < 80),
                 "{cell:?}"
             );
         }
     }
-    assert_eq!(inputs, 19);
+    assert_eq!((inputs, between), (15, 4), "misses of 2 to 16 entries");
 }
 
 /// 256 bytes, 4 KB and 1 MB one way: UTLB in the NIC, on the host, not pinned; Intr and VMMC in the NIC and not.
@@ -70,7 +73,7 @@ const END_TO_END: [[i64; 3]; 7] = [
     [21_415, 111_548, 105_158],
     [50_915, 141_048, 81_900],
     [21_415, 111_548, 105_158],
-    [577_915, 668_048, 73_137],
+    [138_915, 229_048, 96_864],
 ];
 
 #[test]
