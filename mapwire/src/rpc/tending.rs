@@ -243,12 +243,13 @@ impl Inner {
             Ok(())
         });
         drop(tending);
-        if let Err(error) = entered
-            && is_current
-        {
-            self.note_failed(pair.peer, &error);
-            self.call(|service| service.close(pair.peer))?;
+        match entered {
+            Err(error) if is_current => {
+                self.note_failed(pair.peer, &error);
+                self.call(|service| service.close(pair.peer))
+            }
+            // A call, so that other threads look again that wait for the memory.
+            _ => self.call(|_| ()),
         }
-        Ok(())
     }
 }
