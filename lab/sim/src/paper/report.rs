@@ -9,6 +9,8 @@ pub enum Role {
     Input,
     /// Ours follows from other figures.
     Predicted,
+    /// Ours restates another cell or an input in another form, and is counted there if at all.
+    Repeated,
     /// The paper has no such figure.
     New,
 }
@@ -20,6 +22,7 @@ impl Role {
         match self {
             Self::Input => "input",
             Self::Predicted => "predicted",
+            Self::Repeated => "repeated",
             Self::New => "new",
         }
     }
@@ -84,13 +87,13 @@ impl Cell {
     }
 
     /// Whether it is a prediction, and if so whether it is within a tenth of the published figure, or the same in as many digits as the
-    /// paper prints.
+    /// paper prints. Nothing is within a tenth of a published 0: that is not counted.
     #[must_use]
     pub fn is_within(&self) -> Option<bool> {
         let difference = self.difference();
         let is_prediction = self.role == Role::Predicted && self.milli.is_some();
         match (is_prediction, self.published) {
-            (true, Some(_)) => {
+            (true, Some(published)) if published.milli != 0 => {
                 let is_near = difference.is_some_and(|tenths| tenths.abs() <= 100);
                 Some(is_near || self.is_same())
             }
@@ -190,6 +193,17 @@ pub struct Line {
     pub points: Vec<(i64, i64)>,
 }
 
+impl Line {
+    /// The smallest and largest x of all lines, if a linear axis would squeeze most points into its beginning.
+    #[must_use]
+    pub fn logarithmic(lines: &[Self]) -> Option<(i64, i64)> {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let least = points().map(|point| point.0).min()?;
+        let most = points().map(|point| point.0).max()?;
+        (least > 0 && most / least >= 256).then_some((least, most))
+    }
+}
+
 /// Spans of one system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -278,6 +292,7 @@ mod tests {
         assert_eq!(cell(13_300, 13_500).difference(), Some(-15));
         assert_eq!(cell(110, 100).difference(), Some(100));
         assert_eq!(cell(5, 0).difference(), None);
+        assert_eq!(cell(0, 0).is_within(), None);
         assert!(cell(13_540, 13_500).is_same() && !cell(13_560, 13_500).is_same());
     }
 }
