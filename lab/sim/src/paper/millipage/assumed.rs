@@ -54,6 +54,7 @@ pub(super) fn table() -> Result<Table, PaperError> {
             })?;
         }
     }
+    table.note("Of what a message and a byte take, only the sums over sender, wire and receiver are known: a part is varied alone here, and the sum with it.");
     Ok(table)
 }
 
