@@ -287,6 +287,9 @@ fn a_traced_program_is_replayed_on_other_machines() {
     };
     refused(&["--nodes", "3"], "give --nodes 1, 2");
     refused(&["--measured", "here.jsonl"], "--machine here");
+    let whole = std::fs::read(place.folder.join("shared.mwt")).unwrap();
+    std::fs::write(place.folder.join("shared.mwt"), &whole[..whole.len() - 10]).unwrap();
+    refused(&[], "trace the program again");
 }
 
 #[test]

@@ -143,7 +143,10 @@ fn read(path: &Path, scale: &Scale) -> Result<(Program, Live), SimError> {
         |error: &dyn std::fmt::Display| format!("cannot replay {}: {error}", path.display());
     let mut captured = Captured::default();
     for record in TraceReader::open(path)?.records() {
-        captured.push(&record?).map_err(|error| named(&error))?;
+        let record = record.map_err(|error| {
+            format!("{error}; a replay needs the whole trace: trace the program again")
+        })?;
+        captured.push(&record).map_err(|error| named(&error))?;
     }
     Ok(captured.finish(scale).map_err(|error| named(&error))?)
 }

@@ -120,6 +120,9 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
+/// Units that names of columns end with.
+const UNITS: [&str; 6] = ["us", "s", "MB/s", "%", "count", "ratio"];
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
@@ -127,11 +130,11 @@ pub struct Table {
     pub name: &'static str,
     /// What it shows.
     pub caption: String,
-    /// Unit of the cells.
+    /// Unit of the cells of columns that name none.
     pub unit: &'static str,
     /// Names of the keys.
     pub keys: Vec<&'static str>,
-    /// Names of the columns.
+    /// Names of the columns; with another unit than the table's, behind a comma.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
@@ -158,6 +161,17 @@ impl Table {
             rows: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// The unit of a row's cell in this column: as the key named `unit` says, or the column's name, or the table.
+    #[must_use]
+    pub fn unit_of<'a>(&'a self, row: &'a Row, column: &'a str) -> &'a str {
+        let key = self.keys.iter().position(|key| *key == "unit");
+        if let Some(key) = key.and_then(|at| row.keys.get(at)) {
+            return key;
+        }
+        let named = column.rsplit_once(", ").map(|(_, unit)| unit);
+        named.filter(|it| UNITS.contains(it)).unwrap_or(self.unit)
     }
 
     /// Appends a row.
@@ -279,6 +293,19 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_has_the_unit_of_its_row_its_column_or_its_table() {
+        let unit = |keys: &[&'static str], column| {
+            let mut table = Table::new("Table 9", "", "s", keys, &[column]);
+            table.row(keys, vec![Cell::NONE]);
+            table.unit_of(&table.rows[0], column).to_owned()
+        };
+        assert_eq!(unit(&["what"], "polling"), "s");
+        assert_eq!(unit(&["what"], "gain, %"), "%");
+        assert_eq!(unit(&["what"], "polling, idle"), "s");
+        assert_eq!(unit(&["what", "unit"], "gain, %"), "unit");
+    }
 
     #[test]
     fn differences_are_rounded_to_tenths_of_a_percent() {

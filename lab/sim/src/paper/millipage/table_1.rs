@@ -45,19 +45,19 @@ fn calibrated(application: &Application) -> Result<Program, PaperError> {
 
 /// The table, and what follows from the sequential runs alone.
 pub(super) fn tables() -> Result<[Table; 2], PaperError> {
-    let columns = ["seq.", "polling", "interrupts", "improvement %"];
+    let columns = ["seq.", "polling", "interrupts", "improvement, %"];
     let keys = ["application", "data"];
     let caption = "times of applications on one node and on 8";
-    let mut table = Table::new("Table 1", caption, "s; %", &keys, &columns);
+    let mut table = Table::new("Table 1", caption, "s", &keys, &columns);
     let caption = "Table 1 from its sequential runs alone, by programs of the same kind that are not the paper's";
     let columns = [
         "polling",
         "polling, theirs",
         "interrupts",
         "interrupts, theirs",
-        "more %",
+        "more, %",
     ];
-    let mut alone = Table::new("From seq.", caption, "s; %", &["application"], &columns);
+    let mut alone = Table::new("From seq.", caption, "s", &["application"], &columns);
     for application in &APPLICATIONS {
         let [sequential, polling, interrupts] = application.published;
         let times = |program: &Program| -> Result<[i64; 2], PaperError> {
