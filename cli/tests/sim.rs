@@ -280,6 +280,16 @@ fn a_traced_program_is_replayed_on_other_machines() {
     assert!((0.0061..0.0066).contains(&replay(&["1997", "--speed", "2"])));
     let text = place.run(&["sim", "replay", "shared.mwt", "--machine", "today"]);
     assert!(text.code(0).out().contains("from first to last barrier"));
+    let refused = |more: &[&str], says: &str| {
+        let args = [&["sim", "replay", "shared.mwt", "--machine", "today"], more].concat();
+        let said = place.run(&args).code(1).err();
+        assert!(said.contains(says), "{said}");
+    };
+    refused(&["--nodes", "3"], "give --nodes 1, 2");
+    refused(&["--measured", "here.jsonl"], "--machine here");
+    let whole = std::fs::read(place.folder.join("shared.mwt")).unwrap();
+    std::fs::write(place.folder.join("shared.mwt"), &whole[..whole.len() - 10]).unwrap();
+    refused(&[], "trace the program again");
 }
 
 #[test]

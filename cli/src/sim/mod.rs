@@ -55,7 +55,8 @@ pub(crate) enum SimCommand {
     /// Run the machine that a paper measured, and put our tables and figures beside the published ones
     ///
     /// The machine runs the protocols and firmware of mapwire; processors, DMA and wires take the time that the paper states. Each constant is told with its
-    /// source, and of each published figure whether it went into the machine (input) or came out of it (predicted).
+    /// source, and of each published figure whether it went into the machine (input), came out of it (predicted) or is
+    /// another figure over again (repeated).
     #[command(
         after_help = "Examples:\n  mapwire sim paper gms-np\n  mapwire sim paper gms-np --row-size 8 --json\n  mapwire sim paper gms-np --plot figures.svg\n  mapwire sim paper vmmc --json\n  mapwire sim paper utlb\n  mapwire sim paper dynamic-handle --seed 7\n  mapwire sim paper today"
     )]

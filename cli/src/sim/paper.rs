@@ -149,7 +149,7 @@ fn cells(table: &Table) -> Vec<Map<String, Value>> {
                 "table": table.name,
                 "keys": keys,
                 "column": column,
-                "unit": table.unit,
+                "unit": table.unit_of(row, column),
                 "value": milli.map(thousandths),
                 "published": published.map(|published| thousandths(published.milli)),
                 "difference_percent": cell.difference().map(|tenths| tenths as f64 / 10.0),

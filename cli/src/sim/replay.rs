@@ -64,6 +64,19 @@ fn speed(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number from 0.001 to 1000".to_owned())
 }
 
+/// How many of the ranks each of so many hosts has.
+fn spread(ranks: u16, nodes: u16) -> Result<u16, String> {
+    if ranks.is_multiple_of(nodes) {
+        return Ok(ranks / nodes);
+    }
+    let even = (1..=ranks).filter(|nodes| ranks.is_multiple_of(*nodes));
+    let even: Vec<String> = even.map(|nodes| nodes.to_string()).collect();
+    Err(format!(
+        "{ranks} ranks cannot be spread evenly over {nodes} hosts: give --nodes {}",
+        even.join(", ")
+    ))
+}
+
 impl ReplayArgs {
     fn machine(&self, ranks: u16) -> Result<Machine, SimError> {
         let mut machine = match self.machine {
@@ -81,7 +94,7 @@ impl ReplayArgs {
             machine.processors = processors;
         }
         if let Some(nodes) = self.nodes {
-            machine.ranks_per_host = ranks.div_ceil(nodes.min(ranks.max(1)));
+            machine.ranks_per_host = spread(ranks, nodes)?;
         }
         Ok(machine)
     }
@@ -96,6 +109,9 @@ impl ReplayArgs {
 
 /// `mapwire sim replay`.
 pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
+    if args.measured.is_some() && args.machine != MachineArg::Here {
+        return Err("--measured is for --machine here: leave it out for other machines".into());
+    }
     let scale = Scale {
         speed_milli: (args.speed() * 1000.0).round() as u64,
         ..Scale::default()
@@ -127,7 +143,10 @@ fn read(path: &Path, scale: &Scale) -> Result<(Program, Live), SimError> {
         |error: &dyn std::fmt::Display| format!("cannot replay {}: {error}", path.display());
     let mut captured = Captured::default();
     for record in TraceReader::open(path)?.records() {
-        captured.push(&record?).map_err(|error| named(&error))?;
+        let record = record.map_err(|error| {
+            format!("{error}; a replay needs the whole trace: trace the program again")
+        })?;
+        captured.push(&record).map_err(|error| named(&error))?;
     }
     Ok(captured.finish(scale).map_err(|error| named(&error))?)
 }
@@ -190,6 +209,12 @@ fn in_json(
     format!("{object}\n")
 }
 
+/// A number of things.
+fn counted(number: u16, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 fn text(
     args: &ReplayArgs,
     machine: &Machine,
@@ -201,13 +226,17 @@ fn text(
         0 => program.ranks,
         some => some,
     });
+    let speed = match args.speed() {
+        1.0 => "as long".to_owned(),
+        times => format!("{times} times as long"),
+    };
     let mut text = format!(
-        "{}; messages found by {}\n{} ranks on {hosts} hosts of {} processors; computing takes {} times as long as in the trace\n\n",
+        "{}; messages found by {}\n{} on {} of {}; computing takes {speed} as in the trace\n\n",
         machine.profile.name,
         machine.notice.name(),
-        program.ranks,
-        machine.processors,
-        args.speed(),
+        counted(program.ranks, "rank"),
+        counted(hosts, "host"),
+        counted(machine.processors, "processor"),
     );
     let mut line = |name: &str, ours: Option<f64>, theirs: Option<f64>| {
         let Some(ours) = ours else {

@@ -153,7 +153,11 @@ pub(super) fn machine_lines(lines: &[mapwire_sim::paper::Line], x: &str, y: &str
         plot.add_trace(drawn);
     }
     let layout = layout("", x, y);
-    plot.set_layout(layout.x_axis(axis(x).type_(AxisType::Linear).auto_margin(true)));
+    let kind = match mapwire_sim::paper::Line::logarithmic(lines) {
+        Some(_) => AxisType::Log,
+        None => AxisType::Linear,
+    };
+    plot.set_layout(layout.x_axis(axis(x).type_(kind).auto_margin(true)));
     plot.set_configuration(Configuration::new().responsive(true).display_logo(false));
     plot
 }

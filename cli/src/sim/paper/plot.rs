@@ -82,6 +82,24 @@ fn axis(to: &mut String, y: f64, most: f64, words: &str) {
     text(to, ((LEFT + WIDTH) / 2.0, y + 34.0), "middle", words);
 }
 
+/// Where a value stands on an axis that multiplies.
+fn logarithmic_x(value: i64, (least, most): (i64, i64)) -> f64 {
+    let doublings = |to: i64| (to as f64 / least as f64).log2();
+    LEFT + (WIDTH - LEFT - RIGHT) * doublings(value) / doublings(most)
+}
+
+/// The same as [`axis`], each mark four times the one before.
+fn logarithmic_axis(to: &mut String, y: f64, (least, most): (i64, i64), words: &str) {
+    stroke(to, (LEFT, y), (WIDTH - RIGHT, y));
+    let marks = std::iter::successors(Some(least), |at| at.checked_mul(4));
+    for at in marks.take_while(|at| *at <= most) {
+        let x = logarithmic_x(at, (least, most));
+        stroke(to, (x, y), (x, y + 4.0));
+        text(to, (x, y + 17.0), "middle", &at.to_string());
+    }
+    text(to, ((LEFT + WIDTH) / 2.0, y + 34.0), "middle", words);
+}
+
 /// What parts did, a row each. Gives the bottom.
 fn spans(to: &mut String, top: f64, groups: &[Group], words: &str) -> f64 {
     let ends = groups.iter().flat_map(|group| &group.spans);
@@ -117,7 +135,11 @@ fn curves(to: &mut String, top: f64, lines: &[Line], (x_words, y_words): (&str, 
     let most_x = points().map(|point| point.0).max().unwrap_or(1).max(1) as f64;
     let most_y = points().map(|point| point.1).max().unwrap_or(1).max(1) as f64 / 1000.0;
     let bottom = top + HEIGHT;
-    let x = |value: i64| LEFT + (WIDTH - LEFT - RIGHT) * value as f64 / most_x;
+    let logarithmic = Line::logarithmic(lines);
+    let x = |value: i64| match logarithmic {
+        Some(ends) => logarithmic_x(value, ends),
+        None => LEFT + (WIDTH - LEFT - RIGHT) * value as f64 / most_x,
+    };
     let y = |value: f64| bottom - HEIGHT * value / most_y;
     let step = tick(most_y);
     let mut at = 0.0;
@@ -128,8 +150,16 @@ fn curves(to: &mut String, top: f64, lines: &[Line], (x_words, y_words): (&str, 
     }
     stroke(to, (LEFT, top), (LEFT, bottom));
     text(to, (LEFT - 70.0, (top + bottom) / 2.0), "middle", y_words);
-    axis(to, bottom, most_x, x_words);
+    match logarithmic {
+        Some(ends) => logarithmic_axis(to, bottom, ends, x_words),
+        None => axis(to, bottom, most_x, x_words),
+    }
     for (number, (line, colour)) in lines.iter().zip(COLOURS.into_iter().cycle()).enumerate() {
+        // The second time round, colours are dashed.
+        let dashes = match number / COLOURS.len() {
+            0 => String::new(),
+            round => format!(" stroke-dasharray=\"{} 3\"", 9 / round + 1),
+        };
         let path = line.points.iter().map(|&(at, milli)| {
             let value = milli as f64 / 1000.0;
             format!("{:.1},{:.1}", x(at), y(value))
@@ -137,18 +167,21 @@ fn curves(to: &mut String, top: f64, lines: &[Line], (x_words, y_words): (&str, 
         let path = path.collect::<Vec<_>>().join(" ");
         let _ = writeln!(
             to,
-            "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"
+            "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"{dashes}/>"
         );
-        let height = top + 16.0 * (number as f64 + 1.0);
+        // Below the axis, two names a row.
+        let left = LEFT + (number % 2) as f64 * (WIDTH - LEFT - RIGHT) / 2.0;
+        let height = bottom + 52.0 + 16.0 * (number / 2) as f64;
         let _ = writeln!(
             to,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>",
-            LEFT + 16.0,
-            height - 9.0
+            "<line x1=\"{left:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/>",
+            height - 4.0,
+            left + 30.0,
+            height - 4.0
         );
-        text(to, (LEFT + 32.0, height), "start", &line.name);
+        text(to, (left + 36.0, height), "start", &line.name);
     }
-    bottom + 60.0
+    bottom + 66.0 + 16.0 * lines.len().div_ceil(2) as f64
 }
 
 #[cfg(test)]
@@ -166,6 +199,23 @@ mod tests {
         ] {
             assert_eq!(tick(most), step, "{most}");
         }
+    }
+
+    #[test]
+    fn lines_beyond_the_colours_are_dashed_and_sizes_stand_evenly() {
+        let line = |number: usize| Line {
+            name: format!("line {number}"),
+            points: vec![(64, 1_000), (512, 2_000), (4096, 2_000), (32_768, 3_000)],
+        };
+        let mut drawn = String::new();
+        let lines: Vec<Line> = (0..8).map(line).collect();
+        curves(&mut drawn, 0.0, &lines, ("bytes", "us"));
+        assert_eq!(drawn.matches("stroke-dasharray").count(), 2 * 2);
+        // Thirds of the axis.
+        assert!(
+            drawn.contains("110.0,240.0 366.7,120.0 623.3,120.0 880.0,0.0"),
+            "{drawn}"
+        );
     }
 
     #[test]

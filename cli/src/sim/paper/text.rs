@@ -7,7 +7,7 @@ use crate::lab::output::fitted;
 use crate::stdio::wrapped;
 
 /// How to read it.
-pub(crate) const ABOUT: &str = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. A star marks what is off by more than 10 %; the notes say why.";
+pub(crate) const ABOUT: &str = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. Those that are `repeated` restate another cell. A star marks what is off by more than 10 %; the notes say why.";
 
 /// All of it, no line longer than `columns` where that can be.
 pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
@@ -129,7 +129,7 @@ fn one(table: &Table, columns: usize) -> String {
     text
 }
 
-/// A line for each figure that the paper has.
+/// A line for each figure, with a dash where the paper has none.
 fn beside(table: &Table, columns: usize) -> String {
     let names_column = table.columns.len() > 1;
     let mut headings = table.keys.clone();
@@ -141,15 +141,16 @@ fn beside(table: &Table, columns: usize) -> String {
     let mut rows = Vec::new();
     for row in &table.rows {
         for (column, cell) in table.columns.iter().zip(&row.cells) {
-            let Some(published) = cell.published else {
+            if cell.milli.is_none() && cell.published.is_none() {
                 continue;
-            };
+            }
             let mut line = row.keys.clone();
             if names_column {
                 line.push(column.clone());
             }
             let role = cell.role.word().to_owned();
-            let theirs = thousandths(published.milli);
+            let theirs = cell.published.map(|it| thousandths(it.milli));
+            let theirs = theirs.unwrap_or_else(|| "-".to_owned());
             line.extend([ours(cell), theirs, difference(cell), role]);
             rows.push(line);
         }
@@ -195,10 +196,13 @@ mod tests {
     fn ours_stand_beside_the_published_figures() {
         let mut table = Table::new("Table 9", "what there is", "us", &["state"], &["GMS"]);
         table.row(&["I"], vec![cell(9_500, Role::Predicted)]);
+        table.row(&["C"], vec![Cell::new(12_000)]);
+        table.row(&["A"], vec![Cell::NONE]);
         table.note("of which more");
         let wanted = "Table 9: what there is (us)\n\
                       state  ours  paper  difference       role\n\
-                      I      9.50     10      -5.0 %  predicted\n  \
+                      I      9.50     10      -5.0 %  predicted\n\
+                      C        12      -                    new\n  \
                       * of which more\n";
         assert_eq!(one(&table, usize::MAX), wanted);
     }

@@ -14,8 +14,9 @@ use crate::sim::SimError;
 /// A line that is no row, and a figure that no row tells.
 pub(super) fn read(path: &Path) -> Result<Measured, SimError> {
     let file = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let bytes = std::fs::read(path).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| format!("{file} is not text: give the output of `mapwire bench fault --json` and `mapwire bench lock --json`"))?;
     let mut rows = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() {

@@ -222,6 +222,8 @@ pub enum Origin {
     Input,
     /// Calculated from figures that the source states; those are no predictions any more.
     Derived,
+    /// Chosen so that a run gives a figure that the source states; that figure is no prediction any more.
+    Fitted,
     /// Not known: chosen, and shown to matter little or varied.
     Assumed,
 }
@@ -233,6 +235,7 @@ impl Origin {
         match self {
             Self::Input => "input",
             Self::Derived => "derived",
+            Self::Fitted => "fitted",
             Self::Assumed => "assumed",
         }
     }

@@ -17,6 +17,9 @@ const MOST_DEEDS: usize = 20_000_000;
 const DAY_PS: u64 = 86_400_000_000_000_000;
 /// Computing of all threads at most.
 const MOST_COMPUTING_PS: u64 = 30 * DAY_PS;
+/// Locks and barriers, as of a job.
+const LOCKS: u64 = 4096;
+const BARRIERS: u64 = 256;
 /// Threads of a rank that may use the shared memory, as of a job.
 const MOST_THREADS: u64 = 64;
 
@@ -76,8 +79,20 @@ pub enum CapturedError {
         /// The thread.
         thread: u64,
     },
+    /// A node without records below one that has some.
+    #[error(
+        "the trace has records of node {last} and none of node {node}: replay the trace of all ranks of a job"
+    )]
+    Missing {
+        /// The node.
+        node: u16,
+        /// The last node.
+        last: u16,
+    },
     /// A number that is too large for what it names.
-    #[error("record {record}: {op} {number} is beyond all that there are")]
+    #[error(
+        "record {record}: {op} {number} is beyond all that there are: a replay has {LOCKS} locks, {BARRIERS} barriers and {MAX_RANKS} ranks"
+    )]
     Number {
         /// The record's number, from 0.
         record: u64,
@@ -282,15 +297,15 @@ impl Captured {
                 }
             }
             TraceOp::Prefetch | TraceOp::PrefetchWrite => Half::At { op, address, bytes },
-            TraceOp::Lock => Half::Deed(Deed::Lock(small(1 << 32)?)),
-            TraceOp::Unlock => Half::Deed(Deed::Unlock(small(1 << 32)?)),
+            TraceOp::Lock => Half::Deed(Deed::Lock(small(LOCKS)?)),
+            TraceOp::Unlock => Half::Deed(Deed::Unlock(small(LOCKS)?)),
             TraceOp::Barrier => {
                 if place == (0, 0) {
                     let (_, last) = self.barriers.get_or_insert((time_ns, time_ns));
                     *last = time_ns;
                     self.computed_at_last_ns = self.live.work_computed_ns;
                 }
-                Half::Deed(Deed::Barrier(small(1 << 32)?))
+                Half::Deed(Deed::Barrier(small(BARRIERS)?))
             }
             TraceOp::Broadcast => Half::Deed(Deed::Broadcast(small(MAX_RANKS.into())? as u16)),
             _ => return Ok(()),
@@ -414,6 +429,11 @@ impl Captured {
         let per_node = self.processes.keys().map(|(_, process)| process + 1).max();
         let nodes = self.processes.keys().map(|(node, _)| node + 1).max();
         let (per_node, nodes) = (per_node.unwrap_or(1), nodes.unwrap_or(1));
+        let has_records = |node| self.processes.range((node, 0)..=(node, u16::MAX)).count() > 0;
+        if let Some(node) = (0..nodes).find(|node| !has_records(*node)) {
+            let last = nodes - 1;
+            return Err(CapturedError::Missing { node, last });
+        }
         let ranks = u32::from(per_node) * u32::from(nodes);
         if ranks > u32::from(MAX_RANKS) {
             return Err(CapturedError::Rank {

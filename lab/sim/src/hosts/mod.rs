@@ -48,13 +48,13 @@ pub enum HostsError {
     #[error(transparent)]
     Config(#[from] mapwire_dsm::ConfigError),
     /// The shared memory refuses what a rank does.
-    #[error("rank {rank}: {deed} at {at} is refused: {error}")]
+    #[error("rank {rank}: {deed} at record {at} is refused: {error}")]
     Refused {
         /// The rank.
         rank: u16,
         /// What it does.
         deed: &'static str,
-        /// Where it stands.
+        /// The record of the trace, or the number of the deed.
         at: u64,
         /// Why.
         error: mapwire_dsm::Error,
@@ -69,7 +69,7 @@ pub enum HostsError {
     },
     /// Nothing happens any more, and threads wait.
     #[error(
-        "the program hangs after {} us: rank {rank} waits for {deed} at {at}, and nobody lets it go on ({waiting} threads wait)",
+        "the program hangs after {} us: rank {rank} waits for {deed} at record {at}, and nobody lets it go on (threads that wait: {waiting})",
         .at_ps / 1_000_000
     )]
     Hangs {
@@ -79,13 +79,15 @@ pub enum HostsError {
         rank: u16,
         /// For what.
         deed: &'static str,
-        /// Where that stands.
+        /// The record of the trace, or the number of the deed.
         at: u64,
         /// How many threads wait.
         waiting: usize,
     },
     /// It takes too many steps.
-    #[error("the program takes more than {0} steps and is given up")]
+    #[error(
+        "the program takes more than {0} steps and is given up: run a shorter one, or one that computes less"
+    )]
     Long(u64),
 }
 

@@ -2,7 +2,7 @@
 
 use crate::hardware::{Constant, Cost, NS, Origin, Profile, Ps, US, is};
 
-use Origin::{Assumed, Derived, Input};
+use Origin::{Assumed, Derived, Fitted, Input};
 
 use super::machine::{Machine, Notice};
 
@@ -35,13 +35,13 @@ const MILLIPAGE: &[Constant] = &[
     is(
         Cost::HandleRequest,
         31 * US,
-        Derived,
+        Fitted,
         "the same, §4.2: a minipage of 128 bytes is read in 204 us, shared among the messages that this takes",
     ),
     is(
         Cost::PlaceByte,
         8 * NS,
-        Derived,
+        Fitted,
         "the same: a minipage of 4 KB is read in 314 us",
     ),
     is(
@@ -53,26 +53,26 @@ const MILLIPAGE: &[Constant] = &[
     is(
         Cost::LocalCall,
         13_500 * NS,
-        Derived,
+        Fitted,
         "the same: a lock and its unlock take 67 us at least",
     ),
     is(
         Cost::BarrierCall,
         45_500 * NS,
         Derived,
-        "the same: a barrier of one host takes 59 us",
+        "the same: a barrier of one host takes 59 us, without LocalCall",
     ),
     is(
         Cost::SendMessage,
         4_000 * NS,
-        Derived,
-        "Table 1: 32 bytes take 12 us, a third each at sender, network and receiver (the shares are assumed)",
+        Assumed,
+        "Table 1: 32 bytes take 12 us, a third each at sender, network and receiver; only the sum is stated",
     ),
     is(
         Cost::SendByte,
         8 * NS,
-        Derived,
-        "Table 1: 4 KB take 78 us more than 32 bytes, 19.2 ns a byte, of which programmed I/O takes most (assumed)",
+        Assumed,
+        "Table 1: 4 KB take 78 us more than 32 bytes, 19.2 ns a byte, of which programmed I/O takes most; only the sum is stated",
     ),
     is(
         Cost::WireLatency,
@@ -81,11 +81,11 @@ const MILLIPAGE: &[Constant] = &[
         "Table 1: 12 us, without hosts and bytes",
     ),
     is(Cost::WireByte, 6_250, Input, "Myrinet, 1.28 Gb/s"),
-    is(Cost::ReceiveMessage, 4_000 * NS, Derived, "as SendMessage"),
+    is(Cost::ReceiveMessage, 4_000 * NS, Assumed, "as SendMessage"),
     is(
         Cost::ReceiveByte,
         4_950,
-        Derived,
+        Assumed,
         "what SendByte and WireByte leave of 19.2 ns",
     ),
     is(Cost::Signal, 5 * US, Assumed, "SetEvent of Windows NT"),

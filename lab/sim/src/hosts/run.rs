@@ -26,6 +26,8 @@ pub(super) const SERVER: u8 = 15;
 const EVENTS: u64 = 1_000_000;
 const EVENTS_OF_A_DEED: u64 = 200;
 const EVENTS_OF_A_TURN: u64 = 8;
+/// Turns that count for that at most: a run of more takes minutes.
+const MOST_TURNS: u64 = 2_500_000;
 
 /// Something to come.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +114,7 @@ pub fn run(
     let deeds: usize = program.scripts.iter().map(|it| it.entries.len()).sum();
     let turns = program.computing_ps() / machine.of(Cost::ThreadTurn).max(1_000_000);
     let of_ranks = EVENTS_OF_A_DEED + u64::from(program.ranks);
-    let most = EVENTS + of_ranks * deeds as u64 + EVENTS_OF_A_TURN * turns;
+    let most = EVENTS + of_ranks * deeds as u64 + EVENTS_OF_A_TURN * turns.min(MOST_TURNS);
     for _ in 0..most {
         run.settle()?;
         if run.is_finished() {

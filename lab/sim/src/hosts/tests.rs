@@ -209,7 +209,13 @@ fn what_no_job_does_is_refused_by_the_record_that_does_it() {
             record(9, 1, Lock, u64::MAX, 0),
             "record 6: lock 18446744073709551615 is beyond",
         ),
+        (record(9, 1, Lock, 4096, 0), "a replay has 4096 locks"),
+        (record(9, 1, Barrier, 256, 0), "barrier 256 is beyond"),
         (record(9, 1024, Barrier, 0, 0), "record 6 is of node 1024"),
+        (
+            record(9, 1000, Barrier, 0, 0),
+            "records of node 1000 and none of node 2",
+        ),
         (
             record(9, 1, Compute, 0, u64::MAX),
             "compute for more than 30 days",
@@ -230,10 +236,10 @@ fn what_no_job_does_is_refused_by_the_record_that_does_it() {
 #[test]
 fn a_trace_that_hangs_is_an_error_which_names_who_waits_for_what() {
     use TraceOp::{Barrier, Lock, Unlock};
-    let cases: [(&[TraceRecord], &str); 5] = [
+    let cases: [(&[TraceRecord], &str); 3] = [
         (
             &[record(9, 0, Barrier, 0, 0)],
-            "rank 0 waits for a barrier at 6",
+            "rank 0 waits for a barrier at record 6",
         ),
         (
             &[record(9, 0, Lock, 5, 0), record(9, 1, Lock, 5, 0)],
@@ -241,15 +247,7 @@ fn a_trace_that_hangs_is_an_error_which_names_who_waits_for_what() {
         ),
         (
             &[record(9, 1, Unlock, 5, 0)],
-            "rank 1: an unlock at 6 is refused",
-        ),
-        (
-            &[record(9, 1, Lock, 5000, 0)],
-            "rank 1: a lock at 6 is refused",
-        ),
-        (
-            &[record(9, 1, Barrier, 300, 0)],
-            "rank 1: a barrier at 6 is refused",
+            "rank 1: an unlock at record 6 is refused",
         ),
     ];
     for (trace, says) in cases {

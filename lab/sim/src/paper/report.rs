@@ -9,6 +9,8 @@ pub enum Role {
     Input,
     /// Ours follows from other figures.
     Predicted,
+    /// Ours restates another cell or an input in another form, and is counted there if at all.
+    Repeated,
     /// The paper has no such figure.
     New,
 }
@@ -20,6 +22,7 @@ impl Role {
         match self {
             Self::Input => "input",
             Self::Predicted => "predicted",
+            Self::Repeated => "repeated",
             Self::New => "new",
         }
     }
@@ -84,13 +87,13 @@ impl Cell {
     }
 
     /// Whether it is a prediction, and if so whether it is within a tenth of the published figure, or the same in as many digits as the
-    /// paper prints.
+    /// paper prints. Nothing is within a tenth of a published 0: that is not counted.
     #[must_use]
     pub fn is_within(&self) -> Option<bool> {
         let difference = self.difference();
         let is_prediction = self.role == Role::Predicted && self.milli.is_some();
         match (is_prediction, self.published) {
-            (true, Some(_)) => {
+            (true, Some(published)) if published.milli != 0 => {
                 let is_near = difference.is_some_and(|tenths| tenths.abs() <= 100);
                 Some(is_near || self.is_same())
             }
@@ -117,6 +120,9 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
+/// Units that names of columns end with.
+const UNITS: [&str; 6] = ["us", "s", "MB/s", "%", "count", "ratio"];
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
@@ -124,11 +130,11 @@ pub struct Table {
     pub name: &'static str,
     /// What it shows.
     pub caption: String,
-    /// Unit of the cells.
+    /// Unit of the cells of columns that name none.
     pub unit: &'static str,
     /// Names of the keys.
     pub keys: Vec<&'static str>,
-    /// Names of the columns.
+    /// Names of the columns; with another unit than the table's, behind a comma.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
@@ -155,6 +161,17 @@ impl Table {
             rows: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// The unit of a row's cell in this column: as the key named `unit` says, or the column's name, or the table.
+    #[must_use]
+    pub fn unit_of<'a>(&'a self, row: &'a Row, column: &'a str) -> &'a str {
+        let key = self.keys.iter().position(|key| *key == "unit");
+        if let Some(key) = key.and_then(|at| row.keys.get(at)) {
+            return key;
+        }
+        let named = column.rsplit_once(", ").map(|(_, unit)| unit);
+        named.filter(|it| UNITS.contains(it)).unwrap_or(self.unit)
     }
 
     /// Appends a row.
@@ -188,6 +205,17 @@ pub struct Line {
     pub name: String,
     /// Its points.
     pub points: Vec<(i64, i64)>,
+}
+
+impl Line {
+    /// The smallest and largest x of all lines, if a linear axis would squeeze most points into its beginning.
+    #[must_use]
+    pub fn logarithmic(lines: &[Self]) -> Option<(i64, i64)> {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let least = points().map(|point| point.0).min()?;
+        let most = points().map(|point| point.0).max()?;
+        (least > 0 && most / least >= 256).then_some((least, most))
+    }
 }
 
 /// Spans of one system.
@@ -267,6 +295,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_cell_has_the_unit_of_its_row_its_column_or_its_table() {
+        let unit = |keys: &[&'static str], column| {
+            let mut table = Table::new("Table 9", "", "s", keys, &[column]);
+            table.row(keys, vec![Cell::NONE]);
+            table.unit_of(&table.rows[0], column).to_owned()
+        };
+        assert_eq!(unit(&["what"], "polling"), "s");
+        assert_eq!(unit(&["what"], "gain, %"), "%");
+        assert_eq!(unit(&["what"], "polling, idle"), "s");
+        assert_eq!(unit(&["what", "unit"], "gain, %"), "unit");
+    }
+
+    #[test]
     fn differences_are_rounded_to_tenths_of_a_percent() {
         let cell = |ours, theirs| {
             let published = Published {
@@ -278,6 +319,7 @@ mod tests {
         assert_eq!(cell(13_300, 13_500).difference(), Some(-15));
         assert_eq!(cell(110, 100).difference(), Some(100));
         assert_eq!(cell(5, 0).difference(), None);
+        assert_eq!(cell(0, 0).is_within(), None);
         assert!(cell(13_540, 13_500).is_same() && !cell(13_560, 13_500).is_same());
     }
 }

@@ -8,7 +8,7 @@ use crate::paper::numbers::{tenths, us, whole};
 use crate::paper::{Cell, Role, Table};
 
 use Placement::{Host, NicHostMemory, NicMemory};
-use Role::{Input, Predicted};
+use Role::{Input, Predicted, Repeated};
 
 pub(super) const fn letter(state: HostState) -> &'static str {
     match state {
@@ -67,8 +67,14 @@ impl Tables {
         for (placement, state, published, role) in rows {
             let lookup = self.bench(placement, state).lookup()?;
             let ours = [lookup.nic_ps, lookup.host_ps, lookup.total_ps()].map(us);
-            let cells = ours.into_iter().zip(published);
-            let cells = cells.map(|(ours, theirs)| Cell::beside(ours, tenths(theirs), role));
+            // A total of what is predicted, without a host's part, is that part over again.
+            let roles = match role {
+                Predicted => [Predicted, Predicted, Repeated],
+                other => [other; 3],
+            };
+            let cells = ours.into_iter().zip(published).zip(roles);
+            let cells =
+                cells.map(|((ours, theirs), role)| Cell::beside(ours, tenths(theirs), role));
             table.row(&[placement.name(), letter(state)], cells.collect());
         }
         table.note("GMS-NP(HM) follows from GMS-NP(NM)'s times and from how much a DMA slows the NIC's processor (§4.4, §4.7).");
@@ -220,10 +226,11 @@ impl Tables {
                 slowdown = [host(low), host(high)];
             }
         }
-        let slower = |ours, theirs| Cell::beside(ours, whole(theirs), Predicted);
+        let slower = |ours, theirs| Cell::beside(ours, whole(theirs), Repeated);
         let (low, high) = (slower(slowdown[0], 17), slower(slowdown[1], 28));
         let cells = vec![Cell::NONE, low, Cell::NONE, high];
         table.row(&["program slower by", "A"], cells);
+        table.note("By how much the program is slower is the handler's time here, as in the row of GMS (A).");
         let bench = self.bench(Host, idle);
         let even = bench.busy(10_000, None, 512)?;
         let (percent, sending) = (even.percent(even.load.host_ps), even.load.nic_sending_ps);

@@ -28,6 +28,8 @@ pub(super) struct Application {
     pub(super) data: &'static str,
     /// Its sequential run in thousandths of seconds, and those with 8 nodes by polling and by interrupts.
     pub(super) published: [i64; 3],
+    /// By how many thousandths of a percent interrupts are faster.
+    pub(super) improvement: i64,
     source: Source,
 }
 
@@ -37,6 +39,7 @@ pub(super) const APPLICATIONS: [Application; 5] = [
         name: "SOR",
         data: "1024x1024 matrices",
         published: [7_100, 990, 990],
+        improvement: 0,
         source: Source::Traces(&[
             include_bytes!("../../../traces/sor-8-1.mwt"),
             include_bytes!("../../../traces/sor-8-2.mwt"),
@@ -47,6 +50,7 @@ pub(super) const APPLICATIONS: [Application; 5] = [
         name: "LU",
         data: "1024x1024, blocks 32x32",
         published: [26_000, 6_000, 5_720],
+        improvement: 4_700,
         source: Source::Traces(&[
             include_bytes!("../../../traces/lu-8-1.mwt"),
             include_bytes!("../../../traces/lu-8-2.mwt"),
@@ -57,6 +61,7 @@ pub(super) const APPLICATIONS: [Application; 5] = [
         name: "IS",
         data: "2^23 numbers, 2^9 values",
         published: [20_600, 2_830, 2_690],
+        improvement: 4_900,
         source: Source::Traces(&[
             include_bytes!("../../../traces/is-8-1.mwt"),
             include_bytes!("../../../traces/is-8-2.mwt"),
@@ -67,12 +72,14 @@ pub(super) const APPLICATIONS: [Application; 5] = [
         name: "WATER",
         data: "343 molecules",
         published: [15_300, 2_680, 2_290],
+        improvement: 14_600,
         source: Source::Made,
     },
     Application {
         name: "TSP",
         data: "19 cities, level 12",
         published: [160_000, 34_560, 28_570],
+        improvement: 17_300,
         source: Source::Traces(&[include_bytes!("../../../traces/tsp-8-1.mwt")]),
     },
 ];

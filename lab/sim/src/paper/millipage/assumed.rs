@@ -16,13 +16,7 @@ pub(super) fn table() -> Result<Table, PaperError> {
         "IS, interrupts, s",
         "IS, polling, s",
     ];
-    let mut table = Table::new(
-        "Assumed",
-        caption,
-        "as the column says",
-        &["constant"],
-        &columns,
-    );
+    let mut table = Table::new("Assumed", caption, "", &["constant"], &columns);
     let is = APPLICATIONS[2].program()?;
     let mut row = |name: &str, change: &dyn Fn(Machine) -> Machine| -> Result<(), PaperError> {
         let (interrupts, polling) = (
@@ -54,6 +48,7 @@ pub(super) fn table() -> Result<Table, PaperError> {
             })?;
         }
     }
+    table.note("Of what a message and a byte take, only the sums over sender, wire and receiver are known: a part is varied alone here, and the sum with it.");
     Ok(table)
 }
 

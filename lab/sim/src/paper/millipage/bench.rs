@@ -45,6 +45,14 @@ pub(super) fn barrier(machine: &Machine, nodes: u16) -> Result<Ps, HostsError> {
     Ok(mean(outcome.work_ps.unwrap_or(0), TIMES.into()))
 }
 
+/// A message of so many bytes, and one as long that answers it, without the shared memory.
+pub(super) fn round_trip(machine: &Machine, bytes: u64) -> Ps {
+    let of = |cost| machine.profile.of(cost);
+    let one_way_ps = of(Cost::SendMessage) + of(Cost::WireLatency) + of(Cost::ReceiveMessage);
+    let byte_ps = of(Cost::SendByte) + of(Cost::WireByte) + of(Cost::ReceiveByte);
+    2 * (one_way_ps + bytes * byte_ps)
+}
+
 /// A run of loads of 128 bytes by a reader that computes for up to so long before each, with a thread that computes at the owner.
 fn reads(machine: &Machine, count: u32, think_ps: Ps) -> Result<Outcome, HostsError> {
     let program = hosts::reads(NODES, count, 128, think_ps);

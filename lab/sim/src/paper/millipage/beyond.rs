@@ -22,10 +22,10 @@ pub(super) fn costless() -> Result<Table, PaperError> {
         "an eighth of seq.",
         "costless",
         "interrupts",
-        "faults",
-        "messages",
+        "faults, count",
+        "messages, count",
     ];
-    let mut table = Table::new("Costless", caption, "s; count", &["application"], &columns);
+    let mut table = Table::new("Costless", caption, "s", &["application"], &columns);
     let machine = millipage(Notice::Interrupts);
     let free = Machine {
         profile: Profile::new("costless", 0, &[]),
@@ -55,8 +55,8 @@ pub(super) fn costless() -> Result<Table, PaperError> {
 pub(super) fn water() -> Result<Table, PaperError> {
     let caption =
         "WATER with other numbers of steps, all with the computing of the paper's sequential run";
-    let columns = ["polling", "interrupts", "improvement %"];
-    let mut table = Table::new("WATER's steps", caption, "s; %", &["steps"], &columns);
+    let columns = ["polling", "interrupts", "improvement, %"];
+    let mut table = Table::new("WATER's steps", caption, "s", &["steps"], &columns);
     let computing_ps = APPLICATIONS[3].published[0] as Ps * 1_000_000_000;
     for steps in [2, 3, 5, 10] {
         let program = made(steps, computing_ps);
@@ -105,7 +105,7 @@ pub(super) fn timers() -> Result<Table, PaperError> {
 pub(super) fn machines() -> Result<Table, PaperError> {
     let caption = "speed-ups on 8 nodes: what all nodes compute, by the time that they take";
     let columns = APPLICATIONS.map(|it| it.name);
-    let mut table = Table::new("Today", caption, "", &["machine"], &columns);
+    let mut table = Table::new("Today", caption, "ratio", &["machine"], &columns);
     // A processor of today computes so many times faster.
     let faster = 20;
     for (name, machine, divisor) in [

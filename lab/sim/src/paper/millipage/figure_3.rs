@@ -53,8 +53,8 @@ pub(super) fn all() -> Result<(Figure, Figure, Table, Table), HostsError> {
 /// What the threads that handle messages take of the processor.
 fn processor() -> Result<Table, HostsError> {
     let caption = "processor time of the replying node's threads that handle messages, for each read, its application computing";
-    let columns = ["polling", "interrupts", "polling / interrupts"];
-    let mut table = Table::new("Processor time", caption, "us; ratio", &["reads"], &columns);
+    let columns = ["polling", "interrupts", "polling / interrupts, ratio"];
+    let mut table = Table::new("Processor time", caption, "us", &["reads"], &columns);
     for (name, think_us, published) in [
         ("back to back", 0, Some(1_400)),
         ("up to 10 ms apart", 10_000, None),

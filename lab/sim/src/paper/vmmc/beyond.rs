@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::tables::Tables;
 use crate::computers::ComputersError;
-use crate::hardware::{Cost, Origin, Profile};
+use crate::hardware::{Cost, NS, Origin, Profile};
 use crate::paper::numbers::{one_decimal, us};
 use crate::paper::{Cell, Table};
 
@@ -155,6 +155,19 @@ impl Tables {
                 row(&format!("{:?}", constant.cost), word, profile)?;
             }
         }
+        for (name, value, cost, is) in [
+            ("NicLoop", "5 us of §6's 4-6 us", Cost::NicLoop, 3_500 * NS),
+            ("NicLoop", "6 us", Cost::NicLoop, 4_500 * NS),
+            (
+                "NicSlowedByDma",
+                "33 % (GMS-NP §4.4)",
+                Cost::NicSlowedByDma,
+                33,
+            ),
+        ] {
+            row(name, value, self.profile().clone().with(cost, is))?;
+        }
+        table.note("The latency of a word and the bandwidth both ways depend on where in §6's range the machine is: it has the least.");
         table.note("What one constant takes away from another that is known only together with it is not given back here.");
         Ok(table)
     }

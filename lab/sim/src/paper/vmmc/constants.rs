@@ -40,7 +40,7 @@ const MACHINE: &[Constant] = &[
         Cost::NicLoop,
         2_500 * NS,
         Derived,
-        "§6: at least twice SHRIMP's 2-3 us from the request to the first byte: 4 us, without the next three",
+        "§6: at least twice SHRIMP's 2-3 us from the request to the first byte: the least of 4-6 us, without the next three",
     ),
     is(
         Cost::NicPickUp,
@@ -67,7 +67,7 @@ const MACHINE: &[Constant] = &[
         Cost::NicSlowedByDma,
         50,
         Input,
-        "GMS-NP §4.7, on the same NIC: one DMA slows programs by as much as 50 %",
+        "GMS-NP §4.7, on the same NIC: one DMA slows programs by as much as 50 %, the most (§4.4: a scan by 33 %)",
     ),
     is(
         Cost::NicSlowedByTwo,
@@ -117,7 +117,7 @@ const MACHINE: &[Constant] = &[
         Cost::HostPinServing,
         17_000 * NS,
         Derived,
-        "UTLB Table 1 and §6.2: a page pinned without the call around it",
+        "UTLB Table 6: with 17 us here and 15 us for unpinning, §6.2's equation gives its Intr cells",
     ),
     is(
         Cost::HostUnpinServing,

@@ -72,7 +72,7 @@ impl Tables {
         ));
         let rest = 66_000 - null;
         table.note(&format!(
-            "What the library takes (19 us) is derived from SHRIMP, whose call takes 33 us with messages of 7 us. A null call of two messages is then {} us below the paper's. vRPC was tuned for SHRIMP, where the words that tell how much is written and read are stored into the peer's memory by automatic update and cost next to nothing; this NIC has none, and each is a send of its own. With both words the call takes {} us.",
+            "What the library takes (19 us) is derived from SHRIMP, whose call takes 33 us with messages of 7 us. A null call of two messages is then {} us below the paper's. vRPC was tuned for SHRIMP (§5.4). We suppose that its sides also tell each other how much is written and read: words that SHRIMP's automatic update stores into the peer's memory at next to no cost, and that are sends of their own here. With both words the call takes {} us.",
             one_decimal(rest),
             one_decimal(ours[2].0)
         ));
