@@ -1,7 +1,7 @@
 //! A report as text.
 
 use mapwire_sim::hardware::{Constant, Profile, Unit};
-use mapwire_sim::paper::{Cell, Paper, Report, Summary, Table};
+use mapwire_sim::paper::{Cell, Paper, Report, Table};
 
 use crate::lab::output::fitted;
 use crate::stdio::wrapped;
@@ -24,10 +24,7 @@ pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
         text.push('\n');
         text.push_str(&one(table, columns));
     }
-    let Summary { predicted, within } = report.summary();
-    text.push_str(&format!(
-        "\nPredicted figures: {predicted}, within 10 %: {within}\n"
-    ));
+    text.push_str(&format!("\n{}\n", report.summary()));
     text
 }
 

@@ -271,6 +271,22 @@ pub struct Summary {
     pub within: usize,
 }
 
+impl core::fmt::Display for Summary {
+    /// A sentence.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { predicted, within } = self;
+        match predicted {
+            0 => {
+                f.write_str("No published figure is predicted: all of them went into the machine.")
+            }
+            _ => write!(
+                f,
+                "{within} of {predicted} predicted figures are within 10 % of the published ones."
+            ),
+        }
+    }
+}
+
 impl Report {
     /// How well its predictions agree.
     #[must_use]
