@@ -73,9 +73,9 @@ phase_tests() {
 phase_ahead() {
     limited() { shift; "$@"; }
     only_build=0
-    phase_loom || true
-    phase_docs || true
-    phase_fuzz
+    ( phase_loom ) || true
+    ( phase_docs ) || true
+    ( phase_fuzz )
 }
 
 # Of those, what starts no other process: for `make check`.
