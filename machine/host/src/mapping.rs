@@ -312,14 +312,14 @@ impl Mapping {
         true
     }
 
-    /// As [`put`](Self::put), past the caches.
-    pub(crate) fn put_past_caches(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
+    /// As [`put`](Self::put), in whole lines.
+    pub(crate) fn put_whole_lines(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
         let bytes = bytes.min(self.bytes());
         if offset > bytes || from.len() > bytes - offset {
             return false;
         }
         // SAFETY: as in `put`.
-        unsafe { from.copy_past_caches_to(self.start.as_ptr().add(offset)) };
+        unsafe { from.copy_whole_lines_to(self.start.as_ptr().add(offset)) };
         true
     }
 

@@ -10,7 +10,7 @@ use mapwire_wire::{ExportId, ImportId, NodeId};
 use crate::buffer::Buffer;
 use crate::node::Node;
 
-/// Bytes from which on a part of a record is written past the caches: the peer has read others there, and its processor has their lines.
+/// Bytes from which on a part of a record is written in whole lines: the peer has read others there, and its processor has their lines.
 const LONG_BYTES: usize = 16 << 10;
 
 /// The memory of a connection.
@@ -103,7 +103,7 @@ impl Pair {
     pub(super) fn put(&self, at: u64, bytes: &[u8]) -> bool {
         match self.lent().map(|theirs| &theirs.memory) {
             Some(Memory::Mapped(mapped)) if bytes.len() >= LONG_BYTES => {
-                mapped.put_past_caches(at as usize, bytes)
+                mapped.put_whole_lines(at as usize, bytes)
             }
             Some(Memory::Mapped(mapped)) => mapped.put(at as usize, bytes),
             Some(Memory::Moved(buffer)) => buffer.write(at as usize, bytes).is_ok(),

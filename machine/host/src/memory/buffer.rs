@@ -446,10 +446,10 @@ impl MappedBuffer {
                 .put(self.bytes, offset.wrapping_sub(self.first), from.into())
     }
 
-    /// As [`put`](Self::put), [past the caches](super::raw::copy_past_caches): for long stores to memory that the peer has read before.
-    pub fn put_past_caches<'a>(&self, offset: usize, from: impl Into<Source<'a>>) -> bool {
+    /// As [`put`](Self::put), [in whole lines](super::raw::copy_whole_lines): for long stores to memory that the peer has read before.
+    pub fn put_whole_lines<'a>(&self, offset: usize, from: impl Into<Source<'a>>) -> bool {
         let at = offset.wrapping_sub(self.first);
-        self.writable && self.data.put_past_caches(self.bytes, at, from.into())
+        self.writable && self.data.put_whole_lines(self.bytes, at, from.into())
     }
 
     /// As [`put`](Self::put), then writes the signal, after the bytes; false, and nothing is stored, when either would be an error.

@@ -51,13 +51,13 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Copies as [`copy`] does, but past the caches where the processor can (x86_64): for memory whose lines another processor has in its cache. To
-/// take them from there one by one takes many times as long as to write them anew. The bytes are in place, for whoever sees what is stored
-/// after this, when it returns.
+/// Copies as [`copy`] does, but fills whole lines without reading them where the processor can (x86_64): for memory whose lines another
+/// processor has in its cache. To take them from there one by one takes longer, on some processors many times, than to write them anew. The
+/// bytes are in place, for whoever sees what is stored after this, when it returns.
 ///
 /// # Safety
 /// As [`copy`].
-pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_whole_lines(from: *const u8, to: *mut u8, bytes: usize) {
     let head = to.align_offset(LINE).min(bytes);
     let lines = (bytes - head) / LINE;
     let tail = bytes - head - lines * LINE;
@@ -166,16 +166,16 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Copies them to the address `to` [past the caches](copy_past_caches).
+    /// Copies them to the address `to` [in whole lines](copy_whole_lines).
     ///
     /// # Safety
     /// As [`copy_to`](Self::copy_to).
-    pub unsafe fn copy_past_caches_to(&self, to: *mut u8) {
+    pub unsafe fn copy_whole_lines_to(&self, to: *mut u8) {
         // SAFETY: as in `copy_to`.
         unsafe {
             match BYTEWISE {
                 true => self.copy_to(to),
-                false => copy_past_caches(self.address, to, self.bytes),
+                false => copy_whole_lines(self.address, to, self.bytes),
             }
         }
     }
@@ -326,41 +326,79 @@ mod moves {
     two_words!(two_words_of_4, 4, ":e", ":w");
     two_words!(two_words_of_8, 8, ":r", ":x");
 
-    /// Copies whole lines to a place that begins on one: by stores that need none of what lay there, and that are in place when this returns.
+    /// Whether string instructions fill whole lines without reading them, faster than stores past the caches do: on Intel's processors that
+    /// say so of them ("enhanced").
+    #[cfg(target_arch = "x86_64")]
+    fn has_fast_strings() -> bool {
+        static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        *KNOWN.get_or_init(|| {
+            let vendor = core::arch::x86_64::__cpuid(0);
+            let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+            name.as_flattened() == b"GenuineIntel" && std::is_x86_feature_detected!("ermsb")
+        })
+    }
+
+    /// Copies whole lines to a place that begins on one, without reading what lay there. They are in place when this returns.
     ///
     /// # Safety
     /// As [`copy`](super::copy), of 64 bytes for each line; `to` is a multiple of 16.
     pub(super) unsafe fn lines(from: *const u8, to: *mut u8, lines: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if lines > 0 {
-            // SAFETY: the loop loads and stores the lines that the caller vouches for; registers that it changes are given as outputs. The
-            // fence at its end orders these stores before all that follow, which they are not by themselves.
-            unsafe {
-                asm!(
-                    "2:",
-                    "movups {a}, [{from}]",
-                    "movups {b}, [{from} + 16]",
-                    "movups {c}, [{from} + 32]",
-                    "movups {d}, [{from} + 48]",
-                    "movntps [{to}], {a}",
-                    "movntps [{to} + 16], {b}",
-                    "movntps [{to} + 32], {c}",
-                    "movntps [{to} + 48], {d}",
-                    "add {from}, 64",
-                    "add {to}, 64",
-                    "dec {lines}",
-                    "jnz 2b",
-                    "sfence",
-                    from = inout(reg) from => _, to = inout(reg) to => _, lines = inout(reg) lines => _,
-                    a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
-                    options(nostack),
-                );
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
         // SAFETY: this function's contract.
         unsafe {
+            #[cfg(target_arch = "x86_64")]
+            match has_fast_strings() {
+                true => lines_by_string(from, to, lines),
+                false => lines_past_caches(from, to, lines),
+            }
+            #[cfg(not(target_arch = "x86_64"))]
             super::copy(from, to, lines * super::LINE);
+        }
+    }
+
+    /// # Safety
+    /// As [`lines`].
+    #[cfg(target_arch = "x86_64")]
+    pub(super) unsafe fn lines_by_string(from: *const u8, to: *mut u8, lines: usize) {
+        // SAFETY: one string of the bytes that the caller vouches for; the direction flag is clear, as Rust's calling convention has it. Its
+        // stores are ordered before all that follow.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rdi") to => _, inout("rsi") from => _, inout("rcx") lines * super::LINE => _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// # Safety
+    /// As [`lines`].
+    #[cfg(target_arch = "x86_64")]
+    pub(super) unsafe fn lines_past_caches(from: *const u8, to: *mut u8, lines: usize) {
+        if lines == 0 {
+            return;
+        }
+        // SAFETY: the loop loads and stores the lines that the caller vouches for; registers that it changes are given as outputs. The
+        // fence at its end orders these stores before all that follow, which they are not by themselves.
+        unsafe {
+            asm!(
+                "2:",
+                "movups {a}, [{from}]",
+                "movups {b}, [{from} + 16]",
+                "movups {c}, [{from} + 32]",
+                "movups {d}, [{from} + 48]",
+                "movntps [{to}], {a}",
+                "movntps [{to} + 16], {b}",
+                "movntps [{to} + 32], {c}",
+                "movntps [{to} + 48], {d}",
+                "add {from}, 64",
+                "add {to}, 64",
+                "dec {lines}",
+                "jnz 2b",
+                "sfence",
+                from = inout(reg) from => _, to = inout(reg) to => _, lines = inout(reg) lines => _,
+                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+                options(nostack),
+            );
         }
     }
 
@@ -498,15 +536,34 @@ mod tests {
         }
     }
 
+    #[cfg(all(target_arch = "x86_64", not(any(miri, mapwire_bytewise))))]
     #[test]
-    fn copies_past_the_caches_of_every_length_and_alignment_move_these_bytes_and_no_others() {
+    fn both_ways_of_filling_whole_lines_move_these_bytes_and_no_others() {
+        #[repr(align(64))]
+        struct Lines([u8; 40 * LINE]);
+        let source: Vec<u8> = (0..39 * LINE).map(|at| (at * 7) as u8 | 1).collect();
+        for fill in [moves::lines_by_string, moves::lines_past_caches] {
+            for (lines, skip) in [(0, 0), (1, 0), (2, 3), (38, 61)] {
+                let mut place = Lines([0; 40 * LINE]);
+                // SAFETY: both ranges lie within their own variables, and the place begins on a line.
+                unsafe { fill(source[skip..].as_ptr(), place.0[LINE..].as_mut_ptr(), lines) };
+                let (before, rest) = place.0.split_at(LINE);
+                let (moved, after) = rest.split_at(lines * LINE);
+                assert_eq!(moved, &source[skip..][..lines * LINE]);
+                assert!(before.iter().chain(after).all(|&byte| byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn copies_in_whole_lines_of_every_length_and_alignment_move_these_bytes_and_no_others() {
         let source: Vec<u8> = (0..600).map(|at| (at * 7) as u8 | 1).collect();
         for bytes in (0..500).step_by(if cfg!(miri) { 61 } else { 7 }) {
             for (skip_from, skip_to) in [(0, 0), (1, 0), (0, 3), (5, 60), (16, 64)] {
                 let mut place = vec![0_u8; 700];
                 let to = place[skip_to..].as_mut_ptr();
                 // SAFETY: both ranges lie within their own allocations.
-                unsafe { copy_past_caches(source[skip_from..].as_ptr(), to, bytes) };
+                unsafe { copy_whole_lines(source[skip_from..].as_ptr(), to, bytes) };
                 let (before, rest) = place.split_at(skip_to);
                 let (moved, after) = rest.split_at(bytes);
                 assert_eq!(moved, &source[skip_from..][..bytes]);
