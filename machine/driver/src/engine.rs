@@ -5,6 +5,7 @@
 //! and sleeps again (event-driven rather than polled, Millipage §3.3). In [`DriverMode::Thread`] the service thread polls all
 //! the time, and other threads only write commands and watch completion words.
 
+mod deadline;
 mod holding;
 mod naps;
 mod noting;

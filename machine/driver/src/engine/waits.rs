@@ -11,6 +11,7 @@ use mapwire_transport::board::NAP;
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::NodeId;
 
+use super::deadline::Deadline;
 use super::naps::{AskForWake, Naps};
 use super::{DriverGuard, Engine, Place};
 use crate::config::DriverMode;
@@ -715,35 +716,6 @@ impl<F: Fabric> Engine<F> {
             || NAP,
         );
         true
-    }
-}
-
-/// When a wait is over. Its time begins when it is first asked: a wait that is short reads no clock.
-struct Deadline {
-    timeout: Option<Duration>,
-    at_ns: Cell<Option<u64>>,
-}
-
-impl Deadline {
-    const fn after(timeout: Option<Duration>) -> Self {
-        Self {
-            timeout,
-            at_ns: Cell::new(None),
-        }
-    }
-
-    /// On the monotonic clock; `None`: never.
-    fn at_ns(&self) -> Option<u64> {
-        let timeout = self.timeout?;
-        if self.at_ns.get().is_none() {
-            self.at_ns
-                .set(Some(now_ns().saturating_add(as_ns(timeout))));
-        }
-        self.at_ns.get()
-    }
-
-    fn is_over(&self) -> bool {
-        self.at_ns().is_some_and(|at_ns| now_ns() >= at_ns)
     }
 }
 

@@ -1,0 +1,37 @@
+//! When waits are over.
+
+use core::cell::Cell;
+use core::time::Duration;
+
+use mapwire_host::waiting::now_ns;
+
+use super::waits::as_ns;
+
+/// When a wait is over. Its time begins when it is first asked: a wait that is short reads no clock.
+pub(super) struct Deadline {
+    timeout: Option<Duration>,
+    at_ns: Cell<Option<u64>>,
+}
+
+impl Deadline {
+    pub(super) const fn after(timeout: Option<Duration>) -> Self {
+        Self {
+            timeout,
+            at_ns: Cell::new(None),
+        }
+    }
+
+    /// On the monotonic clock; `None`: never.
+    pub(super) fn at_ns(&self) -> Option<u64> {
+        let timeout = self.timeout?;
+        if self.at_ns.get().is_none() {
+            self.at_ns
+                .set(Some(now_ns().saturating_add(as_ns(timeout))));
+        }
+        self.at_ns.get()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.at_ns().is_some_and(|at_ns| now_ns() >= at_ns)
+    }
+}
