@@ -121,11 +121,9 @@ impl Caller {
     /// # Errors
     /// [`Error::Call`] says what became of the call; [`Error::Xdr`]: the result is no `R`, or the arguments are longer than the server takes.
     pub fn call<R: Xdr>(&self, procedure: u32, arguments: &impl Xdr) -> Result<R, Error> {
-        let bytes = arguments.encoded_bytes();
-        let writer = self.writer(procedure, Some(bytes));
-        let prepared = ready(writer.encode(|to| arguments.encode(to)))?;
-        let record = self.send(procedure, prepared, Then::Wait)?.wait()?;
-        Ok(record.value()?)
+        let bytes = Some(arguments.encoded_bytes());
+        let pending = self.start(procedure, bytes, |to| arguments.encode(to), Then::Wait)?;
+        Ok(pending.wait()?.value()?)
     }
 
     /// As [`call`](Self::call), with arguments that `encode` writes and a result that `decode` reads, each where it lies.
@@ -138,9 +136,8 @@ impl Caller {
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
         decode: impl FnOnce(&mut Decoder<'_>) -> Result<R, XdrError>,
     ) -> Result<R, Error> {
-        let prepared = ready(self.writer(procedure, None).encode(encode))?;
-        let record = self.send(procedure, prepared, Then::Wait)?.wait()?;
-        Ok(record.decode(decode)?)
+        let pending = self.start(procedure, None, encode, Then::Wait)?;
+        Ok(pending.wait()?.decode(decode)?)
     }
 
     /// As [`call`](Self::call), with arguments that `write` writes to an address with so many bytes of room: it says how many it has written,
@@ -153,8 +150,7 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<Record, Error> {
-        let prepared = ready(self.writer(procedure, None).write_raw(write))?;
-        self.send(procedure, prepared, Then::Wait)?.wait()
+        self.start_raw(procedure, write, Then::Wait)?.wait()
     }
 
     /// Begins a call, whose result is waited for later. Waits only for room, where there is none for the call.
@@ -177,9 +173,7 @@ impl Caller {
         bytes: Option<usize>,
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
     ) -> Result<Pending<'_>, Error> {
-        let writer = self.writer(procedure, bytes);
-        let prepared = ready(writer.encode(encode))?;
-        self.send(procedure, prepared, Then::GoOn)
+        self.start(procedure, bytes, encode, Then::GoOn)
     }
 
     /// As [`begin`](Self::begin), with arguments as for [`call_raw`](Self::call_raw).
@@ -191,9 +185,28 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<Pending<'_>, Error> {
-        let writer = self.writer(procedure, None);
-        let prepared = ready(writer.write_raw(write))?;
-        self.send(procedure, prepared, Then::GoOn)
+        self.start_raw(procedure, write, Then::GoOn)
+    }
+
+    fn start(
+        &self,
+        procedure: u32,
+        bytes: Option<usize>,
+        encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
+        then: Then,
+    ) -> Result<Pending<'_>, Error> {
+        let prepared = ready(self.writer(procedure, bytes).encode(encode))?;
+        self.send(procedure, prepared, then)
+    }
+
+    fn start_raw(
+        &self,
+        procedure: u32,
+        write: impl FnMut(*mut u8, usize) -> Option<usize>,
+        then: Then,
+    ) -> Result<Pending<'_>, Error> {
+        let prepared = ready(self.writer(procedure, None).write_raw(write))?;
+        self.send(procedure, prepared, then)
     }
 
     /// Makes a call that nobody answers. Returns once it is on its way; whether it was carried out is not said.
