@@ -45,6 +45,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Locks, unless told otherwise.
+    pub const LOCKS: u32 = 4096;
+    /// Barriers, unless told otherwise.
+    pub const BARRIERS: u32 = 256;
+
     /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs,
     /// 4 local lock passes.
     pub fn new(rank: Rank, ranks: u16, threads: u16, pages: u32, views: u16) -> Self {
@@ -56,8 +61,8 @@ impl Config {
             participants: 1,
             pages,
             views,
-            locks: 4096,
-            barriers: 256,
+            locks: Self::LOCKS,
+            barriers: Self::BARRIERS,
             chunk_pages: share.clamp(1, 256),
             hold_ns: 5_000,
             lock_local_passes: 4,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use mapwire_dsm::{MAX_RANKS, PAGE_BYTES};
+use mapwire_dsm::{Config, MAX_RANKS, PAGE_BYTES};
 use mapwire_wire::{TraceOp, TraceRecord};
 use thiserror::Error;
 
@@ -18,8 +18,8 @@ const DAY_PS: u64 = 86_400_000_000_000_000;
 /// Computing of all threads at most.
 const MOST_COMPUTING_PS: u64 = 30 * DAY_PS;
 /// Locks and barriers, as of a job.
-const LOCKS: u64 = 4096;
-const BARRIERS: u64 = 256;
+const LOCKS: u64 = Config::LOCKS as u64;
+const BARRIERS: u64 = Config::BARRIERS as u64;
 /// Threads of a rank that may use the shared memory, as of a job.
 const MOST_THREADS: u64 = 64;
 
