@@ -167,7 +167,7 @@ fn the_report_has_a_chapter_for_each_machine_that_is_chosen() {
     for wanted in [
         "<a href=\"#machine-gms-np\">gms-np",
         "<small>mapwire sim paper gms-np</small></h2>",
-        "predicted figures are within 10 % of the published ones.",
+        "predicted figures are within 10 % of the published ones, rounding apart.",
         "<h3>Table 1</h3>",
         "<h3>Figure 6: ",
         "<td class=\"paper\">predicted</td>",

@@ -1,5 +1,5 @@
-//! The machines of papers, all that are registered: each gives the digits that are kept in `golden/`, gives them again, and is close to
-//! what its paper published.
+//! The machines of papers, all that are registered: each gives the digits that are kept in `golden/`, on any machine and at any time, and
+//! is close to what its paper published.
 //!
 //! After a change that is meant to move figures, write the kept digits anew and read what has changed:
 //! `MAPWIRE_WRITE_GOLDEN=1 cargo test -p mapwire-sim --test papers`, then `git diff lab/sim/tests/golden`.
@@ -130,17 +130,8 @@ fn every_machine_gives_the_digits_that_are_kept() {
     }
 }
 
-#[test]
-fn every_machine_that_runs_again_gives_the_same_digits() {
-    for ((paper, report), again) in reports().zip(run_all()) {
-        assert!(*report == again, "{}", paper.name);
-    }
-}
-
 /// Papers of whose predictions less than four fifths are within a tenth: how many there are, and how many are within.
-const LESS: [(&str, usize, usize); 2] = [
-    // A DMA slows what the paper leaves open; rounded percents; cold hosts wait for less.
-    ("gms-np", 27, 21),
+const LESS: [(&str, usize, usize); 1] = [
     // What polling costs programs that are not the paper's; copies that are dropped one by one; FM's price of a short message.
     ("millipage", 12, 6),
 ];

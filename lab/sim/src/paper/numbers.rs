@@ -42,6 +42,14 @@ pub(super) const fn whole(number: i64) -> Published {
     about(1000 * number)
 }
 
+/// A published count.
+pub(super) const fn count(number: i64) -> Published {
+    Published {
+        milli: 1000 * number,
+        digit_milli: 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,7 +33,7 @@ impl Role {
 pub struct Published {
     /// In thousandths.
     pub milli: i64,
-    /// Thousandths of the last digit that is printed.
+    /// Thousandths of the last digit that is printed; 0 of a count, which is exact.
     pub digit_milli: i64,
 }
 
@@ -86,19 +86,14 @@ impl Cell {
         })
     }
 
-    /// Whether it is a prediction, and if so whether it is within a tenth of the published figure, or the same in as many digits as the
-    /// paper prints. Nothing is within a tenth of a published 0: that is not counted.
+    /// Whether it is a prediction, and if so whether it is within a tenth of the published figure, beside what the paper rounded: a
+    /// published 4 % may have been anything from 3.5 to 4.5. Nothing is within a tenth of a published 0: that is not counted.
     #[must_use]
     pub fn is_within(&self) -> Option<bool> {
-        let difference = self.difference();
-        let is_prediction = self.role == Role::Predicted && self.milli.is_some();
-        match (is_prediction, self.published) {
-            (true, Some(published)) if published.milli != 0 => {
-                let is_near = difference.is_some_and(|tenths| tenths.abs() <= 100);
-                Some(is_near || self.is_same())
-            }
-            _ => None,
-        }
+        let (ours, theirs) = (self.milli?, self.published?);
+        let is_counted = self.role == Role::Predicted && theirs.milli != 0;
+        let rounded = 5 * theirs.digit_milli;
+        is_counted.then(|| 10 * (ours - theirs.milli).abs() <= theirs.milli.abs() + rounded)
     }
 
     /// Whether ours, in as many digits as the paper prints, is the same.
@@ -281,7 +276,7 @@ impl core::fmt::Display for Summary {
             }
             _ => write!(
                 f,
-                "{within} of {predicted} predicted figures are within 10 % of the published ones."
+                "{within} of {predicted} predicted figures are within 10 % of the published ones, rounding apart."
             ),
         }
     }
@@ -336,6 +331,9 @@ mod tests {
         assert_eq!(cell(110, 100).difference(), Some(100));
         assert_eq!(cell(5, 0).difference(), None);
         assert_eq!(cell(0, 0).is_within(), None);
+        // 1.0 may have been 0.95.
+        assert_eq!(cell(850, 1_000).is_within(), Some(true));
+        assert_eq!(cell(849, 1_000).is_within(), Some(false));
         assert!(cell(13_540, 13_500).is_same() && !cell(13_560, 13_500).is_same());
     }
 }

@@ -5,7 +5,7 @@ use mapwire_gms::{CheckPoints, RowSize};
 use super::bench::Lookup;
 use super::tables::Tables;
 use crate::hardware::{Cost, HostState, Lane, MachineError, Placement, Ps};
-use crate::paper::numbers::{one_decimal, tenths, us, whole};
+use crate::paper::numbers::{count, one_decimal, tenths, us};
 use crate::paper::{Cell, Figure, Group, Line, Plot, Role, Table};
 
 use Role::{Input, Predicted};
@@ -163,7 +163,7 @@ impl Tables {
             "last check of a row of 64, behind entry",
             "",
             1000 * last,
-            whole(37),
+            count(37),
             Predicted,
         );
         let least = (0..PLACES).take_while(|&at| took[0][at] <= took[1][at]);
@@ -172,7 +172,7 @@ impl Tables {
             "8-entry rows are best up to entry",
             "",
             1000 * least,
-            whole(9),
+            count(9),
             Predicted,
         );
         let better = |at: &usize| took[2][*at] < took[1][*at];
@@ -182,7 +182,7 @@ impl Tables {
             "64-entry rows are better beyond entry",
             "",
             1000 * first,
-            whole(96),
+            count(96),
             Predicted,
         );
         let wait_ps = profile.of(Cost::BusWaitCold);
@@ -191,7 +191,7 @@ impl Tables {
             "the NIC beats a cold host up to entry",
             "",
             1000 * of_use,
-            whole(96),
+            count(96),
             Predicted,
         );
         table.note("The fetches, and how many entries come while one is scanned, are sums and a ratio of §4.4's 0.9, 0.25 and 1.6 us, which are input.");
