@@ -25,7 +25,7 @@ watch() {
         fi
         echo "test.sh: ended what $why" >&2
         session "$1" | cut -d ' ' -f 1 | xargs -r kill -TERM || true
-        sleep 10
+        sleep 10 2>/dev/null
         session "$1" | cut -d ' ' -f 1 | xargs -r kill -KILL || true
         return
     done

@@ -52,30 +52,30 @@ fn a_papers_figures_come_with_the_published_ones_and_are_drawn() {
 #[test]
 fn a_chapter_tells_how_many_predictions_are_within_a_tenth() {
     let place = Place::new();
-    let args = ["sim", "paper", "vmmc", "--json", "--plot", "figures.svg"];
+    let args = ["sim", "paper", "today", "--json", "--plot", "figures.svg"];
     let rows = json_rows(&place.run(&args).code(0));
     let summary = rows.last().unwrap();
     assert_eq!(
         (&summary["predicted"], &summary["within_10_percent"]),
-        (&6.into(), &5.into())
+        (&3.into(), &3.into())
     );
-    let word = rows.iter().find(|row| {
-        row["table"] == "Figure 2" && row["keys"]["bytes"] == "4" && row["column"] == "latency"
+    let page = rows.iter().find(|row| {
+        row["table"] == "Latency" && row["keys"]["bytes"] == "4096" && row["column"] == "RNIC"
     });
-    let word = word.unwrap();
+    let page = page.unwrap();
     assert_eq!(
-        (&word["published"], &word["value"]),
-        (&9.8.into(), &10.29.into())
+        (&page["published"], &page["value"]),
+        (&2.28.into(), &2.275.into())
     );
-    let said = place.run(&["sim", "paper", "vmmc"]).code(0).out();
+    let said = place.run(&["sim", "paper", "today"]).code(0).out();
     assert!(
         said.ends_with(
-            "\n5 of 6 predicted figures are within 10 % of the published ones, rounding apart.\n"
+            "\n3 of 3 predicted figures are within 10 % of the published ones, rounding apart.\n"
         ),
         "{said}"
     );
     let drawn = std::fs::read_to_string(place.folder.join("figures.svg")).unwrap();
-    assert!(drawn.contains("Figure 4: ") && drawn.contains("a word, receiver"));
+    assert!(drawn.contains("Translation cache: ") && drawn.contains("1 K entries"));
 }
 
 #[test]
