@@ -83,12 +83,13 @@ phase_tests() {
 }
 
 # Builds on the side what later phases need, while tests run: these wait more than they compute. Those phases tell what is wrong with it.
+# First what has a folder of its own: the other two would hold the lock that `cargo test` needs to begin.
 phase_ahead() {
     limited() { shift; "$@"; }
     only_build=0
+    ( phase_fuzz ) || true
     ( phase_loom ) || true
-    ( phase_docs ) || true
-    ( phase_fuzz )
+    ( phase_docs )
 }
 
 # Of those, what starts no other process: for `make check`.

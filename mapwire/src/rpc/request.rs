@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mapwire_rpc::xdr::{Encoder, Xdr, XdrError};
-use mapwire_rpc::{Credential, Draft, Incoming, PeerCredentials, Placed, ReplyStatus, RequestId};
+use mapwire_rpc::{Body, Credential, Draft, Incoming, PeerCredentials, Placed, ReplyStatus};
 
 use super::error::Error;
 use super::inner::Inner;
@@ -15,12 +15,8 @@ use super::writer::{Patience, Writer, Written};
 #[derive(Debug)]
 pub struct Request {
     inner: Arc<Inner>,
-    id: RequestId,
-    program: u32,
-    version: u32,
-    procedure: u32,
-    credential: Credential,
-    peer: Option<PeerCredentials>,
+    /// Its body is in `arguments`.
+    call: Box<Incoming>,
     /// `None`: it is answered.
     arguments: Option<Record>,
     is_answered: bool,
@@ -29,18 +25,14 @@ pub struct Request {
 }
 
 impl Request {
-    pub(super) fn new(inner: &Arc<Inner>, call: Incoming) -> Option<Self> {
-        let arguments = Record::new(inner, call.id.peer, call.body).ok()?;
+    pub(super) fn new(inner: &Arc<Inner>, mut call: Box<Incoming>) -> Option<Self> {
+        let body = core::mem::replace(&mut call.body, Body::EMPTY);
+        let arguments = Record::new(inner, call.id.peer, body).ok()?;
         Some(Self {
             inner: Arc::clone(inner),
-            id: call.id,
-            program: call.program,
-            version: call.version,
-            procedure: call.procedure,
-            credential: call.credential,
-            peer: call.peer,
-            arguments: Some(arguments),
             is_answered: call.id.is_one_way,
+            call,
+            arguments: Some(arguments),
             is_garbage: false,
         })
     }
@@ -48,50 +40,50 @@ impl Request {
     /// Who calls.
     #[must_use]
     pub fn rank(&self) -> usize {
-        usize::from(self.id.peer.0)
+        usize::from(self.call.id.peer.0)
     }
 
     /// Which program.
     #[must_use]
     pub const fn program(&self) -> u32 {
-        self.program
+        self.call.program
     }
 
     /// Which version of it.
     #[must_use]
     pub const fn version(&self) -> u32 {
-        self.version
+        self.call.version
     }
 
     /// Which procedure.
     #[must_use]
     pub const fn procedure(&self) -> u32 {
-        self.procedure
+        self.call.procedure
     }
 
     /// The call's number at its caller.
     #[must_use]
     pub const fn xid(&self) -> u32 {
-        self.id.xid
+        self.call.id.xid
     }
 
     /// Nobody waits for an answer.
     #[must_use]
     pub const fn is_one_way(&self) -> bool {
-        self.id.is_one_way
+        self.call.id.is_one_way
     }
 
     /// Who the caller says it is. Where the [kernel's word](Self::peer) is known, user and group are as it says, unless that is the
     /// superuser.
     #[must_use]
     pub const fn credential(&self) -> &Credential {
-        &self.credential
+        &self.call.credential
     }
 
     /// What the kernel says of the calling process, where that is known.
     #[must_use]
     pub const fn peer(&self) -> Option<PeerCredentials> {
-        self.peer
+        self.call.peer
     }
 
     /// Reads all arguments as one value.
@@ -169,9 +161,13 @@ impl Request {
         write: impl FnOnce(Writer<'_>) -> Result<Written, Error>,
     ) -> Result<(), Error> {
         self.check()?;
-        let pair = self.inner.pair(self.id.peer);
-        let pair = pair.ok_or(mapwire_rpc::Refusal::NotAwaited(self.id.xid))?;
-        let draft = Draft::reply(self.id.xid, ReplyStatus::Success, Vec::with_capacity(256));
+        let pair = self.inner.pair(self.call.id.peer);
+        let pair = pair.ok_or(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid))?;
+        let draft = Draft::reply(
+            self.call.id.xid,
+            ReplyStatus::Success,
+            Vec::with_capacity(256),
+        );
         let inner = Arc::clone(&self.inner);
         let writer = Writer::new(&inner, &pair, draft, bytes, Patience::Later);
         match write(writer)? {
@@ -179,7 +175,7 @@ impl Request {
             Written::Waiting(body) => {
                 self.is_answered = true;
                 drop(self.arguments.take());
-                self.inner.reply_later(self.id, body)
+                self.inner.reply_later(self.call.id, body)
             }
         }
     }
@@ -190,13 +186,13 @@ impl Request {
     /// A caller that is gone, or that waits for no answer.
     pub fn reply_error(&mut self, status: ReplyStatus) -> Result<(), Error> {
         self.check()?;
-        let draft = Draft::reply(self.id.xid, status, Vec::with_capacity(64));
+        let draft = Draft::reply(self.call.id.xid, status, Vec::with_capacity(64));
         self.send(draft, None)
     }
 
     fn check(&self) -> Result<(), Error> {
         match self.is_answered {
-            true => Err(mapwire_rpc::Refusal::NotAwaited(self.id.xid).into()),
+            true => Err(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid).into()),
             false => Ok(()),
         }
     }
@@ -208,7 +204,7 @@ impl Request {
             None => (None, Vec::new()),
             Some(record) => record.into_parts(),
         };
-        let id = self.id;
+        let id = self.call.id;
         let sent = self.inner.call(|service| {
             if let Some(lent) = &lent {
                 service.release(id.peer, lent);

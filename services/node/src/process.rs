@@ -217,7 +217,8 @@ impl Process {
         self.vmmc.handle_control(from, uid, maps, bytes).is_ok()
     }
 
-    /// Gives a message to the service that it is for, or keeps it for a thread of the host; `None` when the service is not there.
+    /// Gives a message to the service that it is for, or keeps it for a thread of the host; `None` when the service is not there. What the
+    /// service says of it, and whether it may ask for anything now.
     #[inline]
     pub(crate) fn take_message(
         &mut self,
@@ -225,18 +226,19 @@ impl Process {
         handler: HandlerId,
         from: Endpoint,
         bytes: &[u8],
-    ) -> Option<Result<(), Broken>> {
+    ) -> Option<(Result<(), Broken>, bool)> {
         let service = self.services.get_mut(handler)?;
         let waits = !self.on_host.is_empty() && self.on_host.has(handler);
         if waits || service.runs_on_host(bytes) {
             self.on_host.push(handler, from, bytes);
-            return Some(Ok(()));
+            return Some((Ok(()), false));
         }
         let now_ns = match service.needs_time(bytes) {
             true => now_ns(),
             false => 0,
         };
-        Some(service.handle_message(now_ns, from, bytes))
+        let taken = service.handle_message(now_ns, from, bytes);
+        Some((taken, service.has_actions() || service.poll_at().is_some()))
     }
 
     /// Whether messages wait for a thread of the host, and whether no more may.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::xdr::{Decoder, Encoder, Xdr, XdrError, padding};
 
 /// Flavour numbers.
-const NONE: u32 = 0;
+pub(crate) const NONE: u32 = 0;
 const SYS: u32 = 1;
 
 /// Bytes of the longest body of a credential or verifier (RFC 5531 §8.2).

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::auth::{AuthProblem, Credential, decode_verifier, encode_verifier};
+use crate::auth::{AuthProblem, Credential, NONE, decode_verifier, encode_verifier};
 use crate::xdr::{Decoder, Encoder, XdrError};
 
 /// The version of the protocol.
@@ -12,6 +12,7 @@ const CALL: u32 = 0;
 const REPLY: u32 = 1;
 const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
+const SUCCESS: u32 = 0;
 
 /// What stands before the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +108,7 @@ fn encode_reply(xid: u32, status: ReplyStatus, to: &mut Encoder<'_>) -> Result<(
         ReplyStatus::AuthError(problem) => {
             return to.words([xid, REPLY, DENIED, 1, problem as u32]);
         }
-        ReplyStatus::Success => 0,
+        ReplyStatus::Success => SUCCESS,
         ReplyStatus::ProgramUnavailable => 1,
         ReplyStatus::ProgramMismatch { .. } => 2,
         ReplyStatus::ProcedureUnavailable => 3,
@@ -125,6 +126,52 @@ fn encode_reply(xid: u32, status: ReplyStatus, to: &mut Encoder<'_>) -> Result<(
 
 /// Reads a header off the front of a record. What is left of the record are arguments or results, unless they lie elsewhere.
 pub(crate) fn read(record: &mut &[u8]) -> Result<Header, XdrError> {
+    if let Some((header, rest)) = read_plain(record) {
+        *record = rest;
+        return Ok(header);
+    }
+    read_any(record)
+}
+
+/// Reads what nearly all records begin with in one piece: a call without a credential, or a reply with results.
+fn read_plain(record: &[u8]) -> Option<(Header, &[u8])> {
+    let mut rest = record;
+    let call = Decoder::new(&mut rest).words();
+    if let Ok(
+        [
+            xid,
+            CALL,
+            RPC_VERSION,
+            program,
+            version,
+            procedure,
+            NONE,
+            0,
+            NONE,
+            0,
+        ],
+    ) = call
+    {
+        let header = CallHeader {
+            xid,
+            program,
+            version,
+            procedure,
+            credential: Credential::None,
+        };
+        return Some((Header::Call(header), rest));
+    }
+    rest = record;
+    match Decoder::new(&mut rest).words() {
+        Ok([xid, REPLY, ACCEPTED, NONE, 0, SUCCESS]) => {
+            let status = ReplyStatus::Success;
+            Some((Header::Reply { xid, status }, rest))
+        }
+        _ => None,
+    }
+}
+
+fn read_any(record: &mut &[u8]) -> Result<Header, XdrError> {
     let mut from = Decoder::new(record);
     let [xid, kind] = from.words()?;
     match kind {
@@ -168,7 +215,7 @@ fn read_reply(from: &mut Decoder<'_>) -> Result<ReplyStatus, XdrError> {
                 return Ok(ReplyStatus::AuthError(AuthProblem::InvalidResponse));
             }
             Ok(match from.word()? {
-                0 => ReplyStatus::Success,
+                SUCCESS => ReplyStatus::Success,
                 1 => ReplyStatus::ProgramUnavailable,
                 2 => ReplyStatus::ProgramMismatch {
                     low: from.word()?,
@@ -194,5 +241,54 @@ fn read_reply(from: &mut Decoder<'_>) -> Result<ReplyStatus, XdrError> {
             other => return unknown(other),
         }),
         other => unknown(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    /// What both ways of reading make of bytes: they must agree.
+    fn read_both_ways(bytes: &[u8]) -> Option<(Header, usize)> {
+        let (mut one, mut other) = (bytes, bytes);
+        let seen = [read(&mut one).ok(), read_any(&mut other).ok()];
+        let [first, second] = seen.map(|header| format!("{header:?}"));
+        assert_eq!(first, second, "{bytes:x?}");
+        let mut rest = bytes;
+        let header = read(&mut rest).ok()?;
+        assert_eq!(one, other);
+        Some((header, rest.len()))
+    }
+
+    #[test]
+    fn a_plain_header_that_is_changed_anywhere_or_cut_reads_as_any_other_does() {
+        let mut call = Vec::new();
+        let header = CallHeader {
+            xid: 7,
+            program: 0x2000_0001,
+            version: 3,
+            procedure: 9,
+            credential: Credential::None,
+        };
+        write_call(&header, &mut call);
+        let mut reply = Vec::new();
+        write_reply(7, ReplyStatus::Success, &mut reply);
+        for plain in [&mut call, &mut reply] {
+            plain.extend_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+            let read = read_both_ways(plain);
+            assert!(read.is_some_and(|(_, left)| left == 8));
+            for length in 0..plain.len() {
+                read_both_ways(&plain[..length]);
+            }
+            for at in 0..plain.len() {
+                for other in [0, 1, 2, 4, 255] {
+                    let mut changed = plain.clone();
+                    changed[at] = other;
+                    read_both_ways(&changed);
+                }
+            }
+        }
     }
 }

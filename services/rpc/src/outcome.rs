@@ -34,6 +34,12 @@ pub struct Lent {
 }
 
 impl Body {
+    /// No bytes.
+    pub const EMPTY: Self = Self::Inline {
+        record: Vec::new(),
+        at: 0,
+    };
+
     /// How many bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {

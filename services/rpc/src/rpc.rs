@@ -90,7 +90,7 @@ struct Peer {
     /// Waits in the queue of those that are owed a word.
     is_owed: bool,
     /// Calls that nobody has taken.
-    calls: VecDeque<Incoming>,
+    calls: VecDeque<Box<Incoming>>,
     /// Waits in the queue of those whose calls can be taken.
     is_ready: bool,
     answers: Answers,

@@ -30,7 +30,7 @@ struct Call {
 
 struct Held {
     at: u16,
-    call: Incoming,
+    call: Box<Incoming>,
     arguments: Vec<u8>,
 }
 

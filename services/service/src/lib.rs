@@ -90,8 +90,8 @@ pub trait Service: Any + Debug + Send {
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     fn handle_time(&mut self, now_ns: u64);
 
-    /// Whether [`poll_action`](Self::poll_action) may give something, or [`poll_at`](Self::poll_at) has become earlier: asked after
-    /// each call of the program, to spare the node a look.
+    /// Whether [`poll_action`](Self::poll_action) may give something, or [`poll_at`](Self::poll_at) has become earlier in a call of the
+    /// program: asked after each call and each message, to spare the node a look.
     fn has_actions(&self) -> bool {
         true
     }

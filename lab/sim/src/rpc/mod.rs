@@ -109,7 +109,7 @@ struct Programs {
     /// By caller and number.
     waiting: BTreeMap<(NodeId, u32), Waiting>,
     /// Calls in hand, by the event that answers them.
-    held: BTreeMap<u32, (NodeId, Incoming, Vec<u8>)>,
+    held: BTreeMap<u32, (NodeId, Box<Incoming>, Vec<u8>)>,
     next_event: u32,
     /// How often each call was carried out.
     carried_out: BTreeMap<u32, u32>,

@@ -199,7 +199,7 @@ impl Programs {
     }
 
     /// A server takes a call in hand, and carries it out.
-    fn take(&mut self, cluster: &mut Cluster, node: NodeId, call: mapwire_rpc::Incoming) {
+    fn take(&mut self, cluster: &mut Cluster, node: NodeId, call: Box<mapwire_rpc::Incoming>) {
         let body = match &call.body {
             Body::Inline { record, at } => record[*at..].to_vec(),
             Body::Lent(lent) => {

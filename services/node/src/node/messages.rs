@@ -82,13 +82,13 @@ impl<D: TranslationDesign> Node<D> {
                 let bytes = if is_short { short } else { &copy };
                 let process = self.processes.get_mut(to);
                 // A service that is not there has been closed: what was under way for it says nothing any more.
-                if let Some(taken) =
-                    process.and_then(|process| process.take_message(now_ns, handler, from, bytes))
-                {
+                let taken =
+                    process.and_then(|process| process.take_message(now_ns, handler, from, bytes));
+                if let Some((taken, asks)) = taken {
                     if taken.is_err() {
                         self.note_breach(Breach::Service);
                     }
-                    self.has_actions = true;
+                    self.has_actions |= asks;
                 }
                 self.message = copy;
                 None

@@ -1,5 +1,7 @@
 //! Calls of others to this node.
 
+use alloc::boxed::Box;
+
 use super::Rpc;
 use crate::envelope::{Draft, Placed};
 use crate::outcome::{Incoming, Refusal, RequestId};
@@ -21,7 +23,7 @@ impl Rpc {
     }
 
     /// The next call of a peer. Peers take turns.
-    pub fn next_call(&mut self) -> Option<Incoming> {
+    pub fn next_call(&mut self) -> Option<Box<Incoming>> {
         loop {
             let node = self.ready.pop_front()?;
             let most = self.config.max_in_progress;

@@ -1,5 +1,7 @@
 //! Messages in, and what is asked of the node.
 
+use alloc::boxed::Box;
+
 use mapwire_service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
@@ -303,7 +305,8 @@ impl Rpc {
             return;
         };
         peer.answers.begin(xid, record.is_one_way);
-        peer.calls.push_back(Incoming {
+        // It is handed on more than once.
+        peer.calls.push_back(Box::new(Incoming {
             id: RequestId {
                 peer: record.from,
                 session: record.session,
@@ -316,7 +319,7 @@ impl Rpc {
             credential: header.credential,
             peer: credentials,
             body,
-        });
+        }));
         self.note_ready(record.from);
     }
 

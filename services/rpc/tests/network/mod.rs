@@ -220,13 +220,9 @@ impl Network {
         }
     }
 
-    pub(crate) fn next(&mut self, at: u16) -> Option<(Incoming, Vec<u8>)> {
+    pub(crate) fn next(&mut self, at: u16) -> Option<(Box<Incoming>, Vec<u8>)> {
         let mut call = self.node(at).next_call()?;
-        let nothing = Body::Inline {
-            record: Vec::new(),
-            at: 0,
-        };
-        let body = std::mem::replace(&mut call.body, nothing);
+        let body = std::mem::replace(&mut call.body, Body::EMPTY);
         let from = call.id.peer.0;
         let bytes = self.read(at, from, body);
         Some((call, bytes))
