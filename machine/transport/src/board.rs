@@ -344,6 +344,14 @@ impl Board {
         }
     }
 
+    /// Sets the mark anew that the calling thread has set by [`Board::enter_polling`]: a store brings the line here, and nobody waits for it.
+    #[inline]
+    pub fn keep_polling(&self, rank: u32) {
+        if let Some(polling) = self.bell_of(rank, POLLING) {
+            polling.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// Takes the calling thread off the count. What was published before is seen by a look at the
     /// rings after this call; what is published later rings the bell, if no other thread polls. Whether
     /// this contained a full fence, so that [`Board::hint`] will do for what was published before.

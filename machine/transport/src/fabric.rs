@@ -24,6 +24,10 @@ pub trait Doorbells: Debug + Send + Sync {
     /// Counts the calling thread as one that polls: peers then skip the wake-up.
     fn enter_polling(&self);
 
+    /// Called by a thread that polls, when something has come: fetches the mark of those that poll, which peers have read, while the thread
+    /// looks at that. To [leave](Self::leave_polling) soon after then does not wait for it.
+    fn keep_polling(&self);
+
     /// Takes the calling thread off that count. Whether this contained a full fence, so that [`hint`](Self::hint) will do for what was
     /// published before.
     fn leave_polling(&self) -> bool;

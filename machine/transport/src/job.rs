@@ -78,6 +78,11 @@ impl Doorbells for JobBells {
     }
 
     #[inline]
+    fn keep_polling(&self) {
+        self.board.keep_polling(self.rank);
+    }
+
+    #[inline]
     fn leave_polling(&self) -> bool {
         let is_last = self.board.leave_polling(self.rank);
         if is_last && let Some(alarm) = &self.alarm {

@@ -32,6 +32,7 @@ pub(super) struct Silent;
 
 impl Doorbells for Silent {
     fn enter_polling(&self) {}
+    fn keep_polling(&self) {}
     fn leave_polling(&self) -> bool {
         false
     }

@@ -346,7 +346,12 @@ impl<F: Fabric> Engine<F> {
                 None => return (false, None),
             };
             looks += 1;
-            let worked = if looks > 1 && !sleeping && driver.may_only_glance() {
+            let spins = looks > 1 && !sleeping;
+            let glances = spins && driver.may_only_glance();
+            if spins && !glances {
+                engine.bells.keep_polling();
+            }
+            let worked = if glances {
                 if looks > patience {
                     driver.ring_due();
                 }
