@@ -8,7 +8,6 @@ use std::os::fd::AsRawFd;
 
 use mapwire::Node;
 use mapwire_host::mapping::{Mapping, Rights as Access};
-use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
 use super::job::{Job, Steps, role};
@@ -18,10 +17,7 @@ use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
 use crate::config::Transport;
-use ends::{Ends, LONG_BYTES, Way};
-
-/// Bytes of the memory by which ranks keep in step.
-const SHARED_BYTES: usize = 4 * PAGE_BYTES;
+use ends::{Ends, LONG_BYTES, SHARED_BYTES, Way};
 
 /// A job of its own: its ranks wait and reach each other in one way.
 struct Case {
@@ -46,7 +42,7 @@ const CASES: &[Case] = &[
         name: "long",
         ranks: 2,
         options: &["--wait", "poll"],
-        ways: &[Way::Memcpy, Way::LongCall, Way::LentCall],
+        ways: &[Way::Memcpy, Way::LongCall, Way::LentCall, Way::Bounce],
         times: 50,
     },
     Case {
@@ -146,7 +142,8 @@ fn in_rank(plan: Plan, case: &Case, path: &str, report: &mut Report) -> Result<(
         steps.together(way.order(times), || ends.carry_out(way, times), idle)
     });
     if let Some(samples) = report.settled(case.name, samples)? {
-        for (number, way) in case.ways.iter().enumerate().skip(1) {
+        let mut row = |number: usize, baseline: usize| {
+            let way = case.ways[number];
             let mut fields = vec![
                 ("case", json!(case.name)),
                 ("call", json!(way.name())),
@@ -160,10 +157,16 @@ fn in_rank(plan: Plan, case: &Case, path: &str, report: &mut Report) -> Result<(
             }
             report.rows(
                 &fields,
-                case.ways[0].unit(),
-                case.ways[0].name(),
-                &samples.figures(number, 0),
+                case.ways[baseline].unit(),
+                case.ways[baseline].name(),
+                &samples.figures(number, baseline),
             );
+        };
+        (1..case.ways.len()).for_each(|number| row(number, 0));
+        let ways = case.ways.iter().zip(0..);
+        let copies = ways.filter(|(way, _)| matches!(way, Way::LongCall | Way::Bounce));
+        if let [(_, decoded), (_, bounce)] = copies.collect::<Vec<_>>()[..] {
+            row(decoded, bounce);
         }
     }
     steps.together(Way::END, || (), idle);

@@ -24,6 +24,11 @@ const VERSION: u32 = 1;
 /// Words of the shared memory, behind those of the steps.
 const PORT: usize = 2 * PAGE_BYTES;
 const FUTEX: usize = PORT + 256;
+const BOUNCES: usize = FUTEX + 256;
+/// Bytes that long records bounce through, behind the words.
+const BOUNCE: usize = 4 * PAGE_BYTES;
+/// Bytes of all of it.
+pub(super) const SHARED_BYTES: usize = BOUNCE + LONG_BYTES;
 
 /// What passes between the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +43,8 @@ pub(super) enum Way {
     LongCall,
     /// The same, which the server looks at where it lies.
     LentCall,
+    /// 1 MB is copied into shared memory by the one process, and then out of it by the other.
+    Bounce,
     /// A futex wakes the peer, and the peer wakes by another.
     Futex,
     /// A datagram there and one back between bare sockets.
@@ -52,12 +59,13 @@ impl Way {
     };
 
     pub(super) fn of(what: u64) -> Option<Self> {
-        const ALL: [Way; 7] = [
+        const ALL: [Way; 8] = [
             Way::Put,
             Way::Call,
             Way::Memcpy,
             Way::LongCall,
             Way::LentCall,
+            Way::Bounce,
             Way::Futex,
             Way::RawUdp,
         ];
@@ -79,6 +87,7 @@ impl Way {
             Self::Memcpy => "memcpy",
             Self::LongCall => "decoded",
             Self::LentCall => "lent",
+            Self::Bounce => "two-copy bounce",
             Self::Futex => "two futex wakes",
             Self::RawUdp => "raw UDP there and back",
         }
@@ -87,7 +96,7 @@ impl Way {
     /// What its figures are in: long calls are given as what passes in a second.
     pub(super) fn unit(self) -> &'static str {
         match self {
-            Self::Memcpy | Self::LongCall | Self::LentCall => "GB/s",
+            Self::Memcpy | Self::LongCall | Self::LentCall | Self::Bounce => "GB/s",
             _ => "us",
         }
     }
@@ -174,6 +183,7 @@ impl<'n> Ends<'n> {
             (Way::Put, _) => self.put(times)?,
             (Way::Futex, _) => self.futex(times),
             (Way::RawUdp, _) => self.raw_udp(times)?,
+            (Way::Bounce, _) => self.bounce(times),
             (Way::Memcpy, Role::Server(_)) => {}
             (Way::Memcpy, Role::Caller(_)) => {
                 let (source, mut sink) = (self.source.borrow(), self.sink.borrow_mut());
@@ -247,6 +257,24 @@ impl<'n> Ends<'n> {
             }
             if me == 1 {
                 wake(turn);
+            }
+        }
+        self.turn.set(first + times - 1);
+    }
+
+    fn bounce(&self, times: u64) {
+        let first = self.turn.get() + 1;
+        let word = |rank: usize| BOUNCES + 128 * rank;
+        let await_turn = |rank: usize, turn: u64| while self.shared.load(word(rank)) != turn {};
+        for turn in first..first + times {
+            if self.node.rank() == 0 {
+                self.shared.put(BOUNCE, &self.source.borrow());
+                self.shared.store(word(0), turn);
+                await_turn(1, turn);
+            } else {
+                await_turn(0, turn);
+                self.shared.get(BOUNCE, &mut self.sink.borrow_mut());
+                self.shared.store(word(1), turn);
             }
         }
         self.turn.set(first + times - 1);
