@@ -141,7 +141,8 @@ impl Caller {
     }
 
     /// As [`call`](Self::call), with arguments that `write` writes to an address with so many bytes of room: it says how many it has written,
-    /// or `None` if they do not suffice. It is called with the room of a message first, and again with that of the longest record.
+    /// or `None` if they do not suffice. It is called with some hundred bytes of room first, then with that of a message, and then with that
+    /// of the longest record.
     ///
     /// # Errors
     /// As [`call`](Self::call).

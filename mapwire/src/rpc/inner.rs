@@ -207,7 +207,7 @@ impl Inner {
         loop {
             let begun_ns = left.map(|_| coarse_now_ns());
             let mut seen_calls = None;
-            let step = engine.wait_for(left, String::new, |driver| {
+            let step = engine.wait_for_program(left, |driver| {
                 if self.importing.load(Ordering::Relaxed) > 0
                     && let Some((pair, local)) = self.take_import(driver)
                 {
@@ -235,9 +235,8 @@ impl Inner {
                 }
             });
             match step {
-                Err(DriverError::Timeout { .. }) => return Ok(None),
-                Err(error) => return Err(error.into()),
-                Ok(step) => match step? {
+                None => return Ok(None),
+                Some(step) => match step? {
                     Step::Found(found) => return Ok(Some(found)),
                     Step::Tend => self.tend()?,
                     Step::Imported(pair, local) => self.handle_imported(&pair, local)?,

@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Lets `write` write the body to an address with so many bytes of room, and say how many it has written; `None` if they do not
-    /// suffice. It is called with the room that a message has, and again with that of the longest record.
+    /// suffice. It is called with some hundred bytes of room, then with what a message has, and then with that of the longest record.
     pub(super) fn write_raw(
         mut self,
         mut write: impl FnMut(*mut u8, usize) -> Option<usize>,
@@ -92,12 +92,17 @@ impl<'a> Writer<'a> {
         {
             let body = draft.body();
             let at = body.len();
-            body.resize(at + self.inline_bytes, 0);
-            let written = write(body[at..].as_mut_ptr(), self.inline_bytes);
-            let written = written.filter(|&bytes| bytes <= self.inline_bytes);
-            body.truncate(at + written.unwrap_or(0));
-            if written.is_some() {
-                return self.finish(Ok(()));
+            // Most records fit behind their header, without memory that would have to be cleared first.
+            let first = self.inline_bytes.min(body.capacity() - at);
+            let rooms = [first, self.inline_bytes];
+            for &room in &rooms[usize::from(first == self.inline_bytes)..] {
+                body.resize(at + room, 0);
+                let written = write(body[at..].as_mut_ptr(), room);
+                let written = written.filter(|&bytes| bytes <= room);
+                body.truncate(at + written.unwrap_or(0));
+                if written.is_some() {
+                    return self.finish(Ok(()));
+                }
             }
         }
         let longest = self.longest();

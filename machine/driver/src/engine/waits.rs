@@ -41,7 +41,7 @@ const MOST_RESTS: u32 = 50;
 /// Looks of a thread that spins between two thorough ones.
 const THOROUGH_LOOKS: u32 = 1 << 16;
 
-/// Looks of a waiting thread before it rings for what it sent: about as long as the answer of a peer that polls takes.
+/// Looks of a waiting thread before it rings for what it sent: about as long as the answer of a peer's NIC takes, if that polls.
 const LOOKS_BEFORE_RINGING: u32 = 8;
 
 /// Looks of a waiting thread between two questions whether a signal waits for it: a system call each.
@@ -304,6 +304,16 @@ impl<F: Fabric> Engine<F> {
             })
     }
 
+    /// As [`wait_for`](Self::wait_for), for an answer that a program gives: rings for what was asked with the first look, while that
+    /// program polls. A little later it would be at work, and its service thread would be woken in vain. `None` when the time is over.
+    pub fn wait_for_program<T>(
+        &self,
+        timeout: Option<Duration>,
+        check: impl FnMut(&mut Driver<F>) -> Option<T>,
+    ) -> Option<T> {
+        self.wait_ringing(Place::Program, timeout, 0, check)
+    }
+
     /// As [`wait_for`](Self::wait_for), with a check that is called without the driver, and so may do anything; `None` when
     /// the time is over.
     #[inline]
@@ -323,15 +333,23 @@ impl<F: Fabric> Engine<F> {
         &self,
         place: Place,
         timeout: Option<Duration>,
+        check: impl FnMut(&mut Driver<F>) -> Option<T>,
+    ) -> Option<T> {
+        self.wait_ringing(place, timeout, LOOKS_BEFORE_RINGING, check)
+    }
+
+    /// As [`wait_driver`](Self::wait_driver). A thread that spins rings for what it sent after `patience` looks.
+    #[inline]
+    fn wait_ringing<T>(
+        &self,
+        place: Place,
+        timeout: Option<Duration>,
+        patience: u32,
         mut check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Option<T> {
         let mut looks = 0;
-        let patience = if self.patience.spins() {
-            LOOKS_BEFORE_RINGING
-        } else {
-            0
-        };
-        let mut skips = patience == 0;
+        let mut skips = !self.patience.spins();
+        let patience = if skips { 0 } else { patience };
         // Kept here: what is handed on from look to look is short.
         let mut found = None;
         self.wait(place, timeout, None, |engine, sleeping| {
