@@ -135,6 +135,13 @@ impl Line {
                 reason,
                 count,
             } => tracing::warn!(%from, %export, %reason, count, "a peer refused stores"),
+            // Peers begin before a service is here, and end after it.
+            Self::Rejected {
+                from,
+                reason: Rejection::UnknownHandler(handler),
+            } => {
+                tracing::debug!(%from, %handler, "a message came for a service that is not here");
+            }
             Self::Rejected { from, reason } => {
                 tracing::warn!(%from, ?reason, "a packet was rejected");
             }
