@@ -238,7 +238,9 @@ impl Process {
             false => 0,
         };
         let taken = service.handle_message(now_ns, from, bytes);
-        Some((taken, service.has_actions() || service.poll_at().is_some()))
+        let asks = service.has_actions() || service.poll_at().is_some();
+        // A store that waits is looked at with all that comes.
+        Some((taken, asks || self.is_storing()))
     }
 
     /// Whether messages wait for a thread of the host, and whether no more may.

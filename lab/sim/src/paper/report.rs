@@ -92,8 +92,10 @@ impl Cell {
     pub fn is_within(&self) -> Option<bool> {
         let (ours, theirs) = (self.milli?, self.published?);
         let is_counted = self.role == Role::Predicted && theirs.milli != 0;
-        let rounded = 5 * theirs.digit_milli;
-        is_counted.then(|| 10 * (ours - theirs.milli).abs() <= theirs.milli.abs() + rounded)
+        let (twice_ours, twice_theirs) = (2 * ours, 2 * theirs.milli);
+        let most = theirs.digit_milli;
+        let twice_nearest = twice_ours.clamp(twice_theirs - most, twice_theirs + most);
+        is_counted.then(|| 10 * (twice_ours - twice_nearest).abs() <= twice_nearest.abs())
     }
 
     /// Whether ours, in as many digits as the paper prints, is the same.
@@ -332,8 +334,8 @@ mod tests {
         assert_eq!(cell(5, 0).difference(), None);
         assert_eq!(cell(0, 0).is_within(), None);
         // 1.0 may have been 0.95.
-        assert_eq!(cell(850, 1_000).is_within(), Some(true));
-        assert_eq!(cell(849, 1_000).is_within(), Some(false));
+        assert_eq!(cell(855, 1_000).is_within(), Some(true));
+        assert_eq!(cell(854, 1_000).is_within(), Some(false));
         assert!(cell(13_540, 13_500).is_same() && !cell(13_560, 13_500).is_same());
     }
 }

@@ -54,6 +54,8 @@ pub(super) fn as_ns(time: Duration) -> u64 {
 thread_local! {
     /// How often the calling thread has begun to poll and not ended it: a wait within a wait, or within what a program polls.
     static POLLS: Cell<u32> = const { Cell::new(0) };
+    /// The engine that was told of the first of these, by its address: a process may have more than one.
+    static POLLS_AT: Cell<usize> = const { Cell::new(0) };
 }
 
 impl<F: Fabric> Engine<F> {
@@ -83,8 +85,23 @@ impl<F: Fabric> Engine<F> {
         let polls = POLLS.get();
         POLLS.set(polls + 1);
         if polls == 0 {
+            POLLS_AT.set(core::ptr::from_ref(self).addr());
             self.bells.enter_polling();
         }
+    }
+
+    /// Something has come while the calling thread polls: see [`Doorbells::keep_polling`].
+    #[inline]
+    fn keep_polling(&self) {
+        if self.was_told() {
+            self.bells.keep_polling();
+        }
+    }
+
+    /// Whether this is the engine that was told that the calling thread polls.
+    #[inline]
+    fn was_told(&self) -> bool {
+        POLLS_AT.get() == core::ptr::from_ref(self).addr()
     }
 
     /// Ends [`begin_polling`](Self::begin_polling). Whether this contained a full fence.
@@ -367,7 +384,7 @@ impl<F: Fabric> Engine<F> {
             let spins = looks > 1 && !sleeping;
             let glances = spins && driver.may_only_glance();
             if spins && !glances {
-                engine.bells.keep_polling();
+                engine.keep_polling();
             }
             let worked = if glances {
                 if looks > patience {
@@ -756,22 +773,28 @@ struct Ending {
 struct Asleep<'a, F: Fabric> {
     engine: &'a Engine<F>,
     polls: u32,
+    polls_at: usize,
 }
 
 impl<'a, F: Fabric> Asleep<'a, F> {
     fn begin(engine: &'a Engine<F>) -> Self {
-        let polls = POLLS.replace(0);
-        if polls != 0 {
+        let (polls, polls_at) = (POLLS.replace(0), POLLS_AT.get());
+        if polls != 0 && engine.was_told() {
             engine.bells.leave_polling();
         }
-        Self { engine, polls }
+        Self {
+            engine,
+            polls,
+            polls_at,
+        }
     }
 }
 
 impl<F: Fabric> Drop for Asleep<'_, F> {
     fn drop(&mut self) {
         POLLS.set(self.polls);
-        if self.polls != 0 {
+        POLLS_AT.set(self.polls_at);
+        if self.polls != 0 && self.engine.was_told() {
             self.engine.bells.enter_polling();
         }
     }
