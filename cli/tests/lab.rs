@@ -378,7 +378,7 @@ fn what_stood_under_the_name_stays_when_something_is_wrong() {
     place
         .run(&["lab", "export", "t.mwt", "-o", "no/such/folder.csv"])
         .code(1)
-        .says("cannot write no/such/folder.csv: No such file or directory");
+        .says("cannot write no/such/folder.csv: No such file or directory (os error 2); make its folder first");
 }
 
 #[test]

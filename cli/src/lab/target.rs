@@ -28,7 +28,14 @@ pub(super) enum Source<'a> {
 
 /// Names the file in an error of writing it.
 pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> LabError {
-    move |error| format!("cannot write {}: {error}", path.display()).into()
+    move |error| {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let mend = match folder {
+            Some(folder) if !folder.is_dir() => "; make its folder first",
+            _ => "",
+        };
+        format!("cannot write {}: {error}{mend}", path.display()).into()
+    }
 }
 
 /// Refuses to write over a file that is read.

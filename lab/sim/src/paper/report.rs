@@ -160,11 +160,14 @@ impl Table {
         }
     }
 
-    /// The unit of a row's cell in this column: as the key named `unit` says, or the column's name, or the table.
+    /// The unit of a row's cell in this column: as the key named `unit` says, or another key that is one, or the column's name, or the table.
     #[must_use]
     pub fn unit_of<'a>(&'a self, row: &'a Row, column: &'a str) -> &'a str {
         let key = self.keys.iter().position(|key| *key == "unit");
         if let Some(key) = key.and_then(|at| row.keys.get(at)) {
+            return key;
+        }
+        if let Some(key) = row.keys.iter().find(|key| UNITS.contains(&key.as_str())) {
             return key;
         }
         let named = column.rsplit_once(", ").map(|(_, unit)| unit);
@@ -318,6 +321,7 @@ mod tests {
         assert_eq!(unit(&["what"], "gain, %"), "%");
         assert_eq!(unit(&["what"], "polling, idle"), "s");
         assert_eq!(unit(&["what", "unit"], "gain, %"), "unit");
+        assert_eq!(unit(&["MB/s"], "gain"), "MB/s");
     }
 
     #[test]

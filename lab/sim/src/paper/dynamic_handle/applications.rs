@@ -91,7 +91,7 @@ impl<'a> Times<'a> {
     pub(super) fn figure_6(&self) -> (Table, Figure) {
         let names: Vec<&str> = self.applications.iter().map(|it| it.name).collect();
         let caption = "speed-up on 8 processors with each cache; misses time out";
-        let mut table = Table::new("Figure 6", caption, "", &["cache"], &names);
+        let mut table = Table::new("Figure 6", caption, "ratio", &["cache"], &names);
         let mut lines: Vec<Line> = Vec::new();
         for application in self.applications {
             lines.push(Line {

@@ -118,7 +118,7 @@ impl Runs {
         ];
         let keys = ["application", "entries"];
         let caption = "misses and unpins of a lookup, without a limit on pinned memory";
-        let mut table = Table::new("Table 4", caption, "", &keys, &columns);
+        let mut table = Table::new("Table 4", caption, "ratio", &keys, &columns);
         for (application, sizes) in &self.0 {
             for ((entries, _), [utlb, intr]) in SIZES.into_iter().zip(sizes) {
                 let Some(printed) = printed_rates("Table 4", entries, application) else {
