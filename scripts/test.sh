@@ -71,7 +71,8 @@ build_everything() {
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
 phase_tests() {
     build_everything || return
-    local ahead=
+    # Not local: the trap runs when this function is over.
+    ahead=
     if [[ " ${phases[*]} " == *" fuzz "* ]]; then
         setsid nice -n 19 scripts/test.sh ahead >/dev/null 2>&1 &
         ahead=$!
