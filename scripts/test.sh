@@ -183,7 +183,7 @@ done
 for phase in "${phases[@]}"; do
     [[ $phase == setup ]] || find_rust || { echo "test.sh: no Rust $rust_needed; make setup installs it" >&2; exit 1; }
     # Where nothing is built upon, what is built for tests is linted as it is built: a check of its own would look at each crate once more.
-    # The compiler within clippy leaves out optimisations before LLVM's, no more.
+    # Clippy's compiler leaves out rustc's own optimisations; those of LLVM stay.
     if [[ -n ${CI:-} && $phase == lint && " ${phases[*]} " == *" tests "* ]] && component clippy >/dev/null && clippy-driver --version >/dev/null 2>&1; then
         export RUSTC_WORKSPACE_WRAPPER=clippy-driver
         lints_what_is_built=yes
