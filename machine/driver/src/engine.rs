@@ -9,6 +9,7 @@ mod deadline;
 mod holding;
 mod naps;
 mod noting;
+mod polling;
 mod shared_calls;
 mod waits;
 

@@ -1,6 +1,5 @@
 //! How threads run the duty cycle while they wait: every wait of a thread, and the rounds of the service thread.
 
-use core::cell::Cell;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 
@@ -13,6 +12,7 @@ use mapwire_wire::NodeId;
 
 use super::deadline::Deadline;
 use super::naps::{AskForWake, Naps};
+use super::polling::{Asleep, is_polling_here};
 use super::{DriverGuard, Engine, Place};
 use crate::config::DriverMode;
 use crate::driver::{ATTENTIVE_NAP, Driver, peer_flags};
@@ -51,67 +51,7 @@ pub(super) fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-thread_local! {
-    /// How often the calling thread has begun to poll and not ended it: a wait within a wait, or within what a program polls.
-    static POLLS: Cell<u32> = const { Cell::new(0) };
-    /// The engine that was told of the first of these, by its address: a process may have more than one.
-    static POLLS_AT: Cell<usize> = const { Cell::new(0) };
-}
-
 impl<F: Fabric> Engine<F> {
-    /// Counts the calling thread as one that polls, until [`leave_polling`](Self::leave_polling): peers then ring nobody, but
-    /// while it sleeps.
-    pub fn enter_polling(&self) {
-        let _mask = self.mask();
-        self.begin_polling();
-    }
-
-    /// Ends [`enter_polling`](Self::enter_polling), and looks once more at what came meanwhile.
-    pub fn leave_polling(&self) {
-        {
-            let _mask = self.mask();
-            self.end_polling();
-        }
-        self.look(true);
-        self.wake_sleepers();
-        if self.lock().needs_attention() {
-            self.bells.ring(self.me);
-        }
-    }
-
-    /// Counts the calling thread, which no signal handler interrupts here, as one that polls.
-    #[inline]
-    fn begin_polling(&self) {
-        let polls = POLLS.get();
-        POLLS.set(polls + 1);
-        if polls == 0 {
-            POLLS_AT.set(core::ptr::from_ref(self).addr());
-            self.bells.enter_polling();
-        }
-    }
-
-    /// Something has come while the calling thread polls: see [`Doorbells::keep_polling`].
-    #[inline]
-    fn keep_polling(&self) {
-        if self.was_told() {
-            self.bells.keep_polling();
-        }
-    }
-
-    /// Whether this is the engine that was told that the calling thread polls.
-    #[inline]
-    fn was_told(&self) -> bool {
-        POLLS_AT.get() == core::ptr::from_ref(self).addr()
-    }
-
-    /// Ends [`begin_polling`](Self::begin_polling). Whether this contained a full fence.
-    #[inline]
-    fn end_polling(&self) -> bool {
-        let polls = POLLS.get() - 1;
-        POLLS.set(polls);
-        polls == 0 && self.bells.leave_polling()
-    }
-
     /// Waits until all that this process has sent to `peer` is delivered there.
     ///
     /// # Errors
@@ -160,7 +100,7 @@ impl<F: Fabric> Engine<F> {
         timeout: Option<Duration>,
         mut check: impl FnMut(bool) -> Option<T>,
     ) -> Option<T> {
-        let polls = POLLS.get() > 0;
+        let polls = is_polling_here();
         // A program that polls relies on this call to run the driver. For any other, whoever sends rings: what is there already
         // needs nothing else.
         if !polls && let Some(found) = check(false) {
@@ -212,7 +152,7 @@ impl<F: Fabric> Engine<F> {
 
     /// As [`poll`](Self::poll); with `thorough`, also while another thread runs a turn.
     #[inline]
-    fn look(&self, thorough: bool) -> bool {
+    pub(super) fn look(&self, thorough: bool) -> bool {
         let held = match thorough {
             true => Some(self.lock()),
             false => self.try_lock(),
@@ -767,35 +707,4 @@ struct Ending {
     fenced: bool,
     /// Packets that came since the last look began have rung for another thread.
     rings_later: bool,
-}
-
-/// Who sleeps does not poll, also where a wait around this one does, or the program. Polls again once this is dropped.
-struct Asleep<'a, F: Fabric> {
-    engine: &'a Engine<F>,
-    polls: u32,
-    polls_at: usize,
-}
-
-impl<'a, F: Fabric> Asleep<'a, F> {
-    fn begin(engine: &'a Engine<F>) -> Self {
-        let (polls, polls_at) = (POLLS.replace(0), POLLS_AT.get());
-        if polls != 0 && engine.was_told() {
-            engine.bells.leave_polling();
-        }
-        Self {
-            engine,
-            polls,
-            polls_at,
-        }
-    }
-}
-
-impl<F: Fabric> Drop for Asleep<'_, F> {
-    fn drop(&mut self) {
-        POLLS.set(self.polls);
-        POLLS_AT.set(self.polls_at);
-        if self.polls != 0 && self.engine.was_told() {
-            self.engine.bells.enter_polling();
-        }
-    }
 }
