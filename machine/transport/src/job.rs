@@ -143,8 +143,10 @@ impl Doorbells for JobBells {
         let recheck = |was_nap| {
             // Whatever the thread does next: what comes from here on is heard.
             let found = recheck(was_nap);
-            alarm
-                .arm(self.board.is_polling() || sleeper == Sleeper::Service && alarm.is_attended());
+            match sleeper {
+                Sleeper::Waiting => alarm.arm(self.board.is_polling()),
+                Sleeper::Service => alarm.arm_for_service(self.board.is_polling()),
+            }
             found
         };
         self.board.sleep(self.rank, sleeper, recheck, timeout, nap)

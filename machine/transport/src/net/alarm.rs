@@ -4,8 +4,11 @@
 //! for the sockets, once they are [armed](Alarm::arm), and rings. A thread that polls finds datagrams itself, and so does one that sleeps on
 //! the sockets: it *attends* them. While one does, the alarm rests once it has rung. After a [`PAUSE`] it looks whether that is still so, then
 //! after longer ones, and at last only when the last one has gone. What comes after that is heard within a pause.
+//!
+//! A thread that calls, or serves calls, polls between them only. It [comes and goes](MANY_LEAVES), and finds datagrams itself as well: an
+//! alarm that took each moment without it for its end would wake for every few datagrams, on a processor that polls.
 
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -22,6 +25,10 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// The longest of its pauses, which double while a thread polls or attends. Then it rests until that one has gone.
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
+/// So often threads that polled have gone in a pause where they come and go: they will look again before the next one is over. The service
+/// thread, which looks for others, goes less often.
+const MANY_LEAVES: u32 = 8;
+
 /// The events of the descriptors by which the thread is told to end, and that nobody polls or attends any more.
 const END: u64 = u64::MAX;
 const LEFT: u64 = u64::MAX - 1;
@@ -37,6 +44,8 @@ struct Sockets {
     is_slow: AtomicBool,
     /// A thread sleeps on the sockets.
     is_attended: AtomicBool,
+    /// How often the last thread that polled has gone in this pause; a little more or less, as two may count at once.
+    leaves: AtomicU32,
     sockets: Vec<Socket>,
 }
 
@@ -59,6 +68,11 @@ impl Sockets {
             // It was added when this was made, and stays open.
             let _ = epoll::modify(&self.epoll, &socket.fd, data, once);
         }
+    }
+
+    /// Whether threads that poll come and go.
+    fn is_visited(&self) -> bool {
+        self.leaves.load(Ordering::Relaxed) >= MANY_LEAVES
     }
 
     /// Notes which sockets are armed no more. The thread rings after this.
@@ -114,6 +128,7 @@ impl Alarm {
             rests: AtomicBool::new(false),
             is_slow: AtomicBool::new(false),
             is_attended: AtomicBool::new(false),
+            leaves: AtomicU32::new(0),
             sockets: copies?,
         });
         let watched = std::sync::Arc::clone(&sockets);
@@ -142,6 +157,12 @@ impl Alarm {
         }
     }
 
+    /// As [`arm`](Self::arm), for the service thread, which nobody waits for: where others attend, or come and go, an alarm that rests
+    /// goes on as well.
+    pub(crate) fn arm_for_service(&self, is_polling: bool) {
+        self.arm(is_polling || self.is_attended() || self.sockets.is_visited());
+    }
+
     /// The calling thread sleeps on the sockets, until [`end_attending`](Self::end_attending).
     pub(crate) fn begin_attending(&self) {
         self.sockets.is_attended.store(true, Ordering::Release);
@@ -162,6 +183,8 @@ impl Alarm {
     /// A thread that polled or attended has gone; a full fence was made since.
     #[inline]
     pub(crate) fn handle_left(&self) {
+        let leaves = self.sockets.leaves.load(Ordering::Relaxed);
+        (self.sockets.leaves).store(leaves.saturating_add(1), Ordering::Relaxed);
         if self.sockets.is_slow.load(Ordering::Relaxed) {
             self.hurry();
         }
@@ -233,9 +256,11 @@ fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
         if events.len() > usize::from(was_left) {
             sockets.is_due.store(true, Ordering::Release);
             sockets.rests.store(true, Ordering::Release);
+            sockets.leaves.store(0, Ordering::Relaxed);
             pause = PAUSE;
             ring();
-        } else if was_left {
+        } else if was_left || rests && sockets.is_visited() {
+            sockets.leaves.store(0, Ordering::Relaxed);
             pause = PAUSE;
         } else if rests && finds_itself() {
             pause *= 2;
