@@ -75,6 +75,13 @@ impl Bells<'_> {
         }
     }
 
+    /// Wakes a thread of the rank that sleeps while it waits, unless another polls, for what is not published yet. Whether it woke anybody.
+    pub(crate) fn rouse(&self) -> bool {
+        self.polling.load(Ordering::Relaxed) == 0
+            && ring_one(self.waiting) == ASLEEP
+            && futex_wake(self.waiting, 1) > 0
+    }
+
     /// Wakes all of `who`, marked or not.
     pub(crate) fn wake(&self, who: Wake) {
         for (bell, other) in [(self.waiting, Wake::Service), (self.service, Wake::Waiting)] {

@@ -389,6 +389,12 @@ impl Board {
         self.bells_of(rank).is_some_and(|bells| bells.ring())
     }
 
+    /// Wakes a thread of `rank` that sleeps while it waits, for what will soon be published: [`Board::ring`] is to follow then. Returns whether
+    /// it woke anybody.
+    pub fn rouse(&self, rank: u32) -> bool {
+        self.bells_of(rank).is_some_and(|bells| bells.rouse())
+    }
+
     /// Wakes sleepers of `rank`, whether or not somebody polls there: all of `who` look again.
     pub fn wake(&self, rank: u32, who: Wake) {
         if let Some(bells) = self.bells_of(rank) {

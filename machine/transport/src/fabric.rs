@@ -41,6 +41,10 @@ pub trait Doorbells: Debug + Send + Sync {
     /// As [`ring`](Self::ring) without its fence.
     fn hint(&self, peer: NodeId);
 
+    /// Wakes a thread of `peer` that sleeps while it waits, where that has paid so far: something will be published for it at once, and
+    /// [`ring`](Self::ring) follows then.
+    fn rouse(&self, peer: NodeId);
+
     /// Wakes sleepers of `peer`, which may be this process, whether or not somebody polls there.
     fn wake(&self, peer: NodeId, who: Wake);
 

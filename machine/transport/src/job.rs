@@ -22,6 +22,7 @@ use crate::ofi::OfiError;
 use crate::payload::Payload;
 use crate::rendezvous::{Card, Client, Event, JobAddress, MakeChannel, RendezvousError};
 use crate::shm::ShmTransport;
+use crate::rousing::Rousing;
 use crate::shm::channel::{Channel, ChannelError, Side};
 use crate::shm::ring::RingConfig;
 use crate::transport::{Packet, ReceiveError, SendError, Transport};
@@ -63,6 +64,7 @@ fn as_io(error: ChannelError) -> io::Error {
 pub struct JobBells {
     board: Arc<Board>,
     rank: u32,
+    rousing: Rousing,
     /// There where datagrams come.
     alarm: Option<Alarm>,
     /// Where a thread sleeps on its bell and on the sockets at once, if the kernel can do that.
@@ -97,12 +99,21 @@ impl Doorbells for JobBells {
 
     #[inline]
     fn ring(&self, peer: NodeId) {
-        self.board.ring(u32::from(peer.0));
+        let peer = u32::from(peer.0);
+        self.rousing.handle_rung(peer, self.board.ring(peer));
     }
 
     #[inline]
     fn hint(&self, peer: NodeId) {
-        self.board.hint(u32::from(peer.0));
+        let peer = u32::from(peer.0);
+        self.rousing.handle_rung(peer, self.board.hint(peer));
+    }
+
+    fn rouse(&self, peer: NodeId) {
+        let peer = u32::from(peer.0);
+        if self.rousing.is_wise() && self.board.rouse(peer) {
+            self.rousing.handle_roused(peer);
+        }
     }
 
     fn wake(&self, peer: NodeId, who: Wake) {
@@ -288,6 +299,7 @@ impl JobFabric {
             bells: Arc::new(JobBells {
                 board,
                 rank,
+                rousing: Rousing::default(),
                 alarm,
                 either: either.map(Mutex::new),
                 is_far,

@@ -26,6 +26,7 @@ pub mod ofi;
 #[allow(unsafe_code)]
 pub mod payload;
 pub mod rendezvous;
+mod rousing;
 pub mod shm;
 pub mod transport;
 pub mod udp;

@@ -196,6 +196,9 @@ impl Caller {
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
         then: Then,
     ) -> Result<Pending<'_>, Error> {
+        if then == Then::Wait {
+            self.inner.announce(&self.pair, bytes);
+        }
         let prepared = ready(self.writer(procedure, bytes).encode(encode))?;
         self.send(procedure, prepared, then)
     }
@@ -206,6 +209,9 @@ impl Caller {
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
         then: Then,
     ) -> Result<Pending<'_>, Error> {
+        if then == Then::Wait {
+            self.inner.announce(&self.pair, None);
+        }
         let prepared = ready(self.writer(procedure, None).write_raw(write))?;
         self.send(procedure, prepared, then)
     }

@@ -273,6 +273,15 @@ impl Inner {
         pairs.get(&peer.0).cloned()
     }
 
+    /// A record for the peer of a pair is about to be written, with a body of `bytes` bytes if that is known.
+    #[inline]
+    pub(super) fn announce(&self, pair: &Pair, bytes: Option<usize>) {
+        // Longer ones take longer to write than a thread to wake.
+        if pair.is_near() && bytes.is_none_or(|bytes| bytes <= self.config.inline_bytes) {
+            self.node.inner.engine.announce(pair.peer);
+        }
+    }
+
     /// Bytes of the longest body that goes in a message to the peer of a pair.
     pub(super) fn inline_bytes(&self, pair: &Pair) -> usize {
         match pair.is_near() {

@@ -163,6 +163,7 @@ impl Request {
         self.check()?;
         let pair = self.inner.pair(self.call.id.peer);
         let pair = pair.ok_or(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid))?;
+        self.inner.announce(&pair, bytes);
         let draft = Draft::reply(
             self.call.id.xid,
             ReplyStatus::Success,

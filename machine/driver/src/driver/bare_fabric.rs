@@ -41,6 +41,7 @@ impl Doorbells for Silent {
     }
     fn ring(&self, _: NodeId) {}
     fn hint(&self, _: NodeId) {}
+    fn rouse(&self, _: NodeId) {}
     fn wake(&self, _: NodeId, _: Wake) {}
     fn service_rings(&self) -> u32 {
         0
