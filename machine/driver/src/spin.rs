@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use crate::sync::{AtomicBool, AtomicUsize, spin_loop, yield_now};
 
 /// Spins before the processor is given away: the holder may be a thread that this one displaced.
-const SPINS_BEFORE_YIELD: u32 = 200;
+const SPINS_BEFORE_YIELD: u32 = 40;
 
 thread_local! {
     /// Its address tells threads apart, for less than a thread id costs.

@@ -63,10 +63,34 @@ impl Sockets {
             if socket.is_armed.swap(true, Ordering::SeqCst) {
                 continue;
             }
-            let data = epoll::EventData::new_u64(number as u64);
-            let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-            // It was added when this was made, and stays open.
+            self.watch_for_one(number, socket);
+        }
+    }
+
+    /// Has the kernel tell of the next datagram of a socket, whether or not it [forgot](Self::forget) that.
+    fn watch_for_one(&self, number: usize, socket: &Socket) {
+        let data = epoll::EventData::new_u64(number as u64);
+        let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        if epoll::modify(&self.epoll, &socket.fd, data, once) == Err(Errno::NOENT)
+            && epoll::add(&self.epoll, &socket.fd, data, once) == Err(Errno::EXIST)
+        {
+            // Another thread was faster.
             let _ = epoll::modify(&self.epoll, &socket.fd, data, once);
+        }
+    }
+
+    /// Takes the sockets that are not armed from the kernel's list: what it looks up there for each datagram, armed or not, is a tenth of
+    /// the time to send a small one.
+    fn forget(&self) {
+        for (number, socket) in self.sockets.iter().enumerate() {
+            if socket.is_armed.load(Ordering::SeqCst) {
+                continue;
+            }
+            let _ = epoll::delete(&self.epoll, &socket.fd);
+            // Who armed it meanwhile may have done so before.
+            if socket.is_armed.load(Ordering::SeqCst) {
+                self.watch_for_one(number, socket);
+            }
         }
     }
 
@@ -261,8 +285,10 @@ fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
             ring();
         } else if was_left || rests && sockets.is_visited() {
             sockets.leaves.store(0, Ordering::Relaxed);
+            sockets.forget();
             pause = PAUSE;
         } else if rests && finds_itself() {
+            sockets.forget();
             pause *= 2;
         } else if rests {
             pause = PAUSE;
