@@ -196,6 +196,42 @@ mod tests {
     }
 
     #[test]
+    fn who_is_roused_wakes_looks_and_sleeps_until_something_is_there() {
+        let words = Words::default();
+        let bells = words.bells();
+        assert!(!bells.rouse(), "nobody sleeps");
+        let (is_there, looks) = (AtomicBool::new(false), AtomicU32::new(0));
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                let look = |_| {
+                    looks.fetch_add(1, Ordering::SeqCst);
+                    is_there.load(Ordering::SeqCst)
+                };
+                bells.sleep(Sleeper::Waiting, look, None, || NAP, by_word)
+            });
+            let start = Instant::now();
+            while !bells.rouse() {
+                assert!(start.elapsed() < NAP, "nobody slept");
+            }
+            while looks.load(Ordering::SeqCst) < 2 {
+                thread::yield_now();
+            }
+            assert!(!sleeper.is_finished());
+            is_there.store(true, Ordering::SeqCst);
+            bells.ring();
+            assert!(sleeper.join().unwrap().found);
+            assert!(start.elapsed() < NAP, "woken, not by itself");
+        });
+        // Whoever does not wait is left asleep, and so is who sleeps where another polls.
+        mark(bells.service, ASLEEP);
+        assert!(!bells.rouse());
+        mark(bells.waiting, ASLEEP);
+        bells.polling.store(1, Ordering::SeqCst);
+        assert!(!bells.rouse());
+        assert_eq!(bells.waiting.load(Ordering::SeqCst) & MARKS, ASLEEP);
+    }
+
+    #[test]
     fn a_bell_that_was_rung_is_not_rung_again_before_its_sleeper_has_looked() {
         let words = Words::default();
         let bells = words.bells();

@@ -46,6 +46,8 @@ struct Sockets {
     is_attended: AtomicBool,
     /// How often the last thread that polled has gone in this pause; a little more or less, as two may count at once.
     leaves: AtomicU32,
+    /// Threads came and went in the last pause.
+    was_visited: AtomicBool,
     sockets: Vec<Socket>,
 }
 
@@ -96,7 +98,15 @@ impl Sockets {
 
     /// Whether threads that poll come and go.
     fn is_visited(&self) -> bool {
-        self.leaves.load(Ordering::Relaxed) >= MANY_LEAVES
+        self.was_visited.load(Ordering::Relaxed)
+            || self.leaves.load(Ordering::Relaxed) >= MANY_LEAVES
+    }
+
+    /// Begins to count anew. Whether they came and went since this was done last.
+    fn begin_pause(&self) -> bool {
+        let is_visited = self.leaves.swap(0, Ordering::Relaxed) >= MANY_LEAVES;
+        self.was_visited.store(is_visited, Ordering::Relaxed);
+        is_visited
     }
 
     /// Notes which sockets are armed no more. The thread rings after this.
@@ -153,6 +163,7 @@ impl Alarm {
             is_slow: AtomicBool::new(false),
             is_attended: AtomicBool::new(false),
             leaves: AtomicU32::new(0),
+            was_visited: AtomicBool::new(false),
             sockets: copies?,
         });
         let watched = std::sync::Arc::clone(&sockets);
@@ -280,11 +291,13 @@ fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
         if events.len() > usize::from(was_left) {
             sockets.is_due.store(true, Ordering::Release);
             sockets.rests.store(true, Ordering::Release);
-            sockets.leaves.store(0, Ordering::Relaxed);
+            if !rests {
+                // Those of the time when it was armed.
+                sockets.leaves.store(0, Ordering::Relaxed);
+            }
             pause = PAUSE;
             ring();
-        } else if was_left || rests && sockets.is_visited() {
-            sockets.leaves.store(0, Ordering::Relaxed);
+        } else if rests && sockets.begin_pause() || was_left {
             sockets.forget();
             pause = PAUSE;
         } else if rests && finds_itself() {
@@ -368,6 +381,51 @@ mod tests {
         alarm.end_attending();
         rings_at_least(&rings, before + 1);
         socket.recv_from(&mut [0; 8]).unwrap();
+        drop(alarm);
+    }
+
+    #[test]
+    fn an_alarm_rests_where_threads_come_and_go_and_rings_once_they_have_gone() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let rings = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&rings);
+        let ring = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
+        let alarm = Alarm::start(&[socket.as_fd()], ring, || false).unwrap();
+        // It rings, and rests. What comes next nobody takes.
+        alarm.arm(false);
+        socket.send_to(b"one", to).unwrap();
+        rings_at_least(&rings, 1);
+        let visit = |length: Duration| {
+            let end = Instant::now() + length;
+            let mut visits = 0;
+            while Instant::now() < end {
+                alarm.handle_left();
+                alarm.arm_for_service(false);
+                visits += 1;
+            }
+            visits
+        };
+        visit(10 * PAUSE);
+        let before = rings.load(Ordering::SeqCst);
+        let visits = visit(100 * PAUSE);
+        // At times this thread does not run for some pauses, and the alarm rings.
+        let meanwhile = rings.load(Ordering::SeqCst) - before;
+        assert!(
+            meanwhile < visits / 10,
+            "{meanwhile} rings in {visits} visits"
+        );
+        let before = rings.load(Ordering::SeqCst);
+        rings_at_least(&rings, before + 2);
+        // The kernel was told to forget the socket meanwhile, and to watch it again.
+        socket.recv_from(&mut [0; 8]).unwrap();
+        std::thread::sleep(10 * PAUSE);
+        let before = rings.load(Ordering::SeqCst);
+        socket.send_to(b"two", to).unwrap();
+        alarm.arm(false);
+        rings_at_least(&rings, before + 1);
         drop(alarm);
     }
 }
