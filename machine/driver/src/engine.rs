@@ -309,8 +309,8 @@ impl<F: Fabric> Engine<F> {
         self.bells.wake(rank, who);
     }
 
-    /// Something will be sent to `peer`, which is on this host, as soon as the calling thread has made it. Where threads sleep at once
-    /// when they wait, one of `peer` that does is woken: it wakes meanwhile.
+    /// Something will be sent to `peer` as soon as the calling thread has made it. Where threads sleep at once when they wait, one of `peer`
+    /// that does on this host is woken: it wakes meanwhile.
     pub fn announce(&self, peer: NodeId) {
         if self.wait == WaitStrategy::Event {
             self.bells.rouse(peer);

@@ -88,6 +88,9 @@ impl Doorbells for JobBells {
     fn leave_polling(&self) -> bool {
         let is_last = self.board.leave_polling(self.rank);
         if is_last && let Some(alarm) = &self.alarm {
+            if !masking::is_library_thread() {
+                alarm.count_leave();
+            }
             alarm.handle_left();
         }
         is_last

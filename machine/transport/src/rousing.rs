@@ -32,7 +32,7 @@ impl Rousing {
         self.roused.store(peer + 1, Ordering::Relaxed);
     }
 
-    /// Something was published for `peer`; `woke`: a thread there slept nevertheless.
+    /// Something was published for `peer`; `woke`: a thread had to be woken there nevertheless.
     #[inline]
     pub(crate) fn handle_rung(&self, peer: u32, woke: bool) {
         if self.roused.load(Ordering::Relaxed) == peer + 1 {

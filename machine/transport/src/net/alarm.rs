@@ -3,10 +3,11 @@
 //! Threads sleep on the words of the board, which peers on this host ring. Nobody rings for a datagram, so a thread of the alarm waits
 //! for the sockets, once they are [armed](Alarm::arm), and rings. A thread that polls finds datagrams itself, and so does one that sleeps on
 //! the sockets: it *attends* them. While one does, the alarm rests once it has rung. After a [`PAUSE`] it looks whether that is still so, then
-//! after longer ones, and at last only when the last one has gone. What comes after that is heard within a pause.
+//! after longer ones, and at last only when the last one has gone. What comes after that is heard when the pause is over.
 //!
 //! A thread that calls, or serves calls, polls between them only. It [comes and goes](MANY_LEAVES), and finds datagrams itself as well: an
-//! alarm that took each moment without it for its end would wake for every few datagrams, on a processor that polls.
+//! alarm that took each moment without it for its end would wake for every few datagrams, on a processor that polls. Once such a thread has
+//! gone for good, one more pause goes by.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::io;
@@ -25,8 +26,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// The longest of its pauses, which double while a thread polls or attends. Then it rests until that one has gone.
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
-/// So often threads that polled have gone in a pause where they come and go: they will look again before the next one is over. The service
-/// thread, which looks for others, goes less often.
+/// So often threads of the program that polled have gone in a pause where they come and go: they are likely to look again before the next
+/// one is over.
 const MANY_LEAVES: u32 = 8;
 
 /// The events of the descriptors by which the thread is told to end, and that nobody polls or attends any more.
@@ -44,7 +45,8 @@ struct Sockets {
     is_slow: AtomicBool,
     /// A thread sleeps on the sockets.
     is_attended: AtomicBool,
-    /// How often the last thread that polled has gone in this pause; a little more or less, as two may count at once.
+    /// How often the last thread that polled has gone since the last pause began that was not cut short; a little more or less, as two may
+    /// count at once. The service thread does not count: it looks for others.
     leaves: AtomicU32,
     /// Threads came and went in the last pause.
     was_visited: AtomicBool,
@@ -59,26 +61,35 @@ struct Socket {
 }
 
 impl Sockets {
-    /// Lets the next datagram end the thread's wait, also one that is there already.
-    fn arm(&self) {
+    /// Lets the next datagram end the thread's wait, also one that is there already. False if the kernel has no room to watch for it.
+    fn arm(&self) -> bool {
+        let mut are_armed = true;
         for (number, socket) in self.sockets.iter().enumerate() {
             if socket.is_armed.swap(true, Ordering::SeqCst) {
                 continue;
             }
-            self.watch_for_one(number, socket);
+            are_armed &= self.watch_for_one(number, socket);
         }
+        are_armed
     }
 
-    /// Has the kernel tell of the next datagram of a socket, whether or not it [forgot](Self::forget) that.
-    fn watch_for_one(&self, number: usize, socket: &Socket) {
+    /// Has the kernel tell of the next datagram of a socket, whether or not it [forgot](Self::forget) that. Else the socket is not armed.
+    fn watch_for_one(&self, number: usize, socket: &Socket) -> bool {
         let data = epoll::EventData::new_u64(number as u64);
         let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-        if epoll::modify(&self.epoll, &socket.fd, data, once) == Err(Errno::NOENT)
-            && epoll::add(&self.epoll, &socket.fd, data, once) == Err(Errno::EXIST)
-        {
-            // Another thread was faster.
-            let _ = epoll::modify(&self.epoll, &socket.fd, data, once);
+        let modify = || epoll::modify(&self.epoll, &socket.fd, data, once);
+        let watched = match modify() {
+            Err(Errno::NOENT) => match epoll::add(&self.epoll, &socket.fd, data, once) {
+                // Another thread was faster.
+                Err(Errno::EXIST) => modify(),
+                added => added,
+            },
+            modified => modified,
+        };
+        if watched.is_err() {
+            socket.is_armed.store(false, Ordering::SeqCst);
         }
+        watched.is_ok()
     }
 
     /// Takes the sockets that are not armed from the kernel's list: what it looks up there for each datagram, armed or not, is a tenth of
@@ -185,7 +196,7 @@ impl Alarm {
     }
 
     /// Rings for the next datagram, or at once where one waits: for a thread that is about to sleep, and has looked. Where another
-    /// polls (`is_polling`), an alarm that rests goes on to do so.
+    /// polls (`is_polling`), an alarm that rests goes on to do so. What the kernel cannot watch for yet is tried again after the pause.
     pub(crate) fn arm(&self, is_polling: bool) {
         if !is_polling || !self.sockets.rests.load(Ordering::Acquire) {
             self.sockets.arm();
@@ -218,11 +229,19 @@ impl Alarm {
     /// A thread that polled or attended has gone; a full fence was made since.
     #[inline]
     pub(crate) fn handle_left(&self) {
-        let leaves = self.sockets.leaves.load(Ordering::Relaxed);
-        (self.sockets.leaves).store(leaves.saturating_add(1), Ordering::Relaxed);
         if self.sockets.is_slow.load(Ordering::Relaxed) {
             self.hurry();
         }
+    }
+
+    /// Counts that a thread of the program which polled has gone.
+    #[inline]
+    pub(crate) fn count_leave(&self) {
+        let leaves = &self.sockets.leaves;
+        leaves.store(
+            leaves.load(Ordering::Relaxed).saturating_add(1),
+            Ordering::Relaxed,
+        );
     }
 
     #[cold]
@@ -307,7 +326,9 @@ fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
             pause = PAUSE;
             // Before it is armed: who sees that it rests may rely on what comes next.
             sockets.rests.store(false, Ordering::Release);
-            sockets.arm();
+            if !sockets.arm() {
+                sockets.rests.store(true, Ordering::Release);
+            }
         }
     }
 }
@@ -402,7 +423,7 @@ mod tests {
             let end = Instant::now() + length;
             let mut visits = 0;
             while Instant::now() < end {
-                alarm.handle_left();
+                alarm.count_leave();
                 alarm.arm_for_service(false);
                 visits += 1;
             }
